@@ -14,7 +14,7 @@ from pytest_roofline.ab import running, sides
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Code
-from pytest_roofline.ranks.children import Ended
+from pytest_roofline.ranks.children import ChildEnd
 
 
 def git(folder, *words):
@@ -99,7 +99,7 @@ class World:
         (folder / "runs" / "run.jsonl").write_text(text)
         finished = tuple(one for one in started if one != died)
         planned = tuple(self.tests) if asked["ids"] is None else ()
-        return Ended(tuple(started), finished, -11 if died else 0, "", planned, self.stray)
+        return ChildEnd(tuple(started), finished, -11 if died else 0, "", planned, self.stray)
 
     def records(self, test_id, number, side, factor):
         inside = test_id.partition("[")[2].rstrip("]").split("-")

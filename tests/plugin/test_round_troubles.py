@@ -14,7 +14,7 @@ import pytest_roofline.plugin.deciding
 import pytest_roofline.ranks.children
 from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.plugin.rounds import Rounds
-from pytest_roofline.ranks.children import Ended
+from pytest_roofline.ranks.children import ChildEnd
 
 
 @pytest.fixture
@@ -251,11 +251,11 @@ class Told(Rounds):
 
 
 def died(*started, status=-6):
-    return Ended(started, started[:-1], status, "last words")
+    return ChildEnd(started, started[:-1], status, "last words")
 
 
 def ended(*started, status=0):
-    return Ended(started, started, status, "")
+    return ChildEnd(started, started, status, "")
 
 
 def test_a_crash_costs_one_process_and_what_had_not_begun_goes_to_the_next():
@@ -308,7 +308,7 @@ def test_a_test_is_hopeless_after_its_second_crash_and_the_cause_of_each_is_name
 
 
 def test_a_child_that_came_to_no_test_breaks_the_rounds():
-    rounds = Told(Ended((), (), 4, "usage error"))
+    rounds = Told(ChildEnd((), (), 4, "usage error"))
     rounds.run(2, ["a"], None)
     assert "round 2 could not start" in rounds.broken
     assert "usage error" in rounds.broken

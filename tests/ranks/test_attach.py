@@ -18,9 +18,9 @@ from pytest_roofline.ranks.attach import (
     JOIN,
     LENT_VARIABLE,
     AttachPlacement,
-    borrowed,
     follow,
     gather,
+    inherit_processes,
     supervise,
 )
 from pytest_roofline.ranks.identity import Identity
@@ -256,11 +256,11 @@ def test_a_blocked_rank_of_another_process_writes_its_stacks_at_a_signal_once_it
 
 ROUND = f"""
 import os, signal, sys
-from pytest_roofline.ranks.attach import AttachPlacement, BYE, JOIN, borrowed
+from pytest_roofline.ranks.attach import AttachPlacement, BYE, JOIN, inherit_processes
 from pytest_roofline.ranks.identity import Identity
 from pytest_roofline.ranks.local import Local
-attached = borrowed(Identity(0, 3, 0, None, "srun"))
-assert borrowed(attached.identity) is None
+attached = inherit_processes(Identity(0, 3, 0, None, "srun"))
+assert inherit_processes(attached.identity) is None
 attached.tell(JOIN)
 placement = AttachPlacement(attached, Local(command={COMMAND!r}))
 placement.start(3, {KEY!r} | {{"HOW": sys.argv[1]}})
@@ -282,7 +282,7 @@ def test_a_round_leads_the_processes_and_gives_them_back_also_when_it_is_killed(
     environ, descriptors = one.attached.lend()
     assert list(environ) == [LENT_VARIABLE]
     # Only a round borrows.
-    assert borrowed(one.identity) is None
+    assert inherit_processes(one.identity) is None
     for how, said, status in (
         ("3", "exit code 3 exit code 3", 0),
         ("stay", "True", -signal.SIGKILL),

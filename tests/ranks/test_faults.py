@@ -21,7 +21,7 @@ from pytest_roofline.ranks import driving
 from pytest_roofline.ranks.channel import STALL_S
 from pytest_roofline.ranks.local import Local
 from pytest_roofline.ranks.pool import Pool
-from pytest_roofline.ranks.processes import Started
+from pytest_roofline.ranks.processes import ProcessId
 from pytest_roofline.ranks.tasks import Answer, reference
 
 from . import rank_functions as ranks
@@ -171,7 +171,7 @@ def test_answers_that_came_while_this_process_was_stopped_count_although_the_tim
             far.sendall(b"answered")
             answers = lambda: [{"kind": "answer", "answer": Answer("ok")}]  # noqa: E731
             channel = SimpleNamespace(fileno=near.fileno, send=lambda _: None, poll=answers)
-            members.append(driving.Member(rank, channel, HOST, Started(1, None), 0, ""))
+            members.append(driving.Member(rank, channel, HOST, ProcessId(1, None), 0, ""))
         progress = driving.drive(None, members, timeout_s=-5.0, tell=None)
     assert (progress.waiting, progress.failed, len(progress.answers)) == (set(), False, 2)
 

@@ -13,8 +13,8 @@ import pytest
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.ranks import launching
 from pytest_roofline.ranks.launching import (
-    Launched,
-    Wanted,
+    Launch,
+    LauncherPlacement,
     mpi_family,
     mpi_plugin,
     mpirun,
@@ -31,7 +31,7 @@ ALLOCATION = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
 
 
 def wanted(size=4, *arguments, **environ):
-    return Wanted(size, arguments, (KEY,), environ, "/f")
+    return Launch(size, arguments, (KEY,), environ, "/f")
 
 
 def test_mpirun_binds_nothing_and_hands_on_variables_by_name_and_never_their_values():
@@ -151,7 +151,7 @@ def scene(tmp_path, monkeypatch):
 
 
 def started(name, *arguments, variables=None, size=2, **more):
-    placement = Launched(name, arguments, **more)
+    placement = LauncherPlacement(name, arguments, **more)
     placement.start(size, variables or {})
     return placement
 

@@ -12,7 +12,7 @@ import pytest
 import torch.distributed as dist
 
 from pytest_roofline.engine.log import LatestBlock, TimedBlock
-from pytest_roofline.ranks.lockstep import own_of, samples_of
+from pytest_roofline.ranks.lockstep import rank_seconds, samples_of
 
 from .. import warm
 
@@ -102,7 +102,7 @@ def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own
                 samples.blocks,
                 samples.iterations,
             )
-            assert own_of(outcome.progress) == outcome.times.measured.own
+            assert rank_seconds(outcome.progress) == outcome.times.measured.own
     assert measured(outcomes, "short isolated")[0].samples.iterations == 1
     assert measured(outcomes, "short pipelined")[0].samples.iterations > 10
     counts = [each.samples.argument_sets for each in measured(outcomes, "rotate")]
@@ -149,7 +149,9 @@ def test_blocks_of_the_warm_up_are_told_apart_by_their_index():
         common = {"iterations": 1, "tick_s": 1e-9, "labels": ()}
         return LatestBlock(index, TimedBlock(None, seconds, 1.0, False, seconds), common)
 
-    assert own_of([told(0, (9.0,)), told(1, (8.0,)), told(0, (1.0, 2.0)), told(1, (3.0,))]) == (
+    assert rank_seconds(
+        [told(0, (9.0,)), told(1, (8.0,)), told(0, (1.0, 2.0)), told(1, (3.0,))]
+    ) == (
         1.0,
         2.0,
         3.0,

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.engine.devices import open_device
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.ranks.lockstep import Inside, find, straggler
+from pytest_roofline.ranks.lockstep import Inside, find_straggler, straggler
 from pytest_roofline.ranks.worlds import Rank, Skipped
 
 
@@ -71,7 +71,8 @@ def test_a_late_rank_is_named_by_its_lag_behind_the_fastest_of_every_call_and_no
     for call_s, count in ((0.001, 5), (0.05, 3), (0.3, 1)):
         device, made = FakeDevice(), []
         alone = rank(0, size=1, meter=device)
-        find(alone, lambda *_: made.append(device.work(call_s)), [(1,), (2,)], call_s, 1.0)  # noqa: B023
+        sets = [(1,), (2,)]
+        find_straggler(alone, lambda *_: made.append(device.work(call_s)), sets, call_s, 1.0)  # noqa: B023
         assert len(made) == count
 
 

@@ -14,7 +14,7 @@ from ..baselines.runs import Run
 from ..core.errors import BadFile, BadInput
 from ..core.samples import MOST_EXCLUDED
 from ..core.units import count, listed, printable
-from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child
+from ..ranks.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child
 from ..ranks.processes import owned_prefix
 from ..ranks.round_parent import RoundParent
 from ..stats.key_results import MOST_UNSOUND
@@ -187,7 +187,7 @@ class Runner:
             if twin is not None and one.test_id in passed:
                 survey.tests[twin] = Found(one.test_id, one.label, one.key)
 
-    def _check(self, side: str, ended: Ended, runs: Sequence[Run]) -> None:
+    def _check(self, side: str, ended: ChildEnd, runs: Sequence[Run]) -> None:
         """Refuse a side that cannot start, or that runs other code than its own."""
         made = self.sides[side]
         if not ended.started and ended.status not in _FINE:
@@ -230,7 +230,7 @@ class Runner:
                     taken = self._keep(taken, Path(name), ended, time.monotonic() - began_s)
                 self._check(taken.side, ended, self.results.runs_of(taken.side)[-1:])
 
-    def _keep(self, taken: Taken, folder: Path, ended: Ended | None, seconds: float) -> Taken:
+    def _keep(self, taken: Taken, folder: Path, ended: ChildEnd | None, seconds: float) -> Taken:
         """Keep the run files of a process, and note what it has yet to run."""
         files, done, lost = list(taken.files), set[str](), dict(taken.lost)
         for run in runs_of_child(folder, self._unreadable(taken.side)):
@@ -272,7 +272,7 @@ class Runner:
         quiet_s: float,
         *more: str,
         arm: str = "",
-    ) -> Ended:
+    ) -> ChildEnd:
         made, arguments = self.sides[side], self.results.state.arguments
         command = [made.python, "-m", "pytest", *arguments, *more]
         if "no:cacheprovider" not in f"{arguments} {made.environ.get('PYTEST_ADDOPTS', '')}":

@@ -16,14 +16,14 @@ from .command_line import option_value
 from .options import FIXTURE, RANKS_FIXTURE
 
 if TYPE_CHECKING:
-    from ..ranks.attach import Attached
+    from ..ranks.attach import AttachedProcesses
     from ..ranks.identity import Identity
 
 # With these, pytest tells something about itself and runs no test.
 _ONLY_TELLING = ("help", "version", "showfixtures", "show_fixtures_per_test", "markers")
 
 # The launch that this pytest is rank 0 of.
-attached_key: pytest.StashKey["Attached"] = pytest.StashKey()
+attached_key: pytest.StashKey["AttachedProcesses"] = pytest.StashKey()
 
 
 def attach(config: pytest.Config) -> int | None:
@@ -67,13 +67,13 @@ def _follow(config: pytest.Config, identity: "Identity") -> int | None:
     return status
 
 
-def _lead(config: pytest.Config, identity: "Identity") -> "Attached":
+def _lead(config: pytest.Config, identity: "Identity") -> "AttachedProcesses":
     """The other processes, which come to this one, or which a round has inherited from the pytest that started it."""
-    from ..ranks.attach import borrowed, gather
+    from ..ranks.attach import gather, inherit_processes
     from ..ranks.rendezvous import rendezvous_of
     from .settings import boot_timeout_of, run_folder
 
-    attached = borrowed(identity)
+    attached = inherit_processes(identity)
     if attached is not None:
         return attached
     bind = option_value(config, "address") or (
@@ -86,7 +86,7 @@ def _lead(config: pytest.Config, identity: "Identity") -> "Attached":
 class Leading:
     """On rank 0: tells the others whether they are needed, and lets them go behind the report."""
 
-    def __init__(self, config: pytest.Config, attached: "Attached") -> None:
+    def __init__(self, config: pytest.Config, attached: "AttachedProcesses") -> None:
         self._config = config
         self._attached = attached
         self._told = False

@@ -18,7 +18,7 @@ from .planned import Marks, read_marks
 from .settings import Options, parse_options
 
 if TYPE_CHECKING:
-    from ..ranks.attach import Attached
+    from ..ranks.attach import AttachedProcesses
     from ..ranks.pool import Pool
     from ..ranks.processes import Placement
 
@@ -94,7 +94,7 @@ class Launcher:
         return "attach" if self.attached is not None else self.options.launcher
 
     @property
-    def attached(self) -> "Attached | None":
+    def attached(self) -> "AttachedProcesses | None":
         """The launch that this pytest is rank 0 of; None where it starts ranks itself."""
         from .attaching import attached_key
 
@@ -156,7 +156,7 @@ class Launcher:
                 self.kind,
                 address=self.options.address,
                 boot_s=self.options.boot_timeout_s,
-                asked=self.options.device is not None
+                explicit=self.options.device is not None
                 or (self.name == "local" and not self.options.requires_hardware),
             )
             self._pools[apart] = known
@@ -184,9 +184,9 @@ class Launcher:
             from ..ranks.local import Local
 
             return Local(forks=self.kind == "cpu")
-        from ..ranks.launching import Launched, parse_arguments
+        from ..ranks.launching import LauncherPlacement, parse_arguments
 
-        return Launched(
+        return LauncherPlacement(
             name,
             () if apart else parse_arguments(name, shlex.join(self.options.launcher_args)),
             mpi=self._largest[True] > 1,

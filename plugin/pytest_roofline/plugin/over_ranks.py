@@ -234,7 +234,7 @@ def _partial(
     call: RankCall, members: "Sequence[Member]", told: "dict[int, list[LatestBlock]]"
 ) -> RankResult | None:
     """What the ranks had told before one of them failed; None where that is nothing."""
-    from ..ranks.lockstep import own_of, samples_of
+    from ..ranks.lockstep import rank_seconds, samples_of
 
     if len(told) < call.options.size:
         return None
@@ -245,7 +245,7 @@ def _partial(
     if samples is None:
         return None
     # The ranks are gone, so nothing more can be asked of them.
-    ranks = _ranks_of(call, members, [own_of(row) for row in rows])
+    ranks = _ranks_of(call, members, [rank_seconds(row) for row in rows])
     return RankResult(Measured(samples), ranks, environment=members[0].environment)
 
 

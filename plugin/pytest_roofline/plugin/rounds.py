@@ -21,7 +21,7 @@ from ..baselines.runs import Run
 from ..core.errors import BadFile
 from ..core.samples import CANARY
 from ..core.units import encodable
-from ..ranks.children import QUIET_FACTOR, QUIET_S, Ended, run_child, why_void
+from ..ranks.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child, why_void
 from ..ranks.processes import owned_prefix
 from ..ranks.round_parent import RoundParent
 from ..stats.key_results import LostRound
@@ -87,7 +87,7 @@ class Rounds:
         lost = sum(name not in crash.measured for crash in self.crashes.get(test_id, ()))
         return lost >= MOST_CRASHES or test_id in self.failures
 
-    def _note_crash(self, number: int, ended: Ended) -> None:
+    def _note_crash(self, number: int, ended: ChildEnd) -> None:
         text = f"its process died in round {number}: {ended.cause}"
         self._lose(ended.died_in, text)
         self._say(f"roofline: {ended.died_in}: {text}; that round of it is lost. Its last words:")
@@ -100,7 +100,7 @@ class Rounds:
 
     def _child(
         self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None
-    ) -> Ended:
+    ) -> ChildEnd:
         """The process of a round, with the command line of this one."""
         config = self._state.config
         attached = launcher_of(config).attached

@@ -1,4 +1,5 @@
-"""Attach mode: under `torchrun|mpirun|srun … -m pytest`, rank 0 is the only pytest, and leads the other processes.
+"""Attach mode: rank 0 is the only pytest of a launch. Under `torchrun|mpirun|srun … -m pytest` it
+leads the other processes.
 
 Rank 0 tells them whether it needs them, has each start the rank that it stands for, so that whatever befalls that costs
 one test only, and lets them go after its report. A round of rank 0, which is a child of it, inherits its connections.
@@ -36,7 +37,7 @@ JOIN, ALONE, BYE = "join", "on your own", "bye"
 _ORDERS = ("start_one", "trouble", "fate", "stacks_of", "tail", "kill", "wait")
 
 
-class Attached:
+class AttachedProcesses:
     """The processes of a launch, as rank 0 sees them."""
 
     def __init__(
@@ -61,15 +62,17 @@ class Attached:
 
     @property
     def on_one_host(self) -> bool:
-        """Whether all of it runs on this host."""
+        """Return whether the whole launch runs on this host."""
         return len(set(self.hosts.values())) == 1
 
     def lost(self, rank: int) -> bool:
-        """Whether the process that stands for a rank is gone."""
+        """Return whether the process of a rank is gone."""
         return rank != 0 and rank not in self._channels
 
     def tell(self, word: str) -> None:
-        """Tell the others that they are needed (`JOIN`), or to go on by themselves or exit, led by nobody any more."""
+        """Tell the other processes whether they are needed. `JOIN` keeps them. After another word
+        they go on by themselves, or exit, and nobody leads them any more.
+        """
         for rank in [] if self._borrowed else list(self._channels):
             self._send(rank, {"do": word})
         if word != JOIN:
@@ -77,23 +80,29 @@ class Attached:
                 self._channels.pop(rank).close(shut=not self._borrowed)
 
     def ask(
-        self, ranks: Sequence[int], do: str, *what: Any, seconds: float = ASK_S
+        self, ranks: Sequence[int], do: str, *arguments: Any, seconds: float = ASK_S
     ) -> dict[int, Any]:
-        """What the processes of some ranks reply to an order; None from those that are gone, or late."""
+        """Return the replies of some ranks' processes to an order. It is None from a process that
+        is gone, or late.
+        """
         # A round that was killed may have left a reply that nobody read.
         mark = secrets.token_hex(4)
-        asked = [rank for rank in ranks if self._send(rank, {"do": do, "what": what, "mark": mark})]
+        reached = [
+            rank for rank in ranks if self._send(rank, {"do": do, "what": arguments, "mark": mark})
+        ]
         until_s = time.monotonic() + seconds
-        return dict.fromkeys(ranks) | {rank: self._reply(rank, mark, until_s) for rank in asked}
+        return dict.fromkeys(ranks) | {rank: self._reply(rank, mark, until_s) for rank in reached}
 
     def lend(self) -> tuple[dict[str, str], tuple[int, ...]]:
-        """The environment and the descriptors by which a child of this process, a round, may lead the others."""
-        plain = [
-            [rank, one.fileno(), self.hosts[rank], self.local_ranks[rank]]
-            for rank, one in self._channels.items()
+        """Return what a round needs to lead the other processes: environment and descriptors. A
+        round is a child of this process.
+        """
+        entries = [
+            [rank, channel.fileno(), self.hosts[rank], self.local_ranks[rank]]
+            for rank, channel in self._channels.items()
         ]
-        return {LENT_VARIABLE: json.dumps(plain)}, tuple(
-            one.fileno() for one in self._channels.values()
+        return {LENT_VARIABLE: json.dumps(entries)}, tuple(
+            channel.fileno() for channel in self._channels.values()
         )
 
     def _send(self, rank: int, order: dict[str, Any]) -> bool:
@@ -120,8 +129,10 @@ class Attached:
         self._channels.pop(rank).close()
 
 
-def borrowed(identity: Identity) -> Attached | None:
-    """The processes that a round of rank 0 has inherited; None where this is no such round. To be asked once."""
+def inherit_processes(identity: Identity) -> AttachedProcesses | None:
+    """Return the processes that a round of rank 0 inherits. None if this process is no such round.
+    Call it once.
+    """
     text = os.environ.pop(LENT_VARIABLE, "")
     if not text:
         return None
@@ -131,12 +142,12 @@ def borrowed(identity: Identity) -> Attached | None:
         os.set_inheritable(descriptor, False)
         channels[rank] = Channel(socket.socket(fileno=descriptor))
         hosts[rank], local_ranks[rank] = host, local_rank
-    return Attached(identity, channels, hosts, local_ranks, borrowed=True)
+    return AttachedProcesses(identity, channels, hosts, local_ranks, borrowed=True)
 
 
 def gather(
     identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, bind: str = ""
-) -> Attached:
+) -> AttachedProcesses:
     """Wait, as rank 0, until every other process of the launch has come."""
     until_s = time.monotonic() + timeout
 
@@ -149,18 +160,19 @@ def gather(
                 "to run pytest by itself, start it outside of the launch"
             )
 
-    came: dict[int, tuple[Channel, Any]] = {}
+    arrivals: dict[int, tuple[Channel, Any]] = {}
     listener = rendezvous.listen(bind)
     try:
-        listener.gather(range(1, identity.size), identity.size, came, check)
+        listener.gather(range(1, identity.size), identity.size, arrivals, check)
     finally:
         rendezvous.close()
         listener.close()
-    channels = {rank: channel for rank, (channel, _) in came.items()}
+    channels = {rank: channel for rank, (channel, _) in arrivals.items()}
     hosts, local_ranks = (
-        {rank: hello[name] for rank, (_, hello) in came.items()} for name in ("host", "local_rank")
+        {rank: hello[name] for rank, (_, hello) in arrivals.items()}
+        for name in ("host", "local_rank")
     )
-    return Attached(identity, channels, hosts, local_ranks)
+    return AttachedProcesses(identity, channels, hosts, local_ranks)
 
 
 class AttachPlacement:
@@ -168,7 +180,7 @@ class AttachPlacement:
 
     name = "attach"
 
-    def __init__(self, attached: Attached, local: Local | None = None) -> None:
+    def __init__(self, attached: AttachedProcesses, local: Local | None = None) -> None:
         self._attached = attached
         self._local = local or Local()
         self._ranks = range(0)
@@ -183,27 +195,29 @@ class AttachPlacement:
         self._ranks = range(size)
         common = variables | (loopback() if self._attached.on_one_host else {})
         for rank in self._ranks:
-            own = Identity(rank, size, self._attached.local_ranks[rank], None, self.name)
-            if (reason := self._ask(rank, "start_one", rank, common | own.environ)) != "":
+            identity = Identity(rank, size, self._attached.local_ranks[rank], None, self.name)
+            if (reason := self._ask(rank, "start_one", rank, common | identity.environ)) != "":
                 raise RanksFailed(
                     f"rank {rank} on {self._attached.hosts[rank]}: {reason or self._gone(rank)}"
                 )
 
     def trouble(self) -> str:
-        """Why ranks will not come: one of them, or the process that stands for it, has ended."""
-        told = {0: self._local.trouble()} | self._attached.ask(self._ranks[1:], "trouble")
+        """Return why ranks will not come; empty while all is well. A rank, or the process that
+        stands for it, may have ended.
+        """
+        reasons = {0: self._local.trouble()} | self._attached.ask(self._ranks[1:], "trouble")
         for rank in self._ranks:
             if self._attached.lost(rank):
                 return f"rank {rank} on {self._attached.hosts[rank]}: {self._gone(rank)}"
-        return next(filter(None, told.values()), "")
+        return next(filter(None, reasons.values()), "")
 
     def fate(self, rank: int) -> str:
-        """How a rank ended."""
-        told = self._ask(rank, "fate", rank, seconds=FATE_S + ASK_S)
-        return self._gone(rank) if told is None else str(told)
+        """Return the end of a rank, in words."""
+        reply = self._ask(rank, "fate", rank, seconds=FATE_S + ASK_S)
+        return self._gone(rank) if reply is None else str(reply)
 
     def stacks_of(self, rank: int, descriptor: int) -> str:
-        """What a blocked rank writes into its file of stacks, at a signal."""
+        """Return the stacks that a blocked rank writes at a signal."""
         return self._ask(rank, "stacks_of", rank, descriptor) or ""
 
     def tail(self, rank: int) -> str:
@@ -217,28 +231,28 @@ class AttachPlacement:
         self._ranks = range(0)
 
     def wait(self, seconds: float) -> bool:
-        """Whether every rank has ended by itself within so many seconds."""
+        """Return whether every rank ends by itself within so many seconds."""
         until_s = time.monotonic() + seconds
-        own = self._local.wait(seconds)
+        first_ended = self._local.wait(seconds)
         left_s = max(0.0, until_s - time.monotonic())
         replies = self._attached.ask(self._ranks[1:], "wait", left_s, seconds=left_s + ASK_S)
         # A process that is gone took its rank along.
-        if not own or any(reply is False for reply in replies.values()):
+        if not first_ended or any(reply is False for reply in replies.values()):
             return False
         self._ranks = range(0)
         return True
 
-    def _ask(self, rank: int, do: str, *what: Any, seconds: float = ASK_S) -> Any:
+    def _ask(self, rank: int, do: str, *arguments: Any, seconds: float = ASK_S) -> Any:
         if rank == 0:
-            return getattr(self._local, do)(*what)
-        return self._attached.ask([rank], do, *what, seconds=seconds)[rank]
+            return getattr(self._local, do)(*arguments)
+        return self._attached.ask([rank], do, *arguments, seconds=seconds)[rank]
 
     def _gone(self, rank: int) -> str:
         return f"the process of the launch that stands for rank {rank} is gone"
 
 
 def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:
-    """Meet rank 0, and say who this is."""
+    """Meet rank 0, and introduce this process."""
     channel = meet(identity, rendezvous, timeout)
     channel.send(
         {
@@ -253,7 +267,9 @@ def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channe
 
 
 def supervise(channel: Channel, local: Local | None = None) -> int | None:
-    """Serve rank 0: exit status 0 after its orderly end, 1 where it is gone; None where pytest goes on here."""
+    """Serve rank 0 until it lets this process go. Return exit status 0 after an orderly end, 1 if
+    rank 0 is gone, None if pytest goes on here.
+    """
     local = local or Local()
     with _calm():
         try:
@@ -273,7 +289,9 @@ def supervise(channel: Channel, local: Local | None = None) -> int | None:
 
 @contextmanager
 def _calm() -> Iterator[None]:
-    """Leave Ctrl-C to rank 0, which says bye; end on the launcher's SIGTERM with everything cleared away."""
+    """Leave Ctrl-C to rank 0, which says bye. At the launcher's SIGTERM, clear everything away and
+    exit.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

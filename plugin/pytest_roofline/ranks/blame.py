@@ -1,4 +1,4 @@
-"""Who is to blame: the report on a task that failed, with the guilty rank first, its host and the cause.
+"""The report on a task that failed: the first bad rank, its host and the cause.
 
 In the order of certainty: a rank that was lost, or what all were forked from, then those that raised, the earliest
 first, then those that are stuck, of which the ones that wait in a collective are the victims of the ones that do not.
@@ -37,7 +37,7 @@ _WRAPPERS = ("wrapper", "_wrapper", "inner")
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """How a task ended on one rank.
+    """The end of a task on one rank.
 
     `stuck` did not answer, `closing` has returned from the function and waits for the others; `order` counts when the
     controller heard of it, `collectives` the operations that it had submitted.
@@ -60,22 +60,24 @@ class RankEnd:
 
     @property
     def position(self) -> "Position":
-        """Where it is stuck."""
+        """Return the place where the rank is stuck."""
         return position(self.details)
 
     @property
     def is_victim(self) -> bool:
-        """True where it was lost with the process that had forked it."""
+        """True if it was lost with the process that forked it."""
         return self.how == "lost" and self.text.startswith(FORKER)
 
     @property
     def lost_its_peer(self) -> bool:
-        """Whether it raised, and perhaps only since another one had gone."""
+        """Return whether it raised, perhaps because another rank had gone."""
         return self.how == "raised" and _PEER_GONE.search(self.text) is not None
 
 
 def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) -> str:
-    """What happened, for a person: a first line that names the guilty, then what is known of every rank."""
+    """Return the failure report for a person. The first line names the first bad rank; the other
+    lines tell what is known of each rank.
+    """
     alike = Counter(str(end.position) for end in ends if end.how == "stuck")
     bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, alike))
     lines = [_first_line(bad, timeout_s)]
@@ -127,7 +129,7 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
 
 
 def _left_waiting(away: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: float) -> str:
-    """Some have returned from the function while others wait for them in a collective."""
+    """Describe ranks that returned while others wait in a collective."""
     left = f"{' and '.join(end.name for end in away[:_MOST_NAMED])} returned from the function"
     waits = _where(stuck)
     what = (
@@ -143,29 +145,31 @@ def _where(ends: Sequence[RankEnd]) -> str:
 
 
 def _last_step(bad: Sequence[RankEnd]) -> str:
-    """All have returned from the function, and what they did to make sure of it failed."""
-    said = sorted(
+    """Describe a failure after every rank had returned from the function."""
+    failed = sorted(
         (end for end in bad if end.text),
         key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order),
     )
-    if not said or OUT_OF_STEP in said[0].text or len({end.collectives for end in bad}) > 1:
+    if not failed or OUT_OF_STEP in failed[0].text or len({end.collectives for end in bad}) > 1:
         return _out_of_step(bad)
-    return f"{said[0].name} raised {said[0].text}, in the step that ends a task, after the function had returned"
+    return f"{failed[0].name} raised {failed[0].text}, in the step that ends a task, after the function had returned"
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
-    """Those that submitted another number of operations than most; all of them where there is no majority."""
+    """Name the ranks with an unusual number of submitted operations. Without a majority these are
+    all ranks.
+    """
     [(usual, often)] = Counter(end.collectives for end in bad).most_common(1)
     odd = [end for end in bad if end.collectives != usual] if 2 * often > len(bad) else list(bad)
-    each = ", ".join(
+    counts = ", ".join(
         f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank)
     )
     names = " and ".join(end.name for end in odd or bad)
-    return f"{names} left the function out of step (operations submitted: {each}); {_SAME_ORDER}"
+    return f"{names} left the function out of step (operations submitted: {counts}); {_SAME_ORDER}"
 
 
 def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int, str]) -> list[str]:
-    """What is known of ranks that ended alike, but for what the first line has."""
+    """Describe ranks that ended alike, beyond the first line."""
     first = group[0]
     names = first.name if len(group) == 1 else "ranks " + ", ".join(str(end.rank) for end in group)
     if first.how == "stuck":
@@ -209,7 +213,9 @@ class Frame(NamedTuple):
 
     @property
     def is_users(self) -> bool:
-        """Whether it is of a rank function or what it calls, perhaps in a package: not Python's, torch's or ours."""
+        """Return whether a rank function, or code that it calls, runs here. That code may be in a
+        package, but it is not Python's, torch's or ours.
+        """
         if self.file.startswith((_OURS, "<")):
             return False
         if any(place in self.file for place in _PACKAGES):
@@ -218,7 +224,9 @@ class Frame(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a rank is: the user's innermost line; the collective it waits in; else the innermost function."""
+    """The place where a rank is. The user's innermost line, the collective that it waits in, or
+    else the innermost function.
+    """
 
     place: str = ""
     collective: str = ""
@@ -234,26 +242,28 @@ class Position(NamedTuple):
 
 
 def position(text: str) -> Position:
-    """Where the main thread of a rank is, by the text of all its stacks."""
+    """Return where a rank's main thread is, from all its stacks."""
     frames = main_frames(text)
-    own = next((frame for frame in frames if frame.is_users), None)
-    outside = frames[: frames.index(own)] if own is not None else frames
-    called = [
+    users = next((frame for frame in frames if frame.is_users), None)
+    outside = frames[: frames.index(users)] if users is not None else frames
+    collectives = [
         frame
         for frame in outside
         if frame.file.endswith(_COLLECTIVES) and frame.name not in _WRAPPERS
     ]
     inner = next((frame for frame in outside if frame.name not in _WRAPPERS), None)
     return Position(
-        place=f"{Path(own.file).name}:{own.line} in {own.name}" if own is not None else "",
+        place=f"{Path(users.file).name}:{users.line} in {users.name}" if users is not None else "",
         # The outermost is what the user called; those inside it are how torch does it.
-        collective=called[-1].name if called else "",
-        inside=inner.name if inner is not None and not called else "",
+        collective=collectives[-1].name if collectives else "",
+        inside=inner.name if inner is not None and not collectives else "",
     )
 
 
 def main_frames(text: str) -> list[Frame]:
-    """The frames of the thread that runs rank functions, innermost first; of the first thread where none does."""
+    """Return the frames of the thread that runs rank functions. The innermost is first. If no
+    thread does, the first thread counts.
+    """
     threads: list[list[Frame]] = []
     for line in text.splitlines():
         if line.startswith(("Thread ", "Current thread ")):
@@ -262,17 +272,21 @@ def main_frames(text: str) -> list[Frame]:
             threads[-1].append(Frame(match["file"], match["line"], match["name"]))
     serving = [frames for frames in threads if _in_ours(frames, "serve")]
     # A stack of more than a hundred frames is cut off before it comes to that.
-    others = [frames for frames in threads if not _in_ours(frames, "_listen")]
-    return (serving or others[::-1] or [[]])[0]
+    remaining = [frames for frames in threads if not _in_ours(frames, "_listen")]
+    return (serving or remaining[::-1] or [[]])[0]
 
 
 def main_text(text: str) -> str:
-    """The stack of that thread as `faulthandler` writes it, without what leads to the rank function."""
+    """Return that thread's stack, formatted as by `faulthandler`. The frames that lead to the rank
+    function are left out.
+    """
     frames = main_frames(text)
-    kept = [
+    shown_frames = [
         frame for frame in frames if not frame.file.startswith(_OURS) and "runpy" not in frame.file
     ] or frames
-    return "\n".join(f'  File "{frame.file}", line {frame.line} in {frame.name}' for frame in kept)
+    return "\n".join(
+        f'  File "{frame.file}", line {frame.line} in {frame.name}' for frame in shown_frames
+    )
 
 
 def _in_ours(frames: list[Frame], name: str) -> bool:

@@ -1,4 +1,4 @@
-"""One authenticated TCP connection a rank: the control channel between the controller and what it started.
+"""The control channel: one authenticated TCP connection for each rank.
 
 Both sides prove that they know the key before anything else is read (HMAC-SHA-256 over fresh random numbers). Messages
 are plain data in frames of bounded length; the end of the connection is the end of the peer.
@@ -40,7 +40,7 @@ _UNANSWERED = (("TCP_USER_TIMEOUT", 25_000),)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a controller listens.
+    """The addresses and the key of a listening controller.
 
     Args:
         addresses: of its host, to try in turn.
@@ -59,7 +59,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """What `text` wrote."""
+        """Return the endpoint that `text` describes."""
         try:
             plain = json.loads(text)
             return cls(
@@ -75,7 +75,9 @@ def to_controller(endpoint: Endpoint) -> dict[str, str]:
 
 
 def pop_controller() -> Endpoint:
-    """Where this rank's controller listens, taken away so that nothing a rank function starts can read the key."""
+    """Return where this rank's controller listens. The variable is removed, so that nothing that a
+    rank function starts can read the key.
+    """
     try:
         return Endpoint.parse(bytes.fromhex(os.environ.pop(CONTROLLER_VARIABLE, "")).decode())
     except ValueError:
@@ -98,9 +100,9 @@ class Channel:
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in (*_KEEPALIVE, *(_UNANSWERED if stall_s else ())):
+        for name, setting in (*_KEEPALIVE, *(_UNANSWERED if stall_s else ())):
             if hasattr(socket, name):
-                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), setting)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO) if stall_s else ():
             connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", stall_s, 0))
         self._connection: Connection[Any, Any] = Connection(connection.detach())
@@ -110,22 +112,26 @@ class Channel:
         return self._connection.fileno()
 
     def send(self, message: object) -> None:
-        """Send plain data; OSError where the peer is gone or takes nothing, and nothing can be sent any more then."""
-        data = encode(message, "a message", _MOST_FRAME)
+        """Send plain data. Raise OSError if the peer is gone or takes nothing; then nothing more
+        can be sent.
+        """
+        frame = encode(message, "a message", _MOST_FRAME)
         with self._sending:
             if self._cut_off:
                 raise TimeoutError(
                     "the peer took no message in time before, and would not know where one begins"
                 )
             try:
-                self._connection.send_bytes(data)
+                self._connection.send_bytes(frame)
             except BlockingIOError:
                 # The rest of a message that was begun will never come.
                 self._cut_off = True
                 raise TimeoutError("the peer took no message in time") from None
 
     def poll(self) -> list[Any]:
-        """Every message that has arrived; EOFError where the peer is gone and nothing of it is left to read."""
+        """Return every message that has arrived. Raise EOFError if the peer is gone and no message
+        is left.
+        """
         messages: list[Any] = []
         while self._connection.poll(0.0):
             try:
@@ -137,30 +143,34 @@ class Channel:
         return messages
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message, within so many seconds or (None) whenever it comes; EOFError where the peer is gone."""
+        """Return the next message. Wait for so many seconds, or with None as long as it takes.
+        Raise EOFError if the peer is gone.
+        """
         if not self._connection.poll(timeout):
             raise TimeoutError(f"no message within {timeout or 0.0:g} s")
         return self._read()
 
     def close(self, *, shut: bool = True) -> None:
-        """End the connection; or only this process's part in it, where another one has inherited it."""
+        """End the connection. Without `shut`, end only this process's part in it, if another
+        process inherits it.
+        """
         if self._connection.closed:
             return
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as own:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as duplicate:
             if shut:
-                own.shutdown(socket.SHUT_RDWR)
+                duplicate.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def _read(self) -> Any:
         try:
-            data = self._connection.recv_bytes(_MOST_FRAME)
+            frame = self._connection.recv_bytes(_MOST_FRAME)
         except OSError:
             raise EOFError("the connection has ended") from None
-        return decode(data, "a message")
+        return decode(frame, "a message")
 
 
 class Greeting:
-    """The listener's side of one handshake, which never waits for the peer."""
+    """The listener's side of one handshake. It never waits for the peer."""
 
     def __init__(self, connection: socket.socket, key: bytes) -> None:
         self.connection = connection
@@ -171,7 +181,9 @@ class Greeting:
         connection.sendall(_HELLO + self._nonce)
 
     def read(self) -> Channel | None:
-        """Return the channel once the peer has shown that it knows the key, None before; OSError where it does not."""
+        """Return the channel once the peer has proved the key. None before that. Raise OSError if
+        the proof is wrong.
+        """
         with contextlib.suppress(BlockingIOError):
             self._reply += _piece(self.connection, 2 * _NONCE - len(self._reply))
         if len(self._reply) < 2 * _NONCE:
@@ -184,12 +196,12 @@ class Greeting:
 
 
 def connect(endpoint: Endpoint, timeout: float) -> Channel:
-    """A connection to whoever listens, by the first of the addresses that answers."""
+    """Connect to a listener, by the first address that answers."""
     until_s, why = time.monotonic() + timeout, "no address was given"
     while True:
         for address in endpoint.addresses:
             try:
-                return Channel(_introduced(address, endpoint))
+                return Channel(_introduce(address, endpoint))
             except OSError as error:
                 why = f"{address}:{endpoint.port}: {error}"
         if time.monotonic() > until_s:
@@ -197,17 +209,17 @@ def connect(endpoint: Endpoint, timeout: float) -> Channel:
         time.sleep(POLL_S)
 
 
-def _introduced(address: str, endpoint: Endpoint) -> socket.socket:
+def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
     connection = socket.create_connection((address, endpoint.port), timeout=HANDSHAKE_S)
     try:
         if _exactly(connection, len(_HELLO)) != _HELLO:
             raise ConnectionError(
                 "something else than this version of pytest-roofline answers there"
             )
-        theirs, own = _exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
-        connection.sendall(own + _proof(endpoint.key, b"peer", theirs, own))
+        theirs, nonce = _exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
+        connection.sendall(nonce + _proof(endpoint.key, b"peer", theirs, nonce))
         if not hmac.compare_digest(
-            _exactly(connection, _NONCE), _proof(endpoint.key, b"controller", own, theirs)
+            _exactly(connection, _NONCE), _proof(endpoint.key, b"controller", nonce, theirs)
         ):
             raise ConnectionError("it does not know the key")
     except BaseException:
@@ -221,14 +233,14 @@ def _proof(key: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        data += _piece(connection, count - len(data))
-    return data
+    content = b""
+    while len(content) < count:
+        content += _piece(connection, count - len(content))
+    return content
 
 
 def _piece(connection: socket.socket, most: int) -> bytes:
-    data = connection.recv(most)
-    if not data:
+    content = connection.recv(most)
+    if not content:
         raise ConnectionError("the connection ended during the handshake")
-    return data
+    return content

@@ -1,4 +1,5 @@
-"""Children of a run: fresh processes that run tests of a list and tell of each, waited for, ended, and blamed.
+"""Children of a run: fresh processes that run listed tests. They tell of each test, are waited for
+and ended, and are blamed if they die.
 
 The child's side is `plugin.round_child`; what it measured stands in run files, also when it did not come to its end.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from ..core.records import Outcome
 from ..core.units import encodable
-from .fork_server import Forked, ForkServer
+from .fork_server import ForkedProcess, ForkServer
 from .processes import ended
 from .round_parent import RoundParent
 
@@ -27,8 +28,9 @@ TAIL_LINES, TAIL_COLUMNS = 10, 160
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a child ended: which tests it came to, which one it died in, and its last words.
+class ChildEnd:
+    """The end of a child: the tests that it came to, and its last words. `died_in` is the test that
+    it died in.
 
     `planned` are the tests that it was to run where it had no list, `stray` the files of code that it ran from
     elsewhere than from its side's folder.
@@ -49,7 +51,7 @@ class Ended:
 
     @property
     def cause(self) -> str:
-        """Why it died, for a person."""
+        """Return the cause of its death, for a person."""
         if self.status is None:
             return "it hung and was ended"
         return f"it {ended(self.status)}"
@@ -58,7 +60,7 @@ class Ended:
 def run_child(
     command: Sequence[str],
     folder: Path,
-    asked: Mapping[str, Any],
+    order: Mapping[str, Any],
     *,
     variable: str,
     cwd: Path,
@@ -66,13 +68,14 @@ def run_child(
     quiet_s: float,
     descriptors: Sequence[int] = (),
     parent: RoundParent | None = None,
-) -> Ended:
-    """Run a child to its end, or until it is silent for `quiet_s` seconds; nothing that it started is left behind.
+) -> ChildEnd:
+    """Run a child to its end, and leave nothing behind. End it if it is silent for `quiet_s`
+    seconds.
 
     Args:
         command: of pytest.
         folder: its own, which gets its log and its run files.
-        asked: what it is to do, beside its folder and its parent: see `plugin.round_child`.
+        order: what it is to do, beside its folder and its parent: see `plugin.round_child`.
         variable: tells it the file that says so.
         cwd: where it runs.
         environ: all of its variables but that one.
@@ -80,32 +83,37 @@ def run_child(
         parent: forks it, in place of a fresh interpreter, while it works; `command` is then an interpreter, `-m`, a
             module and the arguments, and `cwd` is where it starts.
     """
-    own = {**environ, variable: str(folder / "round.json")}
+    variables = {**environ, variable: str(folder / "round.json")}
     server = parent.next(environ) if parent is not None else None
-    ended = _run(command, folder, asked, cwd, own, quiet_s, descriptors, server)
-    if parent is not None and server is not None and not ended.started and parent.gave_up(environ):
-        return _run(command, folder, asked, cwd, own, quiet_s, descriptors, None)
-    return ended
+    child_end = _run(command, folder, order, cwd, variables, quiet_s, descriptors, server)
+    if (
+        parent is not None
+        and server is not None
+        and not child_end.started
+        and parent.gave_up(environ)
+    ):
+        return _run(command, folder, order, cwd, variables, quiet_s, descriptors, None)
+    return child_end
 
 
 def _run(
     command: Sequence[str],
     folder: Path,
-    asked: Mapping[str, Any],
+    order: Mapping[str, Any],
     cwd: Path,
     environ: Mapping[str, str],
     quiet_s: float,
     descriptors: Sequence[int],
     server: ForkServer | None,
-) -> Ended:
-    """Run a child once, in a fresh interpreter or forked by a server."""
-    status, log, told = folder / "status", folder / "log", folder / "round.json"
+) -> ChildEnd:
+    """Run one child, in a fresh interpreter or forked by a server."""
+    status, log, order_file = folder / "status", folder / "log", folder / "round.json"
     status.touch()
     log.touch()
     parent = os.getpid() if server is None else server.pid
-    plain = {"folder": str(folder), "parent": parent, "own_process": True, **asked}
-    told.write_text(json.dumps(plain), encoding="utf-8")
-    child: subprocess.Popen[bytes] | Forked
+    content = {"folder": str(folder), "parent": parent, "own_process": True, **order}
+    order_file.write_text(json.dumps(content), encoding="utf-8")
+    child: subprocess.Popen[bytes] | ForkedProcess
     if server is not None:
         child = server.fork(environ, str(log), command[3:])
     else:
@@ -129,13 +137,13 @@ def _run(
             server.end()
         _end(child)
     events = _events(status)
-    return Ended(
+    return ChildEnd(
         events["start"], events["end"], code, _tail(log), events["planned"], events["stray"]
     )
 
 
 def why_void(outcome: Outcome | None, where: str) -> str:
-    """Why what a test measured in a child counts for nothing; empty where it passed.
+    """Return why a test's measurements in a child do not count. Empty if it passed.
 
     Args:
         outcome: None where the test did not come to its end.
@@ -148,20 +156,22 @@ def why_void(outcome: Outcome | None, where: str) -> str:
     return f"its test failed in {where}: {outcome.reason}" if outcome.outcome == "failed" else ""
 
 
-def _wait(child: "subprocess.Popen[bytes] | Forked", status: Path, quiet_s: float) -> int | None:
-    """The child's exit status; None where it said nothing for too long."""
-    said_bytes, heard_s = -1, time.monotonic()
+def _wait(
+    child: "subprocess.Popen[bytes] | ForkedProcess", status: Path, quiet_s: float
+) -> int | None:
+    """Return the child's exit status. None if it was silent for too long."""
+    status_bytes, heard_s = -1, time.monotonic()
     while (code := child.poll()) is None:
         size, now_s = status.stat().st_size, time.monotonic()
-        if size != said_bytes:
-            said_bytes, heard_s = size, now_s
+        if size != status_bytes:
+            status_bytes, heard_s = size, now_s
         elif now_s - heard_s > quiet_s:
             return None
         time.sleep(POLL_S)
     return code
 
 
-def _end(child: "subprocess.Popen[bytes] | Forked") -> None:
+def _end(child: "subprocess.Popen[bytes] | ForkedProcess") -> None:
     """End a child and everything that it started, and reap it."""
     # A forked one leads its group a moment after its start; the group of 0 would be this process's own.
     for kill in (os.killpg, os.kill) if child.pid else ():
@@ -172,17 +182,19 @@ def _end(child: "subprocess.Popen[bytes] | Forked") -> None:
 
 
 def _events(status: Path) -> dict[str, tuple[str, ...]]:
-    """What a child told, by event."""
-    told: dict[str, list[str]] = {"start": [], "end": [], "planned": [], "stray": []}
+    """Return the events of a child, by their kind."""
+    by_event: dict[str, list[str]] = {"start": [], "end": [], "planned": [], "stray": []}
     for line in status.read_text(encoding="utf-8").splitlines():
         with contextlib.suppress(json.JSONDecodeError):
             for event, text in json.loads(line).items():
-                told[event].append(encodable(text))
-    return {event: tuple(texts) for event, texts in told.items()}
+                by_event[event].append(encodable(text))
+    return {event: tuple(texts) for event, texts in by_event.items()}
 
 
 def _tail(log: Path) -> str:
-    """The last words of a child; where Python told of a fatal error, that and the thread that died of it."""
+    """Return a child's last words. If Python reported a fatal error, return that error and the
+    thread that died of it.
+    """
     lines = [
         line[:TAIL_COLUMNS]
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines()

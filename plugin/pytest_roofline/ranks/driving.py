@@ -1,4 +1,6 @@
-"""Ranks come, get their devices, do one task after the other; and who did what while time ran."""
+"""Ranks from their boot to the end of a task, as the controller drives them. Also who did what
+while time ran.
+"""
 
 import contextlib
 import selectors
@@ -14,7 +16,7 @@ from ..core.errors import RanksFailed
 from .blame import How, RankEnd
 from .channel import Channel, to_controller
 from .listener import Listener, is_loopback
-from .processes import Placement, Started, is_same, process_space, stacks_at_a_signal, stat
+from .processes import Placement, ProcessId, is_same, process_space, stacks_at_a_signal, stat
 from .tasks import Answer, Task
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class Member:
     rank: int
     channel: Channel
     host: str
-    process: Started
+    process: ProcessId
     stacks: int
     space: str
     facts: "RankFacts | None" = None
@@ -54,7 +56,7 @@ class Member:
     @classmethod
     def of(cls, channel: Channel, hello: dict[str, Any]) -> "Member":
         """A rank by its first message."""
-        process = Started(hello["pid"], hello["ticks"])
+        process = ProcessId(hello["pid"], hello["ticks"])
         return cls(hello["rank"], channel, hello["host"], process, hello["stacks"], hello["space"])
 
     @property
@@ -64,12 +66,14 @@ class Member:
 
     @property
     def here(self) -> bool:
-        """Whether its number means the same process to this one: it runs on this host, and in no container."""
+        """Return whether its number means the same process to this one. It does if it runs on this
+        host, and in no container.
+        """
         return self.space == process_space()
 
     @property
     def connected(self) -> bool:
-        """Whether it is still there."""
+        """Return whether its connection is open."""
         try:
             self.channel.poll()
         except (EOFError, OSError):
@@ -78,16 +82,16 @@ class Member:
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal has stopped its process, as far as this host can tell."""
+        """Return whether a signal has stopped its process. Only this host can tell."""
         if not self.here or not is_same(self.process):
             return False
-        told = stat(self.process.pid)
-        return told is not None and told.state in ("T", "t")
+        status = stat(self.process.pid)
+        return status is not None and status.state in ("T", "t")
 
 
 @dataclass(slots=True)
 class Progress:
-    """What was heard of every rank so far.
+    """The messages of every rank so far.
 
     Args:
         waiting: ranks that have not answered.
@@ -107,18 +111,18 @@ class Progress:
 
     @property
     def failed(self) -> bool:
-        """Whether something is known to have gone wrong, or one rank does not take part."""
+        """Return whether anything went wrong, or a rank takes no part."""
         return bool(self.lost) or any(answer.status != "ok" for answer in self.answers.values())
 
     @property
     def skipped(self) -> dict[int, Answer]:
-        """The ranks that found that this cannot run here; none where anything worse happened."""
+        """Return the ranks that cannot run the test here. None if anything worse happened."""
         if self.lost or any(answer.status == "raised" for answer in self.answers.values()):
             return {}
         return {rank: answer for rank, answer in self.answers.items() if answer.status == "skipped"}
 
     def how(self, rank: int) -> How:
-        """How the task ended on a rank."""
+        """Return the end of the task on a rank."""
         if rank in self.lost:
             return "lost"
         if rank in self.waiting:
@@ -145,13 +149,15 @@ class Progress:
 
 
 def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | None) -> Progress:
-    """Have the members do a task, until all have answered, one has failed and its grace is over, or time is up."""
+    """Have the members do a task. Return once all have answered, one has failed and its grace is
+    over, or time is up.
+    """
     progress = Progress({member.rank for member in members}, time.monotonic() + timeout_s)
     for member in members:
         # One that is just gone shows as the end of its connection below.
         with contextlib.suppress(OSError):
             member.channel.send({"kind": "run", "task": task})
-    with listening(members) as selector:
+    with select_members(members) as selector:
         over = False
         while progress.waiting and not over:
             left_s = progress.until_s - time.monotonic()
@@ -159,7 +165,7 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
             over = left_s <= 0
             for key, _ in selector.select(max(0.0, left_s)):
                 member = key.data
-                for message in heard(member):
+                for message in read_messages(member):
                     if message["kind"] != "progress":
                         progress.note(member.rank, message)
                     elif tell is not None:
@@ -170,16 +176,16 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
 
 
 @contextlib.contextmanager
-def listening(members: Iterable[Member]) -> Iterator[selectors.BaseSelector]:
-    """A selector over the channels of members, which are its data."""
+def select_members(members: Iterable[Member]) -> Iterator[selectors.BaseSelector]:
+    """Yield a selector over the channels of members. The members are its data."""
     with selectors.DefaultSelector() as selector:
         for member in members:
             selector.register(member.channel, selectors.EVENT_READ, member)
         yield selector
 
 
-def heard(member: Member) -> list[Any]:
-    """What a member has said; `gone` where its connection has ended."""
+def read_messages(member: Member) -> list[Any]:
+    """Return the messages of a member; `gone` after the connection's end."""
     try:
         return member.channel.poll()
     except EOFError:
@@ -187,7 +193,7 @@ def heard(member: Member) -> list[Any]:
 
 
 def ends(progress: Progress, members: Sequence[Member], placement: Placement) -> list[RankEnd]:
-    """How a task ended on every member, as far as it can be found out; asked before they are ended."""
+    """Return the end of a task on every member. Call it before they are ended, since it asks them."""
     stuck = [member for member in members if progress.how(member.rank) == "stuck"]
     stopped = {member.rank for member in stuck if member.stopped}
     stacks = stacks_of([member for member in stuck if member.rank not in stopped], placement)
@@ -210,36 +216,40 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
 
 
 def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]:
-    """The stacks of ranks that do not answer, as `faulthandler` writes them; those that could be had."""
-    found = _asked(members)
-    blocked = [member for member in members if member.rank not in found]
-    found |= stacks_at_a_signal(
-        {one.rank: (one.process, one.stacks) for one in blocked if one.here}
+    """Return the stacks of ranks that do not answer. `faulthandler` formats them; ranks
+    that give none are left out.
+    """
+    stacks = _stacks_from_threads(members)
+    blocked = [member for member in members if member.rank not in stacks]
+    stacks |= stacks_at_a_signal(
+        {member.rank: (member.process, member.stacks) for member in blocked if member.here}
     )
-    return found | {
-        one.rank: placement.stacks_of(one.rank, one.stacks) for one in blocked if not one.here
+    return stacks | {
+        member.rank: placement.stacks_of(member.rank, member.stacks)
+        for member in blocked
+        if not member.here
     }
 
 
-def _asked(members: Sequence[Member]) -> dict[int, str]:
-    """From the thread of each that listens to the controller."""
-    found: dict[int, str] = {}
+def _stacks_from_threads(members: Sequence[Member]) -> dict[int, str]:
+    """Ask the thread of each member that listens to the controller."""
+    stacks: dict[int, str] = {}
     for member in members:
         with contextlib.suppress(OSError):
             member.channel.send({"kind": "stacks"})
     until_s = time.monotonic() + ASK_S
-    while len(found) < len(members) and time.monotonic() < until_s:
+    while len(stacks) < len(members) and time.monotonic() < until_s:
         for member in members:
             with contextlib.suppress(OSError):
-                for message in heard(member):
+                for message in read_messages(member):
                     if message["kind"] == "stacks":
-                        found[member.rank] = message["text"]
+                        stacks[member.rank] = message["text"]
         time.sleep(POLL_S)
-    return found
+    return stacks
 
 
 class Boot:
-    """Ranks are started, come, say what they are, are found to fit together, and get their devices."""
+    """The start of ranks, until they fit together and have devices."""
 
     def __init__(
         self,
@@ -249,31 +259,33 @@ class Boot:
         address: str,
         seconds: float,
         *,
-        asked: bool = True,
+        explicit: bool = True,
     ) -> None:
         self.members: dict[int, Member] = {}
         self._placement, self._size, self._kind, self._address = placement, size, kind, address
-        self._seconds, self._asked = seconds, asked
+        self._seconds, self._explicit = seconds, explicit
         self._until_s = time.monotonic() + seconds
         self._listener: Listener | None = None
 
     def run(self, store_port: int) -> None:
-        """Start the ranks, and wait until they are ready; `members` has those that came, also after a failure."""
+        """Start the ranks, and wait until they are ready. `members` has the ranks that came, also
+        after a failure.
+        """
         self._listener = listener = Listener(self._address)
-        came: dict[int, tuple[Channel, Any]] = {}
+        arrivals: dict[int, tuple[Channel, Any]] = {}
         try:
             self._placement.start(self._size, to_controller(listener.endpoint))
             listener.gather(
                 range(self._size),
                 self._size,
-                came,
+                arrivals,
                 self._check,
                 f": was it started by another MPI's or Slurm's {self._placement.name} than its libraries belong to? "
                 "Then every process is a world of its own",
             )
         finally:
             self.members = {
-                rank: Member.of(channel, hello) for rank, (channel, hello) in came.items()
+                rank: Member.of(channel, hello) for rank, (channel, hello) in arrivals.items()
             }
             listener.close()
         join = {"kind": "join", "device": self._kind, "path": sys.path, "folder": str(Path.cwd())}
@@ -298,16 +310,16 @@ class Boot:
             raise RanksFailed(f"{late}\n{tails}".rstrip())
 
     def _settle_in(self, store_port: int) -> None:
-        """Check that the ranks fit together, give each its device, and wait until all are ready."""
+        """Check that ranks fit together, and give each its device. Wait until all are ready."""
         from .facts import assign, check, check_products, threads, versions
 
-        told = self._each("facts")
-        facts = [told[rank]["facts"] for rank in sorted(told)]
+        messages = self._each("facts")
+        facts = [messages[rank]["facts"] for rank in sorted(messages)]
         check(facts, versions(self._kind))
         devices = assign(facts) if self._kind != "cpu" else {}
         shares = threads(facts)
         for rank, member in self.members.items():
-            member.facts = replace(told[rank]["facts"], threads=shares[rank])
+            member.facts = replace(messages[rank]["facts"], threads=shares[rank])
             boot = {
                 "kind": "boot",
                 "device": devices.get(rank),
@@ -319,37 +331,37 @@ class Boot:
         for rank, message in sorted(self._each("ready").items()):
             member = self.members[rank]
             member.environment = message["environment"]
-            if message["unwanted"] and not self._asked:
+            if message["unwanted"] and not self._explicit:
                 raise RanksFailed(f"rank {rank} on {member.host}: {message['unwanted']}")
             products[rank] = (member.host, message["environment"].device.product)
         check_products(products)
 
     def _network(self) -> dict[str, Any]:
-        """Whether ranks must reach other nodes, and by which of its addresses those reach this one."""
+        """Return whether ranks span nodes, and this node's address there."""
         ends = [member.channel.addresses for member in self.members.values()]
         outward = next((own for own, peer in ends if not is_loopback(peer)), "")
         return {
-            "several_hosts": len({one.host for one in self.members.values()}) > 1,
+            "several_hosts": len({member.host for member in self.members.values()}) > 1,
             "outward": outward,
         }
 
     def _each(self, kind: str) -> dict[int, Any]:
-        """One message of a kind from every rank."""
-        found: dict[int, Any] = {}
-        with listening(self.members.values()) as selector:
-            while len(found) < len(self.members):
+        """Return one message of a kind from every rank."""
+        messages: dict[int, Any] = {}
+        with select_members(self.members.values()) as selector:
+            while len(messages) < len(self.members):
                 for key, _ in selector.select(POLL_S):
-                    for message in heard(key.data):
+                    for message in read_messages(key.data):
                         if message["kind"] == "gone":
                             raise RanksFailed(self._lost(key.data))
                         if message["kind"] == kind:
-                            found[key.data.rank] = message
-                self._check([rank for rank in self.members if rank not in found])
-        return found
+                            messages[key.data.rank] = message
+                self._check([rank for rank in self.members if rank not in messages])
+        return messages
 
     def _lost(self, member: Member) -> str:
         fate = self._placement.fate(member.rank) or "its connection ended"
-        told = (
+        text = (
             f"{member.name} was lost during its boot: {fate}\n{self._placement.tail(member.rank)}"
         )
-        return told.rstrip()
+        return text.rstrip()

@@ -1,4 +1,4 @@
-"""What every rank says of itself at boot, and what must agree between ranks before anything runs on them."""
+"""The facts of every rank at boot, and those that must agree."""
 
 import contextlib
 import math
@@ -24,7 +24,7 @@ from ..version import __version__
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """What a rank says of itself.
+    """The facts that a rank tells of itself.
 
     Args:
         devices: of each accelerator that it can see, in torch's order, what tells it from every other: the UUID.
@@ -46,7 +46,7 @@ class RankFacts:
 
 
 def gather(rank: int, local_rank: int, kind: str) -> RankFacts:
-    """The facts of this process."""
+    """Return the facts of this process."""
     return RankFacts(
         rank=rank,
         local_rank=local_rank,
@@ -62,7 +62,8 @@ def gather(rank: int, local_rank: int, kind: str) -> RankFacts:
 
 
 def best_kind() -> str:
-    """The kind of device that ranks own where nobody asks for one: an accelerator that serves several processes.
+    """Return the kind of device that ranks own by default. It is an accelerator that serves several
+    processes.
 
     Apple's GPU does not, so ranks take the CPU there.
     """
@@ -72,12 +73,14 @@ def best_kind() -> str:
 
 
 def device_count(kind: str) -> int:
-    """How many accelerators of a kind this process can see."""
+    """Return how many accelerators of a kind are visible here."""
     return int(getattr(torch, kind).device_count())
 
 
 def visible_devices(kind: str) -> tuple[str, ...]:
-    """What tells each visible accelerator from every other of its host, in torch's order; none for a CPU."""
+    """Return a name for each visible accelerator, unique on its host. They are in torch's order; a
+    CPU has none.
+    """
     module = getattr(torch, kind, None) if kind != "cpu" else None
     if module is None or not module.is_available():
         return ()
@@ -100,24 +103,28 @@ def _name(index: int, properties: Any) -> str:
 
 
 def versions(kind: str) -> dict[str, str]:
-    """Versions, in this process, of what must agree between ranks of a kind of device, and with their controller."""
-    found = {
+    """Return the versions that must agree between ranks of a kind. They must also agree with those
+    of the controller.
+    """
+    by_name = {
         "pytest-roofline": __version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
     }
     if kind == "cuda":
-        found["cuda or hip"] = str(torch.version.cuda or torch.version.hip)
+        by_name["cuda or hip"] = str(torch.version.cuda or torch.version.hip)
         if torch.distributed.is_nccl_available():
-            found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-    return found
+            by_name["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return by_name
 
 
-def check(facts: Sequence[RankFacts], own: Mapping[str, str]) -> None:
-    """Refuse ranks whose versions differ, or are others than the controller's, by the names of their nodes."""
-    for name in dict.fromkeys([*own, *(name for rank in facts for name in rank.versions)]):
+def check(facts: Sequence[RankFacts], controllers: Mapping[str, str]) -> None:
+    """Refuse ranks whose versions differ from another's or the controller's. The error names their
+    nodes.
+    """
+    for name in dict.fromkeys([*controllers, *(name for rank in facts for name in rank.versions)]):
         holders: dict[str, list[str]] = defaultdict(list)
-        holders[own.get(name, "none")].append(f"pytest on {socket.gethostname()}")
+        holders[controllers.get(name, "none")].append(f"pytest on {socket.gethostname()}")
         for rank in facts:
             holders[rank.versions.get(name, "none")].append(f"rank {rank.rank} on {rank.host}")
         if len(holders) > 1:
@@ -128,7 +135,7 @@ def check(facts: Sequence[RankFacts], own: Mapping[str, str]) -> None:
 
 
 def check_products(products: Mapping[int, tuple[str, str]]) -> None:
-    """Refuse ranks that own different products: what is measured over them would be neither's."""
+    """Refuse ranks that own different products. What is measured over them would be neither's."""
     first: dict[str, str] = {}
     for rank, (host, product) in sorted(products.items()):
         first.setdefault(product, f"rank {rank} on {host} has {product}")
@@ -139,7 +146,7 @@ def check_products(products: Mapping[int, tuple[str, str]]) -> None:
 
 
 def unwanted_cpu(device: Device) -> str:
-    """Why ranks should not take the CPU of this host where nobody asked for it; empty where all is well."""
+    """Return why ranks should not take this host's CPU unasked. Empty if all is well."""
     if not torch.cuda.is_available():
         return unused_accelerator(device)
     return (
@@ -149,46 +156,51 @@ def unwanted_cpu(device: Device) -> str:
 
 
 def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
-    """Which of its visible accelerators each rank owns, as an index there: no two ranks of a host the same.
+    """Return which of its visible accelerators each rank owns, by index. No two ranks of a host own
+    the same one.
 
     A rank that sees several takes the one with its local number where that is free, so that neighbours stay
     neighbours; who has the least choice comes first.
     """
     for host, ranks in grouped(facts, key=attrgetter("host")).items():
-        there = {uuid for one in ranks for uuid in one.devices}
+        there = {uuid for rank in ranks for uuid in rank.devices}
         if len(there) < len(ranks):
             raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
     owners: dict[tuple[str, str], RankFacts] = {}
     owned: dict[int, int] = {}
-    for one in sorted(facts, key=lambda one: (len(one.devices), one.rank)):
-        free = [index for index, uuid in enumerate(one.devices) if (one.host, uuid) not in owners]
+    for rank in sorted(facts, key=lambda rank: (len(rank.devices), rank.rank)):
+        free = [index for index, uuid in enumerate(rank.devices) if (rank.host, uuid) not in owners]
         if not free:
-            raise RanksFailed(_no_device(one, owners))
-        owned[one.rank] = one.local_rank if one.local_rank in free else free[0]
-        owners[one.host, one.devices[owned[one.rank]]] = one
+            raise RanksFailed(_no_device(rank, owners))
+        owned[rank.rank] = rank.local_rank if rank.local_rank in free else free[0]
+        owners[rank.host, rank.devices[owned[rank.rank]]] = rank
     return owned
 
 
-def _no_device(one: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:
-    taken = "; ".join(f"{uuid} is rank {owners[one.host, uuid].rank}'s" for uuid in one.devices)
+def _no_device(rank: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:
+    owner_names = "; ".join(
+        f"{uuid} is rank {owners[rank.host, uuid].rank}'s" for uuid in rank.devices
+    )
     return (
-        f"rank {one.rank} on {one.host} has no accelerator of its own: it sees {len(one.devices)} ({taken}); "
+        f"rank {rank.rank} on {rank.host} has no accelerator of its own: it sees {len(rank.devices)} ({owner_names}); "
         "expected a different one for every rank: start fewer ranks on that host, or let each see its own or all"
     )
 
 
 def cores_of(facts: Sequence[RankFacts]) -> int:
-    """Cores that the ranks of one host have together, at least 1."""
+    """Return the cores that one host's ranks share, at least 1."""
     # Where a launcher pins each rank to cores of its own, these are not shared.
-    usable = len({core for one in facts for core in numbers_of(one.affinity)}) or max(
-        one.cores for one in facts
+    usable = len({core for rank in facts for core in numbers_of(rank.affinity)}) or max(
+        rank.cores for rank in facts
     )
-    quota = min((one.quota for one in facts if one.quota is not None), default=math.inf)
+    quota = min((rank.quota for rank in facts if rank.quota is not None), default=math.inf)
     return max(1, math.floor(min(usable, quota)))
 
 
 def threads(facts: Sequence[RankFacts]) -> dict[int, int]:
-    """Threads that each rank should compute with: its host's share, the same under every launcher."""
+    """Return the threads that each rank should compute with. It is its host's share, the same under
+    every launcher.
+    """
     shares: dict[int, int] = {}
     for ranks in grouped(facts, key=attrgetter("host")).values():
         share = cores_of(ranks) // len(ranks)
@@ -197,7 +209,7 @@ def threads(facts: Sequence[RankFacts]) -> dict[int, int]:
 
 
 class SeenDevice(RealDevice):
-    """What the device of rank 0 is, for a header, a key and a look at its health."""
+    """The device of rank 0, for a header, a key and a check of its health."""
 
     def __init__(self, environment: Environment) -> None:
         self._facts = environment.device
@@ -205,19 +217,21 @@ class SeenDevice(RealDevice):
         self.traits = Traits(tick_s=0.0, shortest_span_s=0.0)
 
     def facts(self) -> DeviceFacts:
-        """What rank 0 told."""
+        """Return what rank 0 told."""
         return self._facts
 
     def gpu(self) -> Gpu | None:
-        """What the vendor's management library tells of it, which needs no context; None where it tells nothing."""
+        """Return what the vendor's management library tells of it. None if it tells nothing. This
+        needs no context.
+        """
         # Whatever a library does, a run must not end for its health.
         with contextlib.suppress(Exception):
-            found = nvidia.gpu(self._facts.uuid)
-            return None if found is None else replace(found, others_bytes=None)
+            gpu = nvidia.gpu(self._facts.uuid)
+            return None if gpu is None else replace(gpu, others_bytes=None)
         return None
 
     def silent_library(self) -> str:
-        """Why the vendor's management library tells nothing on this host; empty where it does."""
+        """Return why the management library tells nothing here. Empty if it tells something."""
         return amd.silent() if torch.version.hip else nvidia.silent()
 
     def release(self) -> None:

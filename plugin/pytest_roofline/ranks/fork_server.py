@@ -1,4 +1,4 @@
-"""Processes forked from one that has torch already: an import takes seconds of a core, a fork none.
+"""Processes forked from one that has torch already. An import takes seconds of a core, a fork none.
 
 The server is `python -m pytest_roofline.ranks.fork_server DESCRIPTOR MODULE PLUGINS`, at the other end of a pair of
 sockets: it imports MODULE, which imports what its processes need, and their life is the function `live` of it. It ends
@@ -32,8 +32,8 @@ END_S = 1.0
 _FLEETING = "PYTEST_CURRENT_TEST"
 
 
-class Forked:
-    """A process that a server forks, to be used like a `subprocess.Popen`; `pid` is 0 until it is there."""
+class ForkedProcess:
+    """A process that a server forks, used like a `subprocess.Popen`. `pid` is 0 until it is there."""
 
     def __init__(self, server: "ForkServer") -> None:
         self.pid = 0
@@ -43,13 +43,15 @@ class Forked:
         self._server = server
 
     def poll(self) -> int | None:
-        """Its exit status, minus the signal that ended it; None while it runs or is not there yet."""
+        """Return its exit status, or minus the signal that ended it. None while it runs or is not
+        there yet.
+        """
         if self.returncode is None:
             self._server.listen(0.0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return its exit status; without a timeout wait as long as it takes.
+        """Return its exit status. Without a timeout, wait as long as it takes.
 
         Raises:
             subprocess.TimeoutExpired: it still runs after `timeout` seconds.
@@ -65,7 +67,8 @@ class Forked:
 
 
 class ForkServer:
-    """The process that others are forked from; started at once, and of use when it has imported what they need.
+    """The process that others are forked from. It is started at once, and of use when it has
+    imported what they need.
 
     Args:
         environ: of the server.
@@ -85,8 +88,8 @@ class ForkServer:
         python: str = sys.executable,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._environ = _lasting(environ)
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
+        self._environ = _lasting_variables(environ)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
@@ -95,14 +98,14 @@ class ForkServer:
                 env={**environ, PARENT_VARIABLE: str(os.getpid())},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
+                stdout=self._output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._asked = 0
+        self._requests = 0
         # Those that have not ended.
-        self._forked: dict[int, Forked] = {}
-        self._end = weakref.finalize(self, _end, self._process, self._connection, self._said)
+        self._forked: dict[int, ForkedProcess] = {}
+        self._end = weakref.finalize(self, _end, self._process, self._connection, self._output)
 
     @property
     def pid(self) -> int:
@@ -111,9 +114,11 @@ class ForkServer:
 
     def serves(self, environ: Mapping[str, str]) -> bool:
         """Return whether it still runs, in an environment like this one."""
-        return self._process.poll() is None and self._environ == _lasting(environ)
+        return self._process.poll() is None and self._environ == _lasting_variables(environ)
 
-    def fork(self, environ: Mapping[str, str], log: str, arguments: Sequence[str] = ()) -> Forked:
+    def fork(
+        self, environ: Mapping[str, str], log: str, arguments: Sequence[str] = ()
+    ) -> ForkedProcess:
         """Have it fork a process when it is ready.
 
         Args:
@@ -121,15 +126,17 @@ class ForkServer:
             log: the file that it prints into.
             arguments: of its life.
         """
-        self._asked += 1
-        forked = self._forked[self._asked] = Forked(self)
+        self._requests += 1
+        forked = self._forked[self._requests] = ForkedProcess(self)
         # Of one that has ended the next look tells.
         with contextlib.suppress(OSError):
-            self._connection.send((self._asked, dict(environ), log, list(arguments)))
+            self._connection.send((self._requests, dict(environ), log, list(arguments)))
         return forked
 
     def listen(self, seconds: float | None) -> None:
-        """Take note of what it tells within so many seconds, None is any; back at once when it has told something."""
+        """Note the server's messages for so many seconds. None waits for ever. Return at once after
+        a message.
+        """
         with contextlib.suppress(OSError):
             try:
                 while self._connection.poll(seconds):
@@ -149,7 +156,7 @@ class ForkServer:
             forked.returncode, forked.why = 1, f"{FORKER} could not fork one more: {content}"
 
     def _note_end(self) -> None:
-        """It is gone, and with it every rank, which the kernel kills then."""
+        """Note that it is gone, and every rank with it. The kernel kills them then."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
         why = self._end_text()
@@ -158,11 +165,11 @@ class ForkServer:
         self._forked.clear()
 
     def _end_text(self) -> str:
-        """How it ended, with its last words; empty where this process has ended it."""
-        if self._said.closed:
+        """Return its end in words, with its last words. Empty if this process ended it."""
+        if self._output.closed:
             return ""
-        self._said.seek(0)
-        words = last_words(self._said.read().decode("utf-8", "replace"))
+        self._output.seek(0)
+        words = last_words(self._output.read().decode("utf-8", "replace"))
         status = self._process.returncode
         end = "closed its connection" if status is None else ended(status)
         return f"{FORKER} {end}\n{words}".rstrip()
@@ -173,12 +180,12 @@ class ForkServer:
         self._note_end()
 
 
-def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name != _FLEETING}
+def _lasting_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: setting for name, setting in environ.items() if name != _FLEETING}
 
 
 def _end(
-    process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", said: IO[bytes]
+    process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", output: IO[bytes]
 ) -> None:
     connection.close()
     try:
@@ -187,7 +194,7 @@ def _end(
         # It may be importing still.
         process.kill()
         process.wait()
-    said.close()
+    output.close()
 
 
 # The server.
@@ -206,7 +213,7 @@ def main(descriptor: str, module: str, *plugins: str) -> int:
 
 
 def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
-    """Fork a process whenever one is asked for, until nobody can ask any more; return the exit status.
+    """Fork a process for every request, until nobody can ask. Return the exit status.
 
     Args:
         descriptor: of the socket to whoever asks.
@@ -225,12 +232,12 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
         ready = wait([connection, woken])
         if woken in ready:
             os.read(woken, 65536)
-            for pid, status in _reaped():
+            for pid, status in _reap_children():
                 connection.send(("ended", children.pop(pid), status))
         if connection not in ready:
             continue
         try:
-            number, environ, log, asked = connection.recv()
+            number, environ, log, arguments = connection.recv()
         except (EOFError, ConnectionError):
             return 0
         try:
@@ -243,7 +250,7 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
         if not pid:
             for descriptor in (connection.fileno(), woken, wakes):
                 os.close(descriptor)
-            _live(live, environ, log, asked)
+            _live(live, environ, log, arguments)
         children[pid] = number
         connection.send(("started", number, pid))
 
@@ -255,10 +262,10 @@ def _fork() -> int:
         return os.fork()
 
 
-def _reaped() -> Iterator[tuple[int, int]]:
+def _reap_children() -> Iterator[tuple[int, int]]:
     with contextlib.suppress(ChildProcessError):
-        while (told := os.waitpid(-1, os.WNOHANG))[0]:
-            yield told[0], os.waitstatus_to_exitcode(told[1])
+        while (reaped_child := os.waitpid(-1, os.WNOHANG))[0]:
+            yield reaped_child[0], os.waitstatus_to_exitcode(reaped_child[1])
 
 
 def _live(
@@ -267,7 +274,7 @@ def _live(
     log: str,
     arguments: Sequence[str],
 ) -> None:
-    """Live in this environment, in a session of its own; does not return."""
+    """Live in this environment, in a session of its own. It does not return."""
     status = 1
     try:
         server = os.getppid()

@@ -1,4 +1,4 @@
-"""Which rank of which world this process was launched as, read from the environment that launchers set."""
+"""The rank that this process was launched as. It is read from the variables that launchers set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,19 +57,21 @@ class Identity:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables by which a process is told to be this rank."""
-        told = {
+        """Return the variables that make a process this rank."""
+        variables = {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.size),
             "LOCAL_RANK": str(self.local_rank),
         }
         return (
-            told if self.local_size is None else told | {"LOCAL_WORLD_SIZE": str(self.local_size)}
+            variables
+            if self.local_size is None
+            else variables | {"LOCAL_WORLD_SIZE": str(self.local_size)}
         )
 
 
 class _Source(NamedTuple):
-    """The variables of one launcher; of `local_rank` and `local_size` the first that is set counts."""
+    """The variables of one launcher. Of `local_rank` and `local_size` the first that is set counts."""
 
     launcher: str
     rank: str
@@ -96,7 +98,7 @@ _SLURM = _Source("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID
 
 
 def identify(environ: Mapping[str, str]) -> Identity | None:
-    """What a launcher made of this process."""
+    """Return the rank that a launcher made of this process."""
     for source in _SOURCES:
         if source.rank in environ and source.size in environ:
             return _read(environ, source, _launcher(environ, source))
@@ -111,16 +113,18 @@ def identify(environ: Mapping[str, str]) -> Identity | None:
 
 
 def without_launch(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the variables that say which rank its process is; those of a Slurm job stay."""
+    """Return an environment without the variables of a rank. Those of a Slurm job stay."""
     return {
-        name: value
-        for name, value in environ.items()
+        name: setting
+        for name, setting in environ.items()
         if not name.startswith(_PREFIXES) and name not in _NAMES
     }
 
 
 def in_slurm_step(environ: Mapping[str, str]) -> bool:
-    """Whether `srun` started this process as one of several; a batch script and an interactive shell are none."""
+    """Return whether `srun` started this process as one of several. A batch script and an
+    interactive shell are none.
+    """
     step, tasks = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
     real = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP
     return real and tasks.isdecimal() and int(tasks) > 1 and "SLURM_PROCID" in environ

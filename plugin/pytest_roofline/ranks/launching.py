@@ -1,4 +1,4 @@
-"""Ranks past one node: torchrun, mpirun or srun as a child process, with its output in a file."""
+"""Ranks past one node: torchrun, mpirun or srun as a child process. Its output goes into a file."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ _FORWARDED = re.compile(
 )
 
 
-class Launched:
+class LauncherPlacement:
     """Ranks under `torchrun`, `mpirun` or `srun`."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Launched:
     ) -> None:
         self.name = name
         # Alone on its node, nothing of a launch need be reachable from elsewhere.
-        here = name == "torchrun" and Wanted(1, environ=os.environ).nodes == 1
+        here = name == "torchrun" and Launch(1, environ=os.environ).nodes == 1
         self.bind = address or ("127.0.0.1" if here else "")
         self._arguments = arguments
         self._mpi = mpi
@@ -82,7 +82,7 @@ class Launched:
         self._folder = tempfile.mkdtemp(prefix=owned_prefix("launch"))
         try:
             command = self._command(
-                Wanted(size, self._arguments, tuple(variables), environ, self._folder)
+                Launch(size, self._arguments, tuple(variables), environ, self._folder)
             )
             if shutil.which(command[0]) is None:
                 raise _not_found(command[0])
@@ -106,14 +106,16 @@ class Launched:
             raise RanksFailed(f"{self.name} could not be started: {error}") from None
 
     def trouble(self) -> str:
-        """Why ranks will not come: the launcher has ended; with its last words."""
+        """Return why ranks will not come: the launcher has ended. Its last words follow."""
         if self._process is None or self._process.poll() is None:
             return ""
         end = f"{self.name} has ended: {ending(self._process.returncode)}"
         return f"{end}\n{last_words(text_of(self._output))}".rstrip()
 
     def fate(self, rank: int) -> str:  # noqa: ARG002 - the seam's signature
-        """Unknown, after a moment in which the launcher may say what it knows, which its last words then show."""
+        """Return nothing, since no launcher tells one rank's end. Wait a moment first, so that its
+        last words can say what it knows.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self._process is not None:
                 self._process.wait(FATE_S)
@@ -124,7 +126,9 @@ class Launched:
         return ""
 
     def tail(self, rank: int) -> str:
-        """The last words of a rank and of its launcher; of all where they cannot be told apart."""
+        """Return the last words of a rank and of its launcher. Of all ranks, if they cannot be told
+        apart.
+        """
         text = text_of(self._output)
         labels = [(_LABEL.match(line), line) for line in text.splitlines()]
         # The agents of several nodes label by the number on the node, which tells no rank.
@@ -134,16 +138,18 @@ class Launched:
             for label, line in labels
             if label
         ]
-        own = [line for number, line in of_ranks if several or number == rank]
-        if not own:
+        rank_lines = [line for number, line in of_ranks if several or number == rank]
+        if not rank_lines:
             return last_words(text)
         launchers = [line for label, line in labels if not label]
         return "\n".join(
-            filter(None, (last_words("\n".join(own)), last_words("\n".join(launchers))))
+            filter(None, (last_words("\n".join(rank_lines)), last_words("\n".join(launchers))))
         )
 
     def kill(self) -> None:
-        """End the launcher, and with it all that it started; ranks also end when their controller hangs up."""
+        """End the launcher, and with it all that it started. Ranks also end when their controller
+        hangs up.
+        """
         process = self._process
         if process is None:
             return
@@ -161,7 +167,7 @@ class Launched:
         self._forget()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the launcher has ended by itself within so many seconds."""
+        """Return whether the launcher ends by itself within so many seconds."""
         if self._process is not None:
             try:
                 self._process.wait(seconds)
@@ -174,17 +180,17 @@ class Launched:
     def _output(self) -> Path:
         return Path(self._folder) / "output"
 
-    def _command(self, wanted: "Wanted") -> list[str]:
+    def _command(self, launch: "Launch") -> list[str]:
         if self.name == "mpirun":
-            return mpirun(wanted, mpi_family(_probe("mpirun", "--version")))
+            return mpirun(launch, mpi_family(_probe("mpirun", "--version")))
         if self.name == "srun":
-            return srun(wanted, mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
-        if min(wanted.nodes, wanted.size) == 1:
-            return torchrun(wanted)
-        return torchrun(wanted, self._endpoint(), secrets.token_hex(8))
+            return srun(launch, mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
+        if min(launch.nodes, launch.size) == 1:
+            return torchrun(launch)
+        return torchrun(launch, self._endpoint(), secrets.token_hex(8))
 
     def _endpoint(self) -> str:
-        """Of a store for torchrun's agents on other nodes."""
+        """Return the address of a store for torchrun's agents elsewhere."""
         self._store = self._store or store_server(self.bind)
         host = own_addresses(self.bind)[0]
         return f"[{host}]:{self._store.port}" if ":" in host else f"{host}:{self._store.port}"
@@ -197,11 +203,11 @@ class Launched:
 
 
 def _probe(command: str, option: str) -> str:
-    """What a launcher says of itself."""
+    """Return what a launcher prints about itself."""
     if shutil.which(command) is None:
         raise _not_found(command)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [command, option],
             env=without_launch(os.environ),
             stdin=subprocess.DEVNULL,
@@ -213,11 +219,11 @@ def _probe(command: str, option: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BadInput(f"`{command} {option}`: {error}; expected it to answer") from None
-    if done.returncode:
+    if process.returncode:
         raise BadInput(
-            f"`{command} {option}` ended with {done.returncode}: {last_words(done.stderr or done.stdout)}"
+            f"`{command} {option}` ended with {process.returncode}: {last_words(process.stderr or process.stdout)}"
         )
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr
 
 
 def _not_found(command: str) -> BadInput:
@@ -228,8 +234,8 @@ def _not_found(command: str) -> BadInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What an engine is to start.
+class Launch:
+    """The ranks to start, and all that a launcher needs for it.
 
     Args:
         size: ranks.
@@ -247,19 +253,21 @@ class Wanted:
 
     @property
     def forwarded(self) -> list[str]:
-        """Every variable to hand on: the exported ones, and what of the user's own bears on a measurement."""
-        own = [name for name in self.environ if _FORWARDED.fullmatch(name)]
-        return list(dict.fromkeys([*self.exported, *sorted(own)]))
+        """Return every variable to hand on to the ranks. These are the exported ones, and the
+        user's that bear on a measurement.
+        """
+        users = [name for name in self.environ if _FORWARDED.fullmatch(name)]
+        return list(dict.fromkeys([*self.exported, *sorted(users)]))
 
     @property
     def nodes(self) -> int:
-        """Nodes of the Slurm allocation that pytest runs in; 1 outside of one."""
+        """Return the nodes of pytest's Slurm allocation; 1 outside of one."""
         text = self.environ.get("SLURM_JOB_NUM_NODES", "1")
         return int(text) if text.isdecimal() else 1
 
 
 def parse_arguments(name: str, text: str) -> tuple[str, ...]:
-    """The user's arguments for a launcher."""
+    """Return the user's arguments for a launcher."""
     try:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
@@ -277,7 +285,7 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
 
 
 def mpi_family(version: str) -> MpiFamily:
-    """Which mpirun this is."""
+    """Return the family that an mpirun belongs to."""
     # The marks are in the order of trust: Intel's is built on Hydra too.
     marks: tuple[tuple[str, MpiFamily], ...] = (
         (r"Open MPI|Open RTE|OpenRTE|PRRTE|Spectrum MPI", "openmpi"),
@@ -294,54 +302,58 @@ def mpi_family(version: str) -> MpiFamily:
 
 
 def mpi_plugin(listing: str) -> str:
-    """Slurm's plugin by which MPI ranks find each other."""
+    """Return Slurm's plugin by which MPI ranks find each other."""
     names = re.findall(r"\bpmix(?:_v\d+)?\b", listing)
     if not names:
-        known = ", ".join(re.findall(r"^\s+(\w+)\s*$", listing, re.MULTILINE)) or "none"
+        plugins = ", ".join(re.findall(r"^\s+(\w+)\s*$", listing, re.MULTILINE)) or "none"
         raise BadInput(
-            f"`srun --mpi=list` knows {known}; expected pmix, or use --roofline-launcher=mpirun for MPI"
+            f"`srun --mpi=list` knows {plugins}; expected pmix, or use --roofline-launcher=mpirun for MPI"
         )
     return "pmix" if "pmix" in names else names[-1]
 
 
-def torchrun(wanted: Wanted, endpoint: str = "", run_id: str = "") -> list[str]:
-    """torchrun's command: on this node, or in a Slurm allocation of several nodes once on each of them."""
-    nodes = min(wanted.nodes, wanted.size)
-    if wanted.size % nodes:
+def torchrun(launch: Launch, endpoint: str = "", run_id: str = "") -> list[str]:
+    """Return torchrun's command. In a Slurm allocation of several nodes it runs once on each of
+    them, otherwise on this node.
+    """
+    nodes = min(launch.nodes, launch.size)
+    if launch.size % nodes:
         raise BadInput(
-            f"{wanted.size} ranks on {nodes} nodes under torchrun, which starts as many on each; "
+            f"{launch.size} ranks on {nodes} nodes under torchrun, which starts as many on each; "
             "expected a multiple, or use --roofline-launcher=srun"
         )
     agent = [
         *(sys.executable, "-m", "torch.distributed.run"),
-        f"--nproc-per-node={wanted.size // nodes}",
+        f"--nproc-per-node={launch.size // nodes}",
         *("--max-restarts=0", "--tee=3"),
-        f"--log-dir={wanted.folder}",
+        f"--log-dir={launch.folder}",
     ]
     if nodes == 1:
-        return [*agent, "--standalone", *wanted.arguments, *_RANK[1:]]
+        return [*agent, "--standalone", *launch.arguments, *_RANK[1:]]
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
-        *_step_options(wanted, "none"),
+        *_step_options(launch, "none"),
         *agent,
         f"--nnodes={nodes}",
         *(f"--rdzv-endpoint={endpoint}", "--rdzv-backend=c10d", f"--rdzv-id={run_id}"),
         "--rdzv-conf=is_host=0",
-        *wanted.arguments,
+        *launch.arguments,
         *_RANK[1:],
     ]
 
 
-def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
-    """mpirun's command; ranks are not bound to cores, since a launcher's binding would show in what is measured."""
+def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
+    """Return mpirun's command. Ranks are not bound to cores, since a launcher's binding would show
+    in what is measured.
+    """
     if family == "openmpi":
         defaults = [("--bind-to", "none"), ("--oversubscribe", ""), ("--tag-output", "")]
         if os.geteuid() == 0:
             defaults.append(("--allow-run-as-root", ""))
         # The user's own word on a variable stands; mpirun refuses two.
-        given = {after.split("=")[0] for word, after in pairwise(wanted.arguments) if word == "-x"}
+        users = {after.split("=")[0] for word, after in pairwise(launch.arguments) if word == "-x"}
         variables = [
-            word for name in wanted.forwarded if name not in given for word in ("-x", name)
+            word for name in launch.forwarded if name not in users for word in ("-x", name)
         ]
     else:
         # Hydra hands on the whole environment, over its own connections.
@@ -350,42 +362,44 @@ def mpirun(wanted: Wanted, family: MpiFamily) -> list[str]:
             defaults[0] = ("-genv", "I_MPI_PIN=0")
         variables = []
     return [
-        *("mpirun", "-n", str(wanted.size)),
-        *_unless_given(defaults, wanted.arguments),
+        *("mpirun", "-n", str(launch.size)),
+        *_without_users_options(defaults, launch.arguments),
         *variables,
-        *wanted.arguments,
+        *launch.arguments,
         *_RANK,
     ]
 
 
-def srun(wanted: Wanted, plugin: str = "none") -> list[str]:
-    """srun's command."""
+def srun(launch: Launch, plugin: str = "none") -> list[str]:
+    """Return srun's command."""
     return [
-        *("srun", f"--ntasks={wanted.size}", "--label"),
-        *_step_options(wanted, plugin),
-        *wanted.arguments,
+        *("srun", f"--ntasks={launch.size}", "--label"),
+        *_step_options(launch, plugin),
+        *launch.arguments,
         *_RANK,
     ]
 
 
-def _step_options(wanted: Wanted, plugin: str) -> list[str]:
+def _step_options(launch: Launch, plugin: str) -> list[str]:
     defaults = [
         ("--kill-on-bad-exit", "1"),
         ("--cpu-bind", "none"),
         ("--mpi", plugin),
         ("--export", "ALL"),
     ]
-    options = _unless_given(defaults, wanted.arguments, joined=True)
+    options = _without_users_options(defaults, launch.arguments, joined=True)
     # Within a step, the resources are the step's own, and a second one would wait for them for ever.
-    return [*options, "--overlap"] if "SLURM_STEP_ID" in wanted.environ else options
+    return [*options, "--overlap"] if "SLURM_STEP_ID" in launch.environ else options
 
 
-def _unless_given(
-    defaults: Sequence[tuple[str, str]], given: Sequence[str], joined: bool = False
+def _without_users_options(
+    defaults: Sequence[tuple[str, str]], arguments: Sequence[str], joined: bool = False
 ) -> list[str]:
-    """Options with their values, without those that the user gives, which launchers refuse to take twice."""
-    names = {argument.split("=")[0].lstrip("-") for argument in given if argument.startswith("-")}
-    kept = [(name, value) for name, value in defaults if name.lstrip("-") not in names]
+    """Return options without those that the user sets. Launchers refuse to take an option twice."""
+    names = {
+        argument.split("=")[0].lstrip("-") for argument in arguments if argument.startswith("-")
+    }
+    remaining = [(name, setting) for name, setting in defaults if name.lstrip("-") not in names]
     if joined:
-        return [f"{name}={value}" for name, value in kept]
-    return [word for option in kept for word in option if word]
+        return [f"{name}={setting}" for name, setting in remaining]
+    return [word for option in remaining for word in option if word]

@@ -1,4 +1,6 @@
-"""Where the controller listens: who knows the key comes in, and says which rank it is; and by which interface."""
+"""The controller's end of connections: who knows the key comes in. Also the network interface by
+which ranks reach it.
+"""
 
 import contextlib
 import ipaddress
@@ -32,7 +34,7 @@ _ADDRESS = slice(20, 24)
 
 
 class Listener:
-    """Accepts connections in a thread, so that a stranger who says nothing keeps nobody waiting.
+    """Accept connections in a thread, so that a silent stranger delays nobody.
 
     Only `close` ends it. Where a connection cannot be accepted, it waits a moment and goes on.
     """
@@ -61,11 +63,11 @@ class Listener:
 
     @property
     def remark(self) -> str:
-        """The reason that kept a connection out, to end a sentence with; empty where none was kept out."""
+        """Return why a connection was kept out, to end a sentence. Empty if none was."""
         return f"; a connection could not be accepted: {self._trouble}" if self._trouble else ""
 
     def accept(self, timeout: float) -> Channel | None:
-        """The next peer; None where none came within `timeout` seconds."""
+        """Return the next peer. None if none came within `timeout` seconds."""
         with contextlib.suppress(queue.Empty):
             return self._accepted.get(timeout=timeout)
         return None
@@ -74,19 +76,19 @@ class Listener:
         self,
         ranks: Collection[int],
         size: int,
-        came: dict[int, tuple[Channel, Any]],
+        arrivals: dict[int, tuple[Channel, Any]],
         check: Callable[[list[int]], None],
         remedy: str = "",
     ) -> None:
-        """Wait until every one of some ranks has come and said who it is."""
-        while len(came) < len(ranks):
+        """Wait until every one of these ranks has said hello."""
+        while len(arrivals) < len(ranks):
             channel = self.accept(POLL_S)
             hello = None if channel is None else _first_word(channel)
             if channel is None or hello is None:
-                check([rank for rank in ranks if rank not in came])
+                check([rank for rank in ranks if rank not in arrivals])
                 continue
             rank = hello["rank"]
-            if hello["size"] != size or rank in came or rank not in ranks:
+            if hello["size"] != size or rank in arrivals or rank not in ranks:
                 channel.close()
                 raise RanksFailed(
                     printable(
@@ -94,7 +96,7 @@ class Listener:
                         f"expected ranks {min(ranks)} to {max(ranks)} of {size}, once each{remedy}"
                     )
                 )
-            came[rank] = channel, hello
+            arrivals[rank] = channel, hello
 
     def close(self) -> None:
         """Accept nobody any more."""
@@ -122,14 +124,14 @@ class Listener:
             connection.close()
 
     def _hang_up(self, now_s: float, most_s: float) -> None:
-        """Hang up on peers whose handshake takes longer than so many seconds."""
+        """Hang up on peers whose handshake takes too long."""
         for connection, greeting in list(self._greetings.items()):
             if now_s - greeting.began_s > most_s:
                 del self._greetings[connection]
                 connection.close()
 
     def _admit(self) -> None:
-        """Accept one connection; where that fails, note why, and accept none for a moment."""
+        """Accept one connection. If that fails, note why, and accept none for a moment."""
         try:
             connection, _ = self._socket.accept()
         except BlockingIOError:
@@ -144,7 +146,7 @@ class Listener:
             connection.close()
 
     def _read(self, connection: socket.socket) -> None:
-        """Read what a peer replies, and keep its channel once it has shown that it knows the key."""
+        """Read a peer's reply, and keep its channel once it proves the key."""
         try:
             channel = self._greetings[connection].read()
         except OSError:
@@ -157,7 +159,9 @@ class Listener:
 
 
 def _first_word(channel: Channel) -> dict[str, Any] | None:
-    """What a peer says of itself; None, and no channel any more, where it is gone again or speaks of something else."""
+    """Return a peer's hello. None if it is gone or sends something else; its channel is closed
+    then.
+    """
     with contextlib.suppress(EOFError, OSError, BadInput):
         hello = channel.receive(HELLO_S)
         if isinstance(hello, dict) and {"rank", "size", "host"} <= hello.keys():
@@ -167,7 +171,9 @@ def _first_word(channel: Channel) -> dict[str, Any] | None:
 
 
 def server(address: str, port: int = 0) -> socket.socket:
-    """A socket that listens on an address of either family; of a name, or of none, by IPv4 if it can be."""
+    """Return a socket that listens on an address of either family. A name, or no address, is IPv4
+    if it can be.
+    """
     try:
         entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
         family = (
@@ -188,7 +194,9 @@ def server(address: str, port: int = 0) -> socket.socket:
 
 
 def store_server(address: str) -> Any:
-    """A torch store that listens on an address (empty is every interface); its port is bound from the first moment."""
+    """Return a torch store that listens on an address. An empty address is every interface. Its
+    port is bound from the first moment.
+    """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     listening = server(address)
@@ -205,52 +213,61 @@ def store_server(address: str) -> Any:
 
 
 def own_addresses(bound_to: str) -> tuple[str, ...]:
-    """Under which names and addresses this host can be reached, to try in turn."""
+    """Return this host's names and addresses, to try in turn."""
     if bound_to:
         return (bound_to,)
     name = socket.gethostname()
-    found = [name, socket.getfqdn()]
+    addresses = [name, socket.getfqdn()]
     with contextlib.suppress(OSError):
-        found += [
+        addresses += [
             str(entry[4][0])
             for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
         ]
     # Last, since elsewhere it is another host, which then does not know the key.
-    return tuple(dict.fromkeys([*found, "127.0.0.1"]))
+    return tuple(dict.fromkeys([*addresses, "127.0.0.1"]))
 
 
 # Network interfaces by their addresses, since Gloo is told by name which of them other nodes reach.
 
 
-def keep_gloo_reachable(own: str, outward: str) -> None:
-    """Set the interface on which Gloo meets ranks of other nodes; to be called before the first process group.
+def keep_gloo_reachable(address: str, outward: str) -> None:
+    """Set the interface on which Gloo meets ranks of other nodes. Call it before the first process
+    group.
 
     By itself it takes the address of the host's name, which on Debian is 127.0.1.1. What the user chose stays.
     """
     if GLOO_VARIABLE in os.environ:
         return
-    name = interface_of(outward if is_loopback(own) else own)
+    name = interface_of(outward if is_loopback(address) else address)
     if name is not None:
         os.environ[GLOO_VARIABLE] = name
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address leads to this host only."""
+    """Return whether an address leads to this host only."""
     with contextlib.suppress(ValueError):
-        known = ipaddress.ip_address(address.partition("%")[0])
-        return ((known.ipv4_mapped if known.version == 6 else None) or known).is_loopback
+        parsed_address = ipaddress.ip_address(address.partition("%")[0])
+        return (
+            (parsed_address.ipv4_mapped if parsed_address.version == 6 else None) or parsed_address
+        ).is_loopback
     return False
 
 
 def interface_of(address: str) -> str | None:
-    """The interface that holds an IPv4 address; None where the system does not tell, or none does."""
+    """Return the interface with an IPv4 address. None if the system does not tell, or none has it."""
     import fcntl
 
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        wanted = socket.inet_aton(address)
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection,
+    ):
+        packed_address = socket.inet_aton(address)
         for _, name in socket.if_nameindex():
             # One without an address refuses to answer.
             with contextlib.suppress(OSError):
-                if fcntl.ioctl(asked, _SIOCGIFADDR, _IFREQ.pack(name.encode()))[_ADDRESS] == wanted:
+                if (
+                    fcntl.ioctl(connection, _SIOCGIFADDR, _IFREQ.pack(name.encode()))[_ADDRESS]
+                    == packed_address
+                ):
                     return name
     return None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..core.errors import RanksFailed
-from .fork_server import SUPPORTED, Forked, ForkServer
+from .fork_server import SUPPORTED, ForkedProcess, ForkServer
 from .identity import Identity, without_launch
 from .processes import (
     FATE_S,
@@ -20,7 +20,7 @@ from .processes import (
     PARENT_VARIABLE,
     REAP_S,
     Placement,
-    Started,
+    ProcessId,
     ending,
     last_words,
     loopback,
@@ -45,7 +45,7 @@ class Local:
         self.forks = forks and SUPPORTED
         self._command = list(command)
         self._server: ForkServer | None = None
-        self._processes: dict[int, subprocess.Popen[bytes] | Forked] = {}
+        self._processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = {}
         self._folder = ""
 
     def start(self, size: int, variables: dict[str, str]) -> None:
@@ -62,7 +62,9 @@ class Local:
             ) from None
 
     def start_one(self, rank: int, variables: Mapping[str, str]) -> str:
-        """Start one rank alone, after an end of what was there before; why it could not be, or empty."""
+        """Start one rank alone, after the end of what ran before. Return why it could not be
+        started, or an empty text.
+        """
         self.kill()
         try:
             self._start(rank, variables)
@@ -96,35 +98,37 @@ class Local:
         return Path(self._folder, f"{rank}.log")
 
     def trouble(self) -> str:
-        """Why ranks will not come: one of them has ended."""
+        """Return why ranks will not come: one of them has ended."""
         for rank, process in self._processes.items():
             if process.poll() is not None:
-                if isinstance(process, Forked) and process.why:
+                if isinstance(process, ForkedProcess) and process.why:
                     return process.why
                 assert process.returncode is not None
                 return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{self.tail(rank)}".rstrip()
         return ""
 
     def fate(self, rank: int) -> str:
-        """How a rank ended, after a moment in which it may end; empty where it still runs."""
+        """Return the end of a rank; empty while it runs. Wait a moment for it first."""
         process = self._processes.get(rank)
         if process is None:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(FATE_S)
-        if isinstance(process, Forked) and process.why:
+        if isinstance(process, ForkedProcess) and process.why:
             return process.why
         return "" if process.returncode is None else ending(process.returncode)
 
     def stacks_of(self, rank: int, descriptor: int) -> str:
-        """What a blocked rank writes into its nameless file of stacks, at a signal; empty where it takes none."""
+        """Return the stacks that a blocked rank writes at a signal. Empty if it takes none. They go
+        into its nameless file.
+        """
         process = self._processes.get(rank)
         if process is None or process.poll() is not None:
             return ""
-        return stacks_at_a_signal({rank: (Started(process.pid, None), descriptor)}).get(rank, "")
+        return stacks_at_a_signal({rank: (ProcessId(process.pid, None), descriptor)}).get(rank, "")
 
     def tail(self, rank: int) -> str:
-        """The last words of its log."""
+        """Return the last words of its log."""
         return last_words(text_of(self._log(rank)))
 
     def kill(self) -> None:
@@ -137,7 +141,7 @@ class Local:
         self._forget()
 
     def wait(self, seconds: float) -> bool:
-        """Whether every rank has ended by itself within so many seconds."""
+        """Return whether every rank ends by itself within so many seconds."""
         if not self._reap(seconds):
             return False
         # What rank functions have started and left behind.
@@ -176,7 +180,7 @@ class Local:
 
 @contextlib.contextmanager
 def whole_processes(placement: Placement) -> Iterator[None]:
-    """Within, ranks start as processes that import all that they need, and none is forked from one that has it."""
+    """Start ranks as processes that import everything themselves. None is forked within this block."""
     if not isinstance(placement, Local):
         yield
         return

@@ -1,4 +1,4 @@
-"""Measuring on a rank: the same steps as in one process, on all of them, in lockstep; and who is late.
+"""Measuring on all ranks in lockstep, with the steps of one process. Also which rank is late.
 
 Every rank measures the same request on its own device, and all that decides how many calls are made is agreed upon
 (`engine.peers`). Runs on a rank; the controller gets `RankTimes` from each, and `progress` after every block.
@@ -37,7 +37,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """What a rank measured.
+    """The measurement of a rank.
 
     Args:
         measured: its own times, and what all ranks agree upon.
@@ -58,44 +58,55 @@ def measure(
     request: Request,
     tell: Callable[[log.LatestBlock], None],
 ) -> RankTimes:
-    """Time what `fn(rank, *args)` gives; every rank of the world must come here with the same request."""
+    """Time what `fn(rank, *args)` returns. Every rank of the world must come here with the same
+    request.
+    """
     observer = _RankObserver(rank, request, tell)
     try:
-        timed = what_is_timed(rank, fn, args)
+        timed = timed_work(rank, fn, args)
         measured = measure_request(rank.meter, replace(request, timed=timed), observer, rank)
     except NoRoom as error:
         rank.skip(f"a rank {error}")
     return RankTimes(measured, *observer.lateness)
 
 
-def what_is_timed(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> Timed:
-    """What `fn(rank, *args)` gives to time: a `Timed` or a function; if neither, that very call."""
-    given = fn(rank, *args)
-    kind = 2 + (given.make_args is not None) if isinstance(given, Timed) else int(callable(given))
-    rows = rank.gather((kind, isinstance(given, Timed) and given.on_host))
-    for number, (other, _) in enumerate(rows):
-        if other != rows[0][0]:
+def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> Timed:
+    """Return what `fn(rank, *args)` gives to time. It is a `Timed` or a function; if neither, that
+    very call.
+    """
+    returned = fn(rank, *args)
+    kind = (
+        2 + (returned.make_args is not None)
+        if isinstance(returned, Timed)
+        else int(callable(returned))
+    )
+    rows = rank.gather((kind, isinstance(returned, Timed) and returned.on_host))
+    for number, (other_kind, _) in enumerate(rows):
+        if other_kind != rows[0][0]:
             raise BadInput(
-                f"on rank 0 the rank function returned {KINDS[int(rows[0][0])]}, on rank {number} {KINDS[int(other)]}; "
+                f"on rank 0 the rank function returned {KINDS[int(rows[0][0])]}, "
+                f"on rank {number} {KINDS[int(other_kind)]}; "
                 "expected the same on every rank, since all of them make the same calls"
             )
-    if not isinstance(given, Timed):
-        return Timed(given if callable(given) else lambda: fn(rank, *args))
-    return replace(given, on_host=any(on_host for _, on_host in rows))
+    if not isinstance(returned, Timed):
+        return Timed(returned if callable(returned) else lambda: fn(rank, *args))
+    return replace(returned, on_host=any(on_host for _, on_host in rows))
 
 
 def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Call `fn(rank, *args)`; where that gives something to time, as for `measure_ranks`, do that once."""
-    given = fn(rank, *args)
-    if isinstance(given, Timed):
-        given.call(*given.arguments())
-    elif callable(given):
-        given()
+    """Call `fn(rank, *args)`. If it returns something to time, as for `measure_ranks`, do that
+    once.
+    """
+    returned = fn(rank, *args)
+    if isinstance(returned, Timed):
+        returned.call(*returned.arguments())
+    elif callable(returned):
+        returned()
     rank.meter.synchronize()
 
 
 class _RankObserver(Observer):
-    """Tells the controller of every block, and looks for the rank that the others wait for."""
+    """Tells the controller of every block, and looks for the straggler."""
 
     def __init__(
         self, rank: Rank, request: Request, tell: Callable[[log.LatestBlock], None]
@@ -106,9 +117,9 @@ class _RankObserver(Observer):
         self.lateness: tuple[int | None, tuple[float, ...]] = None, ()
 
     def block_taken(self, engine: Engine) -> None:
-        """Send the block that was just taken, and what holds for all so far."""
-        kept = engine.log.kept
-        self._tell(log.LatestBlock(len(kept) - 1, kept[-1], engine.log.common()))
+        """Send the newest block, and what holds for all so far."""
+        blocks = engine.log.kept
+        self._tell(log.LatestBlock(len(blocks) - 1, blocks[-1], engine.log.common()))
 
     def found(
         self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
@@ -116,29 +127,31 @@ class _RankObserver(Observer):
         """Find the late rank, unless the data are wrong."""
         if self._rank.size > 1 and not measured.wrong:
             call_s, budget_s = measured.samples.median_s, self._request.budget_s
-            self.lateness = find(self._rank, fn, sets, call_s, budget_s)
+            self.lateness = find_straggler(self._rank, fn, sets, call_s, budget_s)
 
 
 def samples_of(progress: Sequence[log.LatestBlock]) -> Samples | None:
-    """Return what a rank had measured when it told of these blocks; None where there is no sample yet."""
-    counted = _counted(progress)
+    """Return a rank's samples, by the blocks that it told of. None if there is no sample yet."""
+    counted = _measured_blocks(progress)
     if not counted:
         return None
     return log.samples_of([latest.block for latest in counted], counted[-1].common)
 
 
-def own_of(progress: Sequence[log.LatestBlock]) -> tuple[float, ...]:
-    """Return every sample of the rank that told of these blocks, in seconds per call."""
-    return tuple(value for latest in _counted(progress) for value in latest.block.own)
+def rank_seconds(progress: Sequence[log.LatestBlock]) -> tuple[float, ...]:
+    """Return every sample of one rank, in seconds per call."""
+    return tuple(seconds for latest in _measured_blocks(progress) for seconds in latest.block.own)
 
 
-def _counted(progress: Sequence[log.LatestBlock]) -> list[log.LatestBlock]:
-    """Return the blocks that count: an index that comes again makes those from there on a part of the warm-up."""
-    counted: list[log.LatestBlock] = []
+def _measured_blocks(progress: Sequence[log.LatestBlock]) -> list[log.LatestBlock]:
+    """Return the blocks that count, without the warm-up. An index that comes again makes the blocks
+    from there on a part of the warm-up.
+    """
+    blocks: list[log.LatestBlock] = []
     for latest in progress:
-        del counted[latest.index :]
-        counted.append(latest)
-    return counted
+        del blocks[latest.index :]
+        blocks.append(latest)
+    return blocks
 
 
 # The operations of torch.distributed, by the namespaces that torch registers them under.
@@ -156,28 +169,30 @@ CALLS = ((1 / 5, 1), (1 / 25, 3), (0.0, 5))
 def straggler(
     calls: Sequence[Sequence[tuple[float, float]]],
 ) -> tuple[int | None, tuple[float, ...]]:
-    """The late rank, and by how much each one lags."""
+    """Return the straggler, and by how much each rank lags."""
     lags = [[own_s - min(own_s for own_s, _ in row) for own_s, _ in row] for row in calls]
     lag_s = tuple(median(column) for column in zip(*lags, strict=True))
     call_s = median(max(whole_s for _, whole_s in row) for row in calls)
     late = max(range(len(lag_s)), key=lag_s.__getitem__)
-    others = [each for rank, each in enumerate(lag_s) if rank != late]
+    other_lags_s = [other_lag_s for rank, other_lag_s in enumerate(lag_s) if rank != late]
     noise_s = max(
         SHARE_OF_CALL * call_s,
         BARRIER_SPREAD_S,
-        TIMES_THE_OTHERS * median(others) if others else 0.0,
+        TIMES_THE_OTHERS * median(other_lags_s) if other_lags_s else 0.0,
     )
-    return (late if others and lag_s[late] > noise_s else None), lag_s
+    return (late if other_lags_s and lag_s[late] > noise_s else None), lag_s
 
 
-def find(
+def find_straggler(
     rank: Rank,
     fn: Callable[..., object],
     sets: Sequence[tuple[object, ...]],
     call_s: float,
     budget_s: float,
 ) -> tuple[int | None, tuple[float, ...]]:
-    """The late rank and every rank's lag, by a few calls that are not timed; all ranks come here, and all learn."""
+    """Return the straggler and every rank's lag, from a few untimed calls. Collective: every rank
+    calls it, and every rank gets the same.
+    """
     count = next(count for share, count in CALLS if call_s > share * budget_s or not share)
     calls = []
     inside = Inside(rank.meter)
@@ -185,15 +200,15 @@ def find(
         for index in range(count):
             rank.meter.synchronize()
             rank.barrier()
-            own = _once(rank.meter, inside, fn, sets[index % len(sets)])
-            calls.append([(row[0], row[1]) for row in rank.gather(own)])
+            call_seconds = _once(rank.meter, inside, fn, sets[index % len(sets)])
+            calls.append([(row[0], row[1]) for row in rank.gather(call_seconds)])
     return straggler(calls)
 
 
 def _once(
     device: Device, inside: "Inside", fn: Callable[..., object], arguments: tuple[object, ...]
 ) -> tuple[float, float]:
-    """Seconds of one call outside of collectives, and of the whole of it."""
+    """Return the seconds of one call outside of collectives, and in all."""
     inside.marks.clear()
     start = device.stamp()
     fn(*arguments)
@@ -207,7 +222,9 @@ def _once(
 
 
 class Inside:
-    """Stamps a device where this thread enters a collective or a wait for one, and where it leaves it again."""
+    """Stamps where this thread enters and leaves a collective. A wait for a collective counts as
+    one.
+    """
 
     def __init__(self, device: Device) -> None:
         self.marks: list[Stamp] = []
@@ -236,7 +253,8 @@ class Inside:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """See every collective from here on: operations by torch's dispatcher, waits by the handle's method.
+        """See every collective within. Operations go through torch's dispatcher, waits through the
+        handle's method.
 
         Gloo's all_reduce returns from its operation at once and waits on the handle, so both are needed.
         """
@@ -268,7 +286,7 @@ class _Operations(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """A compiled function may run as it is: it is not looked into."""
+        """Let a compiled function run as it is, and do not look into it."""
         return True
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Whether an MPI can take buffers on a device: what happens when it is done.
+"""A test of an MPI with buffers on a device, by using them.
 
 Neither a build flag nor an environment variable proves that the transport in use can do it, and where it cannot it
 often hangs or crashes without a word. So the answer comes from ranks that may die of it. mpi4py is imported only in
@@ -21,7 +21,7 @@ _TAG = 11
 
 
 def world(size: int) -> Any:
-    """mpi4py's `COMM_WORLD` in a rank that was started by mpirun or `srun --mpi=pmix`.
+    """Return mpi4py's `COMM_WORLD` in a rank. `mpirun` or `srun --mpi=pmix` has started the rank.
 
     Args:
         size: how many ranks were asked for.
@@ -36,35 +36,41 @@ def world(size: int) -> Any:
     return MPI.COMM_WORLD
 
 
-def check_world(found: int, size: int) -> None:
-    """Refuse a world of `found` ranks where `size` were asked for."""
-    if found == size:
+def check_world(actual: int, size: int) -> None:
+    """Refuse a world of `actual` ranks unless they are `size`."""
+    if actual == size:
         return
     why = (
         "the mpirun in use belongs to another MPI than the one that mpi4py was built for, which then makes a world of "
         f"one of every rank (mpi4py uses {version()}); call the mpirun of that one"
-        if found == 1
+        if actual == 1
         else "start as many ranks as the test asks for"
     )
-    raise BadInput(f"MPI's COMM_WORLD has {found} rank{'s' * (found != 1)}; expected {size}: {why}")
+    raise BadInput(
+        f"MPI's COMM_WORLD has {actual} rank{'s' * (actual != 1)}; expected {size}: {why}"
+    )
 
 
 def version() -> str:
-    """What the MPI that mpi4py uses says of itself, in a line."""
+    """Return the first line of the version of mpi4py's MPI."""
     from mpi4py import MPI
 
     return str(MPI.Get_library_version()).strip("\0 ,\n").partition("\n")[0].strip(" ,")
 
 
 def probe(rank: Rank) -> dict[str, Any]:
-    """Send device buffers from rank 0 to rank 1 and back, in a world that may die of it; see `gpu_awareness`."""
+    """Send device buffers from rank 0 to rank 1 and back. The world may die of it; see
+    `gpu_awareness`.
+    """
     comm = world(rank.size)
     wrong = [size for size in SIZES_BYTES if not survives(comm, int(rank), rank.device, size)]
     return {"wrong": wrong, "device": str(rank.device), "version": version()}
 
 
 def survives(comm: Any, rank: int, device: torch.device, size_bytes: int) -> bool:
-    """Whether a buffer on a device comes to the other of two ranks, and back, byte by byte."""
+    """Return whether a device buffer survives the way to the other rank and back. Every byte is
+    compared.
+    """
     # Knuth's multiplicative hash of the position, so that no two stretches are alike.
     pattern = (torch.arange(size_bytes, device=device) * 2_654_435_761 >> 24).to(torch.uint8)
     received = pattern.bitwise_not()
@@ -81,31 +87,32 @@ def survives(comm: Any, rank: int, device: torch.device, size_bytes: int) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Awareness:
-    """Whether MPI takes device buffers here, and why that is believed."""
+    """The ability of MPI to take device buffers here, and the reason to believe it."""
 
     aware: bool
     reason: str
 
 
 def gpu_awareness(run: Callable[..., Sequence[dict[str, Any]]]) -> Awareness:
-    """Whether MPI takes device buffers here, by doing it in ranks that are given up afterwards.
+    """Return whether MPI takes device buffers here, by using them. The ranks are given up
+    afterwards.
 
     Args:
         run: runs a rank function in a world of its own and returns the results by rank, as `distributed.run` does;
             whatever it raises says that the ranks died or hung.
     """
     try:
-        found = run(probe, world_size=2, timeout=TIMEOUT_S)
+        answers = run(probe, world_size=2, timeout=TIMEOUT_S)
     except Exception as error:
         first, *_ = str(error).splitlines() or [type(error).__name__]
         return Awareness(
             False, f"not GPU-aware: its ranks did not survive a device buffer: {first}"
         )
-    if any(not result["device"].startswith("cuda") for result in found):
-        return Awareness(False, f"no device buffers: a rank is on {found[0]['device']}")
+    if any(not answer["device"].startswith("cuda") for answer in answers):
+        return Awareness(False, f"no device buffers: a rank is on {answers[0]['device']}")
     library, wrong = (
-        printable(found[0]["version"]),
-        sorted({size for result in found for size in result["wrong"]}),
+        printable(answers[0]["version"]),
+        sorted({size for answer in answers for size in answer["wrong"]}),
     )
     if wrong:
         sizes = ", ".join(map(str, wrong))

@@ -1,4 +1,6 @@
-"""The controller's side: ranks that are started once, kept from test to test, and made anew after a failure."""
+"""The controller's side: ranks that are kept from test to test. After a failure they are started
+anew.
+"""
 
 import atexit
 import contextlib
@@ -26,7 +28,7 @@ GROUP_FACTOR, GROUP_S = 4.0, 600.0
 
 
 class Pool:
-    """So many ranks of one launcher, of which a task takes the first few."""
+    """The ranks of one launcher. A task takes the first few of them."""
 
     def __init__(
         self,
@@ -36,14 +38,14 @@ class Pool:
         *,
         address: str | None = None,
         boot_s: float = BOOT_S,
-        asked: bool = True,
+        explicit: bool = True,
     ) -> None:
         self.placement = placement
         self.size = size
         self.kind = kind
         self.generation = 0
         self._address = placement.bind if address is None else address
-        self._boot_s, self._asked = boot_s, asked
+        self._boot_s, self._explicit = boot_s, explicit
         self._members: dict[int, Member] = {}
         self._store: Any = None
         self._world: World | None = None
@@ -79,7 +81,7 @@ class Pool:
     ) -> list[Any]:
         """Have the first ranks do a task."""
         # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
-        data = encode(tuple(arguments), "an argument")
+        encoded_arguments = encode(tuple(arguments), "an argument")
         if not 1 <= size <= self.size:
             raise BadInput(
                 f"a world of {size} ranks was asked for; expected 1 to {self.size}, which this pool has"
@@ -87,7 +89,13 @@ class Pool:
         try:
             self._ensure(size)
             self._tasks += 1
-            task = Task(self._tasks, self._world_of(size, backend, timeout_s), function, data, plan)
+            task = Task(
+                self._tasks,
+                self._world_of(size, backend, timeout_s),
+                function,
+                encoded_arguments,
+                plan,
+            )
             self._let_go(size)
             progress = drive(task, [self._members[rank] for rank in range(size)], timeout_s, tell)
         except BaseException:
@@ -128,22 +136,26 @@ class Pool:
             self.placement.kill()
 
     def _world_of(self, size: int, backend: str | None, timeout_s: float) -> World:
-        """The world for a task: the last one where that fits, else one under a new name."""
+        """Return the last world if it fits a task, else a new one."""
         from .worlds import backend_of
 
-        wanted, known = backend_of(self.kind, backend), self._world
+        backend_name, world = backend_of(self.kind, backend), self._world
         group_s = max(GROUP_S, GROUP_FACTOR * timeout_s)
         if (
-            known is None
-            or (known.size, known.backend) != (size, wanted)
-            or known.timeout_s < group_s
+            world is None
+            or (world.size, world.backend) != (size, backend_name)
+            or world.timeout_s < group_s
         ):
             self._worlds += 1
-            known = self._world = World(f"{self.generation}.{self._worlds}", size, wanted, group_s)
-        return known
+            world = self._world = World(
+                f"{self.generation}.{self._worlds}", size, backend_name, group_s
+            )
+        return world
 
     def _let_go(self, size: int) -> None:
-        """Have ranks that the next world has not leave the last one: letting go of a group may take all its members."""
+        """Have ranks outside of the next world leave the last one. Letting go of a group may take
+        all its members.
+        """
         for rank in range(size, self._inside):
             with contextlib.suppress(OSError):
                 self._members[rank].channel.send({"kind": "leave"})
@@ -155,7 +167,8 @@ class Pool:
         return members
 
     def _ensure(self, least: int) -> None:
-        """Have all ranks there: a rank that was lost between two tasks costs a new generation, not a test.
+        """Have all ranks there. A rank that was lost between two tasks costs a new generation, not
+        a test.
 
         Where there are not devices for all, as many as are needed now must do.
         """
@@ -181,7 +194,12 @@ class Pool:
             )
         self.generation += 1
         boot = Boot(
-            self.placement, self.size, self.kind, self._address, self._boot_s, asked=self._asked
+            self.placement,
+            self.size,
+            self.kind,
+            self._address,
+            self._boot_s,
+            explicit=self._explicit,
         )
         try:
             boot.run(self.store_port())
@@ -197,13 +215,17 @@ class Pool:
         failed.clear()
 
     def store_port(self) -> int:
-        """Of the store that worlds meet in, made once and kept as long as the pool."""
+        """Return the port of the store that worlds meet in. The store is made once and kept as long
+        as the pool.
+        """
         if self._store is None:
             self._store = store_server(self._address)
         return int(self._store.port)
 
     def _fail(self, progress: Progress, size: int, timeout_s: float) -> None:
-        """Say who is to blame, and have the next task begin with ranks that know nothing of this one."""
+        """Raise a report of the first bad rank. The next task begins with ranks that know nothing
+        of this one.
+        """
         members = [self._members[rank] for rank in range(size)]
         if skipped := progress.skipped:
             if len(skipped) == size:
@@ -212,12 +234,14 @@ class Pool:
             else:
                 self.kill()
             raise RanksSkipped(printable_lines(_skip_text(skipped, members)))
-        found = ends(progress, members, self.placement)
+        task_ends = ends(progress, members, self.placement)
         tails = {
-            end.rank: self.placement.tail(end.rank) for end in found if end.how in ("lost", "stuck")
+            end.rank: self.placement.tail(end.rank)
+            for end in task_ends
+            if end.how in ("lost", "stuck")
         }
         self.kill()
-        raise RanksFailed(printable_lines(report(found, timeout_s, tails)))
+        raise RanksFailed(printable_lines(report(task_ends, timeout_s, tails)))
 
 
 def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:

@@ -1,4 +1,4 @@
-"""Ranks as processes: what the pool wants of whatever starts them, how their ends are told, and what they leave."""
+"""Ranks as processes: the interface of a placement, their ends, and their leftovers."""
 
 import contextlib
 import ctypes
@@ -46,26 +46,34 @@ class Placement(Protocol):
         """Start `size` ranks with these environment variables."""
 
     def trouble(self) -> str:
-        """Why ranks will not come; empty while all is well."""
+        """Return why ranks will not come; empty while all is well."""
 
     def fate(self, rank: int) -> str:
-        """How a rank that was lost ended: `killed by SIGKILL`, `exit code 3`; empty where nobody knows."""
+        """Return the end of a lost rank; empty if nobody knows. In words: `killed by SIGKILL`,
+        `exit code 3`.
+        """
 
     def stacks_of(self, rank: int, descriptor: int) -> str:
-        """What a blocked rank writes into its file of stacks at a signal; empty where it cannot be had."""
+        """Return the stacks that a blocked rank writes at a signal. Empty if there are none to be
+        had.
+        """
 
     def tail(self, rank: int) -> str:
-        """The last words of its log."""
+        """Return the last words of a rank's log."""
 
     def kill(self) -> None:
         """End everything at once."""
 
     def wait(self, seconds: float) -> bool:
-        """After an orderly stop: whether everything has ended by itself within so many seconds."""
+        """Return whether all ends by itself within so many seconds. It is called after an orderly
+        stop.
+        """
 
 
 def loopback() -> dict[str, str]:
-    """Variables that keep Gloo on this host's loopback, unless the user chose an interface."""
+    """Return variables that keep Gloo on this host's loopback. There are none if the user chose an
+    interface.
+    """
     if "GLOO_SOCKET_IFNAME" in os.environ:
         return {}
     return {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
@@ -86,12 +94,14 @@ def ending(status: int) -> str:
 
 
 def ended(status: int) -> str:
-    """An exit status as the end of a sentence: `was killed by SIGKILL`, `ended with exit code 3`."""
+    """Return an exit status as the end of a sentence. For example `was killed by SIGKILL`, `ended
+    with exit code 3`.
+    """
     return f"{'was' if status < 0 else 'ended with'} {ending(status)}"
 
 
 def reason_of(error: OSError) -> str:
-    """The system's reason in words; of too many open files with the limit."""
+    """Return the system's reason in words. Of too many open files it names the limit."""
     text = error.strerror or str(error)
     if error.errno != errno.EMFILE:
         return text
@@ -102,17 +112,19 @@ def reason_of(error: OSError) -> str:
 
 
 def raise_file_limit() -> None:
-    """Raise this process's soft limit of open files to the hard one, but to no more than `MOST_FILES`."""
+    """Raise this process's soft limit of open files to the hard one. No further than to
+    `MOST_FILES`.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    raised = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < raised:
         # Some systems have a lower limit than the hard one that they tell.
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
 
 
 def text_of(path: Path) -> str:
-    """The last megabyte of a log, whatever bytes are in it; empty where there is none."""
+    """Return the last megabyte of a log, whatever its bytes. Empty if there is no log."""
     try:
         return path.read_bytes()[-MOST_READ:].decode("utf-8", "replace")
     except OSError:
@@ -120,7 +132,7 @@ def text_of(path: Path) -> str:
 
 
 def last_words(text: str) -> str:
-    """The last lines that say something, each from its beginning."""
+    """Return the last lines that say something, each from its beginning."""
     lines = [line[:TAIL_COLUMNS] for line in text.splitlines() if line.strip(" -=")]
     return "\n".join(lines[-TAIL_LINES:])
 
@@ -132,8 +144,8 @@ _PR_SET_PDEATHSIG = 1
 SIGNAL_S, SETTLED_S = 2.0, 0.1
 
 
-class Started(NamedTuple):
-    """A process that cannot be mistaken for a later one with the same number.
+class ProcessId(NamedTuple):
+    """A process that no later one with its number can replace.
 
     Args:
         pid: its number.
@@ -145,7 +157,8 @@ class Started(NamedTuple):
 
 
 def process_space() -> str:
-    """What names the processes that this one can reach by number: the boot of the kernel, and the pid namespace.
+    """Return a name for the processes that this one reaches by number. It is the boot of the
+    kernel, and the pid namespace.
 
     Containers may have the same host name, and a node's processes other numbers than a container's. Without `/proc`
     it is the host name.
@@ -157,15 +170,17 @@ def process_space() -> str:
         return socket.gethostname()
 
 
-def started(pid: int) -> Started:
-    """A process of this one's space, as it is now."""
-    told = stat(pid)
-    return Started(pid, None if told is None else told.ticks)
+def process_now(pid: int) -> ProcessId:
+    """Return a process of this one's space, as it is now."""
+    status = stat(pid)
+    return ProcessId(pid, None if status is None else status.ticks)
 
 
-def is_same(process: Started) -> bool:
-    """Whether its number still means that process; taken for granted where the system does not tell when it started."""
-    return process.ticks is None or started(process.pid).ticks == process.ticks
+def is_same(process: ProcessId) -> bool:
+    """Return whether its number still means that process. Assume so if the system does not tell
+    when it started.
+    """
+    return process.ticks is None or process_now(process.pid).ticks == process.ticks
 
 
 # Temporary folders that their process removes at its end, unless it is killed: kind, number, start, and space.
@@ -173,19 +188,23 @@ _OWNED = re.compile(r"roofline-[a-z]+-(\d+)-(\d+)-([0-9a-f]{12})-")
 
 
 def owned_prefix(kind: str) -> str:
-    """How the name of a temporary folder of this process begins, for `remove_abandoned`."""
-    own = started(os.getpid())
-    return f"roofline-{kind}-{own.pid}-{own.ticks or 0}-{_space_mark()}-"
+    """Return the beginning of the names of this process's temporary folders. `remove_abandoned`
+    reads it.
+    """
+    process = process_now(os.getpid())
+    return f"roofline-{kind}-{process.pid}-{process.ticks or 0}-{_space_mark()}-"
 
 
 def remove_abandoned() -> None:
-    """Remove this user's temporary folders whose process is gone, as after a kill; of another space nobody knows."""
+    """Remove this user's temporary folders whose process is gone. A kill leaves them. Folders of
+    another space stay.
+    """
     for folder in Path(tempfile.gettempdir()).glob("roofline-*-*"):
         owner = _OWNED.match(folder.name)
         if (
             owner is None
             or owner[3] != _space_mark()
-            or is_same(Started(int(owner[1]), int(owner[2]) or None))
+            or is_same(ProcessId(int(owner[1]), int(owner[2]) or None))
         ):
             continue
         with contextlib.suppress(OSError):
@@ -197,8 +216,8 @@ def _space_mark() -> str:
     return hashlib.sha256(process_space().encode()).hexdigest()[:12]
 
 
-def signal_to(process: Started, number: int) -> bool:
-    """Send a signal to a process of this one's space; whether it was there to take it."""
+def signal_to(process: ProcessId, number: int) -> bool:
+    """Send a signal to a process of this one's space. Return whether it was there to take it."""
     if is_same(process):
         with contextlib.suppress(OSError):
             os.kill(process.pid, number)
@@ -206,47 +225,51 @@ def signal_to(process: Started, number: int) -> bool:
     return False
 
 
-def stacks_at_a_signal(ranks: Mapping[int, tuple[Started, int]]) -> dict[int, str]:
-    """What blocked ranks of this space write into their files of stacks, by their processes and descriptors."""
-    asked = [rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)]
-    found, before = dict.fromkeys(asked, ""), dict[int, str]()
+def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, str]:
+    """Return the stacks that blocked ranks write at a signal. The ranks are of this space, by their
+    processes and descriptors.
+    """
+    reached = [rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)]
+    stacks, before = dict.fromkeys(reached, ""), dict[int, str]()
     until_s = time.monotonic() + SIGNAL_S
-    while not (all(found.values()) and found == before) and time.monotonic() < until_s:
+    while not (all(stacks.values()) and stacks == before) and time.monotonic() < until_s:
         time.sleep(SETTLED_S)
-        before, found = found, {}
-        for rank in asked:
+        before, stacks = stacks, {}
+        for rank in reached:
             process, descriptor = ranks[rank]
             with contextlib.suppress(OSError):
-                found[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(
+                stacks[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(
                     errors="replace"
                 )
-    return found
+    return stacks
 
 
-def descendants(pid: int) -> set[Started]:
-    """Everything that descends from a process now; empty where the system has no `/proc`."""
-    family: dict[int, list[Started]] = {}
+def descendants(pid: int) -> set[ProcessId]:
+    """Return everything that descends from a process now. Empty if the system has no `/proc`."""
+    family: dict[int, list[ProcessId]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
-        told = stat(int(entry.name))
-        if told is not None:
-            family.setdefault(told.parent, []).append(Started(int(entry.name), told.ticks))
-    found: set[Started] = set()
+        status = stat(int(entry.name))
+        if status is not None:
+            family.setdefault(status.parent, []).append(ProcessId(int(entry.name), status.ticks))
+    family_members: set[ProcessId] = set()
     left = [pid]
     while left:
-        children = set(family.get(left.pop(), ())) - found
-        found |= children
+        children = set(family.get(left.pop(), ())) - family_members
+        family_members |= children
         left += [child.pid for child in children]
-    return found
+    return family_members
 
 
-def kill_each(processes: set[Started]) -> None:
-    """Kill those that still run."""
+def kill_each(processes: set[ProcessId]) -> None:
+    """Kill the processes that still run."""
     for process in processes:
         signal_to(process, signal.SIGKILL)
 
 
 def die_with_parent() -> None:
-    """Where the parent is the process that this one must not outlive, have the kernel end it so, stopped or not."""
+    """Have the kernel end this process with its parent. Only if the parent names itself, and even
+    if this process is stopped.
+    """
     parent = os.environ.pop(PARENT_VARIABLE, "")
     if not parent or not sys.platform.startswith("linux"):
         return
@@ -257,13 +280,14 @@ def die_with_parent() -> None:
 
 
 def guard_group() -> None:
-    """Have another process end this one's group when this one is gone: one that is killed cannot end what it forked.
+    """Have another process end this one's group after it. A process that is killed cannot end what
+    it forked.
 
     Only on Linux, and where this process leads a group; to be called before it has threads.
     """
     if not sys.platform.startswith("linux") or os.getpgrp() != os.getpid():
         return
-    guarded = started(os.getpid())
+    guarded = process_now(os.getpid())
     # Where no process can be had, this one is no worse off than without.
     with contextlib.suppress(OSError):
         first = os.fork()
@@ -278,7 +302,7 @@ def guard_group() -> None:
         os.waitpid(first, 0)
 
 
-def _guard(guarded: Started) -> None:
+def _guard(guarded: ProcessId) -> None:
     # Whoever reads what a process prints waits until nobody can write there.
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the names are numbers
         with contextlib.suppress(OSError):
@@ -291,7 +315,7 @@ def _guard(guarded: Started) -> None:
 
 
 class Stat(NamedTuple):
-    """State, parent and start of a process (man 5 proc, fields 3, 4 and 22)."""
+    """A process's state, parent and start (man 5 proc, fields 3, 4 and 22)."""
 
     state: str
     parent: int
@@ -299,7 +323,7 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int) -> Stat | None:
-    """Of a process now; None where it is gone."""
+    """Return the state of a process; None if it is gone."""
     try:
         fields = (
             Path(f"/proc/{pid}/stat")

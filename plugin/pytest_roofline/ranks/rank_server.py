@@ -1,4 +1,4 @@
-"""What a rank on processors needs, imported once by the process that forks the ranks: see `fork_server`."""
+"""The imports of a rank on processors, done once by the process that forks them. See `fork_server`."""
 
 from collections.abc import Sequence
 

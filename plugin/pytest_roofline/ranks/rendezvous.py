@@ -1,4 +1,5 @@
-"""How the processes of one launch find rank 0: by a file of this user's, or by a secret that he gave all of them.
+"""The meeting of one launch's processes with rank 0. They use a file of this user's, or a secret
+that he gave all of them.
 
 Whoever knows the key has the ranks run what he likes, so it travels only where nobody but this user reads: in a file of
 his, which is looked at before it is believed, or in a variable that he set for every process himself.
@@ -37,7 +38,7 @@ _MASTER_NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELAS
 
 
 class FileRendezvous:
-    """A file that only its owner can read, in a folder that every node sees."""
+    """A file that only its owner reads, in a shared folder. Every node must see the folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,7 +48,7 @@ class FileRendezvous:
         )
 
     def listen(self, bind: str) -> Listener:
-        """As rank 0: listen, and write where, at once and as a whole."""
+        """Listen as rank 0, and post the address, at once and as a whole."""
         listener = Listener(bind)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,9 @@ class FileRendezvous:
         return listener
 
     def endpoints(self) -> list[Endpoint]:
-        """What stands in the file, if it is this user's and nobody else could have written or read it."""
+        """Return the address in the file, if only this user can have written it. Nobody else may be
+        able to read it either.
+        """
         with contextlib.suppress(OSError):
             # Network file systems remember for long that a file is missing, unless its folder is looked at.
             os.listdir(self._path.parent)  # noqa: PTH208 - the names are not wanted
@@ -85,7 +88,7 @@ class FileRendezvous:
 
 
 class SecretRendezvous:
-    """A port of MASTER_ADDR, guarded by a secret that every process of the launch knows."""
+    """A port of MASTER_ADDR, guarded by a secret of the launch."""
 
     def __init__(self, host: str, ports: range, key: bytes) -> None:
         self._host, self._ports, self._key = host, ports, key
@@ -117,7 +120,7 @@ Rendezvous = FileRendezvous | SecretRendezvous
 
 
 def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Rendezvous:
-    """Where the processes of a launch meet."""
+    """Return the meeting place of a launch's processes."""
     host, port, secret = (
         environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", SECRET_VARIABLE)
     )
@@ -144,7 +147,7 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
 
 
 def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) -> Channel:
-    """Connect to rank 0, past what an earlier launch of the same name may have left."""
+    """Connect to rank 0, past leftovers of earlier launches. These may have the same name."""
     until_s, why = time.monotonic() + timeout, "nothing was posted there"
     while (left_s := until_s - time.monotonic()) > 0:
         try:
@@ -172,7 +175,7 @@ def _ports(port: int, environ: Mapping[str, str]) -> range:
 
 
 def _master(environ: Mapping[str, str]) -> str:
-    return "-".join(environ[known] for known in _MASTER_NAMES if environ.get(known))
+    return "-".join(environ[name] for name in _MASTER_NAMES if environ.get(name))
 
 
 def _leads_here(address: str) -> bool:
@@ -180,7 +183,7 @@ def _leads_here(address: str) -> bool:
 
 
 def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
-    """A name that the processes of one launch share, and other launches do not."""
+    """Return a name that all processes of one launch share. Other launches have other names."""
     master = _master(environ)
     if _leads_here(environ.get("MASTER_ADDR", "")):
         # Another host that shares the folder may have a launch at that port of its own.
@@ -190,7 +193,9 @@ def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
     elif identity.launcher in ("torchrun", "env"):
         name = master
     else:
-        launch = next((environ[each] for each in _LAUNCH_NAMES if environ.get(each)), master)
+        launch = next(
+            (environ[variable] for variable in _LAUNCH_NAMES if environ.get(variable)), master
+        )
         if not launch and identity.local_size != identity.size:
             raise BadInput(
                 f"this mpirun names no job that rank {identity.rank} of {identity.size} could know its own by; "

@@ -1,4 +1,4 @@
-"""The process that rounds on a processor are forked from, replaced every few rounds."""
+"""The process that rounds on a processor are forked from. It is replaced every few rounds."""
 
 import os
 import sys
@@ -34,7 +34,9 @@ class RoundParent:
         self._works = SUPPORTED
 
     def next(self, environ: Mapping[str, str]) -> ForkServer | None:
-        """Return the process to fork a round with these variables from; None where a fresh one must do."""
+        """Return the process to fork a round with these variables from. None if a fresh process
+        must do.
+        """
         if not self._works:
             return None
         if self._server is None or not self._left or not self._server.serves(environ):
@@ -47,7 +49,7 @@ class RoundParent:
         return self._server
 
     def gave_up(self, environ: Mapping[str, str]) -> bool:
-        """Return whether the process has ended by itself; then no other is started."""
+        """Return whether the process has ended by itself. Then no other is started."""
         if self._server is None or self._server.serves(environ):
             return False
         self._works = False

@@ -1,4 +1,5 @@
-"""What the controller asks of ranks, and what they answer: functions by file and name, plain data and tensors as bytes.
+"""The controller's requests to ranks, and their answers. Functions go by file and name, plain data
+and tensors as bytes.
 
 A function is found again on every rank, and refused where that cannot work. The bytes are data only, never code: pickle
 with the two doors shut that make it unsafe and surprising: what is written must be plain, and what is read may name
@@ -44,7 +45,9 @@ _EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, te
 
 @dataclass(frozen=True, slots=True)
 class FunctionRef:
-    """Where a function is: its module's file with the SHA-256 of its text, the module's name and its own."""
+    """The place of a function: its file, module and name. The file comes with the SHA-256 of its
+    text.
+    """
 
     file: str
     sha256: str
@@ -53,14 +56,16 @@ class FunctionRef:
 
 
 def reference(fn: Callable[..., object]) -> FunctionRef:
-    """Where `fn` is, so that every rank can load it; BadInput where it is no function at the top of a module."""
+    """Return the place of `fn`, so that every rank can load it. Raise BadInput if it is no function
+    at the top of a module.
+    """
     # For pytest, which takes this as a wish; whoever reads a refusal wants the test's own line.
     _refuse(fn)
     name, module = fn.__qualname__, sys.modules.get(fn.__module__)
-    found: Any = module
+    target: Any = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not fn:
+        target = getattr(target, part, None)
+    if target is not fn:
         raise BadInput(
             f"{fn.__module__}.{name} is not the function that was given (a decorator replaced it?); ranks load a "
             "function by that name, so give the one that stands there"
@@ -96,17 +101,17 @@ def _digest(path: Path) -> str:
 
 
 def load(ref: FunctionRef) -> Callable[..., object]:
-    """The function, on a rank."""
+    """Return the function, on a rank."""
     path, host = Path(ref.file), socket.gethostname()
     try:
-        found = _digest(path)
+        digest = _digest(path)
     except OSError as error:
         raise BadInput(
             f"{ref.file} cannot be read on {host}: {error.strerror}; expected the same files on every node"
         ) from None
-    if found != ref.sha256:
+    if digest != ref.sha256:
         raise BadInput(
-            f"{ref.file} on {host} is another version than the controller's (SHA-256 {found[:12]}…, expected "
+            f"{ref.file} on {host} is another version than the controller's (SHA-256 {digest[:12]}…, expected "
             f"{ref.sha256[:12]}…); bring the nodes' files into line"
         )
     target: Any = _module(ref, path)
@@ -132,10 +137,10 @@ def _module(ref: FunctionRef, path: Path) -> ModuleType:
 
 
 def _by_name(name: str, path: Path) -> ModuleType | None:
-    """The module under its own name, where that leads to this very file."""
-    known = sys.modules.get(name)
-    if known is not None:
-        return known if _is(getattr(known, "__file__", None), path) else None
+    """Return the module under its own name, if its file is `path`."""
+    module = sys.modules.get(name)
+    if module is not None:
+        return module if _is(getattr(module, "__file__", None), path) else None
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
@@ -171,7 +176,7 @@ JOB = "job"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A world as the controller names it: `name` is new wherever its members must meet anew."""
+    """A world as the controller names it. `name` is new if its members must meet anew."""
 
     name: str
     size: int
@@ -198,7 +203,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a task ended on a rank: its encoded result, what was raised and where, or the reason of a skip."""
+    """The end of a task on a rank. It has the encoded result, the error and its traceback, or the
+    reason of a skip.
+    """
 
     status: Literal["ok", "raised", "skipped"]
     value: bytes = b""
@@ -209,27 +216,31 @@ class Answer:
 # Plain data and tensors as bytes.
 
 
-def encode(value: object, what: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """`value` as bytes; BadInput where something in it is no plain data, or it is too large."""
+def encode(content: object, subject: str, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return plain data as bytes. Raise BadInput if something in it is no plain data, or it is too
+    large. `subject` begins the error's sentence.
+    """
     buffer = io.BytesIO()
     try:
-        _Pickler(buffer, most_bytes).dump(value)
+        _Pickler(buffer, most_bytes).dump(content)
         _check_size(buffer.tell(), most_bytes)
     except BadInput as error:
-        raise BadInput(f"{what} {error}") from None
+        raise BadInput(f"{subject} {error}") from None
     except RecursionError:
-        raise BadInput(f"{what} is nested too deeply; {_EXPECTED}") from None
+        raise BadInput(f"{subject} is nested too deeply; {_EXPECTED}") from None
     return buffer.getvalue()
 
 
-def decode(data: bytes, what: str) -> Any:
-    """What `encode` wrote; BadInput where it is damaged, or holds something else than plain data."""
+def decode(encoded: bytes, subject: str) -> Any:
+    """Return the plain data that `encode` wrote. Raise BadInput if it is damaged or holds anything
+    else.
+    """
     try:
-        return _Unpickler(io.BytesIO(data)).load()
+        return _Unpickler(io.BytesIO(encoded)).load()
     except BadInput as error:
-        raise BadInput(f"{what} {error}") from None
+        raise BadInput(f"{subject} {error}") from None
     except Exception as error:  # pickle raises whatever a damaged stream leads it to.
-        raise BadInput(f"{what} cannot be read: {type(error).__name__}: {error}") from None
+        raise BadInput(f"{subject} cannot be read: {type(error).__name__}: {error}") from None
 
 
 def _check_size(size_bytes: int, most_bytes: int) -> None:
@@ -240,10 +251,12 @@ def _check_size(size_bytes: int, most_bytes: int) -> None:
         )
 
 
-def _not_plain(value: object) -> BadInput:
-    kind = type(value)
+def _not_plain(content: object) -> BadInput:
+    kind = type(content)
     name = (
-        getattr(value, "__qualname__", None) if isinstance(value, type) or callable(value) else None
+        getattr(content, "__qualname__", None)
+        if isinstance(content, type) or callable(content)
+        else None
     )
     return BadInput(f"holds {name or f'a {kind.__module__}.{kind.__qualname__}'}; {_EXPECTED}")
 
@@ -256,42 +269,44 @@ class _Pickler(pickle.Pickler):
         self._most_bytes = most_bytes
         self._tensor_bytes = 0
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, content: Any) -> Any:
         import torch
 
-        kind = type(value)
-        if kind in _PLAIN or value is _tensor or value is _dtype:
+        kind = type(content)
+        if kind in _PLAIN or content is _tensor or content is _dtype:
             return NotImplemented
-        if isinstance(value, type) and (value in (int, tuple, *_PLAIN) or _is_record(value)):
+        if isinstance(content, type) and (content in (int, tuple, *_PLAIN) or _is_record(content)):
             return NotImplemented
-        if isinstance(value, torch.Tensor):
-            return self._reduce_tensor(value)
+        if isinstance(content, torch.Tensor):
+            return self._reduce_tensor(content)
         if kind is torch.dtype:
-            return _dtype, (str(value).removeprefix("torch."),)
+            return _dtype, (str(content).removeprefix("torch."),)
         if kind is torch.Size:
-            return tuple, (tuple(value),)
+            return tuple, (tuple(content),)
         if _is_record(kind):
-            return kind, tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+            return kind, tuple(
+                getattr(content, field.name) for field in dataclasses.fields(content)
+            )
         if (
-            isinstance(value, int)
-            and not isinstance(value, bool)
+            isinstance(content, int)
+            and not isinstance(content, bool)
             and kind.__module__.startswith(_OURS)
         ):
-            return int, (int(value),)
-        raise _not_plain(value)
+            return int, (int(content),)
+        raise _not_plain(content)
 
-    def _reduce_tensor(self, value: "torch.Tensor") -> Any:
+    def _reduce_tensor(self, tensor: "torch.Tensor") -> Any:
         import torch
 
-        if value.layout != torch.strided or value.is_quantized or value.is_meta:
-            raise _not_plain(value)
-        self._tensor_bytes += value.numel() * value.element_size()
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+            raise _not_plain(tensor)
+        self._tensor_bytes += tensor.numel() * tensor.element_size()
         _check_size(self._tensor_bytes, self._most_bytes)
-        plain = value.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+        plain = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
         # Not `contiguous()`, which leaves a single element with whatever stride it has.
         plain = plain.clone(memory_format=torch.contiguous_format)
-        data = bytes(plain.view(torch.uint8).numpy()) if plain.numel() else b""
-        return _tensor, (str(value.dtype).removeprefix("torch."), tuple(value.shape), data)
+        content = bytes(plain.view(torch.uint8).numpy()) if plain.numel() else b""
+        return _tensor, (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), content)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -313,13 +328,13 @@ def _is_record(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) and kind.__module__.startswith(_OURS)
 
 
-def _tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> "torch.Tensor":
+def _tensor(dtype: str, shape: tuple[int, ...], content: bytes) -> "torch.Tensor":
     import torch
 
     kind = _dtype(dtype)
-    if not data:
+    if not content:
         return torch.empty(shape, dtype=kind)
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(kind).reshape(shape)
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8).view(kind).reshape(shape)
 
 
 def _dtype(name: str) -> "torch.dtype":

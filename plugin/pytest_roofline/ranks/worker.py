@@ -24,7 +24,14 @@ from ..engine.devices.base import started_by
 from .channel import Channel, connect, pop_controller
 from .identity import Identity, identify
 from .listener import keep_gloo_reachable
-from .processes import descendants, die_with_parent, guard_group, kill_each, process_space, started
+from .processes import (
+    descendants,
+    die_with_parent,
+    guard_group,
+    kill_each,
+    process_now,
+    process_space,
+)
 from .tasks import JOB, Answer, Task, decode, encode, load
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ def serve(identity: Identity) -> int:
 
 
 class Server:
-    """Does what the controller at the other end of a channel asks."""
+    """The side of a rank that serves its controller."""
 
     def __init__(self, channel: Channel, identity: Identity) -> None:
         self._channel = channel
@@ -62,7 +69,7 @@ class Server:
             faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
 
     def serve(self) -> int:
-        """The rank's whole life."""
+        """Serve the controller for the rank's whole life. Return the exit status."""
         identity = self._identity
         self._channel.send(
             {
@@ -73,26 +80,26 @@ class Server:
                 "pid": os.getpid(),
                 "stacks": self._stacks.fileno(),
                 "space": process_space(),
-                "ticks": started(os.getpid()).ticks,
+                "ticks": process_now(os.getpid()).ticks,
             }
         )
-        asked = self._channel.receive()
+        join = self._channel.receive()
         threading.Thread(target=self._listen, daemon=True, name="roofline-controller").start()
-        sys.path[:] = list(dict.fromkeys([*asked["path"], *sys.path]))
+        sys.path[:] = list(dict.fromkeys([*join["path"], *sys.path]))
         with contextlib.suppress(OSError):
-            os.chdir(asked["folder"])
+            os.chdir(join["folder"])
         from . import facts
 
         self._channel.send(
             {
                 "kind": "facts",
-                "facts": facts.gather(identity.rank, identity.local_rank, asked["device"]),
+                "facts": facts.gather(identity.rank, identity.local_rank, join["device"]),
             }
         )
         boot = self._inbox.get()
         if boot["kind"] == "stop":
             return 0
-        work = self._settle_in(asked["device"], boot)
+        work = self._settle_in(join["device"], boot)
         while (message := self._inbox.get())["kind"] != "stop":
             if message["kind"] == "leave":
                 work.leave()
@@ -103,7 +110,7 @@ class Server:
         return 0
 
     def _settle_in(self, kind: str, boot: dict[str, Any]) -> Any:
-        """Open the device that this rank owns, and tell how it found it."""
+        """Open the device of this rank, and tell what it is."""
         import torch
 
         from ..engine.devices import open_device
@@ -126,7 +133,7 @@ class Server:
         return Worlds(self._identity, meter, controllers_address, boot["store"])
 
     def _listen(self) -> None:
-        """Take messages as they come; when the controller is gone, so is this rank."""
+        """Take messages as they come. End this rank when the controller is gone."""
         try:
             while True:
                 message = self._channel.receive()
@@ -159,9 +166,9 @@ class Server:
         function = load(task.function)
         arguments = decode(task.arguments, "an argument")
         rank = worlds.enter(task.world)
-        value: object = None
+        outcome: object = None
         if task.plan is None:
-            value = function(rank, *arguments)
+            outcome = function(rank, *arguments)
         elif task.plan == JOB:
             from .lockstep import run_once
 
@@ -169,8 +176,8 @@ class Server:
         else:
             from .lockstep import measure
 
-            value = measure(rank, function, arguments, task.plan, self._tell)
-        encoded = encode(value, f"the result of rank {self._identity.rank}")
+            outcome = measure(rank, function, arguments, task.plan, self._tell)
+        encoded = encode(outcome, f"the result of rank {self._identity.rank}")
         rank.meter.synchronize()
         self._channel.send({"kind": "closing", "collectives": worlds.collectives})
         worlds.in_step(task.number)
@@ -199,12 +206,12 @@ def _answer(error: BaseException) -> Answer:
             where = "".join(traceback.format_tb(error.__traceback__)) + name
     line = f"{name}: {text}" if text else name
     return Answer(
-        "raised", error=encodable(line)[:_MOST_TEXT], traceback=_shortened(encodable(where))
+        "raised", error=encodable(line)[:_MOST_TEXT], traceback=_shorten(encodable(where))
     )
 
 
-def _shortened(text: str) -> str:
-    """A traceback without its middle, where that is long: both where it was and what was raised stay."""
+def _shorten(text: str) -> str:
+    """Return a traceback without its middle, if it is long. The place and the error stay."""
     half = _MOST_TRACEBACK // 2
     return text if len(text) <= _MOST_TRACEBACK else f"{text[:half]} … {text[-half:]}"
 
@@ -225,7 +232,7 @@ def _end_at_once() -> None:
 
 
 def main() -> int:
-    """Serve a controller until it says stop; the exit status."""
+    """Serve a controller until it says stop. Return the exit status."""
     faulthandler.enable()
     # Into a log they would write in blocks, and a rank that is lost would take its last words along.
     for stream in (sys.stdout, sys.stderr):

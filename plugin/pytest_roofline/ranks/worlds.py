@@ -1,4 +1,4 @@
-"""On a rank: what a rank function gets, and the world that it is in.
+"""A rank's view of itself and of the world that it is in.
 
 The world of a test is the default process group, so a plain `dist.all_reduce(x)` works. It is kept until one of another
 size or back end is asked for; entering another takes some 30 ms with Gloo.
@@ -26,7 +26,7 @@ class Skipped(Exception):
 
 
 class Rank(int):
-    """A rank: its number in its world, as a plain int, and what belongs to it.
+    """The number of a rank in its world, with its device and group.
 
     Attributes:
         size: ranks in this world.
@@ -60,7 +60,9 @@ class Rank(int):
         side: dist.ProcessGroup | None,
         timeout: timedelta | None = None,
     ) -> "Rank":
-        """A rank: `side` is a Gloo group of the same ranks for what is not measured; None without a process group."""
+        """Return a rank with its device and groups. `side` is a Gloo group of the same ranks for
+        what is not measured. It is None without a process group.
+        """
         rank = cls(number)
         rank.size, rank.local_rank, rank.host, rank.backend = size, local_rank, host, backend
         rank.meter, rank._side, rank._timeout = meter, side, timeout
@@ -75,25 +77,28 @@ class Rank(int):
         return dist.group.WORLD
 
     def barrier(self) -> None:
-        """Wait on the host for every rank of this world; beside the measured group, and without its device."""
+        """Wait on the host for every rank of this world. This goes beside the measured group, and
+        without its device.
+        """
         if self._side is not None:
             dist.barrier(group=self._side)
 
     def gather(self, values: Sequence[float]) -> list[tuple[float, ...]]:
-        """What every rank holds, by rank: as many numbers from each, exchanged beside the measured group.
+        """Return the numbers of every rank, by rank. They are exchanged beside the measured group.
 
         Args:
             values: this rank's numbers; every rank must give as many.
         """
-        own = torch.tensor(list(values), dtype=torch.float64)
+        numbers = torch.tensor(list(values), dtype=torch.float64)
         if self._side is None or self.size == 1:
-            return [tuple(own.tolist())]
-        rows = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(rows, own, group=self._side)
+            return [tuple(numbers.tolist())]
+        rows = [torch.empty_like(numbers) for _ in range(self.size)]
+        dist.all_gather(rows, numbers, group=self._side)
         return [tuple(row.tolist()) for row in rows]
 
     def subgroup(self, ranks: Sequence[int]) -> dist.ProcessGroup | None:
-        """A group of some of the ranks; every rank of the world must ask, with the same list. Kept for the next test.
+        """Return a group of some of the ranks. Every rank of the world must call this with the same
+        list. The group is kept for the next test.
 
         Args:
             ranks: numbers in this world, ascending.
@@ -119,7 +124,7 @@ class Rank(int):
         return self._subgroups[members]
 
     def skip(self, reason: str) -> NoReturn:
-        """End the test as skipped, for what only this rank can know.
+        """Skip the test for a reason that only this rank knows.
 
         Raises:
             Skipped: always.
@@ -137,7 +142,7 @@ def free_bytes(rank: Rank) -> int:
 
 
 def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> str:
-    """The class of the links among the accelerators of this rank's host, as a hardware key has it."""
+    """Return the class of the links among a host's accelerators. It is the word of a hardware key."""
     from ..engine import inventory
 
     there = [number for number, host in enumerate(hosts) if host == hosts[rank]]
@@ -161,7 +166,7 @@ class Worlds:
         self._rank: Rank | None = None
 
     def enter(self, world: World) -> Rank:
-        """This rank in a world; every member must enter it."""
+        """Return this rank in a world; every member must enter it."""
         if self._rank is None or self._world != world:
             self.leave()
             self._rank, self._world = self._enter(world), world
@@ -204,20 +209,22 @@ class Worlds:
         return rank
 
     def in_step(self, number: int) -> None:
-        """Make sure that every member has come to the end of the same task, with no collective left over."""
+        """Check that every member has ended the same task. No collective may be left over."""
         rank = self._rank
         if rank is None or rank.size == 1:
             return
-        own = torch.tensor([number], dtype=torch.int64, device=rank.device)
-        rows = [torch.zeros_like(own) for _ in range(rank.size)]
-        dist.all_gather(rows, own)
+        task_number = torch.tensor([number], dtype=torch.int64, device=rank.device)
+        rows = [torch.zeros_like(task_number) for _ in range(rank.size)]
+        dist.all_gather(rows, task_number)
         seen = [int(row.item()) for row in rows]
         if set(seen) != {number}:
             raise RuntimeError(f"{OUT_OF_STEP}: at the end of task {number} they hold {seen}")
 
     @property
     def collectives(self) -> int | None:
-        """Operations that this rank has submitted to the default group; None where its back end does not count."""
+        """Return how many operations this rank submitted to the default group. None if its back end
+        does not count.
+        """
         count = getattr(dist.group.WORLD, "_get_sequence_number_for_group", None)
         with contextlib.suppress(RuntimeError):
             return int(count()) if count is not None else None
@@ -225,14 +232,16 @@ class Worlds:
 
 
 def default_backend(kind: str) -> str:
-    """The back end for a kind of device; NCCL's name stands for RCCL too."""
+    """Return the back end for a kind of device. NCCL's name stands for RCCL too."""
     return {"cuda": "nccl", "xpu": "xccl"}.get(kind, "gloo")
 
 
-def backend_of(kind: str, asked: str | None) -> str:
-    """The back end that a world over a kind of device is to have: the one asked for, or the device's own."""
-    name = asked or default_backend(kind)
-    if asked is None and not dist.is_backend_available(name):
+def backend_of(kind: str, backend: str | None) -> str:
+    """Return the back end of a world over a kind of device. It is `backend`, or with None the
+    device's own.
+    """
+    name = backend or default_backend(kind)
+    if backend is None and not dist.is_backend_available(name):
         raise BadInput(
             f"torch {torch.__version__} was built without {name}, by which ranks on {kind} devices work together; "
             "install a torch that has it, or name another back end with backend="
@@ -241,14 +250,14 @@ def backend_of(kind: str, asked: str | None) -> str:
 
 
 def backends(kind: str) -> tuple[str, ...]:
-    """Back ends of this torch that can serve a kind of device, the default first."""
+    """Return torch's back ends for a kind of device, the default first."""
     # Gloo carries an accelerator's tensors through host memory, which is another thing than to be measured there.
-    wanted = ("gloo", "mpi") if kind == "cpu" else (default_backend(kind), "mpi")
-    return tuple(name for name in wanted if dist.is_backend_available(name))
+    candidates = ("gloo", "mpi") if kind == "cpu" else (default_backend(kind), "mpi")
+    return tuple(name for name in candidates if dist.is_backend_available(name))
 
 
 def check_backend(backend: str | None) -> str | None:
-    """A back end as a user names it; None is the device's own."""
+    """Return a user's back end if torch has it. None is the device's own."""
     if backend is not None and not (
         isinstance(backend, str) and dist.is_backend_available(backend)
     ):

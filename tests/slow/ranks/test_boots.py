@@ -49,7 +49,7 @@ environment.ACCELERATOR_NODES = (Path("/"),)
 
 def test_the_cpu_that_nobody_asked_for_is_refused_on_a_host_with_an_accelerator(tmp_path):
     placement = Spoiled(tmp_path, BETTER)
-    pool = Pool(placement, 2, "cpu", asked=False)
+    pool = Pool(placement, 2, "cpu", explicit=False)
     with pytest.raises(
         RanksFailed, match=rf"^rank 0 on {re.escape(HOST)}: this machine has an accelerator"
     ):

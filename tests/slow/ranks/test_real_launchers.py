@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pytest_roofline.ranks import launching
-from pytest_roofline.ranks.launching import Launched
+from pytest_roofline.ranks.launching import LauncherPlacement
 
 from ...ranks.real_ranks import until
 from ...ranks.test_launching import KEY
@@ -37,7 +37,7 @@ def small_rank(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["mpirun", "torchrun"])
 def test_a_real_launcher_tells_of_a_rank_that_was_killed(small_rank, name):
     require_tools(*(["mpirun"] if name == "mpirun" else []))
-    placement = Launched(name)
+    placement = LauncherPlacement(name)
     placement.start(2, {KEY: "5ec4e7"})
     until(lambda: "rank 1 of 2 5ec4e7" in placement.tail(1))
     until(placement.trouble)
@@ -49,7 +49,7 @@ def test_a_real_launcher_tells_of_a_rank_that_was_killed(small_rank, name):
 def test_srun_starts_ranks_on_two_nodes(small_rank, slurm, monkeypatch):
     for name, value in slurm.environ.items():
         monkeypatch.setenv(name, value)
-    placement = Launched("srun", ("-N2",))
+    placement = LauncherPlacement("srun", ("-N2",))
     placement.start(2, {KEY: "5ec4e7"})
     until(lambda: "rank 1 of 2 5ec4e7" in placement.tail(1))
     until(placement.trouble)
@@ -62,9 +62,9 @@ def test_torchrun_starts_ranks_on_the_nodes_of_an_allocation(small_rank, slurm):
 import time
 import sys
 from pytest_roofline.ranks import launching
-from pytest_roofline.ranks.launching import Launched
+from pytest_roofline.ranks.launching import LauncherPlacement
 launching._RANK = (sys.executable, "-m", "small_rank")
-placement = Launched("torchrun")
+placement = LauncherPlacement("torchrun")
 placement.start(2, {"ROOFLINE_RANK_CONTROLLER": "5ec4e7"})
 while not placement.trouble():
     time.sleep(0.05)
