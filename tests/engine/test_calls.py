@@ -98,7 +98,7 @@ def test_a_set_takes_what_its_tensors_hold_and_never_less_than_a_call_touches():
         ((torch.sparse_coo_tensor(size=(2**20, 2**20), check_invariants=True),), 4096),
         (("no tensor",), 4096),
     ]:
-        assert calls.bytes_held(Work(read_bytes=4096), arguments) == held
+        assert calls.argument_bytes(Work(read_bytes=4096), arguments) == held
     assert calls.rotation_sets(Work(read_bytes=4096), MIB, 100 * MIB, 2 * MIB) == 25
 
 

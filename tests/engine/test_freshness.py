@@ -9,14 +9,14 @@ import torch
 
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.errors import BadInput, NoRoom
-from pytest_roofline.engine.freshness import Look, Refill, refill_of
+from pytest_roofline.engine.freshness import FreshnessCheck, Refill, refill_of
 
 ROOM = 2**30
 
 
 def why(fn, *arguments, calls=5, free_bytes=ROOM):
     """Why calls of a function are not believed after so many of them."""
-    look = Look(fn, [arguments], before=True)
+    look = FreshnessCheck(fn, [arguments], before=True)
     for _ in range(calls):
         fn(*arguments)
     return look.why_stale(fn, lambda: None, lambda: free_bytes)
@@ -285,7 +285,7 @@ def test_a_cheat_is_not_believed():
 
 def test_work_that_is_left_to_a_thread_is_not_believed():
     fn, matrices = LeavesToThreads(), (randn(8, 8), randn(8, 8), torch.zeros(8, 8))
-    look = Look(fn, [matrices], before=True)
+    look = FreshnessCheck(fn, [matrices], before=True)
     for _ in range(5):
         fn(*matrices)
     fn.finish()

@@ -363,12 +363,12 @@ def fails(call):
     return ""
 
 told, size = {"before": soft()}, host.free_memory_bytes() + 8 * 2**30
-with host.limited():
+with host.limit_memory():
     told["torch"] = fails(lambda: torch.empty(size, dtype=torch.uint8))
     told["python"] = fails(lambda: bytearray(size))
     told["works"] = torch.ones(1000).sum().item()
 try:
-    with host.limited():
+    with host.limit_memory():
         told["during"] = soft()
         raise ValueError
 except ValueError:
@@ -378,7 +378,7 @@ told["child"] = int(subprocess.run([sys.executable, "-c", child], capture_output
 for hard in (False, True):
     low = host.data_bytes() + 512 * 2**20
     resource.setrlimit(resource.RLIMIT_DATA, (low, low if hard else resource.RLIM_INFINITY))
-    with host.limited() as limit:
+    with host.limit_memory() as limit:
         error = fails(lambda: torch.empty(2**30, dtype=torch.uint8))
     told[f"lower {hard}"] = [limit <= low, soft() == low, host.free_memory_bytes() <= 512 * 2**20, error]
 print(json.dumps(told | {"size": size}))
@@ -411,7 +411,7 @@ def test_a_twentieth_of_what_is_free_is_left_or_a_quarter_of_a_gibibyte_but_no_m
     monkeypatch.setattr(resource, "getrlimit", lambda _: state["limits"])
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: pytest.fail("a limit was set"))
     # Nobody tells what the process holds.
-    with host.limited() as limit:
+    with host.limit_memory() as limit:
         assert limit is None
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: state.update(limits=limits))
     machine.write("proc/self/status", f"Name:\tpython\nVmData:\t {2 * GIB // 1024} kB\n")
@@ -421,11 +421,11 @@ def test_a_twentieth_of_what_is_free_is_left_or_a_quarter_of_a_gibibyte_but_no_m
         (256 * MIB, 128 * MIB),
     ):
         machine.memory(64 * GIB, free)
-        with host.limited() as limit:
+        with host.limit_memory() as limit:
             assert limit == 2 * GIB + free - margin
         assert state["limits"] == (infinite, infinite)
     # A hard limit that was lowered meanwhile is no trouble.
-    with host.limited() as limit:
+    with host.limit_memory() as limit:
         state["limits"] = (limit, limit)
     assert state["limits"] == (limit, limit)
     # Under a limit, what is free is what it still allows.
@@ -436,5 +436,5 @@ def test_a_twentieth_of_what_is_free_is_left_or_a_quarter_of_a_gibibyte_but_no_m
     state["limits"] = (infinite, infinite)
     for path, text in limits_2([8 * GIB, 4 * GIB]).items():
         machine.write(path, text)
-    with host.limited() as limit:
+    with host.limit_memory() as limit:
         assert limit == 2 * GIB + 4 * GIB - 256 * MIB

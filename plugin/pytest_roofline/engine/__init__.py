@@ -1,1 +1,1 @@
-"""How fast is it? Devices, their facts, cache policy and the timing engine."""
+"""Devices, their facts, the cache policy and the timing engine."""

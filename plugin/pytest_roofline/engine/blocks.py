@@ -1,4 +1,5 @@
-"""One block of samples: stamps around calls, behind a spin where the device has one, so that the host is ahead.
+"""One block of samples: stamps around calls. Calls go behind a spin where the device has one, so
+that the host is ahead.
 
 With the host ahead of the device all the time, no gap between two launches can be inside a sample. One question tells:
 if the device has not reached the block's first stamp when the host has submitted its last, the whole block is valid.
@@ -22,7 +23,8 @@ LEAD_IN_S = 2e-4
 
 @dataclass(frozen=True, slots=True)
 class BlockTimes:
-    """A block as it was taken: seconds of every sample, of the host while submitting (`host_s`), and in all (`wall_s`).
+    """A block's times: seconds of every sample, and of the host. The host spent `host_s` on
+    submitting, and `wall_s` in all.
 
     `ahead` says whether the host was ahead of the device throughout, None without a spin; `clocks_hz` are the clocks
     before and after, from the spins there, of ranks the lowest; `alone` says that each sample was waited for before the
@@ -41,7 +43,8 @@ class BlockTimes:
 
 
 class Stopwatch:
-    """Stamps and waits on a device, naming it where it fails; without stamps that can be trusted, by the host's clock.
+    """Stamps and waits on a device, and names it if it fails. Without stamps that can be trusted,
+    the host's clock counts.
 
     With peers, what it gives is what all ranks agree upon: the longest span, the dearest host. They meet when a span or
     block is over, never between two stamps. A `flush` goes before every call; `isolated` samples begin on idle devices,
@@ -69,14 +72,18 @@ class Stopwatch:
         self._ask(self.device.synchronize)
 
     def span_s(self, submit: Callable[[], None]) -> float:
-        """Seconds of what `submit` submits, waited for; the host may well be behind."""
+        """Return the seconds of what `submit` submits, and wait for it. The host may well be
+        behind.
+        """
         self._begin(isolated=self.isolated)
         span_s = self._own_span_s(submit)
         span_s, self.submit_s = self.agreement.most(span_s, self.submit_s)
         return span_s
 
     def alone_s(self, submit: Callable[[], None]) -> float:
-        """Host seconds of what `submit` submits until all of it is done; it begins on every rank at once."""
+        """Return the host seconds until all that `submit` submits is done. It begins on every rank
+        at once.
+        """
         self._flush()
         self.settle()
         self.agreement.meet_s()
@@ -86,7 +93,7 @@ class Stopwatch:
         return self.agreement.most(self.device.host_s() - began_s)[0]
 
     def host_cost_s(self, submit: Callable[[], None], spin_cycles: int) -> float:
-        """Host seconds to submit what `submit` submits, behind a spin."""
+        """Return the host seconds of submitting, behind a spin."""
         self._begin(isolated=False)
         self.settle()
         if spin_cycles:
@@ -97,7 +104,9 @@ class Stopwatch:
         return self.agreement.most(cost_s)[0]
 
     def _begin(self, isolated: bool) -> None:
-        """Start with the other ranks, each done with what it had. Alone, only an isolated sample starts idle."""
+        """Start with the other ranks, each done with its earlier work. Alone, only an isolated
+        sample starts idle.
+        """
         if isolated or not self.agreement.alone:
             self.settle()
             self.agreement.barrier()
@@ -120,7 +129,7 @@ class Stopwatch:
         self.submit_s = self.device.host_s() - began_s
 
     def plain(self, submit: Callable[[], None], samples: int) -> BlockTimes:
-        """Samples one after the other, each waited for."""
+        """Time samples one after the other, and wait for each."""
         self._begin(isolated=False)
         began_s, submitting_s, spans = self.device.host_s(), 0.0, []
         for _ in range(samples):
@@ -128,12 +137,14 @@ class Stopwatch:
                 self._begin(isolated=True)
             spans.append(self._own_span_s(submit))
             submitting_s += self.submit_s
-        return self._agreed(
+        return self._agree(
             BlockTimes(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True)
         )
 
     def behind(self, submit: Callable[[], None], samples: int) -> BlockTimes:
-        """Samples in a row on a device that the host cannot stay ahead of: gaps are inside, and `wall_s` tells."""
+        """Time samples in a row that the host cannot stay ahead of. Gaps are inside, and `wall_s`
+        tells.
+        """
         self._begin(isolated=False)
         self.settle()
         began_s = self.device.host_s()
@@ -141,14 +152,16 @@ class Stopwatch:
         host_s = self.device.host_s() - began_s
         spans, left_s = tuple(self._read_s(*pair) for pair in pairs), self._left_s()
         wall_s = self.device.host_s() - began_s
-        return self._agreed(BlockTimes(spans, None, host_s, wall_s, left_s=left_s))
+        return self._agree(BlockTimes(spans, None, host_s, wall_s, left_s=left_s))
 
     def ahead(
         self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int
     ) -> BlockTimes:
-        """Samples behind a spin, a clock probe at either end; isolated ones each behind a spin of its own."""
+        """Time samples behind a spin, with a clock probe at either end. Isolated samples have a
+        spin of their own each.
+        """
         if self.isolated:
-            return self._agreed(self._one_by_one(submit, samples, spin_cycles, probe_cycles))
+            return self._agree(self._one_by_one(submit, samples, spin_cycles, probe_cycles))
         self._begin(isolated=False)
         self.settle()
         began_s = self.device.host_s()
@@ -163,10 +176,10 @@ class Stopwatch:
         left_s = self._left_s()
         wall_s = self.device.host_s() - began_s
         spans = tuple(self._read_s(*pair) for pair in pairs)
-        return self._agreed(BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, left_s=left_s))
+        return self._agree(BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, left_s=left_s))
 
     def _left_s(self) -> float:
-        """Host seconds until all is done, after the last stamp was waited for: work that no stamp is behind."""
+        """Return the host seconds of work that goes on after the last stamp."""
         began_s = self.device.host_s()
         self.settle()
         return self.device.host_s() - began_s
@@ -187,19 +200,28 @@ class Stopwatch:
         clocks_hz = _both(before_hz, self.clock_hz(probe_cycles))
         return BlockTimes(tuple(spans), ahead, host_s, self.device.host_s() - began_s, clocks_hz)
 
-    def _agreed(self, own: BlockTimes) -> BlockTimes:
-        """A block as all ranks agree upon it: only what every rank was ahead of is ahead."""
+    def _agree(self, block: BlockTimes) -> BlockTimes:
+        """Return the block that all ranks agree upon. It is ahead only if it was ahead on every
+        rank.
+        """
         if self.agreement.alone:
-            return own
-        clocks = (-clock_hz for clock_hz in own.clocks_hz or (0.0, 0.0))
-        most = self.agreement.most(*own.spans, own.host_s, own.wall_s, own.ahead is False, *clocks)
-        spans, (host_s, wall_s, behind, *lowest) = most[: len(own.spans)], most[len(own.spans) :]
-        ahead = None if own.ahead is None else not behind
+            return block
+        clocks = (-clock_hz for clock_hz in block.clocks_hz or (0.0, 0.0))
+        most = self.agreement.most(
+            *block.spans, block.host_s, block.wall_s, block.ahead is False, *clocks
+        )
+        spans, (host_s, wall_s, behind, *lowest) = (
+            most[: len(block.spans)],
+            most[len(block.spans) :],
+        )
+        ahead = None if block.ahead is None else not behind
         clocks_hz = _both(-lowest[0], -lowest[1])
-        return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, own.alone, own=own)
+        return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, block.alone, own=block)
 
     def clock_hz(self, probe_cycles: int) -> float | None:
-        """This device's clock right now: cycles per second of a spin; None where it is too short for the stamps."""
+        """Return this device's clock now, in cycles per second of a spin. None if the spin is too
+        short for the stamps.
+        """
         self.settle()
         self._lead_in(probe_cycles)
         return self._clock_hz(self._spin(probe_cycles), probe_cycles)
@@ -244,7 +266,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """Name the device where it, and not the measured function, fails."""
+        """Name the device if it fails, and not the measured function."""
         try:
             yield
         except DeviceError:

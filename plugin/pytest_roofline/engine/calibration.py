@@ -1,4 +1,6 @@
-"""What stamps and launches cost on a device: measured once a process, and stored beside every result."""
+"""The cost of stamps and launches on a device. It is measured once a process, and stored beside
+every result.
+"""
 
 import functools
 import itertools
@@ -49,7 +51,9 @@ def calibrate(device: Device) -> Calibration:
 
 
 def _spin_hz(device: Device) -> float:
-    """Cycles per second of the spin, once the clock has risen from that of an idle device."""
+    """Return the spin's cycles per second, once the clock has risen. The clock of an idle device is
+    lower.
+    """
     attempts = [GUESSED_HZ]
     for _ in range(MOST_ATTEMPTS):
         device.spin(int(GUESSED_HZ * WARM_S))
@@ -60,7 +64,9 @@ def _spin_hz(device: Device) -> float:
 
 
 def _spin_hz_now(device: Device) -> float:
-    """The same at this moment, from two spins of different length, which leaves out what both cost."""
+    """Return the spin's cycles per second at this moment. Two spins of different length leave out
+    what both cost.
+    """
     spans = []
     for cycles in (int(GUESSED_HZ * LEAD_S), int(2 * GUESSED_HZ * LEAD_S)):
         device.synchronize()
@@ -73,7 +79,9 @@ def _spin_hz_now(device: Device) -> float:
 
 
 def _empty_spans(device: Device, spin_hz: float | None) -> list[float]:
-    """Seconds of pairs of stamps with nothing between them, the host ahead of the device all the time."""
+    """Return the seconds of pairs of stamps with nothing between. The host is ahead of the device
+    all the time.
+    """
     for pairs in FEWER_PAIRS:
         device.synchronize()
         if spin_hz:
@@ -88,7 +96,9 @@ def _empty_spans(device: Device, spin_hz: float | None) -> list[float]:
 
 
 def _smallest_step(spans: list[float]) -> float | None:
-    """The smallest difference between two spans, unless it is the rounding of a 32-bit float of milliseconds."""
+    """Return the smallest difference between two spans. None if it is the rounding of a 32-bit
+    float of milliseconds.
+    """
     ordered = sorted(set(spans))
     steps = [later - earlier for earlier, later in itertools.pairwise(ordered)]
     return min((step for step in steps if step > 1e-6 * ordered[-1]), default=None)
@@ -102,7 +112,7 @@ def _record_host_s(device: Device) -> float:
 
 
 def _cost_s(device: Device, call: Callable[[], object], times: int) -> float:
-    """Return the host seconds of a call, the mean of so many."""
+    """Return the mean host seconds of a number of calls."""
     began_s = device.host_s()
     for _ in range(times):
         call()
@@ -114,7 +124,9 @@ def _nothing() -> None:
 
 
 def _queue_depth(device: Device, spin_hz: float) -> int | None:
-    """Stamps that fit behind a spin before submitting one has to wait; None where no end was found."""
+    """Return how many stamps fit behind a spin. After that, submitting one has to wait. None if no
+    end was reached.
+    """
     device.synchronize()
     until_s = device.host_s() + SEARCH_S
     device.spin(int(spin_hz * SEARCH_S))
@@ -124,7 +136,9 @@ def _queue_depth(device: Device, spin_hz: float) -> int | None:
 
 
 def _waits_for_room(device: Device, until_s: float) -> bool:
-    """Whether submitting a stamp had to wait for the end of the spin; a hiccup of the host is shorter than that."""
+    """Return whether submitting a stamp waited for the spin's end. A hiccup of the host is shorter
+    than that.
+    """
     began_s = device.host_s()
     device.stamp()
     return device.host_s() - began_s > max(STALL_S, (until_s - began_s) / 2)

@@ -1,4 +1,6 @@
-"""A function and its argument sets: made, called in turn, rotated past the cache, and verified on every rank."""
+"""A function and its argument sets: made, called in turn, and verified. The turns go past the
+cache, the verification over every rank.
+"""
 
 import contextlib
 import functools
@@ -33,7 +35,7 @@ SLOW_S = 10.0
 
 
 class CallSequence:
-    """Calls a function with the next argument set, and the next, and counts.
+    """Calls a function with one argument set after the other, and counts.
 
     It holds no set beside the list that it was given: whoever empties that list has freed the buffers.
     """
@@ -44,7 +46,7 @@ class CallSequence:
         self.made = 0
 
     def first(self) -> None:
-        """The very first call: whatever only promises to work is found out here."""
+        """Make the very first call. Refuse a function that only promises to work."""
         self.made += 1
         refuse_promise(self.fn(*self.sets[0]))
 
@@ -93,72 +95,78 @@ _WAITS_BY = {
 }
 
 
-def refuse_promise(result: object) -> None:
-    """Refuse what only promises to work, or works where nothing can be computed."""
-    if isinstance(result, list | tuple):
-        for one in result:
-            refuse_promise(one)
+def refuse_promise(returned: object) -> None:
+    """Refuse a function that only promises to work, or computes nothing."""
+    if isinstance(returned, list | tuple):
+        for member in returned:
+            refuse_promise(member)
         return
-    kind = type(result).__name__
-    if inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
+    kind = type(returned).__name__
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
         raise BadInput(
             f"the measured function returned {kind}, which does its work only when awaited; expected "
             "a plain function that returns when the work is submitted or done"
         )
-    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
         raise BadInput(
             f"the measured function returned a {kind}, which does its work only when something takes its values; "
             "expected a plain function: take out `yield`, or call list() on it inside"
         )
-    named = (f"{base.__module__}.{base.__qualname__}" for base in type(result).__mro__)
+    named = (f"{base.__module__}.{base.__qualname__}" for base in type(returned).__mro__)
     if wait := next((_WAITS_BY[name] for name in named if name in _WAITS_BY), ""):
         raise BadInput(
             f"the measured function returned {kind}, whose work may not be done yet; expected a function that waits "
             f"for it: call .{wait} on it inside, also after async_op=True"
         )
-    if getattr(getattr(result, "device", None), "type", "") == "meta":
+    if getattr(getattr(returned, "device", None), "type", "") == "meta":
         raise BadInput(
             "the measured function returned a tensor on `meta`, which holds no data, so nothing was computed; expected "
             "tensors on the device that is measured: make them with device=roofline.device"
         )
 
 
-def held_by(fn: object) -> tuple[object, ...]:
-    """Tensors that a function reads without being given them: of its closure, a partial's, and globals that it names.
+def tensors_of(fn: object) -> tuple[object, ...]:
+    """Return the tensors that a function reads without an argument. They are in its closure, a
+    partial's arguments, and globals that it names.
 
     Not what stands in a list or mapping there, where results are remembered.
     """
     if isinstance(fn, functools.partial):
-        return (*fn.args, *fn.keywords.values(), *held_by(fn.func))
+        return (*fn.args, *fn.keywords.values(), *tensors_of(fn.func))
     if not isinstance(fn, types.FunctionType):
         return ()
-    values = [fn.__globals__.get(name) for name in fn.__code__.co_names] + [
+    candidates = [fn.__globals__.get(name) for name in fn.__code__.co_names] + [
         *(fn.__defaults__ or ())
     ]
     for cell in fn.__closure__ or ():
         # A name that the function's surroundings have not set yet.
         with contextlib.suppress(ValueError):
-            values.append(cell.cell_contents)
-    return tuple(value for value in values if isinstance(value, tuple) or hasattr(value, "layout"))
+            candidates.append(cell.cell_contents)
+    return tuple(
+        candidate
+        for candidate in candidates
+        if isinstance(candidate, tuple) or hasattr(candidate, "layout")
+    )
 
 
 @runtime_checkable
 class ForAll(Protocol):
-    """What a `verify` may have besides: both of its tasks for many argument sets at once."""
+    """A `verify` that does both of its tasks for many argument sets."""
 
     def spoil(self, sets: Sequence[tuple[object, ...]]) -> object:
-        """Ruin what the calls left in these sets, so that only new calls can make them right again."""
+        """Ruin what the calls left in these sets. Only new calls can make them right again."""
 
     def first_wrong(self, sets: Sequence[tuple[object, ...]]) -> int | None:
-        """The index of the first set with wrong data; None where all are right."""
+        """Return the index of the first set with wrong data. None if all are right."""
 
 
 def renewal(
     peers: Peers, timed: Timed, sets: list[tuple[object, ...]]
 ) -> Callable[[int], None] | None:
-    """What makes the first so many sets as new: ruined all at once where `verify` can, else made once more.
+    """Return a function that makes the first so many sets as new. It ruins them all at once if
+    `verify` can, else it makes them once more.
 
     None where no rank verifies, or nothing makes them. Where one rank does so all do: it may take a collective.
     """
@@ -179,10 +187,11 @@ def renewal(
     return renew
 
 
-def verified(
+def verify_data(
     peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]
 ) -> tuple[bool | None, str]:
-    """Whether every rank's data are right in the sets that were called with, and what is wrong where not.
+    """Return whether every rank's data are right, and what is wrong. This is about the sets that
+    were called with.
 
     Every rank comes here once its device is done, and all learn the same, in the words of this rank's own `verify`
     where that found it; None where no rank verifies.
@@ -190,28 +199,34 @@ def verified(
     rows = peers.gather((timed.verify is not None, timed.refill is not None))
     if not any(verifies for verifies, _ in rows):
         return None, ""
-    own = wrong_data(timed.verify, sets) if timed.verify is not None and timed.as_timed else ""
-    wrong = _agreed(peers, own)
+    rank_text = (
+        wrong_data(timed.verify, sets) if timed.verify is not None and timed.as_timed else ""
+    )
+    wrong = _agree_on_wrong(peers, rank_text)
     if not wrong and any(refills for _, refills in rows):
-        wrong = _agreed(peers, _after_refill(peers, device, timed, sets[:MOST_REFILLED]))
+        wrong = _agree_on_wrong(peers, _after_refill(peers, device, timed, sets[:MOST_REFILLED]))
     return not wrong, wrong
 
 
 def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> str:
-    """Which of these sets is the first to hold wrong data, and what `verify` says of it; empty where all are right."""
+    """Return which of these sets holds wrong data first. The text of `verify` follows. Empty if all
+    are right.
+    """
     if isinstance(verify, ForAll):
         first = verify.first_wrong(sets)
         if first is None:
             return ""
-        return f"wrong data in argument set {first}{_said(verify, sets[first], len(sets)) or ': first_wrong named it'}"
-    said = (_said(verify, arguments, len(sets)) for arguments in sets)
+        verdict = _verdict_text(verify, sets[first], len(sets))
+        return f"wrong data in argument set {first}{verdict or ': first_wrong named it'}"
+    texts = (_verdict_text(verify, arguments, len(sets)) for arguments in sets)
     return next(
-        (f"wrong data in argument set {index}{text}" for index, text in enumerate(said) if text), ""
+        (f"wrong data in argument set {index}{text}" for index, text in enumerate(texts) if text),
+        "",
     )
 
 
-def _said(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
-    """How a sentence about one set ends; empty where its data are right."""
+def _verdict_text(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
+    """Return the end of a sentence about one set's data. Empty if its data are right."""
     try:
         answer = verify(*arguments)
     except AssertionError as error:
@@ -223,7 +238,9 @@ def _said(verify: Callable[..., object], arguments: tuple[object, ...], count: i
 def _after_refill(
     peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]
 ) -> str:
-    """One more call on each set with new data in it. Every rank makes all of them, whatever it finds."""
+    """Call once more on each set, with new data in it. Every rank makes all calls, whatever they
+    show.
+    """
     first = ""
     for index, arguments in enumerate(sets):
         if timed.refill is not None:
@@ -232,52 +249,61 @@ def _after_refill(
         peers.barrier()
         timed.call(*arguments)
         device.synchronize()
-        said = _said(timed.verify, arguments, len(sets)) if timed.verify is not None else ""
+        verdict_text = (
+            _verdict_text(timed.verify, arguments, len(sets)) if timed.verify is not None else ""
+        )
         first = first or (
-            said and f"wrong data in argument set {index}, filled again after timing{said}"
+            verdict_text
+            and f"wrong data in argument set {index}, filled again after timing{verdict_text}"
         )
     return first
 
 
-def _agreed(peers: Peers, own: str) -> str:
-    """What is wrong on this rank, or that it is another's data."""
-    wrong = [number for number, row in enumerate(peers.gather((bool(own),))) if row[0]]
-    return own or (
+def _agree_on_wrong(peers: Peers, rank_text: str) -> str:
+    """Return what is wrong on this rank, or names of wrong ranks."""
+    wrong = [number for number, row in enumerate(peers.gather((bool(rank_text),))) if row[0]]
+    return rank_text or (
         f"wrong data{of_ranks(wrong, peers.size)}; those of this rank are right" if wrong else ""
     )
 
 
 def bytes_per_set(work: Work) -> int:
-    """Memory that one call touches: what it reads and writes, or carries."""
+    """Return the memory that one call touches: read, written or carried."""
     return max(work.traffic_bytes, work.payload_bytes, work.wire_bytes, work.algbw_bytes)
 
 
-def bytes_held(work: Work, arguments: tuple[object, ...]) -> int:
-    """Memory that one set of arguments takes: what a call touches or, where that is more, what its tensors hold.
+def argument_bytes(work: Work, arguments: tuple[object, ...]) -> int:
+    """Return the memory that one set of arguments takes. It is what a call touches or, if more,
+    what the tensors hold.
 
     A view counts by itself, since other sets may be views of the same allocation.
     """
-    held: int = sum(min(one.nbytes, one.untyped_storage().nbytes()) for one in dense(arguments))
-    return max(bytes_per_set(work), held)
+    tensor_bytes: int = sum(
+        min(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in dense(arguments)
+    )
+    return max(bytes_per_set(work), tensor_bytes)
 
 
-def dense(value: object) -> Iterator[Any]:
-    """Every dense tensor in nested tuples, lists and mappings; known by what it can do, as torch may not be there."""
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        for inner in value:
-            yield from dense(inner)
-    elif str(getattr(value, "layout", "")) == "torch.strided" and not hasattr(
-        value, "__tensor_flatten__"
+def dense(arguments: object) -> Iterator[Any]:
+    """Yield every dense tensor in nested tuples, lists and mappings. It knows a tensor by what it
+    can do, as torch may not be there.
+    """
+    if isinstance(arguments, Mapping):
+        arguments = tuple(arguments.values())
+    if isinstance(arguments, tuple | list):
+        for member in arguments:
+            yield from dense(member)
+    elif str(getattr(arguments, "layout", "")) == "torch.strided" and not hasattr(
+        arguments, "__tensor_flatten__"
     ):
-        yield value
+        yield arguments
 
 
 def rotation_sets(
     work: Work, cache_bytes: int, memory_bytes: int | None, set_bytes: int = 0
 ) -> int:
-    """How many argument sets a rotation needs so that a buffer has left the cache when its turn comes again.
+    """Return how many argument sets a rotation needs. A buffer has left the cache when its turn
+    comes again.
 
     A matter of sizes alone, as is `is_cold`: neither free memory nor the host's speed has a say, since what was timed
     warm in one run and cold in the next cannot be compared. Fewer than needed where half of all the device's memory,
@@ -287,16 +313,18 @@ def rotation_sets(
     if touched == 0 or touched >= ROTATION_FACTOR * cache_bytes:
         return 1
     needed = math.ceil(ROTATION_FACTOR * cache_bytes / touched) + 1
-    held = (
+    most_sets = (
         MOST_SETS
         if memory_bytes is None
         else max(1, int(memory_bytes * MEMORY_SHARE // max(touched, set_bytes)))
     )
-    return min(needed, held, MOST_SETS)
+    return min(needed, most_sets, MOST_SETS)
 
 
 def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:
-    """Why so many argument sets cannot be made now; empty where they can, and of one, which is what was asked for."""
+    """Return why so many argument sets cannot be made now. Empty if they can, and for one set,
+    which is what was asked for.
+    """
     needed = sets * set_bytes
     if sets == 1 or needed <= free_bytes:
         return ""
@@ -307,7 +335,9 @@ def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:
 
 
 def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
-    """Whether a rotation through so many sets really leaves the cache; one call that overflows it needs no second."""
+    """Return whether a rotation through so many sets leaves the cache. One call that overflows it
+    needs no second set.
+    """
     between = max(1, sets - 1) * bytes_per_set(work)
     return (sets > 1 or bytes_per_set(work) >= ROTATION_FACTOR * cache_bytes) and (
         between >= ROTATION_FACTOR * cache_bytes
@@ -321,7 +351,8 @@ def fill(
     peers: Peers,
     tell: Callable[[str], object],
 ) -> bool:
-    """Make the argument sets of a request in an empty list, as many on every rank, however long that takes.
+    """Make a request's argument sets in an empty list. Every rank makes as many, however long that
+    takes.
 
     `tell` is told once, after `SLOW_S`, how long it will take, and what would be faster.
 
@@ -341,7 +372,7 @@ def fill(
             free_bytes,
             cache_bytes,
             facts.memory_bytes,
-            set_bytes=bytes_held(work, sets[0]),
+            set_bytes=argument_bytes(work, sets[0]),
             on_host=facts.type == "cpu",
         ),
     )

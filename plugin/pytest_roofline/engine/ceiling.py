@@ -1,4 +1,5 @@
-"""What a machine itself can do: measured rooflines for devices without a datasheet, and canaries.
+"""The limits that a machine itself shows: measured rooflines for devices without a datasheet. Also
+its canaries.
 
 A roofline of traffic is the bandwidth of a STREAM-like triad, one of arithmetic the rate of a square matrix product.
 Canaries are three tiny measurements that are none of the code under test: where they are slower too, it is the machine.
@@ -51,14 +52,15 @@ MATMUL_SIZE = 8192
 
 
 def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None:
-    """The traffic that a[i] = b[i] + s·c[i] reaches, in bytes per second; None where its arrays do not fit.
+    """Return the traffic that a[i] = b[i] + s·c[i] reaches, in bytes per second. None if its arrays
+    do not fit.
 
     Counted by STREAM's rules: two arrays read, one written (McCalpin, "STREAM: Sustainable Memory Bandwidth").
     """
     array_bytes = min(ROTATION_FACTOR * cache_bytes, LARGEST_ARRAY_BYTES)
     if 3 * array_bytes > device.free_bytes() / 2:
         return None
-    out, left, right = (array(array_bytes, kind).fill_(value) for value in (0.0, 1.0, 2.0))
+    out, left, right = (array(array_bytes, kind).fill_(start) for start in (0.0, 1.0, 2.0))
     samples = time_plan(
         device,
         Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S),
@@ -73,7 +75,9 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
 
 
 def array(size_bytes: int, kind: str) -> "torch.Tensor":
-    """[size_bytes / 4] float32; in huge pages where the host has them, since a roofline of page faults is too low."""
+    """Return [size_bytes / 4] float32. They are in huge pages where the host has them, since a
+    roofline of page faults is too low.
+    """
     if kind != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(size_bytes // 4, device=kind)
     pages = mmap.mmap(-1, size_bytes)
@@ -83,14 +87,18 @@ def array(size_bytes: int, kind: str) -> "torch.Tensor":
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProduct:
-    """The `ceiling` that multiplying showed, None without one; `settled` says that trying again would show the same."""
+    """The `ceiling` that multiplying showed, None without one. `settled` says that another attempt
+    would show the same.
+    """
 
     ceiling: Ceiling | None
     settled: bool = True
 
 
 def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
-    """The most FLOP/s of a product of two square matrices in the type that a metric names, 2n³ for n rows."""
+    """Return the most FLOP/s of a product of two square matrices. It is in the type that a metric
+    names, 2n³ for n rows.
+    """
     name = metric.removesuffix("_TFLOPS")
     if (
         name not in TYPES
@@ -128,7 +136,9 @@ def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
 def _largest_matrices(
     device: Device, kind: str, dtype: "torch.dtype"
 ) -> tuple[tuple["torch.Tensor", ...], bool]:
-    """Three [n, n]: so many rows that twice as many would take too long, or not fit; and whether they do not fit."""
+    """Return three [n, n], as large as time and memory allow. Twice as many rows would take too
+    long, or not fit. Also return whether they do not fit.
+    """
     rows, matrices = SMALLEST_PRODUCT, square_matrices(SMALLEST_PRODUCT, kind, dtype)
     while rows < LARGEST_PRODUCT:
         rows *= 2
@@ -148,14 +158,18 @@ def _largest_matrices(
 
 
 def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.Tensor", ...]:
-    """Three [rows, rows]; a device draws less power on zeros, and is faster than it ever is."""
+    """Return three random [rows, rows]. A device draws less power on zeros, and is faster than it
+    ever is.
+    """
     return tuple(
         torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3)
     )
 
 
 def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
-    """The least host seconds of a product, over a few; in the first of a size libraries choose and load a kernel."""
+    """Return the least host seconds of a product, over a few. In the first of a size libraries
+    choose and load a kernel.
+    """
     left, right, out = matrices
     seconds: list[float] = []
     while sum(seconds) < PATIENCE_S and (len(seconds) < TRIES or min(seconds) > LONGEST_PRODUCT_S):
@@ -169,7 +183,7 @@ def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
 
 @contextlib.contextmanager
 def multiplying(kind: str, name: str) -> Iterator[None]:
-    """In the type that is asked for, whatever the test that measures has chosen for itself."""
+    """Multiply in the type that is named, whatever the test chose."""
     settings = float32_settings()
     before = [setting.fp32_precision for setting in settings]
     with torch.no_grad(), torch.autocast(kind.partition(":")[0], enabled=False):
@@ -183,14 +197,14 @@ def multiplying(kind: str, name: str) -> Iterator[None]:
 
 
 def float32_settings() -> list[Any]:
-    """Return the settings of how float32 is multiplied, one of each library."""
+    """Return each library's settings of how float32 is multiplied."""
     libraries: list[Any] = [torch.backends.cuda, torch.backends.mkldnn]
     return [library.matmul for library in libraries]
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """What one of them does in a call, and how that is timed."""
+    """The call of a canary, and how it is timed."""
 
     fn: Callable[[], object]
     work: Work
@@ -200,15 +214,17 @@ class Canary:
 
 
 def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> list[Measurement]:
-    """Those that this device can do, each measured for a tenth of a second; a failure of one only leaves it out."""
-    found = []
+    """Measure each canary of this device for a tenth of a second. A canary that fails is left out."""
+    measurements = []
     for name in CANARIES:
         # Of memory that is too full, or a device that failed, the tests themselves tell.
         with contextlib.suppress(Exception), multiplying(device.name, "fp32"):
-            found.append(measure_canary(device, hardware, process, name, canary_of(device, name)))
+            measurements.append(
+                measure_canary(device, hardware, process, name, canary_of(device, name))
+            )
     with contextlib.suppress(Exception):
         device.release()
-    return found
+    return measurements
 
 
 def measure_canary(
@@ -228,7 +244,7 @@ def measure_canary(
 
 
 def canary_of(device: Device, name: str) -> Canary:
-    """One of the three, with its buffers on the device."""
+    """Return one of the three canaries, with its buffers on the device."""
     on_cpu = device.name == "cpu"
     if name == "copy":
         size_bytes = CPU_COPY_BYTES if on_cpu else COPY_BYTES
@@ -252,27 +268,27 @@ def canary_of(device: Device, name: str) -> Canary:
             {"dtype": dtype, "rows": rows},
             f"{dtype}_TFLOPS",
         )
-    one = torch.zeros(1, device=device.name)
+    tensor = torch.zeros(1, device=device.name)
 
     def launch() -> None:
         for _ in range(LAUNCHES):
-            one.add_(1.0)
+            tensor.add_(1.0)
 
     work = Work(calls=LAUNCHES)
     return Canary(launch, work, {"dtype": "fp32", "launches": LAUNCHES}, work.metric, "wall")
 
 
 class Workloads(Protocol):
-    """What the self test runs, each as a call that takes nothing."""
+    """The workloads of the self test, each as a call without arguments."""
 
     def copy(self, size_bytes: int) -> Callable[[], object]:
         """Copies a buffer of so many bytes into another."""
 
     def read(self, size_bytes: int) -> Callable[[], object]:
-        """Reads a buffer of so many bytes, and writes next to nothing."""
+        """Return a call that reads so many bytes. It writes next to nothing."""
 
     def matmul(self) -> Callable[[], object] | None:
-        """One large bf16 matrix product; None where no power cap could matter."""
+        """Return a call of one large bf16 matrix product. None if no power cap could matter."""
 
 
 class TorchWorkloads:
@@ -288,7 +304,9 @@ class TorchWorkloads:
         return lambda: target.copy_(source)
 
     def read(self, size_bytes: int) -> Callable[[], object]:
-        """The largest of so many bytes as 8-byte integers, which no sum of theirs could overflow."""
+        """Return a call for the largest of so many bytes. They are 8-byte integers, which no sum of
+        theirs could overflow.
+        """
         source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
         out = torch.empty((), dtype=source.dtype, device=self._where)
         return lambda: torch.amax(source, dim=(), out=out)

@@ -1,4 +1,4 @@
-"""The state of code under version control, as git and CI state it."""
+"""The state of code under version control, from git and CI."""
 
 import contextlib
 import functools
@@ -31,7 +31,9 @@ _TARGET = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CHANGE_TAR
 
 
 def code_of(folder: Path) -> tuple[Code, ...]:
-    """Return the state of the repository around a folder; empty where there is no repository, or no git."""
+    """Return the state of the repository around a folder. Empty if there is no repository, or no
+    git.
+    """
     place = folder.resolve()
     tops = (parent for parent in (place, *place.parents) if (parent / ".git").exists())
     return next(map(_code_at, tops), ())
@@ -60,7 +62,7 @@ def _code_at(top: Path) -> tuple[Code, ...]:
 
 
 def _changes(top: Path, state: bytes) -> str:
-    """Return a hash of what differs from the commit; empty where nothing does."""
+    """Return a hash of all differences from the commit. Empty if there are none."""
     if not state:
         return ""
     (difference,) = git(top, ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"))
@@ -70,7 +72,7 @@ def _changes(top: Path, state: bytes) -> str:
 
 
 def _contents(top: Path, names: Sequence[bytes]) -> bytes:
-    """Return the content of files outside of version control; of a large file its size."""
+    """Return the content of files outside of version control. Of a large file it is the size."""
     contents = []
     for path in [top / os.fsdecode(name) for name in names[:_FILES]]:
         with contextlib.suppress(OSError):
@@ -81,7 +83,7 @@ def _contents(top: Path, names: Sequence[bytes]) -> bytes:
 
 
 def with_ci(code: Code) -> Code:
-    """Return the code with what CI states about the commit that it checked out."""
+    """Return the code with CI's facts about its commit."""
     number = re.fullmatch(r"refs/pull/(\d+)/.*", os.environ.get("GITHUB_REF", ""))
     return replace(
         code,
@@ -93,11 +95,11 @@ def with_ci(code: Code) -> Code:
 
 def _first(names: Sequence[str]) -> str:
     """Return the first of some variables that is set."""
-    return next((value for name in names if (value := os.environ.get(name))), "")
+    return next((setting for name in names if (setting := os.environ.get(name))), "")
 
 
 def git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
-    """Return the output of git commands that run at once; None where one fails or takes too long."""
+    """Return the output of git commands that run at once. None if one fails or takes too long."""
     environ = git_environ()
     end_s = time.monotonic() + GIT_S
     try:

@@ -1,4 +1,5 @@
-"""The state of a device from block to block: why a block must not count, and what to write down beside it.
+"""The state of a device from block to block. It tells why a block must not count, and what to write
+down beside it.
 
 A block is excluded for a cause and never for its values. The software power cap is no cause: a busy card lives there.
 
@@ -44,7 +45,9 @@ FORGOTTEN_S = 1.2
 
 
 class Stops:
-    """Counts how often this process went on after a stop (Ctrl-Z, SIGSTOP), while it is entered by the main thread."""
+    """Counts how often this process went on after a stop. A stop is Ctrl-Z or SIGSTOP. The main
+    thread must enter it.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -78,9 +81,9 @@ class Conditions:
         self._before = Counters()
         self._after = Counters()
         self._every_s = 0.0
-        self._asked_s = float("-inf")
+        self._last_ask_s = float("-inf")
         self._waiting, self._wall_s = 0, 0.0
-        self._moved = False
+        self._probes_differed = False
         self.spoiled = ""
         self.judged = 0
         self.power_capped: bool | None = None
@@ -90,7 +93,9 @@ class Conditions:
         self.clock_moved = False
 
     def pace(self) -> None:
-        """Learn what a round of questions costs, and so how often to ask; the first one opens the library."""
+        """Learn the cost of a round of questions, and so its pace. The first round opens the
+        library.
+        """
         costs = []
         for _ in range(2):
             began_s = self._device.host_s()
@@ -99,13 +104,15 @@ class Conditions:
         self._every_s = min(costs) / MOST_ASKING
 
     def begin(self, anew: bool = False) -> None:
-        """A block begins; `anew` the first of a row of blocks: of those before it nobody wants to know any more."""
+        """Begin a block. `anew` says that it is the first of a row; blocks before the row do not
+        matter any more.
+        """
         if anew:
-            self._waiting, self._asked_s, self._moved = 0, float("-inf"), False
+            self._waiting, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
             self._stops_before = self.stops.count
         if self._waiting:
             return
-        self._before = self._asked() if self._due() else self._after
+        self._before = self._ask() if self._due() else self._after
         self._wall_s = 0.0
         if self._first is None:
             self._first, self._began_s = self._before, self._device.host_s()
@@ -117,7 +124,8 @@ class Conditions:
         wall_s: float,
         samples_s: float = 0.0,
     ) -> str:
-        """Why the block that ends now does not count; empty where it does, or where nobody was asked yet.
+        """Return why the block that ends now does not count. Empty if it counts, or if nobody was
+        asked yet.
 
         Whether the host was `ahead` of the device all the time is None where that plays no part; `samples_s` are all
         samples together.
@@ -126,8 +134,10 @@ class Conditions:
         self._waiting += 1
         self._wall_s += wall_s
         self.spoiled, self.judged, self.power_capped = "", 0, None
-        moved = clocks_hz is not None and abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD
-        self._moved = self._moved or moved
+        probes_differ = (
+            clocks_hz is not None and abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD
+        )
+        self._probes_differed = self._probes_differed or probes_differ
         if self._due():
             self._judge()
         if stopped:
@@ -138,7 +148,7 @@ class Conditions:
             return HOST_GAP
         if self.spoiled:
             return self.spoiled
-        if moved and self._time_sliced():
+        if probes_differ and self._time_sliced():
             self.neighbours = "seen"
             return NEIGHBOUR
         if self.judged:
@@ -146,7 +156,7 @@ class Conditions:
         return ""
 
     def rest(self) -> bool:
-        """The row of blocks has ended: ask about those of which nobody was asked; whether there were any."""
+        """End the row of blocks, and ask about those not yet judged. Return whether there were any."""
         self.spoiled, self.judged, self.power_capped = "", 0, None
         if not self._waiting:
             return False
@@ -156,16 +166,18 @@ class Conditions:
         return True
 
     def _due(self) -> bool:
-        return self._device.host_s() - self._asked_s >= self._every_s
+        return self._device.host_s() - self._last_ask_s >= self._every_s
 
-    def _asked(self) -> Counters:
+    def _ask(self) -> Counters:
         self._after = self._device.counters()
-        self._asked_s = self._device.host_s()
+        self._last_ask_s = self._device.host_s()
         return self._after
 
     def _judge(self) -> None:
-        """Ask, and judge all blocks since the last round; none, where the device has not renewed what it tells."""
-        before, after = self._before, self._asked()
+        """Ask, and judge all blocks since the last round. None are judged if the device has not
+        renewed what it tells.
+        """
+        before, after = self._before, self._ask()
         self._note_neighbours()
         if after.renewals is not None and after.renewals == before.renewals:
             return
@@ -200,21 +212,25 @@ class Conditions:
             self.neighbours = "none"
 
     def _time_sliced(self) -> bool:
-        """Whether a clock that moved within a block tells of a neighbour: only if nothing else can have moved it.
+        """Return whether a neighbour alone can have moved the clock.
 
         Somebody else holds memory, nobody can say whether it works, and the power cap was not active. Products of
         matrices alone make a card at its power cap do that, so less knowledge excludes nothing.
         """
-        others = self._after.others_bytes
-        held = others is not None and others > OTHERS_BYTES
-        return held and self._after.others_busy is None and self.power_capped is False
+        others_bytes = self._after.others_bytes
+        memory_is_shared = others_bytes is not None and others_bytes > OTHERS_BYTES
+        return memory_is_shared and self._after.others_busy is None and self.power_capped is False
 
     def _explain(self) -> None:
-        """Note that the clock moved, unless this is a device of one's own or at its power cap."""
-        others = self._after.others_bytes
-        alone = others is not None and others <= OTHERS_BYTES
-        self.clock_moved = self.clock_moved or (self._moved and not alone and not self.power_capped)
-        self._moved = False
+        """Note that the clock moved, if nothing explains it. This process alone on the device
+        explains it, and so does the power cap.
+        """
+        others_bytes = self._after.others_bytes
+        alone = others_bytes is not None and others_bytes <= OTHERS_BYTES
+        self.clock_moved = self.clock_moved or (
+            self._probes_differed and not alone and not self.power_capped
+        )
+        self._probes_differed = False
 
     def _preempted(self) -> bool:
         before, after = self._before.preemptions, self._after.preemptions
@@ -223,11 +239,12 @@ class Conditions:
             before is not None
             and after is not None
             and after - before > most
-            and self._taken_by_others()
+            and self._others_had_cores()
         )
 
-    def _taken_by_others(self) -> bool:
-        """Whether others had the cores: in these blocks, or where they are too short to tell, since the first began.
+    def _others_had_cores(self) -> bool:
+        """Return whether others had the cores in these blocks. If the blocks are too short to tell,
+        since the first began.
 
         True also where nobody counts.
         """
@@ -245,18 +262,18 @@ class Conditions:
 
 
 def siblings_of(device: Device) -> tuple[str, ...]:
-    """The names of all devices like this one that the process sees; of a kind without siblings none."""
+    """Return the names of all visible devices like this one. A kind without siblings has none."""
     return device.siblings() if isinstance(device, SiblingDevice) else ()
 
 
 def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> str:
-    """Which other devices of the machine are at work, in words; empty where none is seen, or nobody tells."""
+    """Return which sibling devices are at work, in words. Empty if none is seen, or nobody tells."""
     if not isinstance(device, SiblingDevice) or not _busy(device):
         return ""
     # What is busy once may be what this process just did.
     pause(FORGOTTEN_S)
-    found = _busy(device)
-    return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in found.items())
+    shares = _busy(device)
+    return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in shares.items())
 
 
 def _busy(device: SiblingDevice) -> dict[str, float]:

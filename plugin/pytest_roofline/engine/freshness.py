@@ -1,4 +1,5 @@
-"""Whether every call does its work: what it writes to is spoiled before it, and what it reads is given other values.
+"""The check that every call does its work. What a call writes to is spoiled before it, and what it
+reads gets other values.
 
 A function that remembers its results, works in every tenth call only, or leaves its work to another thread is fast and
 wrong. Values are changed in place and behind autograd's version counter, so that neither address nor version tells.
@@ -12,7 +13,7 @@ from typing import Any
 
 from ..core.errors import BadInput, NoRoom
 from ..core.units import format_amount
-from .calls import dense, held_by
+from .calls import dense, tensors_of
 
 # Of a large tensor, how much is given new values; and how many values of one are looked at beside its sum.
 MOST_CHANGED, LEAST_SHARE = 1 << 22, 1 / 64
@@ -39,19 +40,19 @@ OTHER = 0.5
 
 
 class Refill:
-    """New values for the floating-point tensors of one argument set, each time others.
+    """New values for the floating-point tensors of one argument set. They differ each time.
 
     Values are moved by a few places and made somewhat smaller, so that what was positive, a probability or normal stays
     so. A constant becomes a ramp below it.
     """
 
     def __init__(self, arguments: tuple[object, ...]) -> None:
-        self._parts = _refilled(arguments)
-        self._like = [_varied(part.clone()) for part in self._parts]
+        self._parts = _parts_to_change(arguments)
+        self._like = [_vary(part.clone()) for part in self._parts]
         self._times = 0
 
     def __bool__(self) -> bool:
-        """Whether there is anything to change."""
+        """Return whether there is anything to change."""
         return bool(self._parts)
 
     def __call__(self) -> None:
@@ -67,9 +68,12 @@ class Refill:
 def refill_of(
     fn: Callable[..., object], sets: Sequence[tuple[object, ...]], free_bytes: int
 ) -> Callable[[int], None]:
-    """What gives the set of an index other values, and the tensors that a function holds itself."""
+    """Return a function that gives a set, by its index, other values. The tensors that a function
+    holds itself get them too.
+    """
     wide_bytes = sum(
-        part.numel() * max(4, part.element_size()) for part in _refilled((sets[0], held_by(fn)))
+        part.numel() * max(4, part.element_size())
+        for part in _parts_to_change((sets[0], tensors_of(fn)))
     )
     needed = (len(sets) + COPIES) * wide_bytes
     if needed > free_bytes:
@@ -77,7 +81,7 @@ def refill_of(
             f"needs {format_amount(needed)} of free memory to change all arguments, found "
             f"{format_amount(free_bytes)}; free what others hold, or leave refill out"
         )
-    refills = [Refill((arguments, held_by(fn))) for arguments in sets]
+    refills = [Refill((arguments, tensors_of(fn))) for arguments in sets]
     if not all(refills):
         raise BadInput(
             "refill=True found no tensor of floating-point numbers among the arguments, nor in the closure of the "
@@ -86,14 +90,17 @@ def refill_of(
     return lambda index: refills[index]()
 
 
-def _refilled(arguments: tuple[object, ...]) -> list[Any]:
-    """What is given new values, of every tensor that can be."""
-    tensors = _apart([one for one in dense(arguments) if _is_changeable(one)])
-    return [_flat(one)[: max(MOST_CHANGED, int(LEAST_SHARE * one.numel()))] for one in tensors]
+def _parts_to_change(arguments: tuple[object, ...]) -> list[Any]:
+    """Return the parts that get new values, of every changeable tensor."""
+    tensors = _one_per_storage([tensor for tensor in dense(arguments) if _is_changeable(tensor)])
+    return [
+        _flat(tensor)[: max(MOST_CHANGED, int(LEAST_SHARE * tensor.numel()))] for tensor in tensors
+    ]
 
 
-class Look:
-    """Looks whether calls with the first of these argument sets, and tensors that the function holds, do their work.
+class FreshnessCheck:
+    """A look at whether calls with the first argument set do their work. It also looks at tensors
+    that the function holds.
 
     What is noted `before` the first call tells later whether calls write into it.
     """
@@ -101,34 +108,34 @@ class Look:
     def __init__(
         self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool
     ) -> None:
-        self._held_by = fn
+        self._fn = fn
         # Not the set itself: whoever replaces it frees its buffers.
         self._sets = sets
-        own = self._own if before else []
-        noted = own if any(map(_is_changeable, own)) else []
-        self._before = {_storage(tensor): _state(tensor) for tensor in noted}
+        tensors = self._tensors if before else []
+        noted_tensors = tensors if any(map(_is_changeable, tensors)) else []
+        self._before = {_storage(tensor): _state(tensor) for tensor in noted_tensors}
 
     def why_stale(
         self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]
     ) -> str:
-        """Why calls are not believed; empty where they are, or where nothing can be seen.
+        """Return why calls are not believed. Empty if they are, or if nothing can be seen.
 
         The function is called a few times more; what was spoiled holds afterwards what it held before.
         """
-        kept: list[tuple[Any, Any]] = []
+        saved: list[tuple[Any, Any]] = []
         try:
             settle()
             written = self._written()
             spots = self._spots(fn, written)
             if 2 * sum(spot.nbytes for spot in spots) <= free_bytes():
-                kept += [(spot, spot.clone()) for spot in spots]
-            if kept and all(self._stays(fn, kept, level) for level in LEVELS):
+                saved += [(spot, spot.clone()) for spot in spots]
+            if saved and all(self._stays(fn, saved, level) for level in LEVELS):
                 return STALE
-            _put_back(kept)
-            parts = _refilled(self._sets[0])
+            _put_back(saved)
+            parts = _parts_to_change(self._sets[0])
             if not parts or 2 * sum(part.nbytes for part in parts) > free_bytes():
                 return ""
-            kept += [(part, part.clone()) for part in parts]
+            saved += [(part, part.clone()) for part in parts]
             return REMEMBERED if self._remembers(fn, parts, written, free_bytes) else ""
         except Exception:
             # Of what a function accepts nothing is known: other values may be none of it.
@@ -137,43 +144,52 @@ class Look:
             # A device that cannot do this any more tells whoever asks it next.
             with contextlib.suppress(Exception):
                 settle()
-                _put_back(kept)
+                _put_back(saved)
                 settle()
 
     def _spots(self, fn: Callable[..., object], written: list[Any]) -> list[Any]:
-        """What every call writes to, if it works: arguments, and results in memory that was not allocated for them.
+        """Return what every call writes to, if it works. These are arguments, and results in memory
+        that was not allocated for them.
 
         None where a result has memory of its own, and where not everything that is written to can be spoiled.
         """
         # What is only read must be there too: what a tensor is clamped to, it is also when clamped once more.
         if not any(
-            _is_changeable(one) and all(one is not other for other in written) for one in self._own
+            _is_changeable(tensor)
+            and all(tensor is not written_tensor for written_tensor in written)
+            for tensor in self._tensors
         ):
             return []
-        own = {_storage(one) for one in dense(self._sets[0]) if _is_plain(one)}
+        own_storages = {_storage(tensor) for tensor in dense(self._sets[0]) if _is_plain(tensor)}
         # The first is held, or the second would be given its memory.
-        results = [fn(*self._sets[0]) for _ in range(2)]
+        returns = [fn(*self._sets[0]) for _ in range(2)]
         first, second = (
-            [one for one in dense(result) if not _is_plain(one) or _storage(one) not in own]
-            for result in results
+            [
+                tensor
+                for tensor in dense(returned)
+                if not _is_plain(tensor) or _storage(tensor) not in own_storages
+            ]
+            for returned in returns
         )
-        spots = _apart([*written, *second])
-        if [_storage(one) for one in first] != [_storage(one) for one in second] or not all(
-            map(_is_changeable, spots)
-        ):
+        spots = _one_per_storage([*written, *second])
+        if [_storage(tensor) for tensor in first] != [
+            _storage(tensor) for tensor in second
+        ] or not all(map(_is_changeable, spots)):
             return []
-        return [_flat(one) for one in spots]
+        return [_flat(tensor) for tensor in spots]
 
     @property
-    def _own(self) -> list[Any]:
-        """The tensors among the arguments, and of the function, whose content can be seen."""
-        return [one for one in dense((self._sets[0], held_by(self._held_by))) if _is_plain(one)]
+    def _tensors(self) -> list[Any]:
+        """Return the tensors of arguments and function that can be seen."""
+        return [
+            tensor for tensor in dense((self._sets[0], tensors_of(self._fn))) if _is_plain(tensor)
+        ]
 
     def _written(self) -> list[Any]:
-        """Return those of its tensors that the calls have changed since the first."""
+        """Return the tensors that calls have changed since the first."""
         return [
             tensor
-            for tensor in self._own
+            for tensor in self._tensors
             if (before := self._before.get(_storage(tensor))) and before != _state(tensor)
         ]
 
@@ -184,17 +200,17 @@ class Look:
         written: list[Any],
         free_bytes: Callable[[], int],
     ) -> bool:
-        """Whether what a call gives follows the objects or addresses of its arguments, and not what they hold."""
-        given = self._sets[0]
-        tensors = list(dense(given))
-        first = _outcome(fn(*given), written)
+        """Return whether results follow the arguments' addresses, not their content."""
+        arguments = self._sets[0]
+        tensors = list(dense(arguments))
+        first = _outcome(fn(*arguments), written)
         for part in parts:
             _write(part, OTHER * _wide(part))
         # With most functions it is done here: what they give is another.
-        if first is None or first != _outcome(fn(*given), written):
+        if first is None or first != _outcome(fn(*arguments), written):
             return False
         needed = 2 * sum(
-            {_storage(one): one.untyped_storage().nbytes() for one in tensors}.values()
+            {_storage(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values()
         )
         if needed > free_bytes():
             return False
@@ -203,31 +219,31 @@ class Look:
             dict(zip(map(id, tensors), copy.deepcopy(tensors), strict=True)) for _ in range(2)
         ]
         # In place, a call changed them once more; now they hold what the copies hold.
-        if first != _outcome(fn(*given), written):
+        if first != _outcome(fn(*arguments), written):
             return False
         outcomes = [
             _outcome(
-                fn(*_exchanged(given, by_id)),
+                fn(*_exchanged(arguments, by_id)),
                 [by_id.get(id(tensor), tensor) for tensor in written],
             )
             for by_id in copies
         ]
         return outcomes[0] == outcomes[1] != first
 
-    def _stays(self, fn: Callable[..., object], kept: list[tuple[Any, Any]], level: float) -> bool:
-        """Whether a call leaves what it should write to as it was spoiled."""
+    def _stays(self, fn: Callable[..., object], saved: list[tuple[Any, Any]], level: float) -> bool:
+        """Return whether a call leaves its outputs as they were spoiled."""
         stays = False
         for _ in range(ROUNDS):
-            for spot, values in kept:
-                _spoil(spot, values, level)
-            before = [_state(spot) for spot, _ in kept]
+            for spot, content in saved:
+                _spoil(spot, content, level)
+            before = [_state(spot) for spot, _ in saved]
             fn(*self._sets[0])
-            stays |= before == [_state(spot) for spot, _ in kept]
+            stays |= before == [_state(spot) for spot, _ in saved]
         return stays
 
 
 def _state(tensor: Any) -> tuple[int, tuple[Any, ...]]:
-    """Return the sum of a tensor's bits, and a sample of them, which tell its content from another."""
+    """Return the sum of a tensor's bits, and a sample of them. They tell its content from another."""
     import torch
 
     plain = tensor.detach()
@@ -243,16 +259,17 @@ def _state(tensor: Any) -> tuple[int, tuple[Any, ...]]:
     return total, tuple(plain[places].reshape(-1).view(bits).tolist())
 
 
-def _outcome(result: object, written: list[Any]) -> tuple[list[Any], list[Any]] | None:
-    """Return the states of the tensors of a result and of those written to, and its numbers.
+def _outcome(returned: object, written: list[Any]) -> tuple[list[Any], list[Any]] | None:
+    """Return the states of a result's tensors, and its numbers. The tensors that were written to
+    count too.
 
     None of a result that holds nothing that can be seen, or something that cannot.
     """
     from torch.utils._pytree import tree_leaves
 
-    tensors = [*dense(result), *written]
+    tensors = [*dense(returned), *written]
     numbers = [
-        leaf for leaf in tree_leaves(result) if isinstance(leaf, int | float | complex | str)
+        leaf for leaf in tree_leaves(returned) if isinstance(leaf, int | float | complex | str)
     ]
     if not (tensors or numbers) or not all(map(_is_plain, tensors)):
         return None
@@ -267,7 +284,9 @@ def _exchanged(arguments: tuple[object, ...], by_id: dict[int, Any]) -> tuple[ob
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Whether it is nothing but values in memory: no wrapper, nothing that is to be conjugated when it is read."""
+    """Return whether a tensor is nothing but values in memory. It is no wrapper, and nothing in it
+    is conjugated when it is read.
+    """
     import torch
 
     odd = (tensor.is_meta, tensor.is_nested, tensor.is_quantized, tensor.is_conj(), tensor.is_neg())
@@ -277,7 +296,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _is_changeable(tensor: Any) -> bool:
-    """Return true if a tensor holds floating-point numbers of its own; a number that indexes stays."""
+    """Return whether a tensor holds floating-point numbers of its own. A number that indexes stays."""
     if (
         not _is_plain(tensor)
         or not (tensor.is_floating_point() or tensor.is_complex())
@@ -294,13 +313,13 @@ def _storage(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _apart(tensors: list[Any]) -> list[Any]:
-    """One tensor for each storage: views of the same would be changed twice."""
-    return list({_storage(one): one for one in tensors}.values())
+def _one_per_storage(tensors: list[Any]) -> list[Any]:
+    """Return one tensor for each storage. Views of the same would be changed twice."""
+    return list({_storage(tensor): tensor for tensor in tensors}.values())
 
 
 def _flat(tensor: Any) -> Any:
-    """A flat view of its values, without autograd and its counter of versions."""
+    """Return a flat view of a tensor, without autograd and versions."""
     import torch
 
     # Dense, so that its storage holds its values without a gap, in whatever order.
@@ -308,41 +327,45 @@ def _flat(tensor: Any) -> Any:
     return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
 
 
-def _write(flat: Any, values: Any) -> None:
-    """Write values, also into what was made in inference mode."""
+def _write(flat: Any, content: Any) -> None:
+    """Write content, also into what was made in inference mode."""
     import torch
 
     with torch.inference_mode():
-        flat.copy_(values)
+        flat.copy_(content)
 
 
-def _put_back(kept: list[tuple[Any, Any]]) -> None:
-    for spot, values in kept:
-        _write(spot, values)
+def _put_back(saved: list[tuple[Any, Any]]) -> None:
+    for spot, content in saved:
+        _write(spot, content)
 
 
-def _spoil(flat: Any, values: Any, level: float) -> None:
-    """Write what is far above the largest of these values, or that share of it; not the same everywhere."""
+def _spoil(flat: Any, content: Any, level: float) -> None:
+    """Write numbers far above the largest of this content. `level` is a share of them; they are not
+    the same everywhere.
+    """
     import torch
 
-    low, high = (float(one) for one in values.aminmax())
+    low, high = (float(bound) for bound in content.aminmax())
     above = 20 * max(-low, high) + 1.7
-    above = min(above, torch.finfo(values.dtype).max) if math.isfinite(above) else 1.0
+    above = min(above, torch.finfo(content.dtype).max) if math.isfinite(above) else 1.0
     with torch.inference_mode():
         flat.fill_(level * above)
         flat[1::2].fill_(0.8 * level * above)
 
 
 def _wide(flat: Any) -> Any:
-    """Return values in a format that can be computed with, of 32 bits or more."""
+    """Return numbers in a format of 32 bits or more to compute with."""
     return flat.float() if flat.element_size() < 4 else flat
 
 
-def _varied(kept: Any) -> Any:
-    """The same values, or a ramp below a constant, which moved by some places would be what it was; 32 bits or more."""
+def _vary(part: Any) -> Any:
+    """Return the same numbers, or a ramp below a constant. A constant that moved by some places
+    would be what it was. The format has 32 bits or more.
+    """
     import torch
 
-    wide = _wide(kept)
+    wide = _wide(part)
     if not bool((wide == wide[0]).all()):
         return wide
     top = wide[0] if bool(wide[0] != 0) else torch.ones_like(wide[0])

@@ -1,4 +1,5 @@
-"""The host: processor, memory, cgroup limits, neighbours, software; and a limit on the memory of this process.
+"""The host: processor, memory, cgroup limits, neighbours, software. Also a limit on the memory of
+this process.
 
 Linux in full, elsewhere what Python knows.
 """
@@ -33,7 +34,7 @@ ROOT = Path("/")
 
 
 def read(path: Path) -> str | None:
-    """The text of a file, such as one of /proc, without white space around it; None where there is none."""
+    """Return the text of a file, stripped; None if there is none. For example a file of /proc."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -61,13 +62,13 @@ def _sysctl(name: str) -> str | None:
 
 
 def cpu_model() -> str:
-    """The processor's name as the system prints it."""
-    known = _cpuinfo("model name") or _sysctl("machdep.cpu.brand_string") or platform.processor()
-    return known or platform.machine() or "unknown"
+    """Return the processor's name as the system prints it."""
+    name = _cpuinfo("model name") or _sysctl("machdep.cpu.brand_string") or platform.processor()
+    return name or platform.machine() or "unknown"
 
 
 def cpu_family() -> str | None:
-    """Family and model, `f26m2`: virtual machines print the same name for chips years apart."""
+    """Return family and model, `f26m2`. Virtual machines print the same name for chips years apart."""
     family, model = _cpuinfo("cpu family"), _cpuinfo("model")
     return f"f{family}m{model}" if family and model else None
 
@@ -81,7 +82,7 @@ def clock_mhz() -> float | None:
 
 
 def last_level_cache_bytes() -> int:
-    """Size of the last-level caches of all cores together; 64 MiB is assumed where the machine does not tell.
+    """Return the size of all last-level caches together. It is 64 MiB if the machine does not tell.
 
     A threaded copy spreads over every die, so what must be evicted is the sum and not one die's share.
     """
@@ -95,9 +96,13 @@ def last_level_cache_bytes() -> int:
                 int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
             )
     last = max((level for level, _ in caches), default=0)
-    told = _sysctl("hw.l3cachesize") or _sysctl("hw.perflevel0.l2cachesize")
-    found = sum(size for (level, _), size in caches.items() if level == last)
-    return found or (int(told) if told and told.isdigit() else 0) or ASSUMED_CACHE_BYTES
+    mac_bytes = _sysctl("hw.l3cachesize") or _sysctl("hw.perflevel0.l2cachesize")
+    linux_bytes = sum(size for (level, _), size in caches.items() if level == last)
+    return (
+        linux_bytes
+        or (int(mac_bytes) if mac_bytes and mac_bytes.isdigit() else 0)
+        or ASSUMED_CACHE_BYTES
+    )
 
 
 def _kilobytes(file: str, field: str) -> int | None:
@@ -106,13 +111,19 @@ def _kilobytes(file: str, field: str) -> int | None:
 
 
 def memory_bytes() -> int:
-    """Physical memory of the machine."""
-    told = _kilobytes("proc/meminfo", "MemTotal")
-    return told if told is not None else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the physical memory of the machine."""
+    total_bytes = _kilobytes("proc/meminfo", "MemTotal")
+    return (
+        total_bytes
+        if total_bytes is not None
+        else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    )
 
 
 def _cgroup_folders(controller: str) -> Iterator[Path]:
-    """This process's cgroup of a controller and its parents, innermost first; of v2, or of v1 in its own tree."""
+    """Yield this process's cgroup of a controller and its parents. The innermost comes first; of
+    v2, or of v1 in its own tree.
+    """
     base = ROOT / "sys/fs/cgroup"
     for line in (read(ROOT / "proc/self/cgroup") or "").splitlines():
         _, names, path = line.split(":", 2)
@@ -124,13 +135,13 @@ def _cgroup_folders(controller: str) -> Iterator[Path]:
 
 
 def _numbers(controller: str, *names: str) -> list[tuple[Path, int]]:
-    found = []
+    numbers = []
     for folder in _cgroup_folders(controller):
         for name in names:
             text = read(folder / name)
             if text is not None and text.isdigit() and int(text) < _UNLIMITED:
-                found.append((folder, int(text)))
-    return found
+                numbers.append((folder, int(text)))
+    return numbers
 
 
 def cgroup_memory_bytes() -> int | None:
@@ -141,7 +152,7 @@ def cgroup_memory_bytes() -> int | None:
 
 
 def cgroup_cpus() -> float | None:
-    """The tightest processor quota of this process's cgroups, in cores; None without one."""
+    """Return the tightest processor quota of this process, in cores. None without one."""
     quotas = []
     for folder in _cgroup_folders("cpu"):
         words = (read(folder / "cpu.max") or "").split()
@@ -156,12 +167,14 @@ def cgroup_cpus() -> float | None:
 
 
 def data_bytes() -> int | None:
-    """Private writable memory of this process, touched or not, as RLIMIT_DATA counts it; None where nobody tells."""
+    """Return this process's private writable memory, touched or not. RLIMIT_DATA counts it. None if
+    nobody tells.
+    """
     return _kilobytes("proc/self/status", "VmData")
 
 
 def _data_headroom_bytes() -> int | None:
-    """Return the bytes by which this process's data segment may still grow; None without a limit."""
+    """Return by how many bytes the data segment may still grow. None without a limit."""
     used_bytes, resource = data_bytes(), limits()
     if used_bytes is None or resource is None:
         return None
@@ -170,7 +183,7 @@ def _data_headroom_bytes() -> int | None:
 
 
 def limits() -> Any:
-    """The module that knows the limits of a process; None on a system without it."""
+    """Return the module that knows a process's limits. None on a system without it."""
     try:
         import resource
     except ImportError:
@@ -179,7 +192,9 @@ def limits() -> Any:
 
 
 def free_memory_bytes() -> int:
-    """What an allocation can still get: the least of what the machine, the cgroup and the process's limit allow."""
+    """Return what an allocation can still get. It is the least of what the machine, the cgroup and
+    the process's limit allow.
+    """
     available = _kilobytes("proc/meminfo", "MemAvailable")
     free = [memory_bytes() if available is None else available]
     if (headroom := _data_headroom_bytes()) is not None:
@@ -198,11 +213,11 @@ def free_memory_bytes() -> int:
 
 
 def usable_cpus() -> set[int]:
-    """The numbers of the cores that this process may run on."""
-    everything = set(range(os.cpu_count() or 1))
+    """Return the numbers of the cores that this process may use."""
+    every_core = set(range(os.cpu_count() or 1))
     # OpenMP binds the main thread alone when it loads; the others get the other cores, so its affinity is not ours.
     bound = os.environ.get("OMP_PROC_BIND", "false").lower() not in ("", "false")
-    return everything if bound or not hasattr(os, "sched_getaffinity") else os.sched_getaffinity(0)
+    return every_core if bound or not hasattr(os, "sched_getaffinity") else os.sched_getaffinity(0)
 
 
 def usable_cores() -> int:
@@ -211,7 +226,7 @@ def usable_cores() -> int:
 
 
 def affinity() -> str:
-    """The cores that this process may run on, as the kernel writes them: `0-3,8`."""
+    """Return the cores that this process may use, as `0-3,8`. The kernel writes them so."""
     usable = usable_cpus()
     starts = sorted(number for number in usable if number - 1 not in usable)
     ends = sorted(number for number in usable if number + 1 not in usable)
@@ -221,16 +236,16 @@ def affinity() -> str:
 
 
 def numbers_of(ranges: str) -> set[int]:
-    """The numbers of `0-3,8`."""
-    found: set[int] = set()
+    """Return the numbers of `0-3,8`."""
+    numbers: set[int] = set()
     for part in filter(None, ranges.split(",")):
         low, _, high = part.partition("-")
-        found |= set(range(int(low), int(high or low) + 1))
-    return found
+        numbers |= set(range(int(low), int(high or low) + 1))
+    return numbers
 
 
 def _torch_threads() -> int | None:
-    """Return on how many threads torch computes; None where it is not installed."""
+    """Return torch's number of threads; None if it is not installed."""
     try:
         import torch
     except ModuleNotFoundError:
@@ -266,15 +281,17 @@ def gather(device: Device) -> Environment:
 
 
 def software() -> dict[str, str]:
-    """Versions of everything that may move a number, where installed, and the settings of torch's allocator."""
+    """Return versions of everything that may move a number. The settings of torch's allocator are
+    among them.
+    """
     import torch
 
     versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
     versions["allocator"] = next(
-        (value for name in _ALLOCATOR if (value := os.environ.get(name))), "default"
+        (setting for name in _ALLOCATOR if (setting := os.environ.get(name))), "default"
     )
     built_for = {"cuda": torch.version.cuda, "hip": torch.version.hip}
-    versions |= {name: value for name, value in built_for.items() if isinstance(value, str)}
+    versions |= {name: setting for name, setting in built_for.items() if isinstance(setting, str)}
     for distribution in ("triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "numpy"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[distribution] = metadata.version(distribution)
@@ -282,7 +299,7 @@ def software() -> dict[str, str]:
 
 
 def unused_accelerator(device: Device) -> str:
-    """A warning where the machine has an accelerator that this torch cannot use; empty where all is well.
+    """Return a warning about an accelerator that this torch cannot use. Empty if all is well.
 
     Measuring the CPU green on a GPU runner is the worst mistake there is.
     """
@@ -298,16 +315,17 @@ def unused_accelerator(device: Device) -> str:
 
 
 def interpreted(device: Device) -> str:
-    """A warning where kernels of Triton do not run on the accelerator that is measured; empty where they do."""
-    value = os.environ.get("TRITON_INTERPRET", "")
-    if device.facts().type == "cpu" or value.lower() not in ("1", "true", "on", "yes", "y"):
+    """Return a warning if Triton's kernels do not run on the accelerator. Empty if they do."""
+    setting = os.environ.get("TRITON_INTERPRET", "")
+    if device.facts().type == "cpu" or setting.lower() not in ("1", "true", "on", "yes", "y"):
         return ""
-    return f"TRITON_INTERPRET={value}: kernels of Triton run on the host, and not on {device.name}; unset it"
+    return f"TRITON_INTERPRET={setting}: kernels of Triton run on the host, and not on {device.name}; unset it"
 
 
 @contextlib.contextmanager
-def limited() -> Iterator[int | None]:
-    """Let this process get the memory that is free now, less a margin: the limit in bytes, None but on Linux.
+def limit_memory() -> Iterator[int | None]:
+    """Let this process get the memory that is free now, less a margin. Yield the limit in bytes,
+    None but on Linux.
 
     What cannot fit then fails at once, with its size; without, Linux hands out addresses freely and ends some process
     by SIGKILL later. RLIMIT_DATA counts all private writable memory, also malloc's by mmap, since 4.7 (setrlimit(2)).
@@ -316,8 +334,8 @@ def limited() -> Iterator[int | None]:
 
     # Make torch's threads now: OpenMP ends the process where it cannot start one.
     torch.ones(_PARALLEL).neg_()
-    held, resource = data_bytes(), limits()
-    if held is None or resource is None:
+    data_segment_bytes, resource = data_bytes(), limits()
+    if data_segment_bytes is None or resource is None:
         yield None
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -325,8 +343,8 @@ def limited() -> Iterator[int | None]:
     margin = min(max(LEAST_MARGIN_BYTES, int(MARGIN_SHARE * free)), free // 2)
     limit = min(
         [
-            held + free - margin,
-            *(known for known in (soft, hard) if known != resource.RLIM_INFINITY),
+            data_segment_bytes + free - margin,
+            *(limit_bytes for limit_bytes in (soft, hard) if limit_bytes != resource.RLIM_INFINITY),
         ]
     )
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

@@ -1,4 +1,4 @@
-"""The state of what runs: code, packages, loaded libraries, variables and the caches of compilers.
+"""The state of what runs: code, packages, libraries and variables. Also the caches of compilers.
 
 All of it takes a few milliseconds. A fact that nothing states (no git, no version) is left out.
 """
@@ -80,13 +80,13 @@ def identified(
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that steer libraries, sorted, without those that look like a secret."""
+    """Return the variables that steer libraries, without secrets. They are sorted."""
     return {
-        name: value
-        for name, value in sorted(environ.items())
+        name: setting
+        for name, setting in sorted(environ.items())
         if name.startswith(_PREFIXES)
         and not _SECRET.search(name)
-        and not _SECRET_VALUE.search(value)
+        and not _SECRET_VALUE.search(setting)
     }
 
 
@@ -115,7 +115,7 @@ def _has_entries(folder: Path) -> bool:
 
 
 def libraries() -> dict[str, str]:
-    """Return the version by path of each loaded library that times may depend on.
+    """Return the version of each loaded library that times may depend on.
 
     These are the libraries of `NAMES`, and those that LD_LIBRARY_PATH or LD_PRELOAD put in place. A path inside the
     packages of an environment begins there, so that it is the same in each copy of the environment.
@@ -133,7 +133,7 @@ def libraries() -> dict[str, str]:
 
 
 def _version_of_wheel(path: str) -> str:
-    """Return the version of NVIDIA's wheel that brought a library; empty for another library.
+    """Return the version of NVIDIA's wheel that brought a library. Empty for another library.
 
     The file's name has a part of the version. Wheels for CUDA 12 name it: `nvidia-cublas-cu12`, and `nvidia-cublas`.
     """
@@ -147,7 +147,7 @@ def _version_of_wheel(path: str) -> str:
 
 
 def _chosen_for_loader() -> frozenset[str]:
-    """Return the folders and files that variables make the loader look at first, links resolved."""
+    """Return the places that variables make the loader search first. Links are resolved."""
     places = re.split(
         "[: ]", f"{os.environ.get('LD_PRELOAD', '')}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     )
@@ -155,7 +155,7 @@ def _chosen_for_loader() -> frozenset[str]:
 
 
 def _linked_into_torch() -> dict[str, str]:
-    """Return the version of MKL that torch was linked with, for which no file is mapped."""
+    """Return the version of MKL that torch was linked with. No file of it is mapped."""
     configuration = getattr(sys.modules.get("torch"), "__config__", None)
     text = str(configuration.show()) if configuration is not None else ""
     match = re.search(r"Math Kernel Library Version ([\w.]+)", text)
@@ -163,7 +163,7 @@ def _linked_into_torch() -> dict[str, str]:
 
 
 def packages() -> dict[str, str]:
-    """Return the version by name of each installed package of which a module is imported.
+    """Return the version of each installed package that is imported.
 
     Most distributions have the name of their module. A module of another name states its version itself, or is left
     out. Behind `#` stands the beginning of the hash of the archive that it was installed from, if it was no index.
@@ -179,13 +179,13 @@ def packages() -> dict[str, str]:
 
 
 def _stated_version(module: ModuleType) -> str:
-    """Return what a module inside the packages of an environment states of itself; empty for another module."""
+    """Return a module's own version, if an environment has it. Empty for another module."""
     inside = _in_packages(str(getattr(module, "__file__", "")))
     return str(vars(module).get("__version__", "")) if inside else ""
 
 
 def _in_packages(path: str) -> str:
-    """Return the path of a file inside the packages of an environment; empty for a path elsewhere."""
+    """Return the path of a file inside an environment's packages. Empty for a path elsewhere."""
     match = _PACKAGES_FOLDER.fullmatch(path)
     return match[1] if match else ""
 
@@ -206,7 +206,8 @@ def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
 
 
 def copied_from(side: Mapping[str, str]) -> Iterator[str]:
-    """Yield the imported distributions that were copied from a side's checkout, as `pip install .` does.
+    """Yield the imported distributions that are copies of a side's checkout. `pip install .` makes
+    such copies.
 
     A distribution is left out if its folder is the same in the checkout as in the folder that stands for the checkout.
     """
@@ -232,7 +233,7 @@ def _is_imported(distribution: metadata.Distribution) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The place that a distribution was installed from, empty if it was an index."""
+    """The place that a distribution was installed from. It is empty if it was an index."""
 
     folder: Path | None = None
     editable: bool = False
@@ -241,7 +242,9 @@ class _Origin:
 
 
 def _origin(distribution: metadata.Distribution) -> _Origin:
-    """Return what `direct_url.json` states, as PEP 610 describes it; a file that is odd states nothing."""
+    """Return the content of `direct_url.json`, as PEP 610 describes it. A file that is odd states
+    nothing.
+    """
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         facts = json.loads(distribution.read_text("direct_url.json") or "{}")
         if "vcs_info" in facts:
@@ -256,7 +259,7 @@ def _origin(distribution: metadata.Distribution) -> _Origin:
 
 
 def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
-    """Yield the code of packages installed from version control, or from a folder as editable ones."""
+    """Yield the code of packages from version control or editable folders."""
     origins: dict[str, _Origin] = {}
     for distribution in metadata.distributions():
         origin = _origin(distribution)

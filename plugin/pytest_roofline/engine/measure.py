@@ -13,10 +13,10 @@ from ..core.memory import Phase
 from ..core.samples import Calibration, Samples
 from . import calls
 from .calibration import calibrate
-from .calls import renewal, verified
+from .calls import renewal, verify_data
 from .conditions import busy_text
 from .devices import Device
-from .freshness import Look, refill_of
+from .freshness import FreshnessCheck, refill_of
 from .peers import ALONE, CoreWatch, Peers
 from .request import Request
 from .timing import Engine, Plan
@@ -140,7 +140,7 @@ class _Steps:
         held_bytes = engine.held_bytes() if request.held_bytes else None
         self.phase = "verify"
         engine.settle()
-        right, wrong = verified(self.peers, device, request.target, engine.calls.touched)
+        right, wrong = verify_data(self.peers, device, request.target, engine.calls.touched)
         doubted = engine.left_running or (
             "" if wrong or look is None else self._stale(look, engine, measured.samples)
         )
@@ -200,16 +200,16 @@ class _Steps:
             after_block=self.observer.block_taken,
         )
 
-    def _look(self, *, renewed: bool) -> Look | None:
+    def _look(self, *, renewed: bool) -> FreshnessCheck | None:
         """What looks at the calls; none where nobody wants it, every sample has other values, or ranks would differ."""
         request = self.request
         if request.refill is not None or request.ranks is not None:
             return None
         # Buffers that are made anew tell nothing of what calls did, and looking would pay a part of a first call.
         before = not (renewed or request.first_calls or request.compiles)
-        return Look(request.target.call, self.sets, before=before)
+        return FreshnessCheck(request.target.call, self.sets, before=before)
 
-    def _stale(self, look: Look, engine: Engine, samples: Samples) -> str:
+    def _stale(self, look: FreshnessCheck, engine: Engine, samples: Samples) -> str:
         """Why calls are not believed; a call that takes as long as the budget did something."""
         if samples.median_s * LOOK_CALLS > self.request.budget_s:
             return ""

@@ -23,7 +23,7 @@ from ..core.records import Measurement
 from ..core.samples import PROFILED
 from ..core.units import encodable, printable, slug
 from ..core.work import Work
-from ..engine.host import limited
+from ..engine.host import limit_memory
 from .launcher import uses_ranks
 from .session import RooflineSession
 
@@ -83,7 +83,7 @@ def _limit(
     on_cpu = session.under_test.environment.device.type == "cpu"
     if planned is None or planned.marks.oom is None or not on_cpu or uses_ranks(item):
         return contextlib.nullcontext()
-    return limited()
+    return limit_memory()
 
 
 def notice(error: BaseException, place: MemoryPhase) -> None:
