@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .core.verdicts import ExactVerdict
     from .core.work import Work
     from .engine.host import usable_cores
-    from .engine.inventory import between as link_between
+    from .engine.inventory import link_between
     from .engine.request import Timed
     from .plugin.command_line import option_value
     from .plugin.distributed import Distributed
@@ -52,7 +52,7 @@ _HOMES = {
     "WrongData": "core.errors",
     "format_amount": "core.units",
     "gpu_awareness": "ranks.mpi",
-    "link_between": "engine.inventory:between",
+    "link_between": "engine.inventory:link_between",
     "mpi_world": "ranks.mpi:world",
     "option_value": "plugin.command_line",
     "size_label": "core.units",

@@ -183,7 +183,7 @@ class Rests:
     def now_s(self):
         return self.passed_s
 
-    def rest(self, seconds):
+    def sleep(self, seconds):
         self.passed_s += seconds
 
 

@@ -216,7 +216,7 @@ def asked(told, cost_s, blocks, wall_s=0.05):
         found[len(found) - conditions.judged :] = [
             (conditions.spoiled, conditions.power_capped)
         ] * conditions.judged
-    if conditions.rest():
+    if conditions.end_row():
         found[len(found) - conditions.judged :] = [
             (conditions.spoiled, conditions.power_capped)
         ] * conditions.judged

@@ -14,7 +14,7 @@ from pytest_roofline.engine import host
 from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.devices.cpu import CpuDevice, Neighbours, too_busy
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.peers import ALONE, UNKNOWN, CoreWatch, most_taken
+from pytest_roofline.engine.peers import ALONE, UNKNOWN, CoreWatch, most_cores_taken
 
 from .. import warm
 
@@ -289,14 +289,16 @@ def test_only_what_is_not_of_this_world_is_a_neighbour():
         ([(UNKNOWN, 1.0, HERE), (UNKNOWN, 1.0, HERE)], None),
         ([(0.25, 1.0, HERE)], 0.25),
     ]:
-        assert most_taken(rows) == (expected if expected is None else pytest.approx(expected)), rows
+        assert most_cores_taken(rows) == (
+            expected if expected is None else pytest.approx(expected)
+        ), rows
 
 
 def test_busy_processors_disturb_only_what_is_timed_on_them(monkeypatch):
     monkeypatch.setattr(Neighbours, "cores_taken", lambda self: host.usable_cores() + 1.0)
     for measured in (True, False):
         assert (
-            "other processes kept" in CoreWatch(ALONE, on_processors=measured).disturbed()
+            "other processes kept" in CoreWatch(ALONE, on_processors=measured).disturbance()
         ) == measured
 
 

@@ -21,10 +21,10 @@ from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.cuda import CudaDevice
 from pytest_roofline.engine.inventory import (
     Link,
-    between,
+    amd_link,
     kind_among,
-    of_amd,
-    of_nvidia,
+    link_between,
+    nvidia_link,
     take_stock,
 )
 from pytest_roofline.machine.diagnosis import diagnose
@@ -415,7 +415,7 @@ def test_what_lies_between_two_nvidia_gpus_is_read_from_the_ends_of_their_links(
         (wired(SWITCHED, {NVLINK: OK}, 30, lacks=older), one, two, Link("unknown")),
         *((wired(SWITCHED), *pair, Link("unknown")) for pair in [("GPU-9", one), (None, one)]),
     ]:
-        assert of_nvidia(nvml, first, second) == link, (first, second, link)
+        assert nvidia_link(nvml, first, second) == link, (first, second, link)
 
 
 class Linked(FakeAmdsmi):
@@ -450,28 +450,32 @@ def test_a_type_of_amds_means_what_this_version_of_the_library_numbers_so():
         (newer, ("unknown", "pcie", "xgmi")), (swapped, ("unknown", "xgmi", "pcie")), ({}, ("unknown",) * 3),
     ]:  # fmt: skip
         found = [
-            of_amd(Linked(number, **enums), "0000:c1:00.0", "0000:C2:00.0") for number in range(3)
+            amd_link(Linked(number, **enums), "0000:c1:00.0", "0000:C2:00.0") for number in range(3)
         ]
         assert found == [Link(kind) for kind in kinds], enums
     for addresses in [("0000:c1:00.0", "0000:c3:00.0"), (None, "0000:c2:00.0")]:
-        assert of_amd(Linked(2, **OLDER), *addresses) == Link("unknown"), addresses
+        assert amd_link(Linked(2, **OLDER), *addresses) == Link("unknown"), addresses
 
 
 def test_gpus_of_torch_are_asked_of_by_uuid_or_address_and_staged_where_they_cannot_reach_each_other(
     install, cards, monkeypatch
 ):
-    assert between(1, 2) == Link("unknown")
+    assert link_between(1, 2) == Link("unknown")
     library = install(wired(direct(4)))
-    assert (between(1, 2), between(1, 3), library.open) == (Link("nvlink", 4), Link("nvlink", 1), 0)
+    assert (link_between(1, 2), link_between(1, 3), library.open) == (
+        Link("nvlink", 4),
+        Link("nvlink", 1),
+        0,
+    )
     cards.apart |= {(2, 1)}
-    assert between(1, 2) == Link("staged")
+    assert link_between(1, 2) == Link("staged")
     cards.apart.clear()
     monkeypatch.setattr(torch.version, "hip", "6.2", raising=False)
     for library in (ModuleType("amdsmi"), FakeAmdsmi(starts=OSError())):
         install(library)
-        assert between(1, 2) == Link("unknown")
+        assert link_between(1, 2) == Link("unknown")
     install(Linked(2, **OLDER))
-    assert (between(1, 2), between(1, 3)) == (Link("xgmi"), Link("unknown"))
+    assert (link_between(1, 2), link_between(1, 3)) == (Link("xgmi"), Link("unknown"))
 
 
 def test_links_of_one_class_give_it_to_all_of_them_and_of_several_are_mixed(install, cards):

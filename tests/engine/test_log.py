@@ -13,7 +13,7 @@ from pytest_roofline.engine.log import (
     CLOCK_AGREEMENT,
     WarmUp,
     ending,
-    known,
+    is_known,
     median_half_width,
     trend,
 )
@@ -169,15 +169,15 @@ def test_a_median_is_known_after_five_blocks_of_a_narrow_interval_without_a_drif
         # However narrow the interval is.
         (rising(1000, 0.025), PRECISION, False),
     ]:
-        assert known(seconds, precision) == enough, (len(seconds), seconds[-2:], precision)
+        assert is_known(seconds, precision) == enough, (len(seconds), seconds[-2:], precision)
     assert median_half_width(rising(1000, 0.025)) < PRECISION
 
 
 def test_a_drift_matters_sooner_where_much_of_the_budget_is_left():
     drifting = rising(40, 0.008)
-    assert (known(drifting, PRECISION), known(drifting, PRECISION, 4.0)) == (True, False)
+    assert (is_known(drifting, PRECISION), is_known(drifting, PRECISION, 4.0)) == (True, False)
     # Not where it is no more than noise.
-    assert known(swinging(40, 0.008), PRECISION, 4.0)
+    assert is_known(swinging(40, 0.008), PRECISION, 4.0)
 
 
 def test_an_end_is_noisy_or_drifting_or_says_nothing():
@@ -194,7 +194,7 @@ def test_an_end_is_noisy_or_drifting_or_says_nothing():
 
 @given(medians, st.integers(-8, 8), st.randoms(use_true_random=False))
 def test_what_holds_of_all_medians(seconds, exponent, random):
-    assert known(seconds, PRECISION) == (ending(seconds, PRECISION) == "")
+    assert is_known(seconds, PRECISION) == (ending(seconds, PRECISION) == "")
     scaled = [2.0**exponent * value for value in seconds]
     assert ending(scaled, PRECISION) == ending(seconds, PRECISION)
     assert median_half_width(scaled) == pytest.approx(median_half_width(seconds))
@@ -202,7 +202,7 @@ def test_what_holds_of_all_medians(seconds, exponent, random):
     assert median_half_width(shuffled) == median_half_width(seconds)
     slower = seconds + [2 * value for value in seconds]
     assert trend(slower) >= 0.0 >= trend(slower[::-1])
-    assert (median_half_width(seconds[:1] * 7), known(seconds[:1] * 7, PRECISION)) == (0.0, True)
+    assert (median_half_width(seconds[:1] * 7), is_known(seconds[:1] * 7, PRECISION)) == (0.0, True)
 
 
 def exact_coverage(count, low, high):

@@ -161,7 +161,7 @@ def test_noise_of_its_own_on_every_rank_changes_no_count_and_every_sample_is_the
         direct(slowdown=lambda number, rank=rank: 1 + (number + rank) % 2) for rank in range(2)
     ]
     ran, _ = engines(devices, [5e-3] * 2)
-    owns = [engine.log.own for engine in ran]
+    owns = [engine.log.rank_seconds for engine in ran]
     assert owns[0] != owns[1]
     assert ran[0].log.seconds == [max(both) for both in zip(*owns, strict=True)]
 
@@ -271,14 +271,14 @@ def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is(
         return watch.ahead(submit, 3, int(5e6), int(1e5))
 
     first, second = stopwatches([1e-5, 1e-5], block)
-    assert first.spans == second.spans == second.own.spans
-    assert (first.own.spans, first.wall_s) == (
+    assert first.spans == second.spans == second.rank_times.spans
+    assert (first.rank_times.spans, first.wall_s) == (
         pytest.approx([1e-3] * 3),
-        max(first.own.wall_s, second.own.wall_s),
+        max(first.rank_times.wall_s, second.rank_times.wall_s),
     )
-    assert first.clocks_hz == second.clocks_hz == first.own.clocks_hz
+    assert first.clocks_hz == second.clocks_hz == first.rank_times.clocks_hz
     first, second = stopwatches([1e-5, 1e-2], block)
-    assert [(each.ahead, each.own.ahead) for each in (first, second)] == [
+    assert [(each.ahead, each.rank_times.ahead) for each in (first, second)] == [
         (False, True),
         (False, False),
     ]
@@ -320,9 +320,9 @@ def test_fresh_sets_are_made_on_all_ranks_equally_often_and_after_every_block_th
         sets = [(index,) for index in range(100)]
         engine = alone(
             seat, direct(), 1e-3 * (1 + seat.number), sets=sets, renew=renewed.append,
-            after_block=lambda engine: lengths.append(len(engine.log.kept)),
+            after_block=lambda engine: lengths.append(len(engine.log.timed_blocks)),
         )  # fmt: skip
-        return renewed, lengths == [*range(1, len(engine.log.kept) + 1)]
+        return renewed, lengths == [*range(1, len(engine.log.timed_blocks) + 1)]
 
     (first, counted), (second, _) = together(2, body)
     assert (first, counted) == (second, True)
@@ -356,7 +356,9 @@ def test_of_states_the_worst_holds_and_what_one_rank_finds_of_earlier_blocks_hol
                 BlockState(NEIGHBOUR, True, "seen", throttle_known=True),
                 BlockState("", None, "unknown", throttle_known=False),
             ],
-            BlockState(NEIGHBOUR, True, "seen", throttle_known=False, said=f"{NEIGHBOUR} (rank 1)"),
+            BlockState(
+                NEIGHBOUR, True, "seen", throttle_known=False, cause_text=f"{NEIGHBOUR} (rank 1)"
+            ),
         ),
         # The first was asked of this block alone, the second of five, the last of none yet.
         (
@@ -366,7 +368,11 @@ def test_of_states_the_worst_holds_and_what_one_rank_finds_of_earlier_blocks_hol
                 BlockState("", clock_moved=True),
             ],
             BlockState(
-                THERMAL, said=f"{THERMAL} (rank 1)", spoiled=THERMAL, judged=5, clock_moved=True
+                THERMAL,
+                cause_text=f"{THERMAL} (rank 1)",
+                spoiled=THERMAL,
+                judged=5,
+                clock_moved=True,
             ),
         ),
         # Blocks of which not every rank was asked are not known.

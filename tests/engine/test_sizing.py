@@ -74,7 +74,7 @@ def numbered(count):
 
 
 def longest_block_s(log):
-    return max(kept.wall_s * kept.block.samples * log.iterations for kept in log.kept)
+    return max(kept.wall_s * kept.block.samples * log.iterations for kept in log.timed_blocks)
 
 
 # The device's time, or the truth about the host.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_roofline.core.errors import DeviceError
 from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.log import known, median_half_width
+from pytest_roofline.engine.log import is_known, median_half_width
 from pytest_roofline.engine.shape import TICKS_PER_SAMPLE
 from pytest_roofline.engine.timing import Engine, Plan
 
@@ -54,7 +54,7 @@ def restless(number):
 
 def walls_s(log):
     """Host seconds of every block."""
-    return [kept.wall_s * kept.block.samples * log.iterations for kept in log.kept]
+    return [kept.wall_s * kept.block.samples * log.iterations for kept in log.timed_blocks]
 
 
 def test_samples_equal_the_scripted_duration_and_the_record_says_how_they_were_taken():
@@ -145,7 +145,9 @@ def test_a_flush_goes_before_every_sampled_call_in_no_sample_and_counts_against_
     assert (set(samples.seconds), samples.iterations) == ({2.0**-7}, 1)
     device = FakeDevice(tick_s=TICK_S)
     log = timed(device, seconds=2.0**-14, flush=lambda: device.work(2.0**-6)).log
-    assert log.warmup_s + log.measuring_s <= 1.0 + log.kept[-1].wall_s * log.blocks[-1].samples
+    assert (
+        log.warmup_s + log.measuring_s <= 1.0 + log.timed_blocks[-1].wall_s * log.blocks[-1].samples
+    )
     # A slow one leaves time for five blocks.
     assert len(log.blocks) >= 5
 
@@ -173,7 +175,7 @@ def test_a_known_median_stops_early_and_one_that_is_not_is_noisy():
     device = FakeDevice(tick_s=TICK_S, slowdown=lambda number: 1.0 + (number * 37 % 11) / 500)
     log = timed(device, seconds=2.0**-8).log
     assert log.warmup_s + log.measuring_s < 1.0
-    assert median_half_width(log.counted()) <= device.traits.precision
+    assert median_half_width(log.counted_medians()) <= device.traits.precision
 
 
 def test_a_function_slower_than_the_budget_is_called_twice_in_all_and_noisy():
@@ -330,4 +332,4 @@ def test_what_holds_of_every_run(duration, budget_s, facts, kind):
     first_s = duration + 2 * facts["launch_s"] + facts["latency_s"]
     spent_s = log.warmup_s + log.measuring_s
     assert spent_s <= 1.001 * (budget_s + first_s + max(walls_s(log)))
-    assert spent_s >= budget_s or known(log.counted(), device.traits.precision)
+    assert spent_s >= budget_s or is_known(log.counted_medians(), device.traits.precision)

@@ -86,7 +86,7 @@ def test_raises(roofline): roofline.measure(lambda: 1 / 0, work=Work(read_bytes=
 def test_a_device_that_cannot_be_kept_busy_is_refused_with_a_way_out():
     device = FakeDevice(traits=Traits(tick_s=1e-9, shortest_span_s=2e-7, spins=False))
     with pytest.raises(BadInput, match=r"fake cannot be kept busy .*pytest_roofline_function"):
-        measure.slowed(lambda: None, device, 0.1)
+        measure.slow_down(lambda: None, device, 0.1)
 
 
 class Clock:
@@ -107,12 +107,12 @@ class Clock:
 def test_on_the_host_a_call_waits_for_a_share_of_its_own_duration(monkeypatch):
     clock = Clock(monkeypatch)
     for share in (0.01, 0.1, 1.0):
-        slowed = measure.slowed(clock.pass_time, CpuDevice(), share)
+        slowed = measure.slow_down(clock.pass_time, CpuDevice(), share)
         for seconds in (1e-3, 5e-3, 2e-3):
             before_s = clock.now_s
             slowed(seconds)
             assert clock.now_s - before_s == pytest.approx(seconds * (1 + share), rel=1e-3)
-    assert measure.slowed(lambda a, b: (b, a), CpuDevice(), 0.1)(1, 2) == (2, 1)
+    assert measure.slow_down(lambda a, b: (b, a), CpuDevice(), 0.1)(1, 2) == (2, 1)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.engine.measure import Measured
+from pytest_roofline.engine.measure import MeasuredRequest
 from pytest_roofline.engine.request import RankOptions, Request
 from pytest_roofline.plugin.over_ranks import RankResult, write
 
@@ -36,7 +36,9 @@ def recorded(make):
             marks=SimpleNamespace(gate=False, tier="standard"), item=SimpleNamespace(iter_markers=list),
         )  # fmt: skip
         result = RankResult(
-            Measured(samples), Ranks(2, "local", "nccl", hosts=("a", "a")), environment=environment
+            MeasuredRequest(samples),
+            Ranks(2, "local", "nccl", hosts=("a", "a")),
+            environment=environment,
         )
         write(subject, request, result)
         return kept[0]

@@ -423,7 +423,7 @@ def test_a_recording_of_siblings_alone_has_nothing_to_record(machine):  # noqa: 
 
 def test_a_recording_of_which_nothing_is_fit_ends_after_its_first_process(desk, monkeypatch):
     busy = "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine"
-    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: busy)
+    monkeypatch.setattr(CoreWatch, "disturbance", lambda _: busy)
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "cc1 works")
     desk.one()
     result = desk.run("--roofline-record")

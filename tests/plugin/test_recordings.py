@@ -17,7 +17,7 @@ REFUSED = "No baseline can be made of this run, after "
 @pytest.fixture
 def busy_machine(monkeypatch):
     """Neighbours that spoil whatever this process measures."""
-    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: BUSY)
+    monkeypatch.setattr(CoreWatch, "disturbance", lambda _: BUSY)
     monkeypatch.setattr(cpu, "neighbours_now", lambda: NOW)
 
 
@@ -119,13 +119,13 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
         "under another name; --roofline-wait=10m waits for that."
     )
     disturbed = iter(("", BUSY))
-    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(disturbed))
+    monkeypatch.setattr(CoreWatch, "disturbance", lambda _: next(disturbed))
     result = desk.run(*RECORDING)
     assert (result.ret, rounds_of(desk)) == (pytest.ExitCode.TESTS_FAILED, [1, 1])
     assert last_line(result) == expected
     # No round follows a run that -x has ended.
     desk.run_path("r").unlink()
-    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: "")
+    monkeypatch.setattr(CoreWatch, "disturbance", lambda _: "")
     result = desk.run(*RECORDING, "-x")
     assert (result.ret, rounds_of(desk)) == (pytest.ExitCode.TESTS_FAILED, [1])
     assert last_line(result).startswith(f"{REFUSED}1 of 5 rounds: broken of r: its test failed")

@@ -70,7 +70,7 @@ def test_a_quiet_run_that_compared_nothing_says_why_and_what_to_type(desk, monke
         "GREY: nothing was compared (2 NO BASELINE)",
     ]
     disturbed = "other processes kept 1.6 of 2 cores busy while it was timed"
-    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: disturbed)
+    monkeypatch.setattr(CoreWatch, "disturbance", lambda _: disturbed)
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "other processes keep 1.6 of 2 cores busy")
     lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "-q"))
     assert lines.count("--roofline-wait=10m waits for that") == 1
@@ -85,7 +85,7 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
         )
         * 2
     )
-    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(busy))
+    monkeypatch.setattr(CoreWatch, "disturbance", lambda _: next(busy))
     desk.suite()
     again = "again; --roofline-wait=10m waits for that"
     keep = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
@@ -102,7 +102,7 @@ def test_what_the_scheduler_took_is_the_neighbours_and_is_repeated_under_another
     spoiled = iter(
         ("", "43 of 49 blocks of samples were spoiled: 43 × cores taken by the scheduler")
     )
-    monkeypatch.setattr(CoreWatch, "disturbed", lambda _: next(spoiled))
+    monkeypatch.setattr(CoreWatch, "disturbance", lambda _: next(spoiled))
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "")
     desk.suite()
     lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "--roofline-save=one"))
@@ -121,7 +121,7 @@ def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_
     kept = []
     for aside in ("one.invalid", "one.invalid-2"):
         with monkeypatch.context() as patch:
-            patch.setattr(CoreWatch, "disturbed", lambda _: disturbed)
+            patch.setattr(CoreWatch, "disturbance", lambda _: disturbed)
             busy = desk.run("--roofline-save=one").stdout.str()
         assert "run this again, under the same name; --roofline-wait=10m waits for that" in busy
         assert desk.cli("baseline", "propose", "one", "-o", "p.json").exit_code == 2

@@ -19,7 +19,7 @@ class ScriptedClock:
     def now_s(self):
         return self.passed_s
 
-    def rest(self, seconds):
+    def sleep(self, seconds):
         self.passed_s += seconds
 
 

@@ -92,7 +92,9 @@ def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own
         assert first.calls == second.calls, name
     for name in ("right", "isolated", "rotate", "quiet", "after 0 pipelined"):
         first, second = measured(outcomes, name)
-        assert first.samples.seconds == tuple(map(max, zip(first.own, second.own, strict=True)))
+        assert first.samples.seconds == tuple(
+            map(max, zip(first.rank_seconds, second.rank_seconds, strict=True))
+        )
         assert second.samples.seconds == first.samples.seconds
         for outcome in outcomes[name]:
             # What was told on the way is what was measured.
@@ -102,7 +104,7 @@ def test_both_ranks_make_the_same_calls_and_a_sample_is_the_longest_of_their_own
                 samples.blocks,
                 samples.iterations,
             )
-            assert rank_seconds(outcome.progress) == outcome.times.measured.own
+            assert rank_seconds(outcome.progress) == outcome.times.measured.rank_seconds
     assert measured(outcomes, "short isolated")[0].samples.iterations == 1
     assert measured(outcomes, "short pipelined")[0].samples.iterations > 10
     counts = [each.samples.argument_sets for each in measured(outcomes, "rotate")]

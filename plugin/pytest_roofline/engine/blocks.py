@@ -28,8 +28,8 @@ class BlockTimes:
 
     `ahead` says whether the host was ahead of the device throughout, None without a spin; `clocks_hz` are the clocks
     before and after, from the spins there, of ranks the lowest; `alone` says that each sample was waited for before the
-    next was submitted; for `left_s` host seconds the device went on after its last stamp. `own` is the same as this
-    rank took it, where the rest is what all ranks agree upon.
+    next was submitted; for `left_s` host seconds the device went on after its last stamp. `rank_times` are this rank's
+    own times, where all other fields are what all ranks agree upon.
     """
 
     spans: tuple[float, ...]
@@ -39,7 +39,7 @@ class BlockTimes:
     clocks_hz: tuple[float, float] | None = None
     alone: bool = False
     left_s: float = 0.0
-    own: "BlockTimes | None" = None
+    rank_times: "BlockTimes | None" = None
 
 
 class Stopwatch:
@@ -172,7 +172,9 @@ class Stopwatch:
         ahead = not self._ask(self.device.reached, pairs[0][0])
         host_s = self.device.host_s() - submitting_s
         tail = self._spin(probe_cycles)
-        clocks_hz = _both(self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles))
+        clocks_hz = _clock_pair(
+            self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles)
+        )
         left_s = self._left_s()
         wall_s = self.device.host_s() - began_s
         spans = tuple(self._read_s(*pair) for pair in pairs)
@@ -197,7 +199,7 @@ class Stopwatch:
             ahead = not self._ask(self.device.reached, start) and ahead
             host_s += self.device.host_s() - submitting_s
             spans.append(self._read_s(start, end))
-        clocks_hz = _both(before_hz, self.clock_hz(probe_cycles))
+        clocks_hz = _clock_pair(before_hz, self.clock_hz(probe_cycles))
         return BlockTimes(tuple(spans), ahead, host_s, self.device.host_s() - began_s, clocks_hz)
 
     def _agree(self, block: BlockTimes) -> BlockTimes:
@@ -215,8 +217,8 @@ class Stopwatch:
             most[len(block.spans) :],
         )
         ahead = None if block.ahead is None else not behind
-        clocks_hz = _both(-lowest[0], -lowest[1])
-        return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, block.alone, own=block)
+        clocks_hz = _clock_pair(-lowest[0], -lowest[1])
+        return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, block.alone, rank_times=block)
 
     def clock_hz(self, probe_cycles: int) -> float | None:
         """Return this device's clock now, in cycles per second of a spin. None if the spin is too
@@ -275,5 +277,5 @@ class Stopwatch:
             raise DeviceError(f"{self.device.name} stopped answering: {error}") from error
 
 
-def _both(before_hz: float | None, after_hz: float | None) -> tuple[float, float] | None:
+def _clock_pair(before_hz: float | None, after_hz: float | None) -> tuple[float, float] | None:
     return (before_hz, after_hz) if before_hz and after_hz else None

@@ -66,8 +66,8 @@ class CallSequence:
                 at, left = 0, left - len(turn)
         self.made += count
 
-    def kept(self) -> object:
-        """One call, with its result."""
+    def call_and_keep(self) -> object:
+        """Make one call, and return its result."""
         arguments = self.sets[self.made % len(self.sets)]
         self.made += 1
         return self.fn(*arguments)

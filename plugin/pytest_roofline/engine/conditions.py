@@ -155,7 +155,7 @@ class Conditions:
             self._explain()
         return ""
 
-    def rest(self) -> bool:
+    def end_row(self) -> bool:
         """End the row of blocks, and ask about those not yet judged. Return whether there were any."""
         self.spoiled, self.judged, self.power_capped = "", 0, None
         if not self._waiting:

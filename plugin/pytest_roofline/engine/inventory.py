@@ -1,4 +1,5 @@
-"""Everything a machine has, for `roofline doctor`, and what lies between two GPUs of this process.
+"""The equipment of a machine, for `roofline doctor`. Also the link between two GPUs of this
+process.
 
 What nobody tells is unknown, never guessed.
 """
@@ -31,24 +32,26 @@ Kind = Literal["nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "unknown"]
 
 
 def take_stock(watch_s: float = 0.0) -> Machine:
-    """The machine as this process sees it, watching what other processes do for so long; without, they stay unknown."""
+    """Return the machine as this process sees it. It watches other processes for `watch_s`; at 0
+    they stay unknown.
+    """
     neighbours = Neighbours(named=watch_s > 0)
     time.sleep(watch_s)
     cores_taken, taken_by = neighbours.cores_taken(), neighbours.taken_by()
-    known = {"NVML": nvidia.gpus(), "amdsmi": amd.gpus()}
+    gpus_by_library = {"NVML": nvidia.gpus(), "amdsmi": amd.gpus()}
     memlock_bytes, memlock_known = _memlock()
     return Machine(
         host=host_facts(),
-        gpus=tuple(gpu for gpus in known.values() for gpu in gpus or ()),
+        gpus=tuple(gpu for gpus in gpus_by_library.values() for gpu in gpus or ()),
         torch_devices=_torch_devices(),
         accelerator_nodes=tuple(str(node) for node in ACCELERATOR_NODES if node.exists()),
-        libraries=tuple(name for name, gpus in known.items() if gpus is not None),
+        libraries=tuple(name for name, gpus in gpus_by_library.items() if gpus is not None),
         silent=tuple(why for why in (nvidia.silent(), amd.silent()) if why),
         no_peers=_no_peers(),
         shm_bytes=_shm_bytes(),
         memlock_bytes=memlock_bytes,
         memlock_known=memlock_known,
-        mps=_mps() if known["NVML"] else None,
+        mps=_mps() if gpus_by_library["NVML"] else None,
         profiler=next((name for name in INJECTIONS if os.environ.get(name)), ""),
         cores_taken=cores_taken,
         taken_by=taken_by,
@@ -56,7 +59,7 @@ def take_stock(watch_s: float = 0.0) -> Machine:
 
 
 def _torch_devices() -> int | None:
-    """Return how many accelerators torch can use; None where torch is not installed."""
+    """Return torch's number of accelerators; None if torch is not installed."""
     try:
         import torch
     except ModuleNotFoundError:
@@ -65,7 +68,7 @@ def _torch_devices() -> int | None:
 
 
 def _no_peers() -> tuple[tuple[int, int], ...] | None:
-    """Pairs of CUDA or ROCm devices that cannot reach each other's memory."""
+    """Return pairs of GPUs that cannot reach each other's memory."""
     if (_torch_devices() or 0) < 2:
         return None
     import torch
@@ -93,14 +96,14 @@ def _memlock() -> tuple[int | None, bool]:
 
 
 def _mps() -> bool:
-    """Whether the control daemon of CUDA MPS listens."""
+    """Return whether the control daemon of CUDA MPS listens."""
     pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES))
     return (pipes / "control").exists()
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A way between two GPUs.
+    """A link between two GPUs.
 
     Args:
         kind: `nvlink` from one to the other, `nvlink-switch` through a switch, `xgmi`, `pcie`, `staged` through the
@@ -115,8 +118,8 @@ class Link:
 STAGED, UNKNOWN = Link("staged"), Link("unknown")
 
 
-def between(first: int, second: int) -> Link:
-    """The way between two GPUs, by their indices in torch."""
+def link_between(first: int, second: int) -> Link:
+    """Return the link between two GPUs, by their indices in torch."""
     import torch
 
     if not (
@@ -127,32 +130,36 @@ def between(first: int, second: int) -> Link:
     properties: list[Any] = [torch.cuda.get_device_properties(index) for index in (first, second)]
     if torch.version.hip is not None:
         with contextlib.suppress(Exception):
-            return of_amd(amd.started_amdsmi(), *map(amd.pci_address, properties))
+            return amd_link(amd.started_amdsmi(), *map(amd.pci_address, properties))
         return UNKNOWN
-    uuids = [str(getattr(each, "uuid", "")) or None for each in properties]
+    uuids = [str(getattr(gpu_properties, "uuid", "")) or None for gpu_properties in properties]
     with nvidia.opened() as nvml:
-        return UNKNOWN if nvml is None else of_nvidia(nvml, *uuids)
+        return UNKNOWN if nvml is None else nvidia_link(nvml, *uuids)
 
 
 def kind_among(names: Sequence[str]) -> str:
-    """The class of the links among devices, `cuda:0` …, as a hardware key has it: one kind, `mixed`, or `unknown`."""
+    """Return the class of the links among devices, for a hardware key. Devices are `cuda:0` …; the
+    class is one kind, `mixed`, or `unknown`.
+    """
     if not all(name.startswith("cuda:") for name in names):
         return "unknown"
     indices = [int(name.removeprefix("cuda:")) for name in names]
-    kinds = {between(first, second).kind for first, second in combinations(indices, 2)}
+    kinds = {link_between(first, second).kind for first, second in combinations(indices, 2)}
     return next(iter(kinds)) if len(kinds) == 1 else "mixed"
 
 
 def kind_among_uuids(uuids: Sequence[str | None]) -> str:
-    """The same for NVIDIA GPUs of this host that this process need not see."""
+    """Return the class of the links among NVIDIA GPUs by UUID. They are of this host, and this
+    process need not see them.
+    """
     with nvidia.opened() as nvml:
         pairs = combinations(uuids, 2) if nvml is not None else ()
-        kinds = {of_nvidia(nvml, first, second).kind for first, second in pairs}
+        kinds = {nvidia_link(nvml, first, second).kind for first, second in pairs}
     return next(iter(kinds), "unknown") if len(kinds) <= 1 else "mixed"
 
 
-def of_nvidia(nvml: Any, first_uuid: str | None, second_uuid: str | None) -> Link:
-    """The way between two NVIDIA GPUs that can reach each other, by what an open NVML answers."""
+def nvidia_link(nvml: Any, first_uuid: str | None, second_uuid: str | None) -> Link:
+    """Return the link between two NVIDIA GPUs that can reach each other. An open NVML answers."""
     first, second = (ask(nvml, nvidia.handle_of, nvml, uuid) for uuid in (first_uuid, second_uuid))
     if first is None or second is None:
         return UNKNOWN
@@ -169,14 +176,16 @@ def of_nvidia(nvml: Any, first_uuid: str | None, second_uuid: str | None) -> Lin
     crosses_pcie = any(
         ask(nvml, "nvmlDeviceGetP2PStatus", first, second, cap) == _OK for cap in (_READ, _WRITE)
     )
-    known = (
+    reachable = (
         crosses_pcie or ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first, second) is not None
     )
-    return Link("pcie") if known else UNKNOWN
+    return Link("pcie") if reachable else UNKNOWN
 
 
 def _nvlinks(nvml: Any, handle: Any) -> list[str]:
-    """What is at the other end of every link that is up: a GPU's PCI address, `switch`, or nothing that is known."""
+    """Return the far end of every link that is up. It is a GPU's PCI address, `switch`, or empty if
+    unknown.
+    """
     ends = []
     for link in range(nvidia.MOST_LINKS):
         if ask(nvml, "nvmlDeviceGetNvLinkState", handle, link) != 1:
@@ -196,22 +205,28 @@ def _bus(info: Any) -> str | None:
     return (info.busId.decode() if isinstance(info.busId, bytes) else str(info.busId)).lower()
 
 
-def of_amd(smi: Any, first: str | None, second: str | None) -> Link:
-    """The way between two AMD GPUs that can reach each other, by what an open amdsmi answers of PCI addresses."""
+def amd_link(smi: Any, first: str | None, second: str | None) -> Link:
+    """Return the link between two AMD GPUs that can reach each other. An open amdsmi answers, by
+    PCI addresses.
+    """
     handles = {
         smi.amdsmi_get_gpu_device_bdf(handle).lower(): handle
         for handle in smi.amdsmi_get_processor_handles()
     }
     if first is None or second is None or not {first.lower(), second.lower()} <= handles.keys():
         return UNKNOWN
-    told = smi.amdsmi_topo_get_link_type(handles[first.lower()], handles[second.lower()])["type"]
+    link_type = smi.amdsmi_topo_get_link_type(handles[first.lower()], handles[second.lower()])[
+        "type"
+    ]
     xgmi, pcie = _amd_types(smi)
     # The number of hops is told, that of the links is not.
-    return Link("xgmi") if told == xgmi else Link("pcie") if told == pcie else UNKNOWN
+    return Link("xgmi") if link_type == xgmi else Link("pcie") if link_type == pcie else UNKNOWN
 
 
 def _amd_types(smi: Any) -> tuple[int | None, int | None]:
-    """The numbers of xGMI and PCIe in this version of the library: releases have swapped and renamed them."""
+    """Return this library version's numbers of xGMI and PCIe. Releases have swapped and renamed
+    them.
+    """
     older, newer = getattr(smi, "AmdSmiIoLinkType", None), getattr(smi, "AmdSmiLinkType", None)
     if older is not None:
         return int(older.XGMI), int(older.PCIEXPRESS)

@@ -1,4 +1,5 @@
-"""What was measured so far, and whether it is enough: warming up until nothing moves, blocks until the median is known.
+"""The blocks measured so far, and whether they are enough. Warm-up lasts until nothing moves,
+blocks until the median is known.
 
 A fixed time is too short for a clock that droops for 300 ms, and too long for everything else. The log is readable
 after Ctrl-C in the middle.
@@ -42,7 +43,8 @@ TREND = 0.01
 
 @dataclass(frozen=True, slots=True)
 class TimedBlock:
-    """A block in the log, with seconds per call of every sample, of ranks the longest beside this rank's `own`.
+    """A block in the log, with seconds per call of every sample. Of ranks these are the longest,
+    and `rank_seconds` are this rank's.
 
     `paced` says whether the host set its pace.
     """
@@ -51,12 +53,12 @@ class TimedBlock:
     seconds: tuple[float, ...]
     wall_s: float
     paced: bool
-    own: tuple[float, ...]
+    rank_seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LatestBlock:
-    """The block that was taken last, with its index in the log and what holds for all so far."""
+    """The newest block, its index, and what holds for all blocks."""
 
     index: int
     block: TimedBlock
@@ -65,11 +67,13 @@ class LatestBlock:
 
 @dataclass(slots=True)
 class Log:
-    """What was measured so far; of `first_calls_s` there is one more than wanted where none is."""
+    """All blocks and calls of a measurement so far. `first_calls_s` has one entry even if
+    `first_calls` is 0.
+    """
 
     argument_sets: int = 1
-    wanted_first: int = 0
-    kept: list[TimedBlock] = field(default_factory=list)
+    first_calls: int = 0
+    timed_blocks: list[TimedBlock] = field(default_factory=list)
     iterations: int = 1
     warmup_iterations: int = 0
     warmup_s: float = 0.0
@@ -85,60 +89,75 @@ class Log:
 
     @property
     def tick_s(self) -> float:
-        """The resolution of the clock, in seconds; only once it was calibrated."""
+        """Return the clock's resolution in seconds, once it is calibrated."""
         assert self.calibration is not None
         return self.calibration.tick_s
 
     @property
     def seconds(self) -> list[float]:
-        """Every sample, in seconds per call."""
-        return [value for kept in self.kept for value in kept.seconds]
+        """Return every sample, in seconds per call."""
+        return [sample_s for timed_block in self.timed_blocks for sample_s in timed_block.seconds]
 
     @property
     def blocks(self) -> list[Block]:
-        """The record of every block."""
-        return [kept.block for kept in self.kept]
+        """Return the record of every block."""
+        return [timed_block.block for timed_block in self.timed_blocks]
 
     @property
-    def own(self) -> tuple[float, ...]:
-        """Every sample as this rank took it, in seconds per call."""
-        return tuple(value for kept in self.kept for value in kept.own)
+    def rank_seconds(self) -> tuple[float, ...]:
+        """Return every sample of this rank, in seconds per call."""
+        return tuple(
+            sample_s for timed_block in self.timed_blocks for sample_s in timed_block.rank_seconds
+        )
 
-    def counted(self) -> list[float]:
-        """The medians of the blocks that count."""
-        return [median(kept.seconds) for kept in self.kept if not kept.block.excluded]
+    def counted_medians(self) -> list[float]:
+        """Return the medians of the blocks that count."""
+        return [
+            median(timed_block.seconds)
+            for timed_block in self.timed_blocks
+            if not timed_block.block.excluded
+        ]
 
-    def forget(self, more: int, wall_s: float) -> None:
-        """Count all blocks as warm-up, with some calls more that took so long."""
-        self.warmup_iterations += len(self.kept) + more
+    def forget(self, calls: int, wall_s: float) -> None:
+        """Count all blocks as warm-up, and some calls on top. These calls took `wall_s`."""
+        self.warmup_iterations += len(self.timed_blocks) + calls
         self.warmup_s += self.measuring_s + wall_s
         self.measuring_s = 0.0
-        self.kept.clear()
+        self.timed_blocks.clear()
 
     def judge(self, state: BlockState) -> None:
-        """Write down of earlier blocks what is known of them only now."""
-        for index in range(len(self.kept) - min(state.judged, len(self.kept)), len(self.kept)):
-            block = self.kept[index].block
+        """Correct earlier blocks by what is known only now."""
+        for index in range(
+            len(self.timed_blocks) - min(state.judged, len(self.timed_blocks)),
+            len(self.timed_blocks),
+        ):
+            block = self.timed_blocks[index].block
             capped = block.power_capped if state.power_capped is None else state.power_capped
-            known = replace(block, excluded=block.excluded or state.spoiled, power_capped=capped)
-            self.kept[index] = replace(self.kept[index], block=known)
+            judged_block = replace(
+                block, excluded=block.excluded or state.spoiled, power_capped=capped
+            )
+            self.timed_blocks[index] = replace(self.timed_blocks[index], block=judged_block)
 
     def say(self, precision: float) -> None:
-        """Label what a reader must know of the samples, whose median is to be known to a share of `precision`."""
-        label = ending(self.counted(), precision)
+        """Label what a reader must know of the samples. Their median is to be known to a share of
+        `precision`.
+        """
+        label = ending(self.counted_medians(), precision)
         self.labels |= {label} if label else set()
         if self.state.clock_moved:
             self.labels.add("clock_moved")
-        counted = [kept for kept in self.kept if not kept.block.excluded] or self.kept
+        counted = [
+            timed_block for timed_block in self.timed_blocks if not timed_block.block.excluded
+        ] or self.timed_blocks
         # Of most blocks, since one hiccup of the host says nothing of the rest.
-        if 2 * sum(kept.paced for kept in counted) > len(counted):
+        if 2 * sum(timed_block.paced for timed_block in counted) > len(counted):
             self.labels.add("host_bound")
-        span_s = median(median(kept.seconds) for kept in counted) * self.iterations
+        span_s = median(median(timed_block.seconds) for timed_block in counted) * self.iterations
         if span_s < TICKS_PER_SAMPLE * self.tick_s:
             self.labels.add("unresolved")
 
     def common(self) -> dict[str, Any]:
-        """What the record says of all samples, by its field names; only after the first block."""
+        """Return the record's fields for all samples, after the first block."""
         return {
             "iterations": self.iterations,
             "tick_s": self.tick_s,
@@ -150,38 +169,40 @@ class Log:
             "mode": self.mode,
             "overhead_s": self.overhead_s,
             "device_s": self.device_s,
-            "first_calls_s": tuple(self.first_calls_s[: self.wanted_first]),
+            "first_calls_s": tuple(self.first_calls_s[: self.first_calls]),
             "warm_calls_s": tuple(self.warm_calls_s),
             "neighbours": self.state.neighbours,
             "throttle_known": self.state.throttle_known,
         }
 
 
-def samples_of(kept: Sequence[TimedBlock], common: dict[str, Any]) -> Samples:
-    """The record of these blocks, of which there is at least one, with what holds for all."""
+def samples_of(timed_blocks: Sequence[TimedBlock], common: dict[str, Any]) -> Samples:
+    """Return the record of at least one block. `common` holds for all of them."""
     return Samples(
-        seconds=tuple(value for one in kept for value in one.seconds),
-        blocks=tuple(one.block for one in kept),
-        wall_s=median(one.wall_s for one in kept) if WITH_WALL & set(common["labels"]) else None,
+        seconds=tuple(sample_s for timed_block in timed_blocks for sample_s in timed_block.seconds),
+        blocks=tuple(timed_block.block for timed_block in timed_blocks),
+        wall_s=median(timed_block.wall_s for timed_block in timed_blocks)
+        if WITH_WALL & set(common["labels"])
+        else None,
         **common,
     )
 
 
-def sets_the_pace(taken: BlockTimes, calls: int) -> bool:
-    """Whether the host and not the device decided how long a block without a spin took.
+def sets_the_pace(times: BlockTimes, calls: int) -> bool:
+    """Return whether the host decided how long a block without a spin took.
 
     Either the device was done as soon as the host was, within a call; or samples stand alone, each begins on an idle
     device, and the launch of its first call is a part of it that matters.
     """
-    samples, span_s = len(taken.spans), median(taken.spans)
-    together = calls if taken.alone else samples * calls
+    samples, span_s = len(times.spans), median(times.spans)
+    together = calls if times.alone else samples * calls
     behind_s = (
-        fmean(taken.spans) - taken.host_s / samples if taken.alone else taken.wall_s - taken.host_s
+        fmean(times.spans) - times.host_s / samples if times.alone else times.wall_s - times.host_s
     )
     if together >= FEW and behind_s <= ONE_CALL * span_s / calls:
         return True
-    launch_s = taken.host_s / (samples * calls)
-    return (taken.alone or samples < FEW) and launch_s > GAP_SHARE * span_s
+    launch_s = times.host_s / (samples * calls)
+    return (times.alone or samples < FEW) and launch_s > GAP_SHARE * span_s
 
 
 @dataclass(slots=True)
@@ -192,14 +213,16 @@ class _Window:
 
 
 class WarmUp:
-    """Calls in spans of growing count, gathered into windows; `everyone` tells whether every rank says so."""
+    """Calls in spans of growing count, gathered into windows. `on_every_rank` tells whether every
+    rank agrees.
+    """
 
     def __init__(
         self,
         traits: Traits,
         budget_s: float,
         most_calls: int,
-        everyone: Callable[[bool], bool] = bool,
+        on_every_rank: Callable[[bool], bool] = bool,
     ) -> None:
         self.cap_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
         self.floor_s = min(traits.warmup_floor_s, self.cap_s)
@@ -209,7 +232,7 @@ class WarmUp:
         self._window_s = WINDOW_SHARE * self.floor_s
         self._shortest_s = max(traits.shortest_span_s, self._window_s / SPANS)
         self._most_calls = most_calls
-        self._everyone = everyone
+        self._on_every_rank = on_every_rank
         self._windows = [_Window()]
         self._last_s = 0.0
         self.beside_s = 0.0
@@ -221,16 +244,18 @@ class WarmUp:
         clock_hz: Callable[[], float | None],
         host_s: Callable[[], float],
     ) -> float:
-        """Seconds per call at the end; `span_s` makes so many calls and gives the seconds that they took."""
+        """Return the seconds per call at the end of the warm-up. `span_s` makes so many calls and
+        returns the seconds that they took.
+        """
         began_s, count, readable = host_s(), 1, False
         while not (self.lasted_s >= self.cap_s or (readable and self._converged)):
             before_s = host_s()
-            taken_s = span_s(count)
+            calls_s = span_s(count)
             self.calls += count
-            self.beside_s = max(0.0, host_s() - before_s - taken_s)
-            self._add(taken_s / count, host_s() - before_s, clock_hz)
+            self.beside_s = max(0.0, host_s() - before_s - calls_s)
+            self._add(calls_s / count, host_s() - before_s, clock_hz)
             self.lasted_s = host_s() - began_s
-            readable = taken_s >= self._shortest_s or count == self._most_calls
+            readable = calls_s >= self._shortest_s or count == self._most_calls
             if not readable:
                 count = min(2 * count, self._most_calls)
             if self.lasted_s == 0 and self.calls >= FEWEST_CALLS * self._most_calls:
@@ -258,22 +283,27 @@ class WarmUp:
         probed = last.clock_hz is not None and before.clock_hz is not None
         agree = not probed or abs(last.clock_hz / before.clock_hz - 1) <= CLOCK_AGREEMENT  # type: ignore[operator]
         # All ranks come here, since all that was asked so far is agreed upon.
-        return self._everyone(agree)
+        return self._on_every_rank(agree)
 
 
 def median_half_width(seconds: Sequence[float]) -> float:
-    """Half the width of a 95 % interval of the median, as a share of it.
+    """Return half the width of a 95 % interval of the median. It is a share of the median.
 
     Distribution-free, from order statistics: ranks n/2 ± 1.96·√n/2 (Conover, Practical Nonparametric Statistics, 3.2).
     """
     ordered, count = sorted(seconds), len(seconds)
-    reach = 1.96 * math.sqrt(count) / 2
-    low, high = max(0, math.floor(count / 2 - reach)), min(count - 1, math.ceil(count / 2 + reach))
+    half_count = 1.96 * math.sqrt(count) / 2
+    low, high = (
+        max(0, math.floor(count / 2 - half_count)),
+        min(count - 1, math.ceil(count / 2 + half_count)),
+    )
     return (ordered[high] - ordered[low]) / 2 / ordered[count // 2]
 
 
 def trend(seconds: Sequence[float]) -> float:
-    """How much slower the second half is than the first, as a share: medians of the two; 0 below four values."""
+    """Return how much slower the second half is than the first. It is a share, of the medians of
+    the two; 0 below four values.
+    """
     if len(seconds) < 4:
         return 0.0
     middle = len(seconds) // 2
@@ -281,7 +311,8 @@ def trend(seconds: Sequence[float]) -> float:
 
 
 def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Return whether the time of a call drifts too little to matter by the end of the budget.
+    """Return whether a call's time drifts too little to matter. It must not matter by the end of
+    the budget.
 
     A drift matters if the two halves of the medians differ by more than the precision. It also matters if it is more
     than noise, and the halves of the whole budget would differ so if it went on.
@@ -297,7 +328,9 @@ def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) 
 
 
 def _rises_or_falls(seconds: Sequence[float]) -> bool:
-    """The Mann-Kendall test at 5 %: pairs in order against pairs out of order (Kendall, Rank Correlation Methods)."""
+    """Return the outcome of the Mann-Kendall test at 5 %. It weighs pairs in order against pairs
+    out of order (Kendall, Rank Correlation Methods).
+    """
     count = len(seconds)
     score = sum(
         (later > earlier) - (later < earlier)
@@ -307,8 +340,10 @@ def _rises_or_falls(seconds: Sequence[float]) -> bool:
     return (abs(score) - 1) / spread > 1.96 if count > 1 else False
 
 
-def known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Whether the medians of blocks, in the order taken, are enough, agree and do not drift."""
+def is_known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
+    """Return whether the median is known from these medians of blocks. They are enough, agree and
+    do not drift; they stand in the order taken.
+    """
     return (
         len(seconds) >= FEWEST_BLOCKS
         and median_half_width(seconds) <= precision
@@ -317,8 +352,8 @@ def known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> b
 
 
 def ending(seconds: Sequence[float], precision: float) -> str:
-    """What to say where the budget ended a measurement: `drifting`, `noisy`, or nothing."""
-    if known(seconds, precision):
+    """Return a label of a measurement that the budget ended. It is `drifting`, `noisy`, or empty."""
+    if is_known(seconds, precision):
         return ""
-    moved = abs(trend(seconds)) > max(TREND, precision)
-    return "drifting" if moved and _rises_or_falls(seconds) else "noisy"
+    drifts = abs(trend(seconds)) > max(TREND, precision)
+    return "drifting" if drifts and _rises_or_falls(seconds) else "noisy"

@@ -1,4 +1,4 @@
-"""One measurement, from its request to what was found: the only place that knows the order of its steps."""
+"""One measurement, from its request to its outcome. Only this module knows the order of its steps."""
 
 import contextlib
 import itertools
@@ -32,17 +32,17 @@ SPIN_S = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What was found of a request.
+class MeasuredRequest:
+    """The outcome of a request.
 
     Args:
         samples: seconds per call; of ranks the longest of every sample.
         calibration: what stamps cost here.
-        own: every sample as this rank took it, in seconds per call.
+        rank_seconds: every sample of this rank, in seconds per call.
         verified: whether the data of all ranks are right; None where none verifies.
         wrong: what is wrong with the data; empty where nothing is.
-        doubted: why the calls are not believed: work behind the last stamp, or results that were remembered.
-        disturbed: why times tell nothing of the machine, beside busy neighbours.
+        doubt: why the calls are not believed: work behind the last stamp, or results that were remembered.
+        disturbance: why times tell nothing of the machine, beside busy neighbours.
         peak_bytes: the most memory that a call held; None where the device does not tell, or nobody asked.
         held_bytes: what a call left allocated; None as above.
         siblings_busy: which other devices of the machine were at work, where they share what is measured.
@@ -50,38 +50,46 @@ class Measured:
 
     samples: Samples
     calibration: Calibration | None = None
-    own: tuple[float, ...] = ()
+    rank_seconds: tuple[float, ...] = ()
     verified: bool | None = None
     wrong: str = ""
-    doubted: str = ""
-    disturbed: str = ""
+    doubt: str = ""
+    disturbance: str = ""
     peak_bytes: int | None = None
     held_bytes: int | None = None
     siblings_busy: str = ""
 
 
 class Observer:
-    """What wants to know of a measurement while its buffers are there; this one keeps quiet."""
+    """Listens to a measurement while its buffers are there. This class does nothing."""
 
     def tell(self, sentence: str) -> None:
         """Say something to whoever waits for the measurement."""
 
-    def block_taken(self, engine: Engine) -> None:
-        """The log of the engine holds one block more."""
+    def block_added(self, engine: Engine) -> None:
+        """Hear that the engine's log holds one block more."""
 
-    def found(
-        self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
+    def finished(
+        self,
+        measured: MeasuredRequest,
+        fn: Callable[..., object],
+        sets: Sequence[tuple[object, ...]],
     ) -> None:
-        """All is found; `fn` was called with each of these argument sets in turn."""
+        """Hear that the measurement is complete. `fn` was called with each of these argument sets
+        in turn.
+        """
 
-    def failed(self, error: BaseException, phase: Phase, measured: Measured | None) -> None:
-        """Something went wrong in a phase, and nothing is released yet; `measured` is None without a sample."""
+    def failed(self, error: BaseException, phase: Phase, measured: MeasuredRequest | None) -> None:
+        """Hear of a failure in a phase, before anything is released. `measured` is None without a
+        sample.
+        """
 
 
 def measure_request(
     device: Device, request: Request, observer: Observer, peers: Peers = ALONE
-) -> Measured:
-    """What a request measures on a device: arguments → warm-up → blocks → memory → data → whether calls are believed.
+) -> MeasuredRequest:
+    """Measure what a request asks for, on a device. Its phases: arguments → warm-up → blocks →
+    memory → data → whether calls are believed.
 
     Raises:
         BadInput: the function returned what only promises to work, or the ranks are too different.
@@ -100,7 +108,7 @@ def measure_request(
 
 
 class _Steps:
-    """A measurement under way; it holds all buffers, so that letting go of them is one call."""
+    """A measurement under way. It holds all buffers, so that letting go of them is one call."""
 
     def __init__(self, device: Device, request: Request, observer: Observer, peers: Peers) -> None:
         self.device, self.request, self.observer, self.peers = device, request, observer, peers
@@ -110,30 +118,30 @@ class _Steps:
         self.fn = request.instead or request.target.call
         self.engine: Engine | None = None
 
-    def run(self) -> Measured:
-        """All steps."""
+    def run(self) -> MeasuredRequest:
+        """Take all steps, and return the outcome."""
         request, device = self.request, self.device
         cold = calls.fill(self.sets, request, device, self.peers, self.observer.tell)
         # A refill ruins what the warm-up left in the buffers, and keeps their addresses.
         renew = renewal(self.peers, request.target, self.sets) if not request.refill else None
         if request.drill is not None and request.instead is None:
-            self.fn = self._slowed(request.drill, renewed=renew is not None)
-        look = self._look(renewed=renew is not None)
+            self.fn = self._slow_down(request.drill, renewed=renew is not None)
+        freshness_check = self._freshness_check(renewed=renew is not None)
         siblings_busy = busy_text(device) if request.over_host_link else ""
         # The plan is the engine's alone: it holds what flushes and refills, which a traceback must not keep.
         engine = self.engine = Engine(device, self._plan(renew))
-        said = {
+        labels = {
             "cache_resident": not cold,
             "replaced": self.fn is not request.target.call,
             "refilled": request.refill,
         }
-        engine.log.labels |= {*request.labels, *(label for label, holds in said.items() if holds)}
+        engine.log.labels |= {*request.labels, *(label for label, holds in labels.items() if holds)}
         watch = CoreWatch(self.peers, on_processors=self.facts.type == "cpu")
         self.phase = "calls"
         engine.run()
         measured = self.partial()
         assert measured is not None
-        measured = replace(measured, disturbed=watch.disturbed(), siblings_busy=siblings_busy)
+        measured = replace(measured, disturbance=watch.disturbance(), siblings_busy=siblings_busy)
         self.phase = "peak_bytes"
         peak_bytes = engine.peak_bytes() if request.peak_bytes else None
         self.phase = "held_bytes"
@@ -141,30 +149,34 @@ class _Steps:
         self.phase = "verify"
         engine.settle()
         right, wrong = verify_data(self.peers, device, request.target, engine.calls.touched)
-        doubted = engine.left_running or (
-            "" if wrong or look is None else self._stale(look, engine, measured.samples)
+        doubt = engine.left_running or (
+            ""
+            if wrong or freshness_check is None
+            else self._stale(freshness_check, engine, measured.samples)
         )
         measured = replace(
             measured,
             verified=right,
             wrong=wrong,
-            doubted=doubted,
+            doubt=doubt,
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
         )
-        self.observer.found(measured, self.fn, self.sets)
+        self.observer.finished(measured, self.fn, self.sets)
         return measured
 
-    def partial(self) -> Measured | None:
-        """What there is where something went wrong; None where there is no sample."""
+    def partial(self) -> MeasuredRequest | None:
+        """Return the outcome so far, after a failure. None if there is no sample."""
         engine = self.engine
         samples = engine.samples() if engine is not None else None
         if engine is None or samples is None:
             return None
-        return Measured(samples, engine.log.calibration, engine.log.own)
+        return MeasuredRequest(samples, engine.log.calibration, engine.log.rank_seconds)
 
     def close(self) -> None:
-        """Let go of everything: the traceback of a failure holds on to frames, and must not hold on to buffers."""
+        """Let go of everything. The traceback of a failure holds on to frames, and must not hold on
+        to buffers.
+        """
         self.sets.clear()
         if self.engine is not None:
             self.engine.close()
@@ -173,12 +185,12 @@ class _Steps:
         with contextlib.suppress(Exception):
             self.device.release()
 
-    def _slowed(self, share: float, *, renewed: bool) -> Callable[..., object]:
+    def _slow_down(self, share: float, *, renewed: bool) -> Callable[..., object]:
         """In a drill: the function, slower by a share."""
         timed = self.request.target
         # Of ranks none may make more calls than others, and sets that are made anew are not there to be tried.
         scouted = None if self.peers.size > 1 or renewed else self.sets
-        return slowed(timed.call, self.device, share, on_host=timed.on_host, sets=scouted)
+        return slow_down(timed.call, self.device, share, on_host=timed.on_host, sets=scouted)
 
     def _plan(self, renew: Callable[[int], None] | None) -> Plan:
         request, device = self.request, self.device
@@ -197,11 +209,13 @@ class _Steps:
             graph=request.graph,
             peers=self.peers,
             isolated=request.timing == "isolated",
-            after_block=self.observer.block_taken,
+            after_block=self.observer.block_added,
         )
 
-    def _look(self, *, renewed: bool) -> FreshnessCheck | None:
-        """What looks at the calls; none where nobody wants it, every sample has other values, or ranks would differ."""
+    def _freshness_check(self, *, renewed: bool) -> FreshnessCheck | None:
+        """Return the check of the calls. None if nobody wants it, every sample has other values, or
+        ranks would differ.
+        """
         request = self.request
         if request.refill is not None or request.ranks is not None:
             return None
@@ -209,14 +223,14 @@ class _Steps:
         before = not (renewed or request.first_calls or request.compiles)
         return FreshnessCheck(request.target.call, self.sets, before=before)
 
-    def _stale(self, look: FreshnessCheck, engine: Engine, samples: Samples) -> str:
-        """Why calls are not believed; a call that takes as long as the budget did something."""
+    def _stale(self, freshness_check: FreshnessCheck, engine: Engine, samples: Samples) -> str:
+        """Return why calls are not believed. A call that takes as long as the budget did something."""
         if samples.median_s * LOOK_CALLS > self.request.budget_s:
             return ""
-        return look.why_stale(engine.plan.fn, engine.settle, self.device.free_bytes)
+        return freshness_check.why_stale(engine.plan.fn, engine.settle, self.device.free_bytes)
 
 
-def slowed(
+def slow_down(
     fn: Callable[..., object],
     device: Device,
     share: float,
@@ -224,7 +238,8 @@ def slowed(
     on_host: bool = False,
     sets: Sequence[tuple[object, ...]] | None = None,
 ) -> Callable[..., object]:
-    """`fn`, followed by a wait of `share` of its own duration: on the device where that queues, else on the host.
+    """Return `fn`, followed by a wait of `share` of its own duration. The device waits if it
+    queues, else the host.
 
     Short calls go through the argument sets in turn to be timed as they will be measured; None of them where every rank
     must make the same calls, so that none may make more.
@@ -241,16 +256,16 @@ def slowed(
 
 def _then_wait(fn: Callable[..., object], arguments: tuple[object, ...], share: float) -> object:
     began_s = time.perf_counter()
-    result = fn(*arguments)
+    returned = fn(*arguments)
     now_s = time.perf_counter()
     end_s = now_s + share * (now_s - began_s)
     while time.perf_counter() < end_s:
         pass
-    return result
+    return returned
 
 
 class _Spinning:
-    """Calls the function and then spins; how long is found in the first call, which is one of warming up."""
+    """Calls the function and then spins. The first call, of the warm-up, finds out how long."""
 
     def __init__(
         self,
@@ -265,9 +280,9 @@ class _Spinning:
     def __call__(self, *arguments: object) -> object:
         if self._cycles is None:
             self._cycles = self._find_cycles(arguments)
-        result = self._fn(*arguments)
+        returned = self._fn(*arguments)
         self._device.spin(self._cycles)
-        return result
+        return returned
 
     def _find_cycles(self, arguments: tuple[object, ...]) -> int:
         calibration = calibrate(self._device)
@@ -282,14 +297,14 @@ class _Spinning:
         return max(1, round(self._share * seconds * calibration.spin_hz))
 
     def _call_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
-        """Device seconds of a call, the median of a few spans of these calls."""
+        """Return the device seconds of a call. It is the median of a few spans of these calls."""
         span_s = median(self._span_s(calls, calibration) for _ in range(SCOUTING))
         return max(span_s - calibration.event_pair_s, calibration.tick_s / MOST_SCOUTED) / len(
             calls
         )
 
     def _span_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
-        """Calls behind a spin, so that the host's part of them is over when the device begins."""
+        """Time calls behind a spin. The host's part of them is over when the device begins."""
         device = self._device
         device.synchronize()
         device.spin(round(SPIN_S * (calibration.spin_hz or 0.0)))

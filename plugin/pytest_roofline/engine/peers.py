@@ -1,4 +1,4 @@
-"""What the ranks of one world agree upon while they measure together.
+"""The agreement of one world's ranks while they measure together.
 
 A collective needs every rank. A rank that made one call more than the others would pair it with their next one, or
 hang. So whatever decides how many calls are made is a number that all ranks hold: times are the longest of all ranks,
@@ -25,19 +25,21 @@ UNKNOWN = -1.0
 
 
 class Peers(Protocol):
-    """The ranks that measure together. Every one of them must make the same calls in the same order."""
+    """The ranks that measure together. Every one of them must make the same calls in the same
+    order.
+    """
 
     size: int
     host: str
 
     def __int__(self) -> int:
-        """This one's number."""
+        """Return this rank's number."""
 
     def barrier(self) -> None:
         """Wait on the host for every rank."""
 
     def gather(self, values: tuple[float, ...]) -> list[tuple[float, ...]]:
-        """What every rank holds, by rank: as many numbers from each."""
+        """Return the values of every rank, by rank. Each rank gives as many."""
 
 
 class Alone:
@@ -47,14 +49,14 @@ class Alone:
     host = ""
 
     def __int__(self) -> int:
-        """The only one."""
+        """Return the only rank's number."""
         return 0
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Wait for nobody."""
 
     def gather(self, values: tuple[float, ...]) -> list[tuple[float, ...]]:
-        """Its own row."""
+        """Return the only row."""
         return [values]
 
 
@@ -62,12 +64,14 @@ ALONE = Alone()
 
 
 def host_number(peers: Peers) -> float:
-    """The host of this rank as a number, which ranks can exchange."""
+    """Return this rank's host as a number, which ranks can exchange."""
     return float(crc32(peers.host.encode()))
 
 
 class Agreement:
-    """Agrees on numbers and, beside them, on the time: there is no collective of its own for reading a clock."""
+    """Agrees on numbers and, beside them, on the time. There is no collective of its own for
+    reading a clock.
+    """
 
     def __init__(self, peers: Peers, host_s: Callable[[], float]) -> None:
         self.alone = peers.size == 1
@@ -77,28 +81,30 @@ class Agreement:
         self._agreed_s = 0.0
 
     def now_s(self) -> float:
-        """The time in seconds: this host's own if alone; else as of the last agreement, so that all ranks read it."""
+        """Return the time in seconds, the same on every rank. Alone it is this host's own; else as
+        of the last agreement.
+        """
         return self._host_s() if self.alone else self._agreed_s
 
-    def rows(self, *values: float) -> list[tuple[float, ...]]:
-        """What every rank holds, by rank."""
+    def rows(self, *numbers: float) -> list[tuple[float, ...]]:
+        """Return the numbers of every rank, by rank."""
         if self.alone:
-            return [values]
-        rows = self._peers.gather((self._host_s() - self._epoch_s, *values))
+            return [numbers]
+        rows = self._peers.gather((self._host_s() - self._epoch_s, *numbers))
         self._agreed_s = max(row[0] for row in rows)
         return [row[1:] for row in rows]
 
-    def most(self, *values: float) -> tuple[float, ...]:
-        """The largest of every number over the ranks."""
-        return values if self.alone else tuple(map(max, zip(*self.rows(*values), strict=True)))
+    def most(self, *numbers: float) -> tuple[float, ...]:
+        """Return the largest of every number over the ranks."""
+        return numbers if self.alone else tuple(map(max, zip(*self.rows(*numbers), strict=True)))
 
     def meet_s(self) -> float:
-        """Wait for every rank; the time then."""
+        """Wait for every rank, and return the time then."""
         self.rows()
         return self.now_s()
 
-    def everyone(self, yes: bool) -> bool:
-        """Whether it is so on every rank."""
+    def on_every_rank(self, yes: bool) -> bool:
+        """Return whether every rank says yes."""
         return all(row[0] for row in self.rows(float(yes)))
 
     def barrier(self) -> None:
@@ -109,10 +115,10 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """The state of the devices in a block, None where none was seen and not all tell.
+    """The state of the devices in a block. A fact is None if none was seen and not all tell.
 
     Args:
-        cause: why it does not count; empty where it does; `said` names the ranks that it comes from.
+        cause: why it does not count; empty where it does; `cause_text` names the ranks that it comes from.
         spoiled: why none of the last `judged` blocks counts, this one among them; `power_capped` is of all of them.
         neighbours: whether another process was seen on any device.
         throttle_known: whether every device tells of thermal slowdown and power brake.
@@ -123,28 +129,30 @@ class BlockState:
     power_capped: bool | None = None
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
     throttle_known: bool = False
-    said: str = ""
+    cause_text: str = ""
     spoiled: str = ""
     judged: int = 0
     clock_moved: bool = False
 
 
-def agreed_state(agreement: Agreement, own: BlockState) -> BlockState:
-    """The state of all devices: what spoiled the block on one rank spoiled it for all, who waited for that one."""
+def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
+    """Return the state of all devices. What spoiled the block on one rank spoiled it for all, who
+    waited for that one.
+    """
     if agreement.alone:
-        return replace(own, said=own.cause)
-    capped = UNKNOWN if own.power_capped is None else float(own.power_capped)
-    state = (
-        CODES.index(own.cause),
+        return replace(state, cause_text=state.cause)
+    capped = UNKNOWN if state.power_capped is None else float(state.power_capped)
+    numbers = (
+        CODES.index(state.cause),
         capped,
-        NEIGHBOURS.index(own.neighbours),
-        own.throttle_known,
-        CODES.index(own.spoiled),
-        own.judged,
-        own.clock_moved,
+        NEIGHBOURS.index(state.neighbours),
+        state.throttle_known,
+        CODES.index(state.spoiled),
+        state.judged,
+        state.clock_moved,
     )
-    causes, caps, neighbours, known, spoils, judged, moved = zip(
-        *agreement.rows(*map(float, state)), strict=True
+    causes, caps, neighbours, throttles_known, spoils, judged, clocks_moved = zip(
+        *agreement.rows(*map(float, numbers)), strict=True
     )
     code, spoil = (min((code for code in codes if code), default=0.0) for codes in (causes, spoils))
     cause = CODES[int(code)]
@@ -156,18 +164,20 @@ def agreed_state(agreement: Agreement, own: BlockState) -> BlockState:
         cause,
         power_capped=True if 1.0 in caps else None if UNKNOWN in caps else False,
         neighbours=NEIGHBOURS[int(max(neighbours))],
-        throttle_known=all(known),
-        said=cause
-        + of_ranks([rank for rank, each in enumerate(causes) if each == code], len(causes))
+        throttle_known=all(throttles_known),
+        cause_text=cause
+        + of_ranks(
+            [rank for rank, rank_cause in enumerate(causes) if rank_cause == code], len(causes)
+        )
         * bool(cause),
         spoiled=CODES[int(spoil)],
         judged=int(reaches),
-        clock_moved=any(moved),
+        clock_moved=any(clocks_moved),
     )
 
 
 def of_ranks(ranks: Sequence[int], size: int) -> str:
-    """` (rank 3)`, ` (ranks 0, 3)`; nothing where it is all of them."""
+    """Return ` (rank 3)`, ` (ranks 0, 3)`, or nothing for all ranks."""
     if len(ranks) == size:
         return ""
     return f" (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))})"
@@ -175,7 +185,8 @@ def of_ranks(ranks: Sequence[int], size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What decides how many argument sets there are, in bytes: what is free, the cache, all memory, what one set takes.
+    """The sizes that decide how many argument sets there are, in bytes. These are what is free, the
+    cache, all memory, and what one set takes.
 
     The ranks of a host share its memory (`on_host`); each device has its own.
     """
@@ -187,13 +198,15 @@ class Room:
     on_host: bool
 
 
-def agreed_room(peers: Peers, own: Room) -> Room:
-    """The same on all ranks: the largest cache and set, and of each memory an equal part, where that is least."""
+def agreed_room(peers: Peers, room: Room) -> Room:
+    """Return the room that all ranks have. It is the largest cache and set, and of each memory an
+    equal part, where that is least.
+    """
     if peers.size == 1:
-        return own
-    pool = host_number(peers) if own.on_host else -1.0 - int(peers)
-    memory = float("inf") if own.memory_bytes is None else own.memory_bytes
-    rows = peers.gather((own.free_bytes, own.cache_bytes, pool, memory, own.set_bytes))
+        return room
+    pool = host_number(peers) if room.on_host else -1.0 - int(peers)
+    memory = float("inf") if room.memory_bytes is None else room.memory_bytes
+    rows = peers.gather((room.free_bytes, room.cache_bytes, pool, memory, room.set_bytes))
     pools = [row[2] for row in rows]
     free_bytes, memory_bytes = (
         min(row[column] / pools.count(row[2]) for row in rows) for column in (0, 3)
@@ -203,18 +216,25 @@ def agreed_room(peers: Peers, own: Room) -> Room:
         int(max(row[1] for row in rows)),
         None if memory_bytes == float("inf") else int(memory_bytes),
         int(max(row[4] for row in rows)),
-        own.on_host,
+        room.on_host,
     )
 
 
-def agreed_calibration(agreement: Agreement, own: Calibration) -> Calibration:
-    """What stamps and launches cost at most on any rank; the spin's rate stays this rank's own."""
+def agreed_calibration(agreement: Agreement, calibration: Calibration) -> Calibration:
+    """Return the most that stamps and launches cost on any rank. The spin's rate stays this rank's
+    own.
+    """
     tick_s, event_pair_s, record_host_s, call_host_s = agreement.most(
-        own.tick_s, own.event_pair_s, own.record_host_s, own.call_host_s
+        calibration.tick_s,
+        calibration.event_pair_s,
+        calibration.record_host_s,
+        calibration.call_host_s,
     )
-    (shallow,) = agreement.most(-float("inf") if own.queue_depth is None else -own.queue_depth)
+    (shallow,) = agreement.most(
+        -float("inf") if calibration.queue_depth is None else -calibration.queue_depth
+    )
     return replace(
-        own,
+        calibration,
         tick_s=tick_s,
         event_pair_s=event_pair_s,
         record_host_s=record_host_s,
@@ -225,19 +245,20 @@ def agreed_calibration(agreement: Agreement, own: Calibration) -> Calibration:
 
 def require_alike(agreement: Agreement, traits: Traits) -> None:
     """Refuse ranks that would have to be timed in different ways."""
-    values = [getattr(traits, name) for name in DECISIVE]
-    rows = agreement.rows(*(UNKNOWN if value is None else float(value) for value in values))
+    own_traits = [getattr(traits, name) for name in DECISIVE]
+    rows = agreement.rows(*(UNKNOWN if trait is None else float(trait) for trait in own_traits))
     for rank, row in enumerate(rows):
-        for name, first, other in zip(DECISIVE, rows[0], row, strict=True):
-            if first != other:
+        for name, first, rank_trait in zip(DECISIVE, rows[0], row, strict=True):
+            if first != rank_trait:
                 raise BadInput(
                     f"the devices of rank 0 and rank {rank} must be timed in different ways ({name} {first:g} and "
-                    f"{other:g}); expected ranks on devices of one kind"
+                    f"{rank_trait:g}); expected ranks on devices of one kind"
                 )
 
 
 class CoreWatch:
-    """Watches the processors from its making until `disturbed` is asked; every rank of the world does both.
+    """Watches the processors until `disturbance` is asked. Every rank of the world makes a watch,
+    and asks it.
 
     Where something else is measured, what happens `on_processors` disturbs nobody.
     """
@@ -248,31 +269,36 @@ class CoreWatch:
         self._watch = cpu.Neighbours()
         self._began_s, self._own_s = time.perf_counter(), time.process_time()
 
-    def disturbed(self) -> str:
-        """Why the times tell nothing of the machine, the same on every rank; empty where they do."""
-        own = (time.process_time() - self._own_s) / max(time.perf_counter() - self._began_s, 1e-9)
-        taken = self._watch.cores_taken() if self._on_processors else None
-        if self._peers.size == 1:
-            return cpu.too_busy(taken)
-        rows = self._peers.gather(
-            (UNKNOWN if taken is None else taken, own, host_number(self._peers))
+    def disturbance(self) -> str:
+        """Return why the times tell nothing of the machine. It is the same on every rank; empty if
+        they do.
+        """
+        own_cores = (time.process_time() - self._own_s) / max(
+            time.perf_counter() - self._began_s, 1e-9
         )
-        return cpu.too_busy(most_taken([(row[0], row[1], row[2]) for row in rows]))
+        cores_taken = self._watch.cores_taken() if self._on_processors else None
+        if self._peers.size == 1:
+            return cpu.too_busy(cores_taken)
+        rows = self._peers.gather(
+            (UNKNOWN if cores_taken is None else cores_taken, own_cores, host_number(self._peers))
+        )
+        return cpu.too_busy(most_cores_taken([(row[0], row[1], row[2]) for row in rows]))
 
 
-def most_taken(rows: list[tuple[float, float, float]]) -> float | None:
-    """Cores that processes outside of this world kept busy, on the host where it is most; None where no host tells.
+def most_cores_taken(rows: list[tuple[float, float, float]]) -> float | None:
+    """Return the cores that processes outside of this world kept busy. It is the most of any host;
+    None if no host tells.
 
     A row of each rank: cores that all others kept busy (negative is unknown), cores that it kept busy, and its host.
     """
     beside = [
-        taken
+        cores_taken
         - sum(
-            other_own
-            for other, (_, other_own, at) in enumerate(rows)
-            if other != rank and at == where
+            other_cores
+            for other_rank, (_, other_cores, other_host) in enumerate(rows)
+            if other_rank != rank and other_host == host
         )
-        for rank, (taken, _, where) in enumerate(rows)
-        if taken >= 0
+        for rank, (cores_taken, _, host) in enumerate(rows)
+        if cores_taken >= 0
     ]
     return max(0.0, *beside) if beside else None

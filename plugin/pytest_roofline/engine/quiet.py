@@ -1,4 +1,4 @@
-"""Waiting until nobody else works on what is to be measured, and who does."""
+"""Waiting until nobody else works on what is to be measured. Also who does."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ PAUSE_S, TOLD_EVERY_S = 2.0, 30.0
 
 
 def busy_at(device: Device) -> str:
-    """Return who keeps a device busy: cores that others use, or a GPU that they work on; empty where nobody does.
+    """Return who keeps a device busy; empty if nobody does. Others use cores, or work on a GPU.
 
     A second is spent on watching the cores of a CPU.
     """
@@ -32,7 +32,7 @@ class Clock:
         """Return seconds since any one moment."""
         return time.monotonic()
 
-    def rest(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Let time pass."""
         time.sleep(seconds)
 
@@ -40,7 +40,7 @@ class Clock:
 def wait_until_quiet(
     look: Callable[[], str], patience_s: float, say: Callable[[str], None], clock: Clock
 ) -> str:
-    """Wait until a look finds nobody at work, and return who still is where that takes too long.
+    """Wait until nobody is at work any more. Return who still is if that takes too long.
 
     Args:
         look: returns who keeps the machine busy, in words; empty where nobody does.
@@ -56,5 +56,5 @@ def wait_until_quiet(
         if now_s >= silent_until_s:
             silent_until_s = now_s + TOLD_EVERY_S
             say(f"waits for a quiet machine, {until_s - now_s:.0f} s at most: {busy}")
-        clock.rest(min(PAUSE_S, until_s - now_s))
+        clock.sleep(min(PAUSE_S, until_s - now_s))
     return ""

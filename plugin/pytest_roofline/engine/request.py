@@ -1,4 +1,5 @@
-"""What one measurement asks for: the same record for a test, for a rank, and for each of several like devices.
+"""The request of one measurement. It is the same record for a test, for a rank, and for each of
+several like devices.
 
 A new argument of `roofline.measure` is a parameter there, a field here, and the place in this folder that heeds it.
 """
@@ -53,10 +54,10 @@ class Timed:
 
     def __post_init__(self) -> None:
         _check_callable(self.call)
-        for name, what in FUNCTIONS.items():
-            value = getattr(self, name)
-            if value is not None and not callable(value):
-                raise BadInput(f"{name} is {shown(value)}; expected a function {what}")
+        for name, description in FUNCTIONS.items():
+            argument = getattr(self, name)
+            if argument is not None and not callable(argument):
+                raise BadInput(f"{name} is {shown(argument)}; expected a function {description}")
         if self.args is not None and self.make_args is not None:
             raise BadInput("both args and make_args were given; expected one of them")
         if self.args is not None and not isinstance(self.args, tuple | list):
@@ -75,13 +76,13 @@ class Timed:
             )
 
     def arguments(self) -> tuple[object, ...]:
-        """One set of arguments: made anew where something makes them."""
+        """Return one set of arguments. `make_args` makes it anew, if given."""
         return as_tuple(self.make_args() if self.make_args is not None else self.args)
 
 
 @dataclass(frozen=True, slots=True)
 class RankOptions:
-    """What a measurement over ranks asks for besides.
+    """The options that only a measurement over ranks has.
 
     Args:
         backend: of torch.distributed; None is the device's own.
@@ -172,51 +173,57 @@ class Request:
 
     @property
     def target(self) -> Timed:
-        """The function with its arguments, where it is measured."""
+        """Return the function with its arguments, where it is measured."""
         assert self.timed is not None
         return self.timed
 
     @property
     def shown_metric(self) -> str:
-        """The name of the rate to show."""
+        """Return the name of the rate to show."""
         return self.metric or self.work.metric
 
     @property
     def over_host_link(self) -> bool:
-        """Whether one device alone copies over its host's link, which others may be busy with: no rank, no sibling."""
+        """Return whether one device alone copies over its host's link. Others may be busy with that
+        link. No rank and no sibling counts.
+        """
         over_link = rate_suffix(self.shown_metric) == "payload_GBps" and bool(self.work.wire_bytes)
         return over_link and not self.devices and self.ranks is None and SIBLINGS not in self.labels
 
 
 def as_tuple(arguments: object) -> tuple[object, ...]:
-    """Arguments as given: a tuple or list is several, None is none, anything else is one."""
+    """Return arguments as a tuple. A tuple or list is several, None is none, anything else is one."""
     if arguments is None:
         return ()
     return tuple(arguments) if isinstance(arguments, tuple | list) else (arguments,)
 
 
-def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """The value of an argument, if it is one of these."""
-    if value not in allowed:
-        raise BadInput(f"{what} is {shown(value)}; expected one of {', '.join(map(str, allowed))}")
-    return value
+def one_of(name: str, argument: Any, allowed: tuple[Any, ...]) -> Any:
+    """Return an argument, if it is one of the allowed."""
+    if argument not in allowed:
+        raise BadInput(
+            f"{name} is {shown(argument)}; expected one of {', '.join(map(str, allowed))}"
+        )
+    return argument
 
 
-def positive(what: str, value: float | None) -> float | None:
-    """A number above zero, or None."""
-    if value is None:
+def positive(name: str, number: float | None) -> float | None:
+    """Return a number above zero, or None."""
+    if number is None:
         return None
     if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 < value < float("inf")
+        isinstance(number, bool)
+        or not isinstance(number, int | float)
+        or not 0 < number < float("inf")
     ):
-        raise BadInput(f"{what} is {shown(value)}; expected a number above zero")
-    return float(value)
+        raise BadInput(f"{name} is {shown(number)}; expected a number above zero")
+    return float(number)
 
 
 def check_work(work: object) -> Work:
-    """The work of a call; where nobody tells it, that of a call alone, which has a time and no rate."""
+    """Return the work of a call. If nobody tells it, it is that of a call alone, which has a time
+    and no rate.
+    """
     if work is not None and not isinstance(work, Work):
         raise BadInput(
             f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…), or None"
@@ -225,7 +232,7 @@ def check_work(work: object) -> Work:
 
 
 def _check_callable(fn: Callable[..., object]) -> None:
-    """Refuse what cannot be called, and an async function, whose call does no work."""
+    """Refuse what cannot be called, and async functions. A call of these does no work."""
     if not callable(fn):
         raise BadInput(
             f"what is to be timed is {shown(fn)}; expected a function, such as lambda: …"
@@ -247,12 +254,14 @@ def _check_metric(metric: str, work: Work) -> None:
             f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}"
         )
     if metric != JOB_METRIC and work.amount(metric) is None:
-        told = None if work == check_work(None) else work
-        raise BadInput(f"metric is {shown(metric)}, but work has none of what it counts: {told}")
+        work_text = None if work == check_work(None) else work
+        raise BadInput(
+            f"metric is {shown(metric)}, but work has none of what it counts: {work_text}"
+        )
 
 
 def _check_first_calls(count: object) -> None:
-    """Raise BadInput unless `count` is a number of calls that may be timed alone."""
+    """Raise BadInput unless `count` is a number of first calls."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
         raise BadInput(
             f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}"

@@ -1,4 +1,6 @@
-"""How to take a block: calls per sample, samples per block, how long to keep the device busy in front of it."""
+"""The shape of a block: calls per sample, samples per block, and spin. The spin keeps the device
+busy in front of it.
+"""
 
 import math
 from dataclasses import dataclass
@@ -35,19 +37,25 @@ MOST_GRAPH_CALLS = 4096
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """A block's shape: `calls` per sample, `samples` per block, `spin_s` of spinning in front; 0 is none."""
+    """A block's shape. It has `calls` per sample, `samples` per block, and `spin_s` of spinning in
+    front; 0 is none.
+    """
 
     calls: int
     samples: int
     spin_s: float = 0.0
 
     def relaxed(self) -> "BlockShape":
-        """Easier for a host that fell behind: half the samples behind twice the spin."""
+        """Return half the samples behind twice the spin. That is easier for a host that fell
+        behind.
+        """
         longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
         return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
 
     def smaller(self) -> "BlockShape | None":
-        """A quarter of the entries, since the queue may have been full; None where there is nothing to take away."""
+        """Return a quarter of the entries, since the queue may have been full. None if there is
+        nothing to take away.
+        """
         if self.samples > 1:
             return BlockShape(self.calls, self.samples // 4 or 1, self.spin_s)
         return BlockShape(self.calls // 4 or 1, 1, self.spin_s) if self.calls > 1 else None
@@ -66,7 +74,8 @@ def direct_shape(
     flush_s: float = 0.0,
     batch: bool = True,
 ) -> BlockShape:
-    """For a device without a queue, or without a spin: samples of `span_s` or more, waited for one by one.
+    """Return the shape for a device without a queue, or without a spin. Samples last `span_s` or
+    more, and are waited for one by one.
 
     Times are of a call and of a flush in front of every sample, in seconds. Unless they `batch`, no more calls than the
     clock needs share a sample, since their waits would be shared too.
@@ -85,25 +94,26 @@ def queued_shape(
     depth: int | None,
     flush_s: float = 0.0,
 ) -> BlockShape:
-    """For a device that is kept busy while the host, who needs `host_s` for a call, submits the whole block.
+    """Return the shape for a device that is busy while the host submits. The host needs `host_s`
+    for a call, and submits the whole block.
 
     Of the queue's depth half is used, since how many entries a call makes is not known.
     """
     room = (depth or ASSUMED_DEPTH) // 2
     aim_s = min(BLOCK_SHARE * budget_s, LONGEST_BLOCK_S)
     # The host submits while the device spins, and the device works while the host waits.
-    each_s = SPIN_FACTOR * host_s + call_s
+    per_call_s = SPIN_FACTOR * host_s + call_s
     calls = max(
-        _calls(call_s, span_s, most_calls), _calls(each_s, aim_s / MOST_SAMPLES, most_calls)
+        _calls(call_s, span_s, most_calls), _calls(per_call_s, aim_s / MOST_SAMPLES, most_calls)
     )
     # Better few samples than short ones, and better short ones than a full queue.
     calls = min(calls, max(1, room - 2))
-    samples = min(_samples(calls * each_s + flush_s, aim_s), max(1, room // (calls + 2)))
+    samples = min(_samples(calls * per_call_s + flush_s, aim_s), max(1, room // (calls + 2)))
     return BlockShape(calls, samples, spin_for(calls * samples * host_s))
 
 
 def spin_for(host_s: float) -> float:
-    """How long to spin in front of a block that the host submits in `host_s`, in seconds."""
+    """Return the seconds to spin in front of a block. The host submits it in `host_s`."""
     return min(SPIN_FACTOR * host_s + SPIN_MARGIN_S, LONGEST_SPIN_S)
 
 
@@ -116,12 +126,13 @@ def _samples(each_s: float, aim_s: float) -> int:
 
 
 def is_short(call_s: float, traits: Traits) -> bool:
-    """Whether a call is so short that stamps and launches around it matter."""
+    """Return whether stamps and launches matter to so short a call."""
     return call_s < SHORT_TICKS * traits.tick_s
 
 
 def graph_calls(call_s: float, sets: int) -> int | None:
-    """Calls in one graph: a millisecond of them, and whole turns through the sets, or a rotation would stay warm.
+    """Return how many calls to put into one graph. A millisecond of them, and whole turns through
+    the sets, or a rotation would stay warm.
 
     None where a whole turn does not fit.
     """

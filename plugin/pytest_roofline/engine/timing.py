@@ -1,4 +1,5 @@
-"""The timing engine: warm up until nothing moves, find out how to time, take blocks until the median is known.
+"""The timing engine: warm up, find out how to time, take blocks. Warm-up ends when nothing moves,
+the blocks when the median is known.
 
 The engine asks a device for nothing but the `Device` protocol, so all of it is proven on a fake. The order of things:
 
@@ -26,7 +27,7 @@ from .log import (
     Log,
     TimedBlock,
     WarmUp,
-    known,
+    is_known,
     samples_of,
     sets_the_pace,
 )
@@ -46,7 +47,7 @@ UNKNOWN = "state of the device unknown"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to time and how. `sets` are the argument tuples to call with, in turn."""
+    """The function to time, and how. `sets` are the argument tuples to call with, in turn."""
 
     fn: Callable[..., object]
     sets: Sequence[tuple[object, ...]]
@@ -80,7 +81,7 @@ class Engine:
         if plan.timing == "device" and not device.traits.stamps:
             self.log.labels.add("wall_clock")
         self.calls = CallSequence(plan.fn, plan.sets)
-        before = plan.flush if plan.refill is None else self._refilled
+        before = plan.flush if plan.refill is None else self._refill
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
         # Why there was no graph, where one was wanted.
@@ -90,21 +91,28 @@ class Engine:
         self._left: list[bool] = []
 
     def run(self) -> None:
-        """Take the samples; whatever is raised on the way, `log` keeps what there is."""
+        """Take the samples. Whatever is raised meanwhile, `log` keeps what there is."""
         with _collector_off(), self._conditions.stops:
             calibration = self.log.calibration = self._calibrate()
             sizing = Sizing(self._watch, self.calls, calibration, self.plan.budget_s)
             if not self._first_calls() or not self._slow_for_good(sizing):
-                way = self._warm_up(sizing)
+                block_plan = self._warm_up(sizing)
                 if self.plan.first_calls:
                     self._warm_calls()
                 if self.plan.renew is not None:
                     self._renew(self.plan.renew)
-                self._take(sizing, self._graphed(sizing, way) if self.device.traits.graphs else way)
+                self._take(
+                    sizing,
+                    self._plan_with_graph(sizing, block_plan)
+                    if self.device.traits.graphs
+                    else block_plan,
+                )
             self.log.say(self.device.traits.precision)
 
-    def _refilled(self) -> None:
-        """Before a sample: the next set with other values, then what evicts them where that was asked for."""
+    def _refill(self) -> None:
+        """Prepare a sample: give the next set other values, then flush. The flush evicts them, if
+        one was asked for.
+        """
         assert self.plan.refill is not None
         self.plan.refill(self.calls.made % len(self.plan.sets))
         if self.plan.flush is not None:
@@ -120,7 +128,9 @@ class Engine:
         return agreed_calibration(self._watch.agreement, calibration)
 
     def close(self) -> None:
-        """Let go of every buffer, so that a traceback that holds on to this engine does not hold on to them."""
+        """Let go of every buffer. A traceback that holds on to this engine does not hold on to them
+        then.
+        """
         self._watch.flush = None
         self.plan = replace(
             self.plan, flush=None, refill=None, renew=None, after_block=None, sets=()
@@ -132,7 +142,9 @@ class Engine:
 
     @property
     def left_running(self) -> str:
-        """What is wrong where most blocks had work that went on after their last stamp; empty where they had none."""
+        """Return what is wrong if work went on after the last stamps. This is about most blocks;
+        empty if they had no such work.
+        """
         if 2 * sum(self._left) <= len(self._left):
             return ""
         return (
@@ -142,7 +154,9 @@ class Engine:
         )
 
     def peak_bytes(self) -> int | None:
-        """The most memory that one call holds above what is allocated before it, by a call of its own."""
+        """Return the most memory that one call holds, by a call of its own. It counts above what is
+        allocated before the call.
+        """
         made = self.calls.made
         with _collector_off():
             peak_bytes = self.device.peak_bytes(lambda: self.calls(1))
@@ -152,32 +166,39 @@ class Engine:
         return peak_bytes
 
     def held_bytes(self) -> int | None:
-        """What one call leaves allocated as long as its result is kept, by a call of its own; never with peers."""
+        """Return what one call leaves allocated, by a call of its own. Its result is kept
+        meanwhile. Never with peers.
+        """
         with _collector_off():
-            return self.device.held_bytes(self.calls.kept)
+            return self.device.held_bytes(self.calls.call_and_keep)
 
     def samples(self) -> Samples | None:
-        """The record of what was taken; None where there is no sample yet."""
-        return samples_of(self.log.kept, self.log.common()) if self.log.kept else None
+        """Return the record of all blocks; None if there is no sample."""
+        return (
+            samples_of(self.log.timed_blocks, self.log.common()) if self.log.timed_blocks else None
+        )
 
     def _first_calls(self) -> bool:
-        """Make the very first calls, each alone: they may compile or load. Whether the last was too slow to warm up.
+        """Make the very first calls, each alone. They may compile or load. Return whether the last
+        was too slow to warm up.
 
         A single one that is as long as the budget is slow. Of several, the last is warm already: on a device that is
         waited for anyway it is enough that the next would be all of the warm-up.
         """
-        log, wanted = self.log, self.plan.first_calls
-        for index in range(max(1, wanted)):
+        log, count = self.log, self.plan.first_calls
+        for index in range(max(1, count)):
             log.warmup_iterations += 1
             log.first_calls_s.append(
                 self._watch.alone_s(self.calls.first if index == 0 else partial(self.calls, 1))
             )
             log.warmup_s += log.first_calls_s[-1]
-        warm = wanted > 1 and not self.device.traits.queues
+        warm = count > 1 and not self.device.traits.queues
         return log.first_calls_s[-1] >= (SHARE_DIRECT if warm else 1) * self.plan.budget_s
 
     def _warm_calls(self) -> None:
-        """Time a few warm calls as the first were timed, where samples are not: behind a queue, or across ranks."""
+        """Time a few warm calls as the first were timed. Only where samples are timed in another
+        way: behind a queue, or across ranks.
+        """
         log, in_a_row = self.log, not (self.plan.isolated or self._watch.agreement.alone)
         if not (self.device.traits.queues or in_a_row):
             return
@@ -190,28 +211,29 @@ class Engine:
         log.warmup_s += sum(log.warm_calls_s)
 
     def _slow_for_good(self, sizing: Sizing) -> bool:
-        """After a call that slow: whether the next are slow too, and not just those that compile.
+        """Return whether the calls after a slow first one are slow too. The first may have been
+        slow because it compiled.
 
         Then they are the samples, and warming up would only add to the wait. As soon as one is fast, those before it
         count as warm-up.
         """
-        log, way, budget_s = self.log, sizing.at_once(), self.plan.budget_s
+        log, block_plan, budget_s = self.log, sizing.at_once(), self.plan.budget_s
         while not self._enough():
             with self._watch.answering():
-                self._conditions.begin(anew=not log.kept)
-            taken = sizing.block(way)
-            if taken.wall_s < SHARE_DIRECT * budget_s:
-                log.forget(1, taken.wall_s)
+                self._conditions.begin(anew=not log.timed_blocks)
+            times = sizing.block(block_plan)
+            if times.wall_s < SHARE_DIRECT * budget_s:
+                log.forget(1, times.wall_s)
                 return False
-            log.measuring_s += taken.wall_s
-            self._keep(taken, way)
+            log.measuring_s += times.wall_s
+            self._keep(times, block_plan)
         return True
 
     def _warm_up(self, sizing: Sizing) -> BlockPlan:
         """Call until nothing moves any more, then find out how to time."""
         log, first_s = self.log, self.log.warmup_s
-        everyone = self._watch.agreement.everyone
-        warm = WarmUp(self.device.traits, self.plan.budget_s, sizing.most_calls, everyone)
+        on_every_rank = self._watch.agreement.on_every_rank
+        warm = WarmUp(self.device.traits, self.plan.budget_s, sizing.most_calls, on_every_rank)
 
         idle_s = math.inf
 
@@ -235,12 +257,12 @@ class Engine:
             self._before_s = min(lasted_s, warm.cap_s) if self._conditions.stops.count else lasted_s
             log.warmup_s = first_s + self._before_s
 
-    def _graphed(self, sizing: Sizing, way: BlockPlan) -> BlockPlan:
-        """The same by a graph, where that is better; it is paid for by the budget too."""
+    def _plan_with_graph(self, sizing: Sizing, block_plan: BlockPlan) -> BlockPlan:
+        """Return the plan by a graph, if that is better. The budget pays for it too."""
         before, began_s = sizing.tried, self._watch.agreement.now_s()
-        wanted = self.plan.graph if self._watch.agreement.alone else False
+        graph = self.plan.graph if self._watch.agreement.alone else False
         try:
-            return sizing.graphed(way, wanted, began_s + self.plan.budget_s - self._before_s)
+            return sizing.graphed(block_plan, graph, began_s + self.plan.budget_s - self._before_s)
         finally:
             lasted_s = self._watch.agreement.now_s() - began_s
             self._before_s += lasted_s
@@ -255,77 +277,89 @@ class Engine:
         renew(min(self.calls.made, len(self.plan.sets)))
         self.calls.restart()
 
-    def _take(self, sizing: Sizing, way: BlockPlan) -> None:
-        """Blocks until the median is known well enough, or the budget is spent."""
+    def _take(self, sizing: Sizing, block_plan: BlockPlan) -> None:
+        """Take blocks until the median is known, or the budget is spent."""
         log = self.log
-        log.labels |= way.labels
+        log.labels |= block_plan.labels
         with self._watch.answering():
             self._conditions.begin(anew=True)
         began_s = self._watch.agreement.meet_s()
         while not self._enough():
-            if log.kept:
+            if log.timed_blocks:
                 with self._watch.answering():
                     self._conditions.begin()
-            taken = sizing.block(way)
+            times = sizing.block(block_plan)
             log.measuring_s = self._watch.agreement.now_s() - began_s
-            cause = self._keep(taken, way)
+            cause = self._keep(times, block_plan)
             if cause == HOST_GAP:
-                way = replace(way, shape=way.shape.relaxed())
+                block_plan = replace(block_plan, shape=block_plan.shape.relaxed())
             if cause == STOPPED:
                 # Nothing was measured meanwhile.
-                began_s, log.measuring_s = began_s + taken.wall_s, log.measuring_s - taken.wall_s
+                began_s, log.measuring_s = began_s + times.wall_s, log.measuring_s - times.wall_s
 
     def _enough(self) -> bool:
-        """Whether to stop. Before that, blocks of which nobody was asked are asked about: they may not count."""
-        if not (self.log.kept and self._at_an_end()):
+        """Return whether to stop. Before that, blocks of which nobody was asked are asked about:
+        they may not count.
+        """
+        if not (self.log.timed_blocks and self._at_an_end()):
             return False
         with self._watch.answering():
-            asked = self._conditions.rest()
-        if not asked and self._watch.agreement.alone:
+            any_asked = self._conditions.end_row()
+        if not any_asked and self._watch.agreement.alone:
             return True
         self.log.state = agreed_state(self._watch.agreement, self._own_state(""))
         self.log.judge(self.log.state)
         return self._at_an_end()
 
-    def _keep(self, taken: BlockTimes, way: BlockPlan) -> str:
-        """Write a block down, whatever it is and whatever goes wrong; the cause for which it does not count."""
-        log, calls = self.log, way.shape.calls
-        log.iterations, log.mode, log.overhead_s = calls, way.mode, way.overhead_s
-        log.device_s = way.device_s
-        own = taken.own or taken
-        self._left.append(own.left_s > max(LEAST_LEFT_S, LEFT_SHARE * own.wall_s))
+    def _keep(self, times: BlockTimes, block_plan: BlockPlan) -> str:
+        """Write a block down, whatever goes wrong. Return the cause for which it does not count."""
+        log, calls = self.log, block_plan.shape.calls
+        log.iterations, log.mode, log.overhead_s = calls, block_plan.mode, block_plan.overhead_s
+        log.device_s = block_plan.device_s
+        rank_times = times.rank_times or times
+        self._left.append(rank_times.left_s > max(LEAST_LEFT_S, LEFT_SHARE * rank_times.wall_s))
         clock_hz = (
-            taken.clocks_hz[1] if taken.clocks_hz and self.device.traits.spin_is_clock else None
+            times.clocks_hz[1] if times.clocks_hz and self.device.traits.spin_is_clock else None
         )
-        wall_s = taken.wall_s / (calls * len(taken.spans))
+        wall_s = times.wall_s / (calls * len(times.spans))
         # Of a call that waits inside, the host's time is the device's too: that label stands for both.
-        free = not way.ahead and way.mode == "events" and "waits_inside" not in way.labels
-        paced = free and sets_the_pace(taken, calls)
-        state = BlockState(UNKNOWN, said=UNKNOWN)
+        free = (
+            not block_plan.ahead
+            and block_plan.mode == "events"
+            and "waits_inside" not in block_plan.labels
+        )
+        paced = free and sets_the_pace(times, calls)
+        state = BlockState(UNKNOWN, cause_text=UNKNOWN)
         try:
             with self._watch.answering():
                 cause = self._conditions.cause(
-                    own.ahead, own.clocks_hz, own.wall_s, math.fsum(own.spans)
+                    rank_times.ahead,
+                    rank_times.clocks_hz,
+                    rank_times.wall_s,
+                    math.fsum(rank_times.spans),
                 )
             state = log.state = agreed_state(self._watch.agreement, self._own_state(cause))
         finally:
             # Below one tick: the time is certainly not above it.
             seconds, own_s = (
-                tuple(max(s, log.tick_s) / calls for s in each.spans) for each in (taken, own)
+                tuple(max(s, log.tick_s) / calls for s in block_times.spans)
+                for block_times in (times, rank_times)
             )
-            block = Block(len(taken.spans), state.said, clock_hz, state.power_capped)
-            log.kept.append(TimedBlock(block, seconds, wall_s, paced, own_s))
+            block = Block(len(times.spans), state.cause_text, clock_hz, state.power_capped)
+            log.timed_blocks.append(TimedBlock(block, seconds, wall_s, paced, own_s))
         log.judge(state)
         if self.plan.after_block is not None:
             self.plan.after_block(self)
         return state.cause
 
     def _own_state(self, cause: str) -> BlockState:
-        """What this rank's device tells of the blocks so far, and of the one that ends now."""
+        """Return what this rank's device tells of the blocks so far. The block that ends now is one
+        of them.
+        """
         conditions = self._conditions
         # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
         harmless = PREEMPTED if not self._watch.agreement.alone else ""
-        cause, spoiled = ("" if each == harmless else each for each in (cause, conditions.spoiled))
+        cause, spoiled = ("" if code == harmless else code for code in (cause, conditions.spoiled))
         return BlockState(
             cause,
             conditions.power_capped,
@@ -337,20 +371,22 @@ class Engine:
         )
 
     def _at_an_end(self) -> bool:
-        """Whether the budget is spent, the median known, or no clock moves (which only a scripted one can do)."""
+        """Return whether the budget is spent, or the median known. Or no clock moves, which only a
+        scripted one can do.
+        """
         log, budget_s = self.log, self.plan.budget_s
         if log.measuring_s + self._before_s >= budget_s:
             return True
-        if log.measuring_s == 0 and len(log.kept) >= FEWEST_BLOCKS:
+        if log.measuring_s == 0 and len(log.timed_blocks) >= FEWEST_BLOCKS:
             return True
         if log.measuring_s < EARLIEST_STOP * budget_s:
             return False
         horizon = (budget_s - self._before_s) / log.measuring_s if log.measuring_s else 1.0
-        return known(log.counted(), self.device.traits.precision, horizon)
+        return is_known(log.counted_medians(), self.device.traits.precision, horizon)
 
 
 def time_plan(device: Device, plan: Plan, *labels: str) -> Samples:
-    """The samples of a plan on its own, with what must be said of them."""
+    """Return the samples of a plan, with these labels."""
     engine = Engine(device, plan)
     engine.log.labels |= {*labels}
     engine.run()

@@ -16,7 +16,7 @@ from ..core.records import Measurement
 from ..core.samples import SIBLINGS, merged
 from ..core.units import format_amount
 from ..core.work import Work
-from ..engine.measure import Measured, Observer, measure_request
+from ..engine.measure import MeasuredRequest, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..hardware import key_of
 from ..stats.siblings import BETWEEN, FEWEST
@@ -85,8 +85,11 @@ class _Recorder(Observer):
                 progress=False,
             )
 
-    def found(
-        self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
+    def finished(
+        self,
+        measured: MeasuredRequest,
+        fn: Callable[..., object],
+        sets: Sequence[tuple[object, ...]],
     ) -> None:
         """Write it down; then what was asked for besides, so that whatever that does, nothing is lost."""
         self.measurement = self._record(measured)
@@ -95,7 +98,7 @@ class _Recorder(Observer):
                 self._session, self._device, self.measurement, fn, sets, self._request.model
             )
 
-    def failed(self, error: BaseException, phase: Phase, measured: Measured | None) -> None:
+    def failed(self, error: BaseException, phase: Phase, measured: MeasuredRequest | None) -> None:
         """Keep how full memory was, and what was measured before, marked so that nobody takes it for a result."""
         request = self._request
         notice(error, MemoryPhase(self._device, request.name, phase, (self._key, request.work)))
@@ -109,7 +112,7 @@ class _Recorder(Observer):
                 why_partial(error, f"raised {type(error).__name__}: {error}".removesuffix(": ")),
             )
 
-    def _record(self, measured: Measured, invalid: str = "") -> Measurement:
+    def _record(self, measured: MeasuredRequest, invalid: str = "") -> Measurement:
         right = measured.verified is not False
         work, key = self._request.work, self._key
         ceiling = (
@@ -162,17 +165,17 @@ class _Sibling:
     device: "Device"
     parts: "tuple[Device, ...]"
     hardware: HardwareKey
-    passes: list[Measured] = field(default_factory=list)
+    passes: list[MeasuredRequest] = field(default_factory=list)
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredRequest:
         """All passes as one, with whatever was wrong in any."""
         first = next((each for each in self.passes if each.verified is False), self.passes[0])
         return replace(
             first,
             samples=merged([each.samples for each in self.passes]),
-            doubted=next((each.doubted for each in self.passes if each.doubted), ""),
-            disturbed=next((each.disturbed for each in self.passes if each.disturbed), ""),
+            doubt=next((each.doubt for each in self.passes if each.doubt), ""),
+            disturbance=next((each.disturbance for each in self.passes if each.disturbance), ""),
         )
 
     @property

@@ -14,7 +14,7 @@ from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
 from ..core.units import printable_lines
 from ..core.work import rate_suffix
-from ..engine.measure import Measured
+from ..engine.measure import MeasuredRequest
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, datasheet_ceiling, product_of
 from ..ranks.tasks import JOB, FunctionRef, reference
@@ -42,7 +42,7 @@ COLLECTIVES = (
 class RankResult:
     """What came of a request: what all ranks agree upon, and the ranks behind it."""
 
-    measured: Measured
+    measured: MeasuredRequest
     ranks: Ranks
     environment: Environment | None = None
     link: str = "unknown"
@@ -220,10 +220,10 @@ def _result(
     measured = replace(
         _labelled(first.measured, members),
         wrong="; ".join(wrong) or first.measured.wrong,
-        doubted=next((result.doubted for result in results if result.doubted), ""),
+        doubt=next((result.doubt for result in results if result.doubt), ""),
         peak_bytes=max(peaks, default=None),
     )
-    ranks = _ranks_of(call, members, [result.own for result in results])
+    ranks = _ranks_of(call, members, [result.rank_seconds for result in results])
     ranks = replace(ranks, straggler=first.straggler, lag_s=first.lag_s)
     return RankResult(
         measured, ranks, members[0].environment, call.distributed.link(call.options.size)
@@ -246,7 +246,7 @@ def _partial(
         return None
     # The ranks are gone, so nothing more can be asked of them.
     ranks = _ranks_of(call, members, [rank_seconds(row) for row in rows])
-    return RankResult(Measured(samples), ranks, environment=members[0].environment)
+    return RankResult(MeasuredRequest(samples), ranks, environment=members[0].environment)
 
 
 def _ranks_of(
@@ -269,7 +269,7 @@ def _ranks_of(
     )
 
 
-def _labelled(measured: Measured, members: "Sequence[Member]") -> Measured:
+def _labelled(measured: MeasuredRequest, members: "Sequence[Member]") -> MeasuredRequest:
     """The same, and whether these ranks have fewer cores than they are."""
     from ..ranks.facts import cores_of
 
@@ -318,6 +318,6 @@ def _jobs(call: RankCall, members: "Sequence[Member]", seconds: Sequence[float])
         blocks=tuple(Block(1) for _ in seconds),
         mode="host",
     )
-    measured = _labelled(Measured(samples), members)
+    measured = _labelled(MeasuredRequest(samples), members)
     link = "memory" if call.distributed.kind == "cpu" else "unknown"
     return RankResult(measured, _ranks_of(call, members, []), members[0].environment, link)

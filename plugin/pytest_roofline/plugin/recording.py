@@ -19,7 +19,7 @@ from .selection import marks_of
 from .session import RooflineSession
 
 if TYPE_CHECKING:
-    from ..engine.measure import Measured
+    from ..engine.measure import MeasuredRequest
     from ..engine.request import Request
 
 # Of what an exception says: enough to know it by.
@@ -95,7 +95,7 @@ def key_for(test: CurrentTest, request: "Request", hardware: HardwareKey) -> Key
 def record(
     test: CurrentTest,
     request: "Request",
-    measured: "Measured",
+    measured: "MeasuredRequest",
     key: Key,
     ceiling: Ceiling | None,
     *,
@@ -116,7 +116,7 @@ def record(
         tolerance=request.tolerance,
         ceiling=ceiling,
         verified=measured.verified,
-        invalid=encodable(measured.wrong or invalid or measured.doubted),
+        invalid=encodable(measured.wrong or invalid or measured.doubt),
         peak_bytes=measured.peak_bytes,
         held_bytes=measured.held_bytes,
         # Of the very first call what is beyond a warm one by itself: compiling, and all that comes once.
@@ -132,7 +132,9 @@ def record(
     measurement = with_sanity(measurement, session.under_test)
     if not measurement.invalid:
         # Only now, since a machine in trouble is slower, and no excuse for what is too fast.
-        measurement = replace(measurement, invalid=encodable(measured.disturbed or samples.trouble))
+        measurement = replace(
+            measurement, invalid=encodable(measured.disturbance or samples.trouble)
+        )
     session.record(measurement, measured.calibration)
     return measurement
 

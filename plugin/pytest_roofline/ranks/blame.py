@@ -93,7 +93,7 @@ def _likeness(end: RankEnd) -> tuple[str, str, int | None]:
 
 
 def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]:
-    """The least is the guilty one."""
+    """Return a sort key; the least is the first bad rank's."""
     if end.how != "stuck":
         # One that lost its peer is perhaps only the victim of one that said later why it went.
         return _RANK[end.how], end.order + (1e6 if end.lost_its_peer else 0), end.rank
@@ -104,22 +104,22 @@ def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]
 
 
 def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
-    guilty = bad[0]
-    if guilty.is_victim:
-        return guilty.text
-    if guilty.how == "lost":
-        return f"{guilty.name} was lost: {guilty.text or 'its connection ended'}"
-    if guilty.how == "raised":
-        return f"{guilty.name} raised {guilty.text}"
-    if guilty.how == "skipped":
-        return f"{guilty.name} skipped, which the others did not: {guilty.text}"
-    if guilty.how == "closing":
+    first_bad = bad[0]
+    if first_bad.is_victim:
+        return first_bad.text
+    if first_bad.how == "lost":
+        return f"{first_bad.name} was lost: {first_bad.text or 'its connection ended'}"
+    if first_bad.how == "raised":
+        return f"{first_bad.name} raised {first_bad.text}"
+    if first_bad.how == "skipped":
+        return f"{first_bad.name} skipped, which the others did not: {first_bad.text}"
+    if first_bad.how == "closing":
         return _last_step(bad)
-    cause = "was stopped by a signal (SIGSTOP)" if guilty.stopped else f"is {guilty.position}"
-    line = f"{guilty.name} did not answer within {timeout_s:g} s: it {cause}"
+    cause = "was stopped by a signal (SIGSTOP)" if first_bad.stopped else f"is {first_bad.position}"
+    line = f"{first_bad.name} did not answer within {timeout_s:g} s: it {cause}"
     stuck = [end for end in bad if end.how == "stuck"]
     away = [end for end in bad if end.how == "closing"]
-    if guilty.stopped or not guilty.position.collective or not (away or stuck[1:]):
+    if first_bad.stopped or not first_bad.position.collective or not (away or stuck[1:]):
         return line
     if away:
         return _left_waiting(away, stuck, timeout_s)
@@ -132,12 +132,12 @@ def _left_waiting(away: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: 
     """Describe ranks that returned while others wait in a collective."""
     left = f"{' and '.join(end.name for end in away[:_MOST_NAMED])} returned from the function"
     waits = _where(stuck)
-    what = (
+    sentence = (
         f"{waits}, while {left}"
         if len(stuck) < len(away)
         else f"{left}, while others wait: {waits}"
     )
-    return f"{what}: no answer within {timeout_s:g} s; {_SAME_ORDER}"
+    return f"{sentence}: no answer within {timeout_s:g} s; {_SAME_ORDER}"
 
 
 def _where(ends: Sequence[RankEnd]) -> str:

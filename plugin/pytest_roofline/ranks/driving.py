@@ -313,7 +313,7 @@ class Boot:
         """Check that ranks fit together, and give each its device. Wait until all are ready."""
         from .facts import assign, check, check_products, threads, versions
 
-        messages = self._each("facts")
+        messages = self._receive_from_all("facts")
         facts = [messages[rank]["facts"] for rank in sorted(messages)]
         check(facts, versions(self._kind))
         devices = assign(facts) if self._kind != "cpu" else {}
@@ -328,7 +328,7 @@ class Boot:
             }
             member.channel.send(boot | self._network())
         products = {}
-        for rank, message in sorted(self._each("ready").items()):
+        for rank, message in sorted(self._receive_from_all("ready").items()):
             member = self.members[rank]
             member.environment = message["environment"]
             if message["unwanted"] and not self._explicit:
@@ -339,13 +339,13 @@ class Boot:
     def _network(self) -> dict[str, Any]:
         """Return whether ranks span nodes, and this node's address there."""
         ends = [member.channel.addresses for member in self.members.values()]
-        outward = next((own for own, peer in ends if not is_loopback(peer)), "")
+        outward = next((own_address for own_address, peer in ends if not is_loopback(peer)), "")
         return {
             "several_hosts": len({member.host for member in self.members.values()}) > 1,
             "outward": outward,
         }
 
-    def _each(self, kind: str) -> dict[int, Any]:
+    def _receive_from_all(self, kind: str) -> dict[int, Any]:
         """Return one message of a kind from every rank."""
         messages: dict[int, Any] = {}
         with select_members(self.members.values()) as selector:

@@ -22,7 +22,7 @@ from ..core.errors import BadInput, NoRoom
 from ..core.samples import Samples
 from ..engine import log
 from ..engine.devices import Device, Stamp
-from ..engine.measure import Measured, Observer, measure_request
+from ..engine.measure import MeasuredRequest, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..engine.timing import Engine
 from .worlds import Rank
@@ -46,7 +46,7 @@ class RankTimes:
             nobody looked: one rank alone, or wrong data.
     """
 
-    measured: Measured
+    measured: MeasuredRequest
     straggler: int | None = None
     lag_s: tuple[float, ...] = ()
 
@@ -116,13 +116,16 @@ class _RankObserver(Observer):
         self._tell = tell
         self.lateness: tuple[int | None, tuple[float, ...]] = None, ()
 
-    def block_taken(self, engine: Engine) -> None:
+    def block_added(self, engine: Engine) -> None:
         """Send the newest block, and what holds for all so far."""
-        blocks = engine.log.kept
+        blocks = engine.log.timed_blocks
         self._tell(log.LatestBlock(len(blocks) - 1, blocks[-1], engine.log.common()))
 
-    def found(
-        self, measured: Measured, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]
+    def finished(
+        self,
+        measured: MeasuredRequest,
+        fn: Callable[..., object],
+        sets: Sequence[tuple[object, ...]],
     ) -> None:
         """Find the late rank, unless the data are wrong."""
         if self._rank.size > 1 and not measured.wrong:
@@ -140,7 +143,9 @@ def samples_of(progress: Sequence[log.LatestBlock]) -> Samples | None:
 
 def rank_seconds(progress: Sequence[log.LatestBlock]) -> tuple[float, ...]:
     """Return every sample of one rank, in seconds per call."""
-    return tuple(seconds for latest in _measured_blocks(progress) for seconds in latest.block.own)
+    return tuple(
+        seconds for latest in _measured_blocks(progress) for seconds in latest.block.rank_seconds
+    )
 
 
 def _measured_blocks(progress: Sequence[log.LatestBlock]) -> list[log.LatestBlock]:

@@ -157,12 +157,12 @@ class Server:
 
     def _do(self, worlds: Any, task: Task) -> None:
         try:
-            answer = Answer("ok", self._result(worlds, task))
+            answer = Answer("ok", self._run_task(worlds, task))
         except BaseException as error:  # Also SystemExit: a rank ends when its controller says so.
             answer = _answer(error)
         self._channel.send({"kind": "answer", "answer": answer})
 
-    def _result(self, worlds: Any, task: Task) -> bytes:
+    def _run_task(self, worlds: Any, task: Task) -> bytes:
         function = load(task.function)
         arguments = decode(task.arguments, "an argument")
         rank = worlds.enter(task.world)

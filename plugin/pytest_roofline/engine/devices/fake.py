@@ -125,7 +125,7 @@ class FakeDevice:
         self.driver_bytes, self.context_bytes = driver_bytes, context_bytes
         # The share of its clock that the power cap leaves, and what was written and waits in the cache.
         self._capped, self._dirty_bytes = 1.0, 0
-        self._others, self._counters_s = (others_bytes, others_busy), counters_s
+        self._use_by_others, self._counters_s = (others_bytes, others_busy), counters_s
         self._throttled_s: dict[str, float] = {}
         self._vanish_after = vanish_after
         self._ends: deque[float] = deque()
@@ -289,12 +289,12 @@ class FakeDevice:
 
     def memory_accounts(self) -> tuple[int, int]:
         """Bytes in use by NVML's first account and by its second, which leaves out what the driver keeps back."""
-        used = self.context_bytes + self._held_bytes + (self._others[0] or 0)
+        used = self.context_bytes + self._held_bytes + (self._use_by_others[0] or 0)
         return used + self.driver_bytes, used
 
     def counters(self) -> Counters:
         """As scripted; seconds are the busy ones as long as a cause is active."""
-        others_bytes, others_busy = self._others
+        others_bytes, others_busy = self._use_by_others
         self._host_s += self._counters_s
         return Counters(self._active(), dict(self._throttled_s), others_bytes, others_busy)
 
