@@ -230,7 +230,7 @@ class TorchLab:
         if torch.version.hip is not None:
             raise Lacking("NVML; this is an AMD device")
         try:
-            nvml = nvidia.started_nvml()
+            nvml = nvidia.start_nvml()
         except nvidia.Silent as silent:
             raise Lacking(f"NVML: {silent}") from None
         properties: Any = torch.cuda.get_device_properties(self._where)

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_roofline.core.facts import BRAKE, POWER_CAP, THERMAL
 from pytest_roofline.engine.devices import amd
-from pytest_roofline.engine.devices.amd import busy_others, gpu_at, started_amdsmi
+from pytest_roofline.engine.devices.amd import busy_others, gpu_at, start_amdsmi
 from pytest_roofline.engine.devices.base import Counters
 from pytest_roofline.engine.devices.cuda import HIP
 from pytest_roofline.engine.devices.fake import FakeDevice
@@ -186,14 +186,14 @@ def test_a_library_that_only_rocm_ships_is_found_behind_the_one_that_the_user_na
     )
     before = list(sys.path)
     rocm("opt/rocm-7.0.2")
-    assert (started_amdsmi().TOLD, sys.path) == ("ROCm's own", before)
+    assert (start_amdsmi().TOLD, sys.path) == ("ROCm's own", before)
     rocm("opt/rocm", "raise OSError('the other one')")
     for variable in ("ROCM_PATH", "ROCM_HOME"):
         monkeypatch.setenv(variable, rocm(variable, PACKAGE.format(variable)))
-        assert started_amdsmi().TOLD == variable
+        assert start_amdsmi().TOLD == variable
     sys.modules.pop("amdsmi")
     (tmp_path / "amdsmi.py").write_text(PACKAGE.format("installed"), encoding="utf-8")
-    assert started_amdsmi().TOLD == "installed"
+    assert start_amdsmi().TOLD == "installed"
 
 
 def test_an_import_that_fails_in_any_way_prints_nothing_and_leaves_everything_unknown(

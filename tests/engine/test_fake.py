@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.core.facts import POWER_CAP
-from pytest_roofline.engine.devices.base import Allocated
+from pytest_roofline.engine.devices.base import AllocatedBytes
 from pytest_roofline.engine.devices.fake import FakeDevice
 
 # A tick without a rounding error of its own.
@@ -157,4 +157,4 @@ def test_memory_is_counted_above_what_was_held_before():
     device = FakeDevice(driver_bytes=900, context_bytes=50, others_bytes=7)
     device.allocate(5), device.allocate(-2)
     # NVML's first account holds what the driver keeps back, and its second does not.
-    assert (device.memory_accounts(), device.allocated()) == ((960, 60), Allocated(3, 5))
+    assert (device.memory_accounts(), device.allocated()) == ((960, 60), AllocatedBytes(3, 5))

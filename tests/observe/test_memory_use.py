@@ -19,7 +19,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.memory import MemoryUse
-from pytest_roofline.engine.devices.base import Allocated
+from pytest_roofline.engine.devices.base import AllocatedBytes
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.observe import memory_use
@@ -267,7 +267,7 @@ def test_what_the_device_counts_beside_the_operators(training):
 
     class Counting(FakeDevice):
         def allocated(self):
-            return Allocated(now_bytes=5000)
+            return AllocatedBytes(now_bytes=5000)
 
         def peak_bytes(self, call):
             call()

@@ -76,7 +76,7 @@ def test_a_regressed_test_points_to_the_sick_device(desk):
 FALLING = """
 def test_copy_last(roofline, busy, fake):
     roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))
-    fake.told["links"] = 16
+    fake.gpu_facts["links"] = 16
 """
 
 
@@ -92,7 +92,7 @@ import pytest
 @pytest.fixture(scope="module")
 def holding(pytestconfig):
     yield
-    pytestconfig.fake.told["power_limit_w"] = 400.0
+    pytestconfig.fake.gpu_facts["power_limit_w"] = 400.0
 def test_one(roofline, holding): pass
 """)
     desk.run().assert_outcomes(passed=1, failed=1)

@@ -61,7 +61,7 @@ def doctor(
     --wait, or without --expect is too busy to measure its CPU where it has nothing else, 2 a device or a file cannot be
     used.
     """
-    from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied
+    from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied_text
     from ..engine.inventory import take_stock
     from ..machine.diagnosis import diagnose
     from ..machine.expectation import (
@@ -100,7 +100,7 @@ def doctor(
         )
     alone = expect is None and write_expect is None and not machine.torch_devices
     busy = neighbours or (
-        alone and occupied(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
+        alone and occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     )
     if busy:
         say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)

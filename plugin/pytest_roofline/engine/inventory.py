@@ -130,10 +130,10 @@ def link_between(first: int, second: int) -> Link:
     properties: list[Any] = [torch.cuda.get_device_properties(index) for index in (first, second)]
     if torch.version.hip is not None:
         with contextlib.suppress(Exception):
-            return amd_link(amd.started_amdsmi(), *map(amd.pci_address, properties))
+            return amd_link(amd.start_amdsmi(), *map(amd.pci_address, properties))
         return UNKNOWN
     uuids = [str(getattr(gpu_properties, "uuid", "")) or None for gpu_properties in properties]
-    with nvidia.opened() as nvml:
+    with nvidia.open_nvml() as nvml:
         return UNKNOWN if nvml is None else nvidia_link(nvml, *uuids)
 
 
@@ -152,7 +152,7 @@ def kind_among_uuids(uuids: Sequence[str | None]) -> str:
     """Return the class of the links among NVIDIA GPUs by UUID. They are of this host, and this
     process need not see them.
     """
-    with nvidia.opened() as nvml:
+    with nvidia.open_nvml() as nvml:
         pairs = combinations(uuids, 2) if nvml is not None else ()
         kinds = {nvidia_link(nvml, first, second).kind for first, second in pairs}
     return next(iter(kinds), "unknown") if len(kinds) <= 1 else "mixed"

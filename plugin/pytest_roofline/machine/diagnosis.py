@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ..core.facts import Finding, Gpu, Machine
 from ..core.units import GIB, MIB, format_amount
-from ..engine.devices.cpu import QUIETEN, occupied
+from ..engine.devices.cpu import QUIETEN, occupied_text
 from .health import degraded
 
 # NCCL and torch's loaders put their buffers here; a container's default of 64 MiB is too small for them.
@@ -160,7 +160,7 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
 
 def _host(machine: Machine) -> Iterator[Finding]:
     host = machine.host
-    if busy := occupied(machine.cores_taken, host.usable_cores, machine.taken_by):
+    if busy := occupied_text(machine.cores_taken, host.usable_cores, machine.taken_by):
         yield Finding(
             "limit",
             "busy machine",

@@ -319,7 +319,7 @@ class _Checks:
 
     def left_alone(self) -> Property:
         """Nobody else kept the cores busy since the first property."""
-        busy = self._neighbours.told(usable_cores())
+        busy = self._neighbours.text(usable_cores())
         return _property(
             "other processes leave the cores alone",
             not busy,

@@ -164,10 +164,10 @@ def progress_line(
 
 def _untold_since(session: RooflineSession) -> str:
     """Why the device does not tell of its state, where it does not."""
-    from ..engine.devices.base import Managed
+    from ..engine.devices.base import ManagedDevice
 
     device, why = session.under_test.device, ""
-    if isinstance(device, Managed):
+    if isinstance(device, ManagedDevice):
         # A summary must not end for a device that is lost by now.
         with contextlib.suppress(Exception):
             why = device.silent_library()

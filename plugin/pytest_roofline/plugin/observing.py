@@ -28,7 +28,7 @@ from .launcher import uses_ranks
 from .session import RooflineSession
 
 if TYPE_CHECKING:
-    from ..engine.devices import Allocated, Device
+    from ..engine.devices import AllocatedBytes, Device
 
 # Where an error keeps what was seen when it was raised: it outlives the frames that held the memory.
 _SEEN = "_roofline_seen"
@@ -57,7 +57,7 @@ class _Seen:
     """How full the device was, and in which measurement."""
 
     free_bytes: int | None
-    allocated: "Allocated | None"
+    allocated: "AllocatedBytes | None"
     place: MemoryPhase | None = None
 
 

@@ -4,13 +4,13 @@ import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import NO_TORCH, BadInput, DeviceError
-from .base import Allocated, Counters, Device, Stamp, Traits
+from .base import AllocatedBytes, Counters, Device, Stamp, Traits
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "Allocated",
+    "AllocatedBytes",
     "Counters",
     "Device",
     "Stamp",
@@ -34,7 +34,7 @@ def check_device_name(name: str, option: str = OPTION) -> str:
 
 
 def require_torch() -> None:
-    """Raise DeviceError, which says what to type, where torch is not installed."""
+    """Raise DeviceError, with what to type, if torch is not installed."""
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
@@ -44,10 +44,12 @@ def require_torch() -> None:
 
 
 def open_device(name: str | None, option: str = OPTION) -> Device:
-    """The device that the user asked for, or the best that there is: CUDA or ROCm, XPU, MPS, then the CPU."""
+    """Return the user's device, or the best that there is. The order is CUDA or ROCm, XPU, MPS,
+    then the CPU.
+    """
     require_torch()
-    wanted = check_device_name(name, option) if name else _best()
-    kind, _, index = wanted.partition(":")
+    chosen_name = check_device_name(name, option) if name else _best()
+    kind, _, index = chosen_name.partition(":")
     # Each kind is imported only when opened: a torch without it may lack the whole module.
     if kind == "cuda":
         from .cuda import open_cuda
@@ -67,7 +69,9 @@ def open_device(name: str | None, option: str = OPTION) -> Device:
 
 
 def torch_device(device: Device) -> "torch.device":
-    """Where tensors for a device are made; those of the fake, which computes nothing, on the CPU."""
+    """Return the torch device on which a device's tensors are made. Those of the fake, which
+    computes nothing, are on the CPU.
+    """
     import torch
 
     return torch.device("cpu" if device.name == "fake" else device.name)

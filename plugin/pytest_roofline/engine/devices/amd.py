@@ -1,4 +1,6 @@
-"""AMD's management library and kernel driver: facts, throttle counters and neighbours of a GPU."""
+"""AMD's management library and kernel driver. They tell facts, throttle counters and neighbours of
+a GPU.
+"""
 
 import contextlib
 import io
@@ -43,23 +45,23 @@ _PAGE_PENDING, _PAGE_UNRESERVABLE = 1, 2
 _ROOT = Path("/")
 
 
-def started_amdsmi() -> Any:
-    """The library, ready to be asked: as installed, else as ROCm ships it.
+def start_amdsmi() -> Any:
+    """Return the library, ready to be asked. It is as installed, else as ROCm ships it.
 
     The package loads the driver's library when imported, fails in many ways where there is none, and says so on
     standard output, which is not ours to give away.
     """
     with contextlib.redirect_stdout(io.StringIO()):
-        amdsmi = _imported()
+        amdsmi = _import_package()
         amdsmi.amdsmi_init()
     return amdsmi
 
 
-def _imported() -> Any:
+def _import_package() -> Any:
     try:
         import amdsmi
     except ModuleNotFoundError as error:
-        folder = next(_shipped(), None)
+        folder = next(_shipped_folders(), None)
         if error.name != "amdsmi" or folder is None:
             raise
         sys.path.append(str(folder))
@@ -70,8 +72,10 @@ def _imported() -> Any:
     return amdsmi
 
 
-def _shipped() -> Iterator[Path]:
-    """Where ROCm puts the package (CMakeLists.txt of amdsmi: `share/amd_smi`), the ROCm that the user names first."""
+def _shipped_folders() -> Iterator[Path]:
+    """Yield the folders where ROCm puts the package. (CMakeLists.txt of amdsmi: `share/amd_smi`.)
+    The ROCm that the user names comes first.
+    """
     named = [os.environ[name] for name in ("ROCM_HOME", "ROCM_PATH") if os.environ.get(name)]
     for root in (
         *map(Path, named),
@@ -86,7 +90,7 @@ def _shipped() -> Iterator[Path]:
 def _every_gpu() -> "list[Amdsmi]":
     """Return all GPUs of this machine, by index."""
     try:
-        smi = started_amdsmi()
+        smi = start_amdsmi()
         handles = list(smi.amdsmi_get_processor_handles())
         return [Amdsmi(smi, handle, index) for index, handle in enumerate(handles)]
     except Exception as error:  # The library has a tree of its own exceptions.
@@ -98,7 +102,7 @@ def _every_gpu() -> "list[Amdsmi]":
 
 
 def silent() -> str:
-    """Why the library answers nothing; empty where it does."""
+    """Return why the library answers nothing; empty if it answers."""
     try:
         _every_gpu()
     except Silent as why:
@@ -107,7 +111,7 @@ def silent() -> str:
 
 
 def gpu_at(pci_address: str | None) -> "Amdsmi":
-    """The GPU with this PCI address; one that tells nothing where the library does not know it."""
+    """Return the GPU with this PCI address. One that tells nothing if the library does not know it."""
     try:
         matching = [gpu for gpu in _every_gpu() if gpu.is_at(pci_address)]
     except Silent as why:
@@ -124,14 +128,14 @@ class Amdsmi:
         self._smi, self._handle, self._index, self.silent = smi, handle, index, silent
 
     def is_at(self, pci_address: str | None) -> bool:
-        """Whether this is its address, however it is spelt."""
+        """Return whether this is its address, however it is spelt."""
         return (
             bool(pci_address)
             and str(self._ask("amdsmi_get_gpu_device_bdf")).lower() == str(pci_address).lower()
         )
 
     def counters(self, own_bytes: int) -> Counters:
-        """The state right now; what is in use beyond `own_bytes` belongs to others."""
+        """Return the state right now. Memory in use beyond `own_bytes` belongs to others."""
         metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
         seconds: dict[str, float] = {}
         for field, cause in _RESIDENCIES.items():
@@ -147,20 +151,26 @@ class Amdsmi:
         )
 
     def _active(self) -> frozenset[str] | None:
-        """What was active within the last 100 ms, which this takes; None where the device does not tell."""
+        """Return the causes that were active within the last 100 ms. Asking takes that long. None
+        if the device does not tell.
+        """
         status = self._ask("amdsmi_get_violation_status") or {}
         flags = {field: status.get(f"active_{field}") for field in _VIOLATIONS}
         # True, False or "N/A".
-        told = {field: flag for field, flag in flags.items() if isinstance(flag, int)}
+        known_flags = {field: flag for field, flag in flags.items() if isinstance(flag, int)}
         return (
-            frozenset(_VIOLATIONS[field] for field, flag in told.items() if flag) if told else None
+            frozenset(_VIOLATIONS[field] for field, flag in known_flags.items() if flag)
+            if known_flags
+            else None
         )
 
     def facts(self) -> dict[str, Any]:
-        """Power limit, PCIe link as running and partition, of what the library answers."""
+        """Return power limit, PCIe link as running, and partition. Facts that the library withholds
+        are left out.
+        """
         link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
         partition = self._ask("amdsmi_get_gpu_compute_partition")
-        return _known(
+        return _without_unknown(
             power_limit_w=_watts((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap")),
             pcie_generation=_generation(link.get("pcie_speed")),
             pcie_width=_number(link.get("pcie_width")),
@@ -171,7 +181,7 @@ class Amdsmi:
         )
 
     def _inventory(self) -> dict[str, Any]:
-        """What the doctor lists of a GPU."""
+        """Return the facts of a GPU that the doctor lists."""
         memory = self._ask("amdsmi_get_gpu_vram_usage") or {}
         static = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
         total, used, active = (
@@ -179,7 +189,7 @@ class Amdsmi:
             _number(memory.get("vram_used")),
             self._active(),
         )
-        return self.facts() | _known(
+        return self.facts() | _without_unknown(
             product=(self._ask("amdsmi_get_gpu_asic_info") or {}).get("market_name", "unknown"),
             uuid=self._ask("amdsmi_get_gpu_device_uuid"),
             memory_bytes=None if total is None else int(total * 2**20),
@@ -196,17 +206,17 @@ class Amdsmi:
         )
 
     def gpu(self, *, working: bool = True) -> Gpu | None:
-        """This very GPU, now; None where the library does not know it.
+        """Return this very GPU, now; None if the library does not know it.
 
         amdsmi has only the speed that the link runs at, which falls while it idles: where this process is `working` on
         it, less than all of it is no fact.
         """
         if self._ask("amdsmi_get_gpu_device_bdf") is None:
             return None
-        found = self._inventory()
-        if working and found.get("pcie_generation") != found.get("pcie_generation_rated"):
-            found.pop("pcie_generation", None)
-        return Gpu(index=self._index, **found)
+        facts = self._inventory()
+        if working and facts.get("pcie_generation") != facts.get("pcie_generation_rated"):
+            facts.pop("pcie_generation", None)
+        return Gpu(index=self._index, **facts)
 
     @property
     def name(self) -> str:
@@ -214,12 +224,14 @@ class Amdsmi:
         return f"GPU {self._index} ({self._ask('amdsmi_get_gpu_device_uuid')})"
 
     def busy(self) -> float | None:
-        """The share of the time that it was at work lately; None where it does not tell."""
+        """Return the share of the time that it worked lately. None if it does not tell."""
         percent = _number((self._ask("amdsmi_get_gpu_activity") or {}).get("gfx_activity"))
         return None if percent is None else percent / 100
 
     def _memory_errors(self) -> dict[str, Any]:
-        """Whether the memory corrects errors, those that it could not, and what became of their pages."""
+        """Return whether the memory corrects errors, and which it could not correct. Also what
+        became of their pages.
+        """
         blocks, pages = (
             _number(self._ask("amdsmi_get_gpu_ecc_enabled")),
             self._ask("amdsmi_get_gpu_bad_page_info"),
@@ -246,7 +258,7 @@ class Amdsmi:
 
 
 def gpus() -> list[Gpu] | None:
-    """Every AMD GPU of this machine, a lost one too; None where amdsmi does not answer."""
+    """Return every AMD GPU of this machine, a lost one too. None if amdsmi does not answer."""
     try:
         every = [gpu.gpu(working=False) for gpu in _every_gpu()]
     except Silent:
@@ -255,34 +267,38 @@ def gpus() -> list[Gpu] | None:
 
 
 def busy_others(pci_address: str | None) -> dict[str, float]:
-    """How much of the time every other GPU of this machine was at work lately, by what it is called."""
+    """Return how busy every other GPU of this machine was lately. They are shares of the time, by
+    the name of the GPU.
+    """
     gpus = _every_gpu()
-    others = [gpu for gpu in gpus if not gpu.is_at(pci_address)]
-    busy = {gpu.name: share for gpu in others if (share := gpu.busy()) is not None}
-    return busy if len(others) < len(gpus) else {}
+    other_gpus = [gpu for gpu in gpus if not gpu.is_at(pci_address)]
+    busy = {gpu.name: share for gpu in other_gpus if (share := gpu.busy()) is not None}
+    return busy if len(other_gpus) < len(gpus) else {}
 
 
-def _known(**facts: Any) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if value is not None}
+def _without_unknown(**facts: Any) -> dict[str, Any]:
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _number(value: Any) -> float | int | None:
-    """A number, or None for the library's "N/A"."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _number(answer: Any) -> float | int | None:
+    """Return a number, or None for the library's "N/A"."""
+    return answer if isinstance(answer, int | float) and not isinstance(answer, bool) else None
 
 
 def _generation(speed: Any) -> int | None:
-    """The PCIe generation of a lane's speed, in MT/s or in GT/s."""
-    value = _number(speed)
-    if value is None:
+    """Return the PCIe generation of a lane's speed, in MT/s or in GT/s."""
+    rate = _number(speed)
+    if rate is None:
         return None
-    return _GENERATIONS.get(value / 1000 if value > 1000 else value)
+    return _GENERATIONS.get(rate / 1000 if rate > 1000 else rate)
 
 
 def _watts(cap: Any) -> float | None:
-    """Microwatts in some versions of the library, watts in others: no card takes ten thousand watts."""
-    value = _number(cap)
-    return None if value is None else value / 1e6 if value > 1e4 else float(value)
+    """Return watts of a power cap. Some versions of the library give microwatts, others watts: no
+    card takes ten thousand watts.
+    """
+    power = _number(cap)
+    return None if power is None else power / 1e6 if power > 1e4 else float(power)
 
 
 def driver_version() -> str | None:
@@ -291,9 +307,9 @@ def driver_version() -> str | None:
 
 
 def pci_address(properties: Any) -> str | None:
-    """`0000:c1:00.0`, as amdsmi prints it; None where this torch does not know it."""
+    """Return `0000:c1:00.0`, as amdsmi prints it. None if this torch does not know it."""
     parts = [
         getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")
     ]
-    known = [part for part in parts if part is not None]
-    return "{:04x}:{:02x}:{:02x}.0".format(*known) if len(known) == 3 else None
+    known_parts = [part for part in parts if part is not None]
+    return "{:04x}:{:02x}:{:02x}.0".format(*known_parts) if len(known_parts) == 3 else None

@@ -1,4 +1,6 @@
-"""The seam between the timing engine and a device: small, so that a fake with a scripted clock can stand in for it."""
+"""The interface between the timing engine and a device. It is small, so that a fake with a scripted
+clock can stand in for it.
+"""
 
 import contextlib
 import os
@@ -24,7 +26,7 @@ ASSUMED_CACHE_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a kind of device can do, and how it must be asked.
+    """The abilities of a kind of device, and how it must be asked.
 
     Args:
         tick_s: the documented resolution of its clock, in seconds.
@@ -53,7 +55,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What a device tells of its own state at one moment. None is unknown, never "fine".
+    """The state that a device tells of itself at one moment. None is unknown, never "fine".
 
     Args:
         active: the causes active right now, and the power cap.
@@ -75,8 +77,9 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocated:
-    """What torch's allocator has handed out on a device, in bytes: now, and the most since its record was reset.
+class AllocatedBytes:
+    """The bytes that torch's allocator has handed out on a device. Now, and the most since its
+    record was reset.
 
     None is unknown, as on a CPU, whose allocator keeps no record.
     """
@@ -86,7 +89,7 @@ class Allocated:
 
 
 class Device(Protocol):
-    """What the timing engine asks of a device.
+    """The questions of the timing engine to a device.
 
     A stamp marks a point in the device's own work, in order. Its time is read only after `elapsed_s` has waited for it.
     """
@@ -97,13 +100,13 @@ class Device(Protocol):
     traits: Traits
 
     def __hash__(self) -> int:
-        """By identity: what was calibrated once is this very device."""
+        """Hash by identity. What was calibrated once is this very device."""
 
     def stamp(self) -> Stamp:
         """Mark this point behind all work submitted so far."""
 
     def reached(self, stamp: Stamp) -> bool:
-        """Whether the device has come to a stamp, without waiting."""
+        """Return whether the device has come to a stamp, without waiting."""
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
         """Seconds between two stamps, after waiting for both."""
@@ -112,13 +115,15 @@ class Device(Protocol):
         """Wait until all submitted work is done."""
 
     def spin(self, cycles: int) -> None:
-        """Keep the device busy for so many cycles, behind all work submitted so far."""
+        """Keep the device busy for so many cycles, behind all work so far."""
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """What `submit` submits, as one replay; nothing runs before the first."""
+        """Return what `submit` submits, as one replay. Nothing runs before the first replay."""
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """A function that evicts a last-level cache of half this size: it writes so many bytes, then reads them."""
+        """Return a function that evicts a last-level cache of half this size. It writes so many
+        bytes, then reads them.
+        """
 
     def counters(self) -> Counters:
         """The device's own state right now."""
@@ -130,26 +135,32 @@ class Device(Protocol):
         """Memory that an allocation on the device can still get."""
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:
-        """The most memory that `call` held above what was allocated before it; None where the device does not tell."""
+        """Return the most memory that `call` held. It counts above what was allocated before. None
+        if the device does not tell.
+        """
 
     def held_bytes(self, call: Callable[[], object]) -> int | None:
-        """What is allocated when `call` has returned and its result is kept, above what was before; None as above."""
+        """Return what is allocated when `call` has returned. Its result is kept, and what was
+        allocated before does not count. None as above.
+        """
 
-    def allocated(self) -> Allocated:
-        """What is allocated now."""
+    def allocated(self) -> AllocatedBytes:
+        """Return what is allocated now."""
 
     def release(self) -> None:
         """Give cached memory back, so that the next test finds it free."""
 
     def facts(self) -> DeviceFacts:
-        """What the device says of itself, as running."""
+        """Return the facts of the device, as running."""
 
     def gpu(self) -> Gpu | None:
-        """What its management library tells of this very device now; None where none does. Never raises."""
+        """Return what its management library tells of this device now. None if no library does.
+        Never raises.
+        """
 
 
 class Silent(Exception):
-    """Why a vendor's management library cannot be asked, in words."""
+    """A vendor's management library cannot be asked, for a reason in words."""
 
 
 @runtime_checkable
@@ -157,28 +168,33 @@ class SiblingDevice(Protocol):
     """A device of a kind of which a process may see several."""
 
     def siblings(self) -> tuple[str, ...]:
-        """The names of all that this process sees, its own among them: `cuda:0`, `cuda:1`."""
+        """Return the names of all visible devices, its own among them. For example `cuda:0`,
+        `cuda:1`.
+        """
 
     def current(self) -> AbstractContextManager[object]:
-        """While it lasts, what is launched without naming a device goes to this one."""
+        """Make this the device of launches that name none."""
 
     def busy_siblings(self) -> dict[str, float]:
-        """The share of the time that each other one of the machine was at work lately, by `GPU 3 (GPU-8c2f…)`.
+        """Return how busy each other device of the machine was lately. They are shares of the
+        time, by `GPU 3 (GPU-8c2f…)`.
 
         One that does not tell is left out. Never raises.
         """
 
 
 @runtime_checkable
-class Managed(Protocol):
-    """A device of which a management library tells, where it is installed and finds a driver."""
+class ManagedDevice(Protocol):
+    """A device that a management library knows. The library may be missing, or find no driver."""
 
     def silent_library(self) -> str:
-        """Why that library cannot be asked, in words; empty where it can."""
+        """Return why that library cannot be asked; empty if it can."""
 
 
 def last_level_cache(reported_bytes: int, architecture: str) -> int:
-    """What must be evicted before a buffer is cold: as reported (0 is unknown), but never less than its class has."""
+    """Return the bytes to evict before a buffer is cold. They are as reported (0 is unknown), but
+    never less than its class has.
+    """
     floor = (
         INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
     )
@@ -186,7 +202,9 @@ def last_level_cache(reported_bytes: int, architecture: str) -> int:
 
 
 class RealDevice:
-    """What every device of this world shares: the host's clock, and for a start no spin, no graph, no counters."""
+    """The common part of every real device: the host's clock. For a start it has no spin, no graph,
+    no counters.
+    """
 
     name = ""
 
@@ -206,7 +224,9 @@ class RealDevice:
         raise NotImplementedError
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """Writes and reads a buffer of its own: what is only written would leave dirty lines to evict while timing."""
+        """Return a function that writes and reads a buffer of its own. What is only written would
+        leave dirty lines to evict while timing.
+        """
         import torch
 
         buffer = torch.empty(max(1, size_bytes // 4), dtype=torch.int32, device=self.name)
@@ -226,15 +246,17 @@ class RealDevice:
     def held_bytes(self, call: Callable[[], object]) -> int | None:  # noqa: ARG002
         return None
 
-    def allocated(self) -> Allocated:
-        return Allocated()
+    def allocated(self) -> AllocatedBytes:
+        return AllocatedBytes()
 
     def gpu(self) -> Gpu | None:
         return None
 
 
 class EventDevice(RealDevice):
-    """A GPU behind torch's events, on its current stream, and torch's allocator, which counts what it handed out."""
+    """A GPU behind torch's events, on its current stream. Torch's allocator counts what it handed
+    out.
+    """
 
     library: ModuleType
     """`torch.cuda` or `torch.xpu`."""
@@ -260,24 +282,26 @@ class EventDevice(RealDevice):
         self.library.synchronize(self.index)
 
     def peak_bytes(self, call: Callable[[], object]) -> int:
-        return self._counted(call)[0]
+        return self._count_allocations(call)[0]
 
     def held_bytes(self, call: Callable[[], object]) -> int:
-        return self._counted(call)[1]
+        return self._count_allocations(call)[1]
 
-    def _counted(self, call: Callable[[], object]) -> tuple[int, int]:
-        """The most that was allocated during a call and what is behind it, above what was allocated before."""
+    def _count_allocations(self, call: Callable[[], object]) -> tuple[int, int]:
+        """Return the most that was allocated during a call, and what is behind it. Both count above
+        what was allocated before.
+        """
         self.synchronize()
         before = self.library.memory_allocated(self.index)
         self.library.reset_peak_memory_stats(self.index)
-        kept = call()
+        returned = call()
         self.synchronize()
         now = self.allocated()
-        del kept
+        del returned
         return max(0, int(now.most_bytes or 0) - before), max(0, int(now.now_bytes or 0) - before)
 
-    def allocated(self) -> Allocated:
-        return Allocated(
+    def allocated(self) -> AllocatedBytes:
+        return AllocatedBytes(
             self.library.memory_allocated(self.index), self.library.max_memory_allocated(self.index)
         )
 
@@ -291,14 +315,16 @@ _starters: set[int] = set()
 
 
 def started_by(process: int) -> None:
-    """From now on: this process works for that one, as every other process does that it started."""
+    """Count a process as one that this one works for. Every other process that it started works for
+    it too.
+    """
     _starters.add(process)
 
 
 def others_bytes(
     used_bytes: int, torch_bytes: int, holders: Mapping[int, int], before_bytes: int | None = None
 ) -> int | None:
-    """Memory that processes of no part of this run hold; None where that cannot be known.
+    """Return the memory of processes outside of this run. None if it cannot be known.
 
     Of what is in use, torch's allocator in this process has reserved `torch_bytes`. The `holders` that the driver lists
     are blind in containers, where this process is not on the list. `before_bytes` were in use when it had no context
@@ -308,12 +334,16 @@ def others_bytes(
         return max(
             0, used_bytes - sum(size for process, size in holders.items() if _is_own(process))
         )
-    rest = max(0, used_bytes - torch_bytes)
+    other_use_bytes = max(0, used_bytes - torch_bytes)
     # One that started this process has an idle context too.
     helpers_bytes = OWN_CONTEXT_BYTES * bool(_starters)
-    if before_bytes is None or rest < before_bytes:
-        return None if _communicates() else max(0, rest - OWN_CONTEXT_BYTES - helpers_bytes)
-    added_bytes = 0 if _communicates() else max(0, rest - before_bytes - OWN_CONTEXT_BYTES)
+    if before_bytes is None or other_use_bytes < before_bytes:
+        return (
+            None if _communicates() else max(0, other_use_bytes - OWN_CONTEXT_BYTES - helpers_bytes)
+        )
+    added_bytes = (
+        0 if _communicates() else max(0, other_use_bytes - before_bytes - OWN_CONTEXT_BYTES)
+    )
     return max(0, before_bytes - helpers_bytes) + added_bytes
 
 
@@ -325,13 +355,13 @@ def _is_own(process: int) -> bool:
 def _parent(process: int) -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         # The name, in parentheses, may hold anything.
-        told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(told.rpartition(")")[2].split()[1])
+        content = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(content.rpartition(")")[2].split()[1])
     return None
 
 
 def _communicates() -> bool:
-    """Whether NCCL may be here, whose buffers torch's allocator does not count."""
+    """Return whether NCCL may be here. Torch's allocator does not count its buffers."""
     import torch
 
     return torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -1,4 +1,6 @@
-"""The host's processor as a device: the embedded default, so that everything can be tried and tested anywhere."""
+"""The host's processor as a device. It is the embedded default, so that everything can be tried and
+tested anywhere.
+"""
 
 import functools
 import itertools
@@ -24,7 +26,7 @@ QUIETEN = "wait until they end, or end them"
 
 @functools.cache
 def _tick_s() -> float:
-    """The smallest non-zero difference seen between two readings of the clock, in seconds."""
+    """Return the smallest non-zero step of the clock, in seconds."""
     smallest = 1_000_000
     for _ in range(2000):
         first = time.perf_counter_ns()
@@ -36,7 +38,9 @@ def _tick_s() -> float:
 
 
 class CpuDevice(RealDevice):
-    """Times with `perf_counter_ns`; work on the CPU is done when the call returns, so there is nothing to wait for."""
+    """Times with `perf_counter_ns`. Work on the CPU is done when the call returns, so there is
+    nothing to wait for.
+    """
 
     def __init__(self) -> None:
         self.name = "cpu"
@@ -63,7 +67,9 @@ class CpuDevice(RealDevice):
         """Nothing to wait for."""
 
     def counters(self) -> Counters:
-        """Return the number of times that the scheduler took the core away, and the seconds of others on it."""
+        """Return how often the core was taken away, and others' seconds. The scheduler takes the
+        core; the seconds are on it.
+        """
         resource = host.limits()
         return Counters(
             preemptions=None
@@ -73,11 +79,11 @@ class CpuDevice(RealDevice):
         )
 
     def free_bytes(self) -> int:
-        """The smaller of the machine's free memory and what the cgroup still allows."""
+        """Return the machine's free memory, or less if the cgroup limits it."""
         return host.free_memory_bytes()
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:
-        """By torch's record of every allocation and release during the call.
+        """Return the peak of allocations and releases during the call. Torch records each.
 
         Memory from before that the call gives back is not in that record, nor what its own Python threads allocate.
         None inside a profiler of the user's, whose record a second one would end.
@@ -86,7 +92,7 @@ class CpuDevice(RealDevice):
         return None if changes is None else max(itertools.accumulate(changes, initial=0))
 
     def held_bytes(self, call: Callable[[], object]) -> int | None:
-        """By the same record, of which only what is not released again is left."""
+        """Return the allocations of the call that are not released. Torch's record tells them."""
         changes = _allocations(call)
         return None if changes is None else max(0, sum(changes))
 
@@ -98,7 +104,7 @@ class CpuDevice(RealDevice):
 
     @functools.cached_property
     def _facts(self) -> DeviceFacts:
-        """Model, family, cores and last-level cache; the clock is that of the beginning."""
+        """Return model, family, cores, cache and clock. The clock is that of the beginning."""
         facts = host.host_facts()
         return DeviceFacts(
             type="cpu",
@@ -112,21 +118,24 @@ class CpuDevice(RealDevice):
 
 
 def _allocations(call: Callable[[], object]) -> list[int] | None:
-    """Every allocation of a call in bytes, releases negative, up to its end with its result kept; None: see above."""
+    """Return every allocation of a call in bytes, releases negative. Up to its end with its result
+    kept. None: see above.
+    """
     import torch
 
     if torch._C._autograd._profiler_enabled():
         return None
     with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
-        kept = call()
-    del kept
+        returned = call()
+    del returned
     return [
         event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"
     ]
 
 
 class Neighbours:
-    """How busy other processes keep the cores that this one uses, from its making until `cores_taken` is asked.
+    """The load of other processes on the cores that this one uses. It is watched from the making
+    until `cores_taken` is asked.
 
     Programs that this process ran meanwhile and waited for, such as a compiler, are no others. Where they are to be
     `named`, every process is looked at.
@@ -137,14 +146,16 @@ class Neighbours:
         self._busy_s, self._own_s, self._wall_s = _busy_s(), _own_s(), time.perf_counter()
 
     def cores_taken(self) -> float | None:
-        """Cores that others kept busy on average; None where the machine does not tell or the time was too short."""
+        """Return the cores that others kept busy on average. None if the machine does not tell or
+        the time was too short.
+        """
         busy_s, wall_s = _busy_s(), time.perf_counter() - self._wall_s
         if busy_s is None or self._busy_s is None or wall_s < SHORTEST_WATCH_S:
             return None
         return max(0.0, busy_s - self._busy_s - (_own_s() - self._own_s)) / wall_s
 
     def taken_by(self) -> tuple[str, ...]:
-        """The busiest of those that may be read, each with the cores that it kept busy: `cc1 (7) 1.0`."""
+        """Return the busiest readable processes, each with its cores: `cc1 (7) 1.0`."""
         if not self._processes_s:
             return ()
         wall_s, before = time.perf_counter() - self._wall_s, self._processes_s
@@ -156,20 +167,20 @@ class Neighbours:
         most = sorted(worked, key=worked.__getitem__, reverse=True)[:NAMED]
         return tuple(f"{name} {worked[name]:.1f}" for name in most if worked[name] > LEAST_CORES)
 
-    def told(self, usable: int) -> str:
-        """`other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)`; empty where they do not."""
-        return occupied(self.cores_taken(), usable, self.taken_by())
+    def text(self, usable: int) -> str:
+        """Return `other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)`. Empty if they do not."""
+        return occupied_text(self.cores_taken(), usable, self.taken_by())
 
 
 def neighbours_now() -> str:
-    """Who keeps the cores busy now, watched for a second; empty where nobody does."""
+    """Return who keeps the cores busy now; empty if nobody does. Watching takes a second."""
     neighbours = Neighbours(named=True)
     time.sleep(WATCH_S)
-    return neighbours.told(host.usable_cores())
+    return neighbours.text(host.usable_cores())
 
 
-def occupied(cores_taken: float | None, usable: int, taken_by: Sequence[str]) -> str:
-    """That others keep the usable cores busy, in words that name them; empty where they do not."""
+def occupied_text(cores_taken: float | None, usable: int, taken_by: Sequence[str]) -> str:
+    """Return the text that others keep usable cores busy, and their names. Empty if they do not."""
     if cores_taken is None or not are_taken(cores_taken, usable):
         return ""
     by = printable(", ".join(taken_by)) or "by whom cannot be read here"
@@ -177,12 +188,14 @@ def occupied(cores_taken: float | None, usable: int, taken_by: Sequence[str]) ->
 
 
 def _processes_s() -> dict[str, float]:
-    """Seconds that every other process that may be read has worked, by its name and number (proc(5), `stat`)."""
+    """Return the seconds that every other readable process has worked. They are by
+    its name and number (proc(5), `stat`).
+    """
     seconds = {}
     for path in (host.ROOT / "proc").glob("[0-9]*/stat"):
         # The name stands in brackets, and may hold some itself.
-        opened, _, rest = (host.read(path) or "").rpartition(")")
-        name, words = opened.partition("(")[2], rest.split()
+        opened, _, numbers_text = (host.read(path) or "").rpartition(")")
+        name, words = opened.partition("(")[2], numbers_text.split()
         if len(words) > 12 and path.parent.name != str(os.getpid()):
             seconds[f"{name} ({path.parent.name})"] = (
                 int(words[11]) + int(words[12])
@@ -191,15 +204,17 @@ def _processes_s() -> dict[str, float]:
 
 
 def others_core_s() -> float | None:
-    """Seconds that others than this process have kept its cores busy, counted from any one moment; None is unknown."""
+    """Return the seconds that others have kept this process's cores busy. They count from any one
+    moment; None is unknown.
+    """
     busy_s = _busy_s()
     return None if busy_s is None else busy_s - time.process_time()
 
 
 def _own_s() -> float:
-    """Seconds that this process has worked, and those that it started and that have ended."""
-    told = os.times()
-    return time.process_time() + told.children_user + told.children_system
+    """Return the seconds that this process and its ended children worked."""
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
 
 
 def _busy_s() -> float | None:
@@ -216,7 +231,8 @@ def _busy_s() -> float | None:
 
 
 def are_taken(cores_taken: float | None, usable: int) -> bool:
-    """Whether others keep so many of the usable cores busy that a CPU measurement tells nothing of the machine.
+    """Return whether others keep too many of the usable cores busy. A CPU measurement then tells
+    nothing of the machine.
 
     A threaded copy that has to wait for one core waits for whole slices of the scheduler, so a little is too much.
     """
@@ -226,7 +242,9 @@ def are_taken(cores_taken: float | None, usable: int) -> bool:
 
 
 def too_busy(cores_taken: float | None) -> str:
-    """Why a CPU measurement beside such neighbours tells nothing of the machine; empty where it does."""
+    """Return why a CPU measurement tells nothing of the machine; else empty. The reason is the
+    neighbours.
+    """
     usable = host.usable_cores()
     if not are_taken(cores_taken, usable):
         return ""

@@ -1,4 +1,5 @@
-"""A device without hardware, and the shortest way to understand the timing engine: an in-order stream in a few lines.
+"""A device without hardware: an in-order stream in a few lines. It is the shortest way to
+understand the timing engine.
 
 The host submits, the device works later. Two clocks say so: `host_s()` is the host's, `clock_s` the time at which the
 device will have finished everything submitted. Submitting costs the host time, work starts a launch latency after it
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.facts import POWER_CAP, DeviceFacts, Gpu
-from .base import Allocated, Counters, Stamp, Traits, last_level_cache
+from .base import AllocatedBytes, Counters, Stamp, Traits, last_level_cache
 
 # The clock of an idle card as a share of its full one: 345 of 1980 MHz.
 IDLE_CLOCK = 345 / 1980
@@ -105,7 +106,7 @@ class FakeDevice:
         )
         self.tick_s, self.launch_s, self.record_s = tick_s, launch_s, record_s
         self.pair_s, self.latency_s, self.queue_depth = pair_s, latency_s, queue_depth
-        self.clock_hz, self.told = clock_hz, gpu
+        self.clock_hz, self.gpu_facts = clock_hz, gpu
         self.clock_s = self.busy_s = 0.0
         self.works = self.stamps = 0
         self._host_s = skew_s
@@ -144,7 +145,7 @@ class FakeDevice:
         )
 
     def _submit(self, seconds: float, host_s: float) -> float:
-        """Put an entry of so many seconds into the stream; when it will be done."""
+        """Put an entry of so many seconds into the stream. Return when it will be done."""
         self._host_s += host_s
         while self._ends and self._ends[0] <= self._host_s:
             self._ends.popleft()
@@ -163,7 +164,8 @@ class FakeDevice:
         written_bytes: int = 0,
         watts: float = 0.0,
     ) -> None:
-        """Submit a kernel that keeps the device busy for so long at full clock, times the scripted slowdown.
+        """Submit a kernel that keeps the device busy for so long. That is at full clock, times the
+        scripted slowdown.
 
         It goes through the buffer `touch` of `size_bytes`, of which it writes `written_bytes`; the buffer stays in the
         cache until others, touched later, push it out, and there takes `cached` times as long. It would draw `watts`.
@@ -180,12 +182,16 @@ class FakeDevice:
             self._submit(takes_s() + self.launch_gap_s, self.launch_s)
 
     def _draw(self, watts: float) -> None:
-        """Let the clock give way to the power cap, in proportion; it comes back with work that draws less."""
+        """Let the clock give way to the power cap, in proportion. It comes back with work that
+        draws less.
+        """
         cap_w = self.power_cap_w
         self._capped = cap_w / watts if cap_w is not None and watts > cap_w else 1.0
 
     def _written_share(self, size_bytes: int, written_bytes: int) -> float:
-        """The factor on a kernel's duration by what it need not write to memory, and by what it evicts of others."""
+        """Return the factor of the cache on a kernel's duration. It counts what need not be written
+        to memory, and what is evicted of others.
+        """
         if not (self.dirty_share and size_bytes):
             return 1.0
         stays = min(written_bytes, int(self.dirty_share * self._cache_bytes))
@@ -201,7 +207,7 @@ class FakeDevice:
         return self._scripted_clock(busy_s) * self._capped * ramped
 
     def _takes_s(self, seconds: float, touch: object, size_bytes: int, cached: float) -> float:
-        """How long a kernel takes now, with what it leaves in the cache."""
+        """Return how long a kernel takes now, and fill the cache with it."""
         factor = self._slowdown(self.works) / self._clock(self.busy_s)
         factor *= cached if touch is not None and self._touch(touch, size_bytes) else 1.0
         self.works += 1
@@ -221,7 +227,9 @@ class FakeDevice:
         )
 
     def _touch(self, buffer: object, size_bytes: int) -> bool:
-        """Whether a buffer is still in the cache, which it is after this; the least recently touched leave."""
+        """Return whether a buffer is still in the cache, and put it there. The least recently
+        touched leave.
+        """
         hit = self._cached.pop(buffer, None) is not None
         self._cached[buffer] = size_bytes
         while sum(self._cached.values()) > self._cache_bytes:
@@ -229,19 +237,21 @@ class FakeDevice:
         return hit
 
     def stamp(self) -> Stamp:
-        """An entry that notes the time at which the device comes to it."""
+        """Submit an entry that notes the time when the device reaches it."""
         self.stamps += 1
         if self._vanish_after is not None and self.stamps > self._vanish_after:
             raise RuntimeError("the device fell off the bus")
         return self._submit(self.pair_s, self.record_s)
 
     def reached(self, stamp: Stamp) -> bool:
-        """Whether the device has come to a stamp by the host's clock."""
+        """Return whether the device has reached a stamp by the host's clock."""
         assert isinstance(stamp, float)
         return stamp <= self._host_s
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Seconds between two stamps, each rounded to the tick, after waiting for the later one."""
+        """Return seconds between two stamps, each rounded to the tick. Wait for the later one
+        first.
+        """
         assert isinstance(start, float)
         assert isinstance(end, float)
         self._host_s = max(self._host_s, end)
@@ -252,11 +262,11 @@ class FakeDevice:
         self._host_s = max(self._host_s, self.clock_s, self._other_stream_s)
 
     def work_beside(self, seconds: float) -> None:
-        """Submit a kernel to another stream, for which nothing but `synchronize` waits."""
+        """Submit a kernel to another stream. Nothing but `synchronize` waits for it."""
         self._other_stream_s = max(self._host_s, self._other_stream_s) + seconds
 
     def spin(self, cycles: int) -> None:
-        """An entry of so many cycles at the clock of the moment."""
+        """Submit an entry of so many cycles at the clock of the moment."""
         if self._recording is not None:
             self._recording.append(lambda: self._spins_s(cycles))
         else:
@@ -268,7 +278,7 @@ class FakeDevice:
         return seconds
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """Note what is submitted; a replay is one entry and costs the host one launch."""
+        """Note what is submitted. A replay is one entry and costs the host one launch."""
         nodes: list[Callable[[], float]] = []
         self._recording = nodes
         try:
@@ -284,16 +294,18 @@ class FakeDevice:
         self._submit(upload_s + sum(takes_s() for takes_s in nodes), self.launch_s)
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """A kernel that touches so many bytes and takes as long as they do at 3 TB/s; what it wrote it reads again."""
+        """Return a kernel that touches so many bytes, at 3 TB/s. What it wrote it reads again."""
         return lambda: self.work(2 * size_bytes / 3e12, touch="flush", size_bytes=size_bytes)
 
     def memory_accounts(self) -> tuple[int, int]:
-        """Bytes in use by NVML's first account and by its second, which leaves out what the driver keeps back."""
+        """Return the bytes in use by NVML's first account and by its second. The second leaves out
+        what the driver keeps back.
+        """
         used = self.context_bytes + self._held_bytes + (self._use_by_others[0] or 0)
         return used + self.driver_bytes, used
 
     def counters(self) -> Counters:
-        """As scripted; seconds are the busy ones as long as a cause is active."""
+        """Return the scripted state. Seconds are the busy ones as long as a cause is active."""
         others_bytes, others_busy = self._use_by_others
         self._host_s += self._counters_s
         return Counters(self._active(), dict(self._throttled_s), others_bytes, others_busy)
@@ -318,16 +330,16 @@ class FakeDevice:
         return self._most_bytes - before
 
     def held_bytes(self, call: Callable[[], object]) -> int:
-        """What is held after a call above what was held before."""
+        """Return what a call leaves allocated above what was before."""
         before = self._held_bytes
-        kept = call()
-        held = max(0, self._held_bytes - before)
-        del kept
-        return held
+        returned = call()
+        held_bytes = max(0, self._held_bytes - before)
+        del returned
+        return held_bytes
 
-    def allocated(self) -> Allocated:
+    def allocated(self) -> AllocatedBytes:
         """As held by `allocate`."""
-        return Allocated(self._held_bytes, self._most_bytes)
+        return AllocatedBytes(self._held_bytes, self._most_bytes)
 
     def free_bytes(self) -> int:
         """All of its memory."""
@@ -341,14 +353,14 @@ class FakeDevice:
         return self._facts
 
     def gpu(self) -> Gpu | None:
-        """As told; lists become tuples, so that the arguments may come from JSON."""
-        if self.told is None:
+        """Return the scripted facts. Lists become tuples, so that the arguments may come from JSON."""
+        if self.gpu_facts is None:
             return None
-        told = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in self.told.items()
+        scripted_facts = {
+            name: tuple(fact) if isinstance(fact, list) else fact
+            for name, fact in self.gpu_facts.items()
         }
         facts: dict[str, Any] = {
             name: getattr(self._facts, name) for name in ("index", "product", "uuid", "driver")
         }
-        return Gpu(**facts | told)
+        return Gpu(**facts | scripted_facts)

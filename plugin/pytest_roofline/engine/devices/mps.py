@@ -1,4 +1,6 @@
-"""Apple's GPU through Metal, by the host's clock: reading its events may hang, fail, or show a callback's time."""
+"""Apple's GPU through Metal, timed by the host's clock. Reading its events may hang, fail, or show
+a callback's time.
+"""
 
 import time
 
@@ -7,11 +9,11 @@ import torch
 from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
 from .. import host
-from .base import Allocated, RealDevice, Stamp, Traits
+from .base import AllocatedBytes, RealDevice, Stamp, Traits
 
 
 class MpsDevice(RealDevice):
-    """torch.mps: one stream, and spans so long that launch and wait hardly show in them."""
+    """The device torch.mps: one stream, and long spans. Launch and wait hardly show in them."""
 
     def __init__(self) -> None:
         self.name = "mps"
@@ -29,12 +31,12 @@ class MpsDevice(RealDevice):
         torch.mps.synchronize()
 
     def free_bytes(self) -> int:
-        """What Metal recommends as the working set, less what is allocated."""
+        """Return Metal's recommended working set, less what is allocated."""
         return max(0, torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
 
-    def allocated(self) -> Allocated:
-        """By torch's allocator, which keeps no record of the most."""
-        return Allocated(torch.mps.current_allocated_memory())
+    def allocated(self) -> AllocatedBytes:
+        """Return what is allocated now. Torch's allocator keeps no record of the most."""
+        return AllocatedBytes(torch.mps.current_allocated_memory())
 
     def release(self) -> None:
         torch.mps.empty_cache()

@@ -1,4 +1,6 @@
-"""NVIDIA's management library: facts, throttle counters and neighbours of a GPU. What it withholds stays unknown."""
+"""NVIDIA's management library: facts, throttle counters and neighbours of a GPU. Facts that it
+withholds stay unknown.
+"""
 
 import contextlib
 import functools
@@ -34,7 +36,7 @@ NO_DRIVER = (
 UNKNOWN_DEVICE = "NVML does not know this device"
 
 
-def started_nvml() -> Any:
+def start_nvml() -> Any:
     """The library, ready to be asked."""
     try:
         import pynvml
@@ -51,10 +53,10 @@ def started_nvml() -> Any:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Any]:
-    """The library, or None where it is not installed or finds no driver."""
+def open_nvml() -> Iterator[Any]:
+    """Yield the library; None if it is missing or finds no driver."""
     try:
-        nvml = started_nvml()
+        nvml = start_nvml()
     except Silent:
         yield None
         return
@@ -65,16 +67,18 @@ def opened() -> Iterator[Any]:
 
 
 def silent() -> str:
-    """Why the library answers nothing; empty where it does."""
+    """Return why the library answers nothing; empty if it answers."""
     try:
-        started_nvml().nvmlShutdown()
+        start_nvml().nvmlShutdown()
     except Silent as why:
         return str(why)
     return ""
 
 
 def ask(nvml: Any, question: Callable[..., Any] | str, *arguments: Any) -> Any:
-    """An answer; None where it is withheld, or older than the library or the driver."""
+    """Return an answer of the library, or None. None is withheld, or older than the library or the
+    driver.
+    """
     # Newer versions of the library have an error of their own for a driver that is older than the question.
     mismatch = getattr(nvml, "NVMLLibraryMismatchError", AttributeError)
     try:
@@ -85,7 +89,7 @@ def ask(nvml: Any, question: Callable[..., Any] | str, *arguments: Any) -> Any:
 
 
 def handle_of(nvml: Any, uuid: str | None) -> Any:
-    """The device by UUID, never by index: CUDA_VISIBLE_DEVICES renumbers, NVML does not.
+    """Return the device by UUID, never by index. CUDA_VISIBLE_DEVICES renumbers, NVML does not.
 
     Torch tells a UUID without a prefix, in MIG mode that of the instance.
     """
@@ -100,7 +104,7 @@ def handle_of(nvml: Any, uuid: str | None) -> Any:
 
 
 def causes(nvml: Any, handle: Any) -> frozenset[str]:
-    """What slows the device right now, and the power cap."""
+    """Return what slows the device right now, and the power cap."""
     try:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     except (nvml.NVMLError, AttributeError):
@@ -110,7 +114,7 @@ def causes(nvml: Any, handle: Any) -> frozenset[str]:
 
 
 def used_bytes(nvml: Any, handle: Any) -> int:
-    """What processes hold of the memory.
+    """Return the memory that processes hold.
 
     The first version of NVML's account counts what the driver keeps for itself as used too, some 900 MB on an A100
     with nothing on it; the second has that apart (nvml.h: nvmlMemory_v2_t).
@@ -119,10 +123,12 @@ def used_bytes(nvml: Any, handle: Any) -> int:
 
 
 def in_use(uuid: str | None) -> int | None:
-    """What processes hold of a GPU's memory now; None where nobody tells."""
-    with opened() as nvml:
-        found = None if nvml is None else ask(nvml, lambda: used_bytes(nvml, handle_of(nvml, uuid)))
-    return None if found is None else int(found)
+    """Return what processes hold of a GPU's memory now. None if nobody tells."""
+    with open_nvml() as nvml:
+        process_bytes = (
+            None if nvml is None else ask(nvml, lambda: used_bytes(nvml, handle_of(nvml, uuid)))
+        )
+    return None if process_bytes is None else int(process_bytes)
 
 
 class Nvml:
@@ -139,14 +145,14 @@ class Nvml:
         # From now on: the library remembers who worked here before us.
         self._asked_us = time.time_ns() // 1000
         try:
-            self._nvml = started_nvml()
+            self._nvml = start_nvml()
             self._handle = ask(self._nvml, handle_of, self._nvml, uuid)
             self.silent = UNKNOWN_DEVICE if self._handle is None else ""
         except Silent as silent:
             self.silent = str(silent)
 
     def counters(self, own_bytes: int) -> Counters:
-        """The state right now, with `own_bytes` allocated by torch in this process."""
+        """Return the state right now. `own_bytes` are allocated by torch in this process."""
         if self.silent:
             return Counters()
         used = self._ask(used_bytes)
@@ -163,16 +169,20 @@ class Nvml:
         return ask(self._nvml, question, self._nvml, self._handle)
 
     def _holders(self) -> dict[int, int]:
-        """What each process holds, as far as the driver tells."""
-        listed = (
+        """Return what each process holds, as far as the driver tells."""
+        processes = (
             self._ask(lambda nvml, handle: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
         )
         return {
-            int(one.pid): int(one.usedGpuMemory) for one in listed if one.usedGpuMemory is not None
+            int(process.pid): int(process.usedGpuMemory)
+            for process in processes
+            if process.usedGpuMemory is not None
         }
 
     def _violation_seconds(self) -> dict[str, float]:
-        """What every counter of a cause adds up to: some count the same, which is no matter where growth is asked."""
+        """Return the sum of each cause's counters, in seconds. Some count the same, which does not
+        matter to a growth.
+        """
         seconds: dict[str, float] = {}
         for policy, cause in _POLICIES.items():
             status = ask(self._nvml, "nvmlDeviceGetViolationStatus", self._handle, policy)
@@ -183,14 +193,18 @@ class Nvml:
             for name, cause in _FIELDS.items()
             if hasattr(self._nvml, name)
         }
-        for value in ask(self._nvml, "nvmlDeviceGetFieldValues", self._handle, list(fields)) or ():
-            if value.nvmlReturn == 0 and value.fieldId in fields:
-                cause = fields[value.fieldId]
-                seconds[cause] = seconds.get(cause, 0.0) + int(value.value.ullVal) * 1e-9
+        for counter in (
+            ask(self._nvml, "nvmlDeviceGetFieldValues", self._handle, list(fields)) or ()
+        ):
+            if counter.nvmlReturn == 0 and counter.fieldId in fields:
+                cause = fields[counter.fieldId]
+                seconds[cause] = seconds.get(cause, 0.0) + int(counter.value.ullVal) * 1e-9
         return seconds
 
     def _others_busy(self) -> float | None:
-        """The multiprocessors' time of other processes; unknown where ours is not on the list, as in containers."""
+        """Return the share of time that other processes kept it busy. Unknown if ours is not on the
+        list, as in containers.
+        """
         samples = ask(self._nvml, "nvmlDeviceGetProcessUtilization", self._handle, self._asked_us)
         if not samples:
             return None
@@ -202,13 +216,15 @@ class Nvml:
 
 
 def _answers(nvml: Any, questions: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """The questions that NVML answers; one that it withholds, or does not know yet, stays out."""
+    """Return the answers of NVML by name. A question that it withholds, or does not know yet, stays
+    out.
+    """
     answers = {name: ask(nvml, question) for name, question in questions.items()}
     return {name: answer for name, answer in answers.items() if answer is not None}
 
 
 def _as_running(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
-    """Questions of which the answers stand in a run file and in the doctor's list alike."""
+    """Return the questions for a run file and for the doctor's list."""
     return {
         "driver": nvml.nvmlSystemGetDriverVersion,
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
@@ -218,8 +234,10 @@ def _as_running(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
 
 
 def facts(uuid: str | None) -> dict[str, Any]:
-    """Driver, clocks, power limit, PCIe link as running, MIG mode; what NVML withholds stays out (unknown)."""
-    with opened() as nvml:
+    """Return driver, clocks, power limit, PCIe link as running, and MIG mode. What NVML withholds
+    stays out (unknown).
+    """
+    with open_nvml() as nvml:
         handle = None if nvml is None else ask(nvml, handle_of, nvml, uuid)
         if handle is None:
             return {}
@@ -238,8 +256,8 @@ def facts(uuid: str | None) -> dict[str, Any]:
 
 
 def gpus() -> list[Gpu] | None:
-    """Every NVIDIA GPU of this machine, a lost one too; None where NVML does not answer."""
-    with opened() as nvml:
+    """Return every NVIDIA GPU of this machine, a lost one too. None if NVML does not answer."""
+    with open_nvml() as nvml:
         count = None if nvml is None else ask(nvml, "nvmlDeviceGetCount")
         if count is None:
             return None
@@ -251,8 +269,8 @@ def gpus() -> list[Gpu] | None:
 
 
 def gpu(uuid: str | None) -> Gpu | None:
-    """The GPU with this UUID; None where NVML does not answer or does not know it."""
-    with opened() as nvml:
+    """Return the GPU with this UUID. None if NVML does not answer or does not know it."""
+    with open_nvml() as nvml:
         handle = None if nvml is None else ask(nvml, handle_of, nvml, uuid)
         index = None if handle is None else ask(nvml, "nvmlDeviceGetIndex", handle)
         return None if index is None else _gpu(nvml, handle, index)
@@ -260,8 +278,8 @@ def gpu(uuid: str | None) -> Gpu | None:
 
 def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
     states = [ask(nvml, "nvmlDeviceGetNvLinkState", handle, link) for link in range(MOST_LINKS)]
-    known = [bool(state) for state in states if state is not None]
-    told = _answers(
+    known_links = [bool(state) for state in states if state is not None]
+    answers = _answers(
         nvml,
         _as_running(nvml, handle)
         | {
@@ -287,34 +305,36 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
     )
     rows = ask(nvml, "nvmlDeviceGetRemappedRows", handle)
     if rows is not None:
-        told |= {"remap_pending": bool(rows[2]), "remap_failed": bool(rows[3])}
+        answers |= {"remap_pending": bool(rows[2]), "remap_failed": bool(rows[3])}
     # The engine takes either.
     throttle_known = (
-        "active" in told or ask(nvml, "nvmlDeviceGetViolationStatus", handle, 1) is not None
+        "active" in answers or ask(nvml, "nvmlDeviceGetViolationStatus", handle, 1) is not None
     )
     return Gpu(
         index,
-        links=sum(known) if known else None,
+        links=sum(known_links) if known_links else None,
         throttle_known=throttle_known,
-        **{"product": "unknown"} | told,
+        **{"product": "unknown"} | answers,
     )
 
 
 def busy_others(uuid: str | None) -> dict[str, float]:
-    """How much of the time every other GPU of this machine was at work lately, by what it is called."""
-    found: dict[str, float] = {}
-    with opened() as nvml:
+    """Return how busy every other GPU of this machine was lately. They are shares of the time, by
+    the name of the GPU.
+    """
+    busy_by_name: dict[str, float] = {}
+    with open_nvml() as nvml:
         for index in range(0 if nvml is None else ask(nvml, "nvmlDeviceGetCount") or 0):
-            told = ask(nvml, functools.partial(_busy, nvml, index))
-            if told is not None:
-                found[f"GPU {index} ({told[0]})"] = told[1]
+            uuid_and_share = ask(nvml, functools.partial(_busy, nvml, index))
+            if uuid_and_share is not None:
+                busy_by_name[f"GPU {index} ({uuid_and_share[0]})"] = uuid_and_share[1]
     # Where ours is not among them, as of a MIG instance, nobody can say which are the others.
-    mine = next((name for name in found if uuid and uuid.removeprefix("GPU-") in name), None)
-    return {name: busy for name, busy in found.items() if name != mine} if mine else {}
+    mine = next((name for name in busy_by_name if uuid and uuid.removeprefix("GPU-") in name), None)
+    return {name: busy for name, busy in busy_by_name.items() if name != mine} if mine else {}
 
 
 def _busy(nvml: Any, index: int) -> tuple[str, float]:
-    """The UUID of a GPU, and the share of the time that a kernel or a copy kept it at work."""
+    """Return the UUID of a GPU, and the share of time that it worked. Work is a kernel or a copy."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     uuid = nvml.nvmlDeviceGetUUID(handle)
     return uuid.decode() if isinstance(uuid, bytes) else str(

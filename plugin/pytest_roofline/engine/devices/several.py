@@ -1,4 +1,4 @@
-"""Several devices of one process as one, for what happens between them: the slowest of them sets the time.
+"""Several devices of one process as one, for work between them. The slowest of them sets the time.
 
 Their clocks cannot be compared, so a stamp is one on each device, and the time between two stamps is the longest that
 any of them saw. For that all must begin together. Behind a spin they do not, since it lasts as long as each one's clock
@@ -25,11 +25,11 @@ class Peer(Protocol):
     """A device that can wait for another one's stamp without the host."""
 
     def wait_for(self, stamp: Stamp) -> None:
-        """Let what is submitted from now on begin only when another device has come to its stamp."""
+        """Delay what is submitted from now on until another device's stamp."""
 
 
 class SeveralDevices(RealDevice):
-    """Two devices or more of one kind, asked as one; the facts of the first stand for all."""
+    """Two devices or more of one kind, asked as one. The facts of the first stand for all."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         if len(devices) < 2:
@@ -47,30 +47,35 @@ class SeveralDevices(RealDevice):
         self._spun = self._spin_ended = False
 
     def stamp(self) -> Stamp:
-        """One on each, after they have met where a spin drove them apart."""
+        """Stamp each device. They meet first if a spin drove them apart."""
         if self._spin_ended:
             self._meet()
         self._spun, self._spin_ended = False, self._spun
         return tuple(device.stamp() for device in self.devices)
 
     def _meet(self) -> None:
-        """All wait for the first, which has waited for all; nobody where they cannot."""
-        first, *others = self.devices
+        """Have all devices wait for the first, which has waited for all. Nothing happens if they
+        cannot.
+        """
+        first, *followers = self.devices
         if not isinstance(first, Peer):
             return
-        for device in others:
+        for device in followers:
             first.wait_for(device.stamp())
         together = first.stamp()
-        for device in others:
+        for device in followers:
             assert isinstance(device, Peer)
             device.wait_for(together)
 
     def reached(self, stamp: Stamp) -> bool:
-        """Whether any of them has come to it: then the host is no longer ahead of all."""
-        return any(device.reached(own) for device, own in zip(self.devices, stamp, strict=True))
+        """Return whether any device has come to its stamp. Then the host is no longer ahead of all."""
+        return any(
+            device.reached(device_stamp)
+            for device, device_stamp in zip(self.devices, stamp, strict=True)
+        )
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """The longest that any of them saw between its own two, in seconds."""
+        """Return the longest seconds of any device between its own stamps."""
         pairs = zip(self.devices, start, end, strict=True)
         spans = [device.elapsed_s(began, ended) for device, began, ended in pairs]
         # One whose stamps run backwards makes all of it meaningless, and must not hide behind the longest.
@@ -87,36 +92,42 @@ class SeveralDevices(RealDevice):
         self._spun, self._spin_ended = True, False
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """Evicts the cache of every one of them."""
+        """Return a function that evicts the cache of every device."""
         flushers = [device.flusher(size_bytes) for device in self.devices]
 
         def flush() -> None:
-            for one in flushers:
-                one()
+            for flush_device in flushers:
+                flush_device()
 
         return flush
 
     def counters(self) -> Counters:
-        """The worst of each: what one does not tell is unknown of all, but a cause seen on one stands."""
-        each = [device.counters() for device in self.devices]
-        causes = frozenset[str]().union(*(one.active for one in each if one.active is not None))
-        told = all(one.active is not None for one in each)
+        """Return the worst state of all devices. A state that one does not tell is unknown of all,
+        but a cause seen on one stands.
+        """
+        states = [device.counters() for device in self.devices]
+        causes = frozenset[str]().union(
+            *(state.active for state in states if state.active is not None)
+        )
+        all_known = all(state.active is not None for state in states)
         return Counters(
-            active=causes if causes or told else None,
+            active=causes if causes or all_known else None,
             seconds={
-                cause: sum(one.seconds.get(cause, 0.0) for one in each) for one in each for cause in one.seconds
+                cause: sum(state.seconds.get(cause, 0.0) for state in states)
+                for state in states
+                for cause in state.seconds
             },
-            others_bytes=_most([one.others_bytes for one in each]),
-            others_busy=_most([one.others_busy for one in each]),
-            preemptions=_most([one.preemptions for one in each]),
-            others_core_s=next((one.others_core_s for one in each if one.others_core_s is not None), None),
+            others_bytes=_most([state.others_bytes for state in states]),
+            others_busy=_most([state.others_busy for state in states]),
+            preemptions=_most([state.preemptions for state in states]),
+            others_core_s=next((state.others_core_s for state in states if state.others_core_s is not None), None),
         )  # fmt: skip
 
     def host_s(self) -> float:
         return self.devices[0].host_s()
 
     def free_bytes(self) -> int:
-        """What an allocation on any of them can still get."""
+        """Return what an allocation on any of them can still get."""
         return min(device.free_bytes() for device in self.devices)
 
     def release(self) -> None:
@@ -128,10 +139,10 @@ class SeveralDevices(RealDevice):
         return self.devices[0].facts()
 
 
-def _most(values: Sequence[Number | None]) -> Number | None:
-    """The largest; None where one is unknown."""
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+def _most(numbers: Sequence[Number | None]) -> Number | None:
+    """Return the largest number; None if one is unknown."""
+    known_numbers = [number for number in numbers if number is not None]
+    return max(known_numbers) if len(known_numbers) == len(numbers) else None
 
 
 class CudaPeer(CudaDevice):

@@ -27,7 +27,7 @@ class XpuDevice(EventDevice):
         torch.xpu.set_device(index)
 
     def spin(self, cycles: int) -> None:
-        """A chain of small matrix products, one for every `CYCLES_PER_LINK` cycles asked for."""
+        """Submit a chain of small matrix products. There is one for every `CYCLES_PER_LINK` cycles."""
         if self._links is None:
             left = torch.full((SPIN_SIZE, SPIN_SIZE), 1.0 / SPIN_SIZE, device=self.name)
             self._links = left, torch.empty_like(left)
@@ -45,7 +45,9 @@ class XpuDevice(EventDevice):
             ) from None
 
     def free_bytes(self) -> int:
-        """Memory that is not allocated; from the total where the driver does not tell."""
+        """Return the memory that is not allocated. It is taken from the total if the driver does
+        not tell.
+        """
         total = int(torch.xpu.get_device_properties(self.index).total_memory)
         return total - torch.xpu.memory_allocated(self.index)
 
