@@ -97,7 +97,7 @@ def _of_pair(entry: Entry, product: Product) -> Iterator[Ceiling]:
     ways = 2 if "bidir" in entry.metric else 1
     for name in dict.fromkeys(_BY_LINK[link] for link in _links(entry, product)):
         if peak := product.peaks.get(name):
-            yield ceiling_of(peak, "payload_GBps", 1e9, value=ways * peak.value)
+            yield ceiling_of(peak, "payload_GBps", 1e9, amount=ways * peak.value)
 
 
 def _links(entry: Entry, product: Product) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.baselines.files import read_baseline
-from pytest_roofline.hardware.lookup import shipped
+from pytest_roofline.hardware.lookup import shipped_hardware
 from roofline_kernels.attention.configurations import shipped as configurations
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,9 @@ def model(program):
 
 @pytest.fixture(scope="module")
 def product(model):
-    return next(one for one in shipped().catalogue.products if one.product == model.PRODUCT)
+    return next(
+        one for one in shipped_hardware().catalogue.products if one.product == model.PRODUCT
+    )
 
 
 def test_a_tile_takes_as_many_clocks_as_arithmetic_says(model):

@@ -11,7 +11,7 @@ from pytest_roofline.core.units import printable
 from pytest_roofline.engine import ceiling, devices, host, inventory, quiet
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.hardware import products
-from pytest_roofline.hardware.lookup import shipped
+from pytest_roofline.hardware.lookup import shipped_hardware
 from pytest_roofline.machine import selftest
 from pytest_roofline.machine.expectation import expectation_of, read_expectation, write_expectation
 
@@ -296,7 +296,7 @@ def test_the_list_has_every_product_and_marks_what_bounds_nothing(command):
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     rows = [line for line in lines if line.split() and line.split()[0] != "product"]
-    assert len(rows) >= len(shipped().catalogue.products)
+    assert len(rows) >= len(shipped_hardware().catalogue.products)
     (row,) = [line.split() for line in lines if line.startswith("h100-nvl")]
     assert row == [
         "h100-nvl",

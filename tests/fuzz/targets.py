@@ -21,7 +21,7 @@ from pytest_roofline.exchange import NAMES
 from pytest_roofline.exchange import read as read_foreign
 from pytest_roofline.exchange.building import build
 from pytest_roofline.exchange.records import Given
-from pytest_roofline.hardware.lookup import merged
+from pytest_roofline.hardware.lookup import merge_hardware
 from pytest_roofline.machine.expectation import read_expectation
 from pytest_roofline.many.reading import load_index, many_of, read_many
 
@@ -61,7 +61,7 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
     own = {
         "read_baseline": (read_baseline, "baseline"),
         "read_expectation": (read_expectation, "expectation"),
-        "read_hardware": (lambda path: merged([path]), "hardware"),
+        "read_hardware": (lambda path: merge_hardware([path]), "hardware"),
         "index": (_index, "index"),
     }
     return [

@@ -19,7 +19,7 @@ from pytest_roofline.hardware import (
     use_hardware,
 )
 from pytest_roofline.hardware.keys import how_to_add
-from pytest_roofline.hardware.lookup import mistakes, read_hardware, shipped
+from pytest_roofline.hardware.lookup import mistakes, read_hardware, shipped_hardware
 
 PROTOTYPE = DeviceFacts("cuda", "Prototype X", memory_bytes=96 * 2**30)
 
@@ -75,7 +75,7 @@ def test_it_is_gone_with_the_run_that_used_it(tmp_path):
     restore = use_hardware([tmp_path])
     inner = use_hardware([])
     # A run inside another sees its own folders only.
-    assert products() is shipped().by_name
+    assert products() is shipped_hardware().by_name
     inner()
     assert "Prototype X" in products()
     restore()
@@ -93,7 +93,7 @@ def test_a_product_described_anew_hides_the_one_that_ships_under_every_name(tmp_
 
 
 def test_an_architecture_of_ones_own_makes_no_sparse_rate_of_what_ships_believed(tmp_path, use):
-    plain = to_plain(shipped().catalogue.architecture("sm_90"))
+    plain = to_plain(shipped_hardware().catalogue.architecture("sm_90"))
     plain["flops_per_clock"] = {
         dtype: 2 * flops for dtype, flops in plain["flops_per_clock"].items()
     }
@@ -162,8 +162,8 @@ def test_a_product_must_be_named_and_described_by_fields_of_ours_in_their_ranges
 
 def test_what_ships_can_be_written_down_and_read_again(tmp_path):
     path = tmp_path / HARDWARE_FILE
-    path.write_text(json.dumps(to_plain(shipped().catalogue)), encoding="utf-8")
-    assert read_hardware(path) == shipped().catalogue
+    path.write_text(json.dumps(to_plain(shipped_hardware().catalogue)), encoding="utf-8")
+    assert read_hardware(path) == shipped_hardware().catalogue
 
 
 def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line():

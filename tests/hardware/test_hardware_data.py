@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pytest_roofline.core.facts import HARDWARE_FILE, DeviceFacts
 from pytest_roofline.hardware import product_of, products, use_hardware
-from pytest_roofline.hardware.lookup import FACTS, PEAKS, mistakes, read_hardware, shipped
+from pytest_roofline.hardware.lookup import FACTS, PEAKS, mistakes, read_hardware, shipped_hardware
 from pytest_roofline.report.machine import peak_text
 
 from .hardware_physics import MATRIX, disagreements
 
 ROOT = Path(__file__).parents[2]
-BASE = shipped().catalogue
+BASE = shipped_hardware().catalogue
 PRODUCTS = {"-".join(product.key): product for product in BASE.products}
 # Twice the units of cache, or of the fabric's ports, cannot be told from a larger chip where no other figure follows.
 DOUBLED = ("units", "clock_MHz", "memory_GB", "memory_bus_bits", "memory_Gbps", "pcie_lanes")

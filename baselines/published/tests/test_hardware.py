@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from pytest_roofline.hardware import products
-from pytest_roofline.hardware.lookup import shipped
+from pytest_roofline.hardware.lookup import shipped_hardware
 
-BASE = shipped().catalogue
+BASE = shipped_hardware().catalogue
 RECORDS = [
     record
     for record in json.loads(

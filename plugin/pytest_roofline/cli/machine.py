@@ -192,9 +192,9 @@ def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:
 
     Exit status: 0 listed or known, 1 NAME is not known, and what to write down is printed, 2 a file cannot be used.
     """
-    from ..hardware.lookup import hardware_files, merged
+    from ..hardware.lookup import hardware_files, merge_hardware
 
-    products = merged(hardware_files(folders)).catalogue.products
+    products = merge_hardware(hardware_files(folders)).catalogue.products
     if name is not None:
         return _show_product(products, name, as_json)
     from ..report.machine import product_table

@@ -1,4 +1,6 @@
-"""Which hardware this is, and what it can reach at most: hardware keys and datasheet peaks, as data with sources."""
+"""The name of this hardware, and its limits. Hardware keys and datasheet peaks are data with
+sources.
+"""
 
 from .ceilings import (
     BOUNDED_FROM_BYTES,

@@ -1,4 +1,4 @@
-"""What a product and the links of several can reach at most, from datasheets, and which rates are beyond belief."""
+"""The limits of a product and of links, from datasheets. Also the rates that are beyond belief."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,20 +34,22 @@ _UNEVEN = "all_to_all_v"
 
 
 def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling | None:
-    """The roofline of `metric` from the device's datasheet; None where the product or the peak is unknown.
+    """Return the roofline of `metric` from the device's datasheet. None if the product or the peak
+    is unknown.
 
     Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way or two.
     FLOP/s are held against the peak of the type that the metric names, as `bf16_TFLOPS` does; a plain `TFLOPS` names
     none, and has no roofline. A part of a device has none either: what a partition can reach, no datasheet tells.
     """
-    known = product_of(device)
-    if known is None or is_part(device, known):
+    product = product_of(device)
+    if product is None or is_part(device, product):
         return None
-    return product_ceiling(known, work, metric)
+    return product_ceiling(product, work, metric)
 
 
 def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
-    """The roofline of a host's link at the generation that card and host agree on, at the card's own width.
+    """Return a link's roofline at the generation that card and host agree on. It has the card's own
+    width.
 
     Each generation of PCIe has twice the rate of the one before. A rate up to the card's own stays believable, since
     virtual machines are known to tell of a slot that they have not.
@@ -67,8 +69,8 @@ def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
     )
 
 
-def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:
-    """The roofline of `metric` on a whole device of a product; see `datasheet_ceiling`."""
+def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None:
+    """Return the roofline of `metric` on a whole device of a product. See `datasheet_ceiling`."""
     convention = rate_suffix(metric)
     if convention == "traffic_GBps":
         name = "memory_GBps"
@@ -76,67 +78,68 @@ def product_ceiling(known: Product, work: Work, metric: str) -> Ceiling | None:
         name = "pcie_GBps"
     elif convention == "TFLOPS":
         name = metric
-        if f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS" in known.peaks:
+        if f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS" in product.peaks:
             # Libraries multiply in full single precision on the matrix units that have it.
             name = f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS"
     else:
         return None
-    peak = known.peaks.get(name)
+    peak = product.peaks.get(name)
     if peak is None:
         return None
     if name == "pcie_GBps":
         return _of_link(peak, metric)
     # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
-    shown = metric if convention == "TFLOPS" else convention
-    found = ceiling_of(peak, shown, RATE_UNITS[convention])
+    shown_metric = metric if convention == "TFLOPS" else convention
+    ceiling = ceiling_of(peak, shown_metric, RATE_UNITS[convention])
     return (
-        replace(found, limit=_at_full_clock(known, name))
-        if convention == "TFLOPS" and found.bounds
-        else found
+        replace(ceiling, limit=_at_full_clock(product, name))
+        if convention == "TFLOPS" and ceiling.bounds
+        else ceiling
     )
 
 
-def ceiling_of(peak: Peak, metric: str, unit: float, value: float | None = None) -> Ceiling:
-    """A peak as a roofline, which says of itself when it bounds nothing.
+def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None) -> Ceiling:
+    """Return a peak as a roofline. It says of itself if it bounds nothing.
 
     Args:
         unit: of the metric, in bytes or FLOP per second.
-        value: in that unit; the peak's own by default.
+        amount: in that unit; the peak's own by default.
     """
     origin = peak.source
     if not peak.trusted:
         why = peak.note if not peak.bounds else f"confidence {peak.confidence}"
         origin += f" ({why}; it bounds nothing)"
-    rate = (peak.value if value is None else value) * unit
+    rate = (peak.value if amount is None else amount) * unit
     return Ceiling(
         metric, rate, "datasheet", origin, confidence=peak.confidence, bounds=peak.trusted
     )
 
 
-def _at_full_clock(known: Product, name: str) -> float | None:
-    """What all units do at the highest clock, FLOP/s, where that is more than they are rated at; None where it is not.
+def _at_full_clock(product: Product, name: str) -> float | None:
+    """Return the FLOP/s of all units at the highest clock. None unless that is more than they are
+    rated at.
 
     NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows. Where it is more
     than the check allows, units, clock or architecture are not those of this peak.
     """
-    architecture = catalogue().architecture(known.architecture)
+    architecture = catalogue().architecture(product.architecture)
     flops = (
         architecture.flops_per_clock.get(name.removesuffix("_TFLOPS"))
         if architecture is not None
         else None
     )
-    units, clock = known.facts.get("units"), known.facts.get("clock_MHz")
+    units, clock = product.facts.get("units"), product.facts.get("clock_MHz")
     if flops is None or units is None or clock is None:
         return None
     rated, most = (
-        known.peaks[name].value * RATE_UNITS["TFLOPS"],
+        product.peaks[name].value * RATE_UNITS["TFLOPS"],
         units.value * clock.value * 1e6 * flops,
     )
     return most if LEAST_RATED * most <= rated < most else None
 
 
 def is_arithmetic(ceiling: Ceiling) -> bool:
-    """Whether a roofline is of FLOP/s; every other one is of bytes per second."""
+    """Return whether a roofline is of FLOP/s. Every other one is of bytes per second."""
     return rate_suffix(ceiling.metric) == "TFLOPS"
 
 
@@ -148,7 +151,8 @@ def format_ceiling(ceiling: Ceiling) -> str:
 def above_peak(
     ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]
 ) -> str:
-    """Why a rate cannot be true: more than 1.02 times a datasheet peak that bounds; else empty.
+    """Return why a rate cannot be true; empty if it can. It is more than 1.02 times a datasheet
+    peak that bounds.
 
     Bytes per second are bounded from 16 MiB up and outside caches, FLOP/s from 1 GFLOP up.
     """
@@ -162,7 +166,8 @@ def above_peak(
 
 
 def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
-    """Why a rate cannot be true, whatever caches there are: twenty times a roofline and more; else empty.
+    """Return why a rate cannot be true, whatever caches there are. It is twenty times a roofline or
+    more; else empty.
 
     Args:
         ceiling: in bytes or FLOP per second.
@@ -172,66 +177,78 @@ def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
     rate = amount / seconds
     if not ceiling.bounds or rate <= BEYOND_BELIEF * (ceiling.limit or ceiling.value):
         return ""
-    shown = format_flops(rate) if is_arithmetic(ceiling) else format_rate(rate)
-    known = "the datasheet's peak" if ceiling.source == "datasheet" else "what was measured here"
+    rate_text = format_flops(rate) if is_arithmetic(ceiling) else format_rate(rate)
+    peak_text = (
+        "the datasheet's peak" if ceiling.source == "datasheet" else "what was measured here"
+    )
     return (
-        f"{shown} is {rate / ceiling.value:,.0f} times {known} ({format_ceiling(ceiling)}): is `work` right, and does "
-        "the function do it?"
+        f"{rate_text} is {rate / ceiling.value:,.0f} times {peak_text} ({format_ceiling(ceiling)}): is `work` right, "
+        "and does the function do it?"
     )
 
 
 def device_bounds(device: DeviceFacts) -> list[Ceiling]:
-    """What bounds a device by its datasheet, whatever a metric names: its memory, and its fastest arithmetic."""
-    known = product_of(device)
-    if known is None:
+    """Return the datasheet's bounds of a device, for any metric. They are its memory, and its
+    fastest arithmetic.
+    """
+    product = product_of(device)
+    if product is None:
         return []
     flops = [
-        name for name, peak in known.peaks.items() if name.endswith("_TFLOPS") and peak.trusted
+        name for name, peak in product.peaks.items() if name.endswith("_TFLOPS") and peak.trusted
     ]
-    found = [("memory_GBps", "traffic_GBps")] if "memory_GBps" in known.peaks else []
+    peak_names = [("memory_GBps", "traffic_GBps")] if "memory_GBps" in product.peaks else []
     if flops:
-        found.append((max(flops, key=lambda name: known.peaks[name].value), "TFLOPS"))
-    return [ceiling_of(known.peaks[name], metric, RATE_UNITS[metric]) for name, metric in found]
+        peak_names.append((max(flops, key=lambda name: product.peaks[name].value), "TFLOPS"))
+    return [
+        ceiling_of(product.peaks[name], metric, RATE_UNITS[metric]) for name, metric in peak_names
+    ]
 
 
 def moved_bytes(work: Work) -> int:
-    """The most bytes that one call moves: a payload, what is read and written as one copy, or a collective's size."""
+    """Return the most bytes that one call moves. It is a payload, a copy that reads and writes, or
+    a collective's size.
+    """
     return max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
 
 
 def is_large(work: Work, labels: Sequence[str], *, computes: bool) -> bool:
-    """Whether a peak bounds this work: no clock's step or cache flatters it. FLOP/s from 1 GFLOP, bytes from 16 MiB."""
+    """Return whether a peak bounds this work. No clock's step or cache flatters it: FLOP/s from 1
+    GFLOP, bytes from 16 MiB.
+    """
     if computes:
         return work.flops >= BOUNDED_FROM_FLOPS
     return moved_bytes(work) >= BOUNDED_FROM_BYTES and "cache_resident" not in labels
 
 
 def link_peak(product: Product | None, link: str | None) -> Peak | None:
-    """What a copy from one device to another can reach at most, one way; None where no source tells."""
+    """Return the peak of a copy between two devices, one way. None if no source tells."""
     name = _LINK_PEAKS.get(link or "")
     return product.peaks.get(name) if product is not None and name is not None else None
 
 
-def link_ceiling(known: Product | None, hardware: HardwareKey, metric: str) -> Ceiling | None:
-    """The roofline of a copy between two devices of a product, one way or both, by their link; None of others."""
-    peak = link_peak(known, hardware.link)
+def link_ceiling(product: Product | None, hardware: HardwareKey, metric: str) -> Ceiling | None:
+    """Return the roofline of a copy between two devices, by their link. One way or both; None of
+    other work.
+    """
+    peak = link_peak(product, hardware.link)
     if peak is None or hardware.devices != 2 or rate_suffix(metric) != "payload_GBps":
         return None
     return _of_link(peak, metric)
 
 
 def _of_link(peak: Peak, metric: str) -> Ceiling:
-    """One way, or both added up where the metric says so."""
+    """Return a link's peak one way, or both added up. The metric says which."""
     if "bidir" not in metric or "per_dir" in metric:
         return ceiling_of(peak, "payload_GBps", 1e9)
-    both = ceiling_of(peak, "payload_GBps", 1e9, value=2 * peak.value)
-    return replace(both, origin=f"both ways added up: {both.origin}")
+    both_ways = ceiling_of(peak, "payload_GBps", 1e9, amount=2 * peak.value)
+    return replace(both_ways, origin=f"both ways added up: {both_ways.origin}")
 
 
 def collective_ceiling(
-    known: Product | None, hardware: HardwareKey, work: Work, metric: str, operation: str = ""
+    product: Product | None, hardware: HardwareKey, work: Work, metric: str, operation: str = ""
 ) -> Ceiling | None:
-    """The roofline of a collective among the devices of one node; None of anything else.
+    """Return the roofline of a collective among one node's devices. None of anything else.
 
     The bus bandwidth is what the links of every device carry in one direction, whoever adds up and copies: its factors
     are those of the least that must be moved (nccl-tests, PERFORMANCE.md). So it is at most what a device's links are
@@ -239,27 +256,27 @@ def collective_ceiling(
     (NVLS), so that its bus bandwidth may be 2(n-1)/(n+1) of their rate.
     """
     ranks = hardware.devices or 0
-    if known is None or ranks < 2 or rate_suffix(metric) != "busbw_GBps" or operation == _UNEVEN:
+    if product is None or ranks < 2 or rate_suffix(metric) != "busbw_GBps" or operation == _UNEVEN:
         return None
-    found = _links_of_one(known, hardware.link, ranks)
-    if found is None:
+    links = _links_of_one(product, hardware.link, ranks)
+    if links is None:
         return None
-    peak, rate, said = found
+    peak, rate, words = links
     # Of all operations only this one has a factor above 1, beyond two ranks.
     everywhere = work.busbw_bytes > work.algbw_bytes
-    ceiling = ceiling_of(peak, "busbw_GBps", 1e9, value=rate)
+    ceiling = ceiling_of(peak, "busbw_GBps", 1e9, amount=rate)
     if hardware.link != "nvlink-switch" or not everywhere:
-        return replace(ceiling, origin=f"{said}: {ceiling.origin}")
+        return replace(ceiling, origin=f"{words}: {ceiling.origin}")
     most = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
     return replace(
-        ceiling, origin=f"{said}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most
+        ceiling, origin=f"{words}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most
     )
 
 
-def _links_of_one(known: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:
-    """What one device sends at most to the others: whose peak, GB/s, and in words."""
-    if link == "xgmi" and (pair := known.peaks.get("xgmi_GBps")) is not None:
+def _links_of_one(product: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:
+    """Return what one device sends at most: the peak, GB/s, and words."""
+    if link == "xgmi" and (pair := product.peaks.get("xgmi_GBps")) is not None:
         return pair, (ranks - 1) * pair.value, f"{ranks - 1} links of one device, one way"
     name = _DEVICE_PEAKS.get(link or "")
-    peak = known.peaks.get(name) if name is not None else None
+    peak = product.peaks.get(name) if name is not None else None
     return None if peak is None else (peak, peak.value, "the links of one device, one way")

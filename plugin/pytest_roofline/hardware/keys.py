@@ -1,4 +1,6 @@
-"""Which hardware this is: its key, its family, the very device, and what to say where its peaks are not known."""
+"""The key of a hardware, its family and the very device. Also what to say of a device without known
+peaks.
+"""
 
 import json
 import re
@@ -14,7 +16,8 @@ _SLICE = re.compile(r" MIG (\d+c\.)?\d+g\.\d+gb\S*$")
 
 
 def identity_of(environment: Environment) -> str:
-    """Which very device this is: its UUID; empty on a CPU, whose hosts come and go under new names.
+    """Return which very device this is, by its UUID. Empty on a CPU, whose hosts come and go under
+    new names.
 
     An accelerator without a UUID is known by its host and index, so that another host's counts as another device.
     """
@@ -25,52 +28,62 @@ def identity_of(environment: Environment) -> str:
 
 
 def family_of(device: DeviceFacts) -> str:
-    """The name of the baseline file for a device: `cpu`, `h100`, or the device's own name where it is unknown."""
+    """Return the name of a device's baseline file. It is `cpu`, `h100`, or the device's own name if
+    the product is unknown.
+    """
     if device.type == "cpu":
         return "cpu"
-    known = product_of(device)
-    return known.family if known else slug(device.product)
+    product = product_of(device)
+    return product.family if product else slug(device.product)
 
 
 def key_of(environment: Environment, devices: int = 1, link: str = "none") -> HardwareKey:
-    """The hardware key of a measurement on `environment`'s device."""
+    """Return the hardware key of a measurement on `environment`'s device."""
     device = environment.device
     if device.type == "cpu":
         return _cpu_key(environment.host, device, link)
-    known = product_of(device)
+    product = product_of(device)
     return HardwareKey(
-        product=known.product if known else slug(device.product),
-        memory=known.memory if known else _whole_gib(device.memory_bytes),
-        partition=_partition(device, known),
+        product=product.product if product else slug(device.product),
+        memory=product.memory if product else _whole_gib(device.memory_bytes),
+        partition=_partition(device, product),
         devices=devices,
         link=link,
     )
 
 
-def _partition(device: DeviceFacts, known: Product | None) -> str:
-    """The partition that a driver names, or one seen by its share: an MI300X in CPX mode shows an eighth of its own."""
-    if device.partition or known is None:
+def _partition(device: DeviceFacts, product: Product | None) -> str:
+    """Return the partition that a driver names, or the part that shows. An MI300X in CPX mode shows
+    an eighth of itself.
+    """
+    if device.partition or product is None:
         return device.partition or "none"
-    if _has_less_memory(device, known):
+    if _has_less_memory(device, product):
         return _whole_gib(device.memory_bytes)
-    return f"{device.units}-units" if has_fewer_units(device, known) else "none"
+    return f"{device.units}-units" if has_fewer_units(device, product) else "none"
 
 
-def is_part(device: DeviceFacts, known: Product) -> bool:
-    """Whether a device is a part of its product, whose peaks nobody rated: by its driver, its memory or its units."""
+def is_part(device: DeviceFacts, product: Product) -> bool:
+    """Return whether a device is a part of its product, without rated peaks. Its driver, its memory
+    or its units tell.
+    """
     return (
-        bool(device.partition) or _has_less_memory(device, known) or has_fewer_units(device, known)
+        bool(device.partition)
+        or _has_less_memory(device, product)
+        or has_fewer_units(device, product)
     )
 
 
-def has_fewer_units(device: DeviceFacts, known: Product) -> bool:
-    """Whether a device shows fewer units than its product has; a `7g.40gb` of an A100 has all memory, and 98 of 108."""
-    rated = known.facts.get("units")
+def has_fewer_units(device: DeviceFacts, product: Product) -> bool:
+    """Return whether a device shows fewer units than its product. A `7g.40gb` of an A100 has all
+    memory, and 98 of 108.
+    """
+    rated = product.facts.get("units")
     return rated is not None and device.units is not None and device.units < rated.value
 
 
-def _has_less_memory(device: DeviceFacts, known: Product) -> bool:
-    rated, seen = known.memory_bytes, device.memory_bytes
+def _has_less_memory(device: DeviceFacts, product: Product) -> bool:
+    rated, seen = product.memory_bytes, device.memory_bytes
     return rated is not None and seen is not None and seen <= LEAST_SHARE * rated
 
 
@@ -93,21 +106,23 @@ def _whole_gib(size_bytes: int | None) -> str:
 
 
 def unknown_line(device: DeviceFacts) -> str:
-    """That no share of a roofline can be shown for want of the device's peaks, and how to add them; else empty."""
+    """Return the line that a device has no known peaks; else empty. It says how to add them, since
+    no share of a roofline can be shown.
+    """
     if device.type == "cpu":
         return ""
-    known, name = product_of(device), printable(device.product)
+    product, name = product_of(device), printable(device.product)
     if is_slice(name):
         return part_line(name)
-    if known is None:
+    if product is None:
         return (
             f'roof: no peaks are known of "{name}", so nothing is shown as a share of them; '
             f"`roofline hardware {shlex.quote(name)}` prints how to add it"
         )
-    if is_part(device, known):
+    if is_part(device, product):
         fewer = (
-            f" ({device.units} of {known.facts['units'].value:g} units)"
-            if has_fewer_units(device, known)
+            f" ({device.units} of {product.facts['units'].value:g} units)"
+            if has_fewer_units(device, product)
             else ""
         )
         return part_line(name, fewer)
@@ -115,7 +130,7 @@ def unknown_line(device: DeviceFacts) -> str:
 
 
 def part_line(name: str, seen: str = "") -> str:
-    """That a device of this name has no roofline, as it is a part of another.
+    """Return the line that a part of a device has no roofline.
 
     Args:
         name: of the device, be it that of a slice.
@@ -125,12 +140,14 @@ def part_line(name: str, seen: str = "") -> str:
 
 
 def is_slice(name: str) -> bool:
-    """Whether a name is that of a slice of a GPU (MIG)."""
+    """Return whether a name is that of a slice of a GPU (MIG)."""
     return _SLICE.search(name) is not None
 
 
 def how_to_add(name: str) -> str:
-    """The steps, and a file to fill in, for a name that is not known; as long as anything is empty, it is refused."""
+    """Return the steps, and a file to fill in, for an unknown name. As long as anything in the file
+    is empty, it is refused.
+    """
     figure = {"value": None, "source": "", "confidence": "recalled"}
     product = {
         "family": slug(name),

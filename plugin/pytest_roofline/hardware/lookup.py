@@ -1,4 +1,5 @@
-"""The known products, found by the exact name that a driver prints, never by a part of it: "H200" contains "H20".
+"""The known products, by the exact name that a driver prints. Never by a part of it: "H200"
+contains "H20".
 
 What ships stands in `specs.json`; a user's own `hardware.json`, of the same form, is read before it. Whether a figure
 is *right* no file can tell: of what ships, a test holds each against the figures that it follows from.
@@ -48,20 +49,24 @@ class Mistake:
         return printable(f"{self.where} is {self.observed}; expected {self.expected}")
 
 
-def mistakes(own: Catalogue) -> list[Mistake]:
-    """Everything in a file that cannot be."""
-    return [found for product in own.products for found in (*_texts(product), *_figures(product))]
+def mistakes(hardware: Catalogue) -> list[Mistake]:
+    """Return every mistake in a catalogue."""
+    return [
+        mistake
+        for product in hardware.products
+        for mistake in (*_texts(product), *_figures(product))
+    ]
 
 
 def _texts(product: Product) -> Iterator[Mistake]:
     where = " ".join(product.key)
-    for what in ("family", "product"):
+    for field in ("family", "product"):
         try:
-            check_name(getattr(product, what), what)
+            check_name(getattr(product, field), field)
         except BadInput:
             yield Mistake(
-                f"{where} {what}",
-                repr(getattr(product, what)),
+                f"{where} {field}",
+                repr(getattr(product, field)),
                 "letters, digits and ._+-, as in a file name",
             )
     if product.memory_bytes is None:
@@ -77,9 +82,9 @@ def _texts(product: Product) -> Iterator[Mistake]:
             )
     sources = {f"name {name.name!r} source": name.source for name in product.names}
     texts = {"variant": product.variant, "architecture": product.architecture, **sources}
-    for what in [what for what, text in texts.items() if not text.strip()]:
+    for field in [field for field, text in texts.items() if not text.strip()]:
         yield Mistake(
-            f"{where} {what}",
+            f"{where} {field}",
             "empty",
             "which it is, such as SXM4-80GB of sm_80, or where it was printed so",
         )
@@ -102,8 +107,8 @@ def _figures(product: Product) -> Iterator[Mistake]:
                 yield Mistake(where, f"{figure.value:g}", f"{least:g} to {most:g}")
 
 
-class Known:
-    """A catalogue with its products by name; the first of a name wins."""
+class ProductIndex:
+    """A catalogue with its products by name. The first of a name wins."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -117,7 +122,9 @@ class Known:
                     self.by_name.setdefault(name.name, product)
 
     def product_of(self, device: DeviceFacts) -> Product | None:
-        """The product of a device; of several that share its name the one that it agrees with, None where none does."""
+        """Return the product of a device. Of several that share its name it is the one that the
+        device agrees with, None if none does.
+        """
         shared = [
             product
             for product, name in self._shared.get(device.product, ())
@@ -129,14 +136,16 @@ class Known:
 
 
 @functools.cache
-def shipped() -> Known:
-    """What comes with the package."""
+def shipped_hardware() -> ProductIndex:
+    """Return the hardware that comes with the package."""
     text = resources.files(__package__).joinpath("specs.json").read_text(encoding="utf-8")
-    return Known(to_record(json.loads(text), Catalogue, "hardware that comes with pytest-roofline"))
+    return ProductIndex(
+        to_record(json.loads(text), Catalogue, "hardware that comes with pytest-roofline")
+    )
 
 
 def read_hardware(path: Path) -> Catalogue:
-    """A file of hardware, its form checked, and not yet what is in it."""
+    """Return a file of hardware, its form checked. Its content is not checked yet."""
     where = f"hardware {path}"
     raw = decode_json(read_bytes(path, "hardware"), where)
     check_schema(raw, where)
@@ -148,28 +157,28 @@ def hardware_files(folders: Iterable[Path]) -> list[Path]:
     return [path for folder in folders if (path := folder / HARDWARE_FILE).exists()]
 
 
-def merged(paths: Sequence[Path]) -> Known:
-    """Several files over what ships, an earlier one over a later."""
+def merge_hardware(paths: Sequence[Path]) -> ProductIndex:
+    """Return several files over what ships, an earlier one over a later."""
     if not paths:
-        return shipped()
-    base = shipped().catalogue
+        return shipped_hardware()
+    base = shipped_hardware().catalogue
     for path in reversed(paths):
-        own = read_hardware(path)
-        if found := mistakes(own):
+        hardware = read_hardware(path)
+        if errors := mistakes(hardware):
             raise BadFile(
-                f"hardware {path}: {found[0]}; `roofline baseline check {path}` lists what else is wrong"
+                f"hardware {path}: {errors[0]}; `roofline baseline check {path}` lists what else is wrong"
             )
-        base = own.over(base)
-    return Known(base)
+        base = hardware.over(base)
+    return ProductIndex(base)
 
 
 # What this run added; every run sets it anew, so that none sees another's.
-_IN_USE: ContextVar[Known | None] = ContextVar("hardware in use", default=None)
+_IN_USE: ContextVar[ProductIndex | None] = ContextVar("hardware in use", default=None)
 
 
 def use_hardware(folders: Iterable[Path]) -> Callable[[], None]:
-    """Use the hardware of these folders before what ships, until the function that this returns is called."""
-    before, now = _IN_USE.get(), merged(hardware_files(folders))
+    """Use the hardware of these folders before what ships. Return a function that ends it."""
+    before, now = _IN_USE.get(), merge_hardware(hardware_files(folders))
     _IN_USE.set(now)
 
     def restore() -> None:
@@ -179,31 +188,35 @@ def use_hardware(folders: Iterable[Path]) -> Callable[[], None]:
     return restore
 
 
-def known() -> Known:
-    """What is in use: a run's own hardware before what ships."""
-    return _IN_USE.get() or shipped()
+def hardware_in_use() -> ProductIndex:
+    """Return the hardware in use: a run's own before what ships."""
+    return _IN_USE.get() or shipped_hardware()
 
 
 def catalogue() -> Catalogue:
     """Every product and architecture that is in use."""
-    return known().catalogue
+    return hardware_in_use().catalogue
 
 
 def products() -> dict[str, Product]:
-    """Every known product, by each name that a driver prints for it and for no other."""
-    return known().by_name
+    """Return every known product, by each name of its own. A driver prints that name for it and for
+    no other.
+    """
+    return hardware_in_use().by_name
 
 
 def product_of(device: DeviceFacts) -> Product | None:
-    """The product of a device, by the exact name that its driver prints; None is unknown hardware."""
-    return known().product_of(device)
+    """Return the product of a device, by its exact driver name. None is unknown hardware."""
+    return hardware_in_use().product_of(device)
 
 
 def product_like(product: str | None, memory: str | None) -> Product | None:
-    """The product of a hardware key, any of its memories where the key leaves that open."""
+    """Return the product of a hardware key. Any of its memories will do if the key leaves that
+    open.
+    """
     fits = (
-        one
-        for one in known().catalogue.products
-        if one.product == product and memory in (None, one.memory)
+        candidate
+        for candidate in hardware_in_use().catalogue.products
+        if candidate.product == product and memory in (None, candidate.memory)
     )
     return next(fits, None)

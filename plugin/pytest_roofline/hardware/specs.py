@@ -1,4 +1,4 @@
-"""What is known of a product: its names and its rated figures. Data with sources."""
+"""The facts of a product: its names and its rated figures. They are data with sources."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ Rated = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A rated figure in the unit that its name ends in, with its source.
+    """A rated figure in the unit of its name, with its source.
 
     GB/s is 1e9 bytes per second, TFLOP/s (`_TFLOPS`) 1e12 floating-point operations per second.
 
@@ -44,13 +44,14 @@ class Peak:
 
     @property
     def trusted(self) -> bool:
-        """Whether a result, or a baseline, may be called wrong for being above it."""
+        """Return whether to call a result above it wrong. The same holds for a baseline."""
         return self.bounds and self.confidence in ("high", "medium")
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One name that a driver, a management library or torch prints for a product.
+    """One name that a driver or a library prints for a product. The library is one of management,
+    or torch.
 
     Args:
         name: exactly as printed.
@@ -65,7 +66,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What one multiprocessor (or compute unit) does in a clock.
+    """The work of one multiprocessor (or compute unit) in a clock.
 
     Args:
         name: as torch tells it: `sm_90`, `gfx942`; with a suffix where boards of it differ, `sm_89-geforce`.
@@ -85,7 +86,8 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One exact product, as torch sees it: a device that is one of two dies of a board is a product of its own.
+    """One exact product, as torch sees it. A device that is one of two dies of a board is a product
+    of its own.
 
     Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction), `nvlinks` (a count: links that every board wires),
     `nvlink_GBps` (all of them, one direction), `xgmi_GBps` (the link to one other device, one direction, raw),
@@ -120,7 +122,7 @@ class Product:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from every other product: product and memory."""
+        """Return product and memory, which no other product has."""
         return self.product, self.memory
 
     @property
@@ -130,7 +132,9 @@ class Product:
         return int(digits) * 1e9 if digits.isdecimal() and digits != self.memory else None
 
     def is_like(self, device: DeviceFacts, needs: Iterable[Need]) -> bool:
-        """Whether a device agrees in every fact of `needs`; what the device does not tell disagrees."""
+        """Return whether a device agrees in every fact of `needs`. A fact that the device does not
+        tell disagrees.
+        """
         units, rated, seen = self.facts.get("units"), self.memory_bytes, device.memory_bytes
         agrees = {
             "architecture": (device.architecture or "").split(":")[0]
@@ -158,8 +162,10 @@ class Catalogue:
     memory_types: tuple[dict[str, str | float], ...] = ()
     links: tuple[dict[str, str | float], ...] = ()
 
-    def over(self, other: "Catalogue") -> "Catalogue":
-        """Both, where this one's products and architectures hide the other's of the same name."""
+    def over(self, base: "Catalogue") -> "Catalogue":
+        """Return both catalogues, where this one hides the base's entries. Products and
+        architectures of the same name are hidden.
+        """
         ours, chips = (
             {product.key for product in self.products},
             {chip.name for chip in self.architectures},
@@ -168,14 +174,14 @@ class Catalogue:
             self,
             products=(
                 *self.products,
-                *(product for product in other.products if product.key not in ours),
+                *(product for product in base.products if product.key not in ours),
             ),
             architectures=(
                 *self.architectures,
-                *(chip for chip in other.architectures if chip.name not in chips),
+                *(chip for chip in base.architectures if chip.name not in chips),
             ),
         )
 
     def architecture(self, name: str) -> Architecture | None:
-        """By its name."""
-        return next((one for one in self.architectures if one.name == name), None)
+        """Return an architecture by its name."""
+        return next((chip for chip in self.architectures if chip.name == name), None)
