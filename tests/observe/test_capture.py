@@ -14,7 +14,7 @@ from pytest_roofline.observe import capture
 from pytest_roofline.observe.capture import (
     Calls,
     NoProfile,
-    annotated,
+    annotate,
     class_name,
     nvtx_of,
     part_names,
@@ -112,9 +112,9 @@ def test_what_cannot_be_profiled_is_a_sentence():
     with pytest.raises(NoProfile, match="holds no activity"):
         take(CpuDevice(), "torch", Calls(lambda: None, [()], None, 0.1), EMPTY, None)
     assert ["kernels on mps"] == [
-        text.partition(":")[0] for text in capture._not_seen(Gpu("mps"), "torch")
+        text.partition(":")[0] for text in capture._blind_spots(Gpu("mps"), "torch")
     ]
-    assert [] == capture._not_seen(CpuDevice(), "torch")
+    assert [] == capture._blind_spots(CpuDevice(), "torch")
 
 
 def test_an_external_profiler_sees_the_same_ranges_between_start_and_stop(marks, monkeypatch):
@@ -162,7 +162,7 @@ def test_a_part_that_raises_or_calls_itself_ends_its_ranges(marks):
             return self(depth - 1)
 
     model = nn.Sequential(Twice())
-    with annotated(model, nvtx_of("cuda")), pytest.raises(ValueError, match="no"):
+    with annotate(model, nvtx_of("cuda")), pytest.raises(ValueError, match="no"):
         model(1)
     assert [] == marks.open
     assert [("Sequential",), ("Sequential", "0"), ("Sequential", "0", "0")] == marks.seen
@@ -177,7 +177,7 @@ def test_a_compiled_model_is_not_compiled_again_for_its_hooks():
 
     compiled = torch.compile(model, backend=backend)
     expected = compiled(x)
-    with annotated(compiled, None):
+    with annotate(compiled, None):
         assert torch.equal(expected, compiled(x))
     assert torch.equal(expected, compiled(x))
     assert all(

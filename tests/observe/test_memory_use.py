@@ -24,7 +24,7 @@ from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.observe import memory_use
 from pytest_roofline.observe.memory_use import FollowedCall, follow
-from pytest_roofline.observe.over_time import allocator_trace, thinned
+from pytest_roofline.observe.over_time import allocator_trace, thin_out
 
 EMPTY = MemoryUse("t", "t", "p", "cpu", "", 0)
 ROWS, WIDTH, INNER, FLOAT = 64, 8, 16, 4
@@ -100,7 +100,7 @@ def test_memory_over_time_begins_before_the_call_holds_the_peak_and_ends_behind_
     assert [one.total_bytes for one in points] == [one.total_bytes for one in alone]
     assert () == found.allocator
     # Of many moments the fullest of each part stays, with both ends.
-    many = thinned([7, *range(1000), 3], lambda value: value)
+    many = thin_out([7, *range(1000), 3], lambda value: value)
     assert (122, 7, 999, 3) == (len(many), many[0], many[-2], many[-1])
 
 

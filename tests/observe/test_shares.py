@@ -7,7 +7,7 @@ from pytest_roofline.core.profiles import Profile
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe.capture import Calls, take
 from pytest_roofline.observe.classes import class_of, in_attention
-from pytest_roofline.observe.shares import NO_ATTENTION, NO_MODEL, NO_RANGES, NOT_RUN, analysed
+from pytest_roofline.observe.shares import NO_ATTENTION, NO_MODEL, NO_RANGES, NOT_RUN, analyse
 
 from .models import (
     BACKWARD,
@@ -26,7 +26,7 @@ EMPTY = Profile("t", "t", "p", "cuda:0", 1)
 
 
 def found_in(*events, has_model=False):
-    return analysed(
+    return analyse(
         EMPTY, events_of(annotation("roofline call", 0, 100), *events), has_model=has_model
     )
 
@@ -40,7 +40,7 @@ def parts(found):
 
 
 def test_every_kernel_of_a_gpu_is_in_the_class_and_the_part_that_its_range_its_operator_or_its_name_tells():
-    found = analysed(EMPTY, gpu_step(), has_model=True)
+    found = analyse(EMPTY, gpu_step(), has_model=True)
     assert totals(found) == {
         "matrix product": 41, "attention softmax": 4, "reduction": 2, "communication": 12, "optimizer": 10, "copy": 1,
         "other": 5, "idle": 40,
@@ -71,7 +71,7 @@ def test_every_kernel_of_a_gpu_is_in_the_class_and_the_part_that_its_range_its_o
 def test_the_table_of_operators_has_what_the_host_did_and_what_of_the_device_that_was():
     launches = [event("cudaLaunchKernel", 8, 9), event("cudaLaunchKernel", 63, 65)]
     waiting = event("cudaDeviceSynchronize", 90, 114)
-    found = analysed(EMPTY, gpu_step(*launches, waiting), has_model=True)
+    found = analyse(EMPTY, gpu_step(*launches, waiting), has_model=True)
     rows = {row.name: row for row in found.operators}
     assert (
         not {"roofline call", "Model", "blocks.0.attention.core.scores", "cudaDeviceSynchronize"}
@@ -110,7 +110,7 @@ def test_the_table_of_operators_has_what_the_host_did_and_what_of_the_device_tha
 
 
 def test_time_is_of_the_calls_alone_and_of_an_operator_without_those_inside_it():
-    found = analysed(
+    found = analyse(
         EMPTY,
         events_of(
             event("aten::exp", -9, -3), annotation("roofline call", 0, 10), event("aten::add", 2, 5),

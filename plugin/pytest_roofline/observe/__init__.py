@@ -1,4 +1,4 @@
-"""What goes on inside a call: where its time goes, what its memory goes into, and where it runs out of it.
+"""The inside of a call: its time, its memory, and where it runs out of memory.
 
 Each feature is read, recorded and printed here; `core` has its records, since run files hold them.
 """

@@ -1,4 +1,6 @@
-"""The untimed pass behind a measurement: some calls under a profiler, with the model's parts as ranges."""
+"""The untimed pass behind a measurement: some calls under a profiler. The model's parts become
+ranges.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +18,7 @@ from ..core.errors import RooflineError
 from ..core.profiles import Profile, Tool
 from ..engine.devices import Device
 from .external import is_bracketed
-from .shares import CALL, analysed
+from .shares import CALL, analyse
 
 # No author of a model gives a part one of these names: compiled, sharded, checkpointed.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -41,7 +43,7 @@ class NoProfile(RooflineError):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What is profiled.
+    """The calls to profile.
 
     Args:
         fn: the function that was measured.
@@ -57,7 +59,9 @@ class Calls:
 
     @property
     def count(self) -> int:
-        """How many calls are profiled: three, or as many as fit into two seconds, one at least."""
+        """Return how many calls to profile. There are three, or as many as fit into two seconds,
+        one at least.
+        """
         return (
             max(1, min(MOST_CALLS, int(LONGEST_S / self.call_s))) if self.call_s > 0 else MOST_CALLS
         )
@@ -68,25 +72,27 @@ class Calls:
 
 
 def watches(device: Device) -> bool:
-    """Whether torch.profiler hooks into the driver of this device to profile it."""
+    """Return whether torch.profiler hooks into this device's driver."""
     return len(_activities(device)) > 1
 
 
 def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path | None) -> Profile:
-    """Return `empty`, which names what was measured, with what a pass over some calls shows."""
-    profile = replace(empty, tool=tool, calls=calls.count, missing=tuple(_not_seen(device, tool)))
+    """Return `empty` with the findings of a pass over some calls. `empty` names what was measured."""
+    profile = replace(
+        empty, tool=tool, calls=calls.count, missing=tuple(_blind_spots(device, tool))
+    )
     if tool == "external":
         return replace(profile, profiled_s=_under_external(device, calls))
     profiled_s, events = _under_torch(device, calls, trace)
     profile = replace(profile, profiled_s=profiled_s, trace=str(trace or ""))
-    profile = analysed(profile, events, has_model=calls.model is not None)
+    profile = analyse(profile, events, has_model=calls.model is not None)
     if not profile.kernels:
         raise NoProfile("the trace holds no activity; expected kernels or operators")
     return profile
 
 
-def _not_seen(device: Device, tool: Tool) -> list[str]:
-    """What a profiler cannot tell of this device, a sentence each."""
+def _blind_spots(device: Device, tool: Tool) -> list[str]:
+    """Return what a profiler cannot tell of this device, in sentences."""
     if tool == "external":
         return [ELSEWHERE, *([HIP_NEVER_STOPS] if torch.version.hip is not None else [])]
     kind = device.name.partition(":")[0]
@@ -100,7 +106,9 @@ def _not_seen(device: Device, tool: Tool) -> list[str]:
 def _under_torch(
     device: Device, calls: Calls, trace: Path | None
 ) -> tuple[float, list[FunctionEvent]]:
-    """Seconds of a call by the host's clock, a median, and the events of all of them."""
+    """Return the seconds of a call, and the events of all calls. The seconds are a median by the
+    host's clock.
+    """
     if torch._C._autograd._profiler_enabled():
         raise NoProfile(
             "a profiler is at work in this process already, and torch has one at a time"
@@ -108,7 +116,7 @@ def _under_torch(
     steps = schedule(wait=0, warmup=1, active=calls.count, repeat=1)
     seconds: list[float] = []
     with (
-        annotated(calls.model, nvtx_of(device.name)),
+        annotate(calls.model, nvtx_of(device.name)),
         profile(
             activities=_activities(device), schedule=steps, record_shapes=True, with_flops=True
         ) as profiler,
@@ -124,7 +132,8 @@ def _under_torch(
 
 
 def _under_external(device: Device, calls: Calls) -> float:
-    """Seconds of a call: the same pass for a profiler that watches from outside, which is told when to look.
+    """Return the seconds of a call while a profiler watches from outside. The pass is the same; the
+    profiler is told when to look.
 
     It looks between cudaProfilerStart and cudaProfilerStop (HIP's of that name): `--capture-range=cudaProfilerApi`.
     """
@@ -132,7 +141,7 @@ def _under_external(device: Device, calls: Calls) -> float:
         raise NoProfile(
             f"an external profiler is told what to look at through CUDA or ROCm, and this is {device.name}"
         )
-    with annotated(calls.model, nvtx_of(device.name)):
+    with annotate(calls.model, nvtx_of(device.name)):
         _warm_up(device, calls)
         torch.cuda.profiler.start()
         try:
@@ -143,7 +152,9 @@ def _under_external(device: Device, calls: Calls) -> float:
 
 
 def _activities(device: Device) -> list[ProfilerActivity]:
-    """Return all that torch.profiler can record here: the host's operators, and the device's work."""
+    """Return what torch.profiler can record here. It is the host's operators, and the device's
+    work.
+    """
     names = {"CPU", device.name.partition(":")[0].upper()}
     return [
         activity for activity in torch.profiler.supported_activities() if activity.name in names
@@ -158,7 +169,9 @@ def _warm_up(device: Device, calls: Calls) -> None:
 
 
 def _bracketed_call(device: Device, calls: Calls, index: int) -> float:
-    """One call as a range that lasts until the device is done; seconds by the host's clock."""
+    """Make one call as a range, and return its seconds. The range lasts until the device is done;
+    the seconds are by the host's clock.
+    """
     began_s = device.host_s()
     with _marked(CALL, nvtx_of(device.name)), record_function(CALL):
         calls.call(index)
@@ -170,7 +183,9 @@ Marks = tuple[Callable[[str], object], Callable[[], object]]
 
 
 def nvtx_of(device: str) -> Marks | None:
-    """What puts ranges before an external profiler: NVTX, which torch maps to ROCTX under ROCm; None where nothing."""
+    """Return the functions that show ranges to an external profiler. It is NVTX, which torch maps
+    to ROCTX under ROCm; None if neither.
+    """
     return (torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop) if is_bracketed(device) else None
 
 
@@ -187,8 +202,9 @@ def _marked(name: str, marks: Marks | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def annotated(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
-    """Every part of a model is a range inside; the hooks are gone behind it, whatever happens.
+def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
+    """Make every part of a model a range, within this block. The hooks are gone behind it, whatever
+    happens.
 
     They are set only as long as the profiled calls last: a timed call pays nothing for them.
     """
@@ -203,30 +219,31 @@ def annotated(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
 
 
 def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callable[..., None]]:
-    """What opens a range and what closes it; a part may be called within itself."""
-    opened: list[Any] = []
+    """Return the hooks that open and close a range. A part may be called within itself."""
+    open_ranges: list[Any] = []
 
     def before(*_: object) -> None:
         if not torch.compiler.is_compiling():
             ranges = contextlib.ExitStack()
             ranges.enter_context(_marked(name, marks))
             ranges.enter_context(record_function(name))
-            opened.append(ranges)
+            open_ranges.append(ranges)
 
     def after(*_: object) -> None:
         # A failed call ends its ranges too, and those that were never opened have no end.
-        if not torch.compiler.is_compiling() and opened:
-            opened.pop().close()
+        if not torch.compiler.is_compiling() and open_ranges:
+            open_ranges.pop().close()
 
     return before, after
 
 
 def part_names(model: nn.Module) -> Callable[[str], str]:
-    """How a path of `named_modules` or `named_parameters` is turned into what the model's author calls it.
+    """Return a function from a module's path to its author's name. The path is of `named_modules`
+    or `named_parameters`.
 
     The model itself has an empty name: `module.blocks.3.attention` becomes `blocks.3.attention`, `module` nothing.
     """
-    _, wrapped = _unwrapped(model)
+    _, wrapped = _unwrap(model)
 
     def plain(path: str) -> str:
         return ".".join(part for part in path.split(".")[wrapped:] if part not in WRAPPERS)
@@ -236,13 +253,13 @@ def part_names(model: nn.Module) -> Callable[[str], str]:
 
 def class_name(model: nn.Module) -> str:
     """The class of a model inside its wrappers."""
-    return type(_unwrapped(model)[0]).__name__
+    return type(_unwrap(model)[0]).__name__
 
 
-def _unwrapped(model: nn.Module) -> tuple[nn.Module, int]:
-    """What is in the wrappers around a model, and how many those are."""
+def _unwrap(model: nn.Module) -> tuple[nn.Module, int]:
+    """Return the model inside its wrappers, and how many there are."""
     children = dict(model.named_children())
     if len(children) != 1 or not children.keys() <= {PARALLEL, *WRAPPERS}:
         return model, 0
-    inner, wrapped = _unwrapped(*children.values())
+    inner, wrapped = _unwrap(*children.values())
     return inner, wrapped + 1

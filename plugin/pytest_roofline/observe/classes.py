@@ -1,4 +1,4 @@
-"""Which class of work an operator or a kernel is, by its name; what no rule knows is `other`."""
+"""The class of work of an operator or a kernel, by its name. A name that no rule knows is `other`."""
 
 import functools
 import re
@@ -18,17 +18,17 @@ class Rule:
 
     Args:
         kind: the class, or `softmax`, on which the range decides.
-        whole: whether all that happens inside belongs to it too; else what is inside may be known better.
+        inclusive: whether all that happens inside belongs to it too; else what is inside may be known better.
         pattern: of the whole name.
     """
 
     kind: str
-    whole: bool
+    inclusive: bool
     pattern: re.Pattern[str]
 
 
-def _rule(kind: str, pattern: str, *, whole: bool = False) -> Rule:
-    return Rule(kind, whole, re.compile(pattern, re.DOTALL))
+def _rule(kind: str, pattern: str, *, inclusive: bool = False) -> Rule:
+    return Rule(kind, inclusive, re.compile(pattern, re.DOTALL))
 
 
 def _named(words: str) -> str:
@@ -38,24 +38,24 @@ def _named(words: str) -> str:
 # Of operators, of autograd's nodes and of the ranges that torch itself makes; the first that fits decides.
 OPERATORS = (
     _rule("communication", r"(c10d|_c10d_functional\w*|symm_mem|fsdp)::.*|record_param_comms|"
-          r"(nccl|gloo|mpi|ucc|xccl):.*", whole=True),
+          r"(nccl|gloo|mpi|ucc|xccl):.*", inclusive=True),
     # torch puts the range around step and zero_grad.
-    _rule("optimizer", r"Optimizer\..*|aten::_?fused_(adam|adamw|sgd|adagrad)_*", whole=True),
+    _rule("optimizer", r"Optimizer\..*|aten::_?fused_(adam|adamw|sgd|adagrad)_*", inclusive=True),
     # One kernel does both products and the softmax.
     _rule("attention fused",
           r"aten::(_scaled_dot_product_(flash|efficient|cudnn|fused)_attention\w*|_(flash|efficient|cudnn)_attention_\w+|"
           r"_fused_sdp_choice|_triton_\w*attention\w*)|roofline_kernels::flash_\w+|flash_attn(_\d+)?::\w+|xformers\w*::\w+|"
           r"(?!triton_)\w*flex_attention\w*|Flash\w*Attention\w*|FlashAttn\w*|"
-          r"_?ScaledDotProduct(Flash|Efficient|Cudnn|Fused)\w*", whole=True),
+          r"_?ScaledDotProduct(Flash|Efficient|Cudnn|Fused)\w*", inclusive=True),
     _rule(SOFTMAX, r"aten::(_?softmax|_?softmax_backward_data|_safe_softmax|_masked_softmax\w*)|SoftmaxBackward\d*",
-          whole=True),
+          inclusive=True),
     # Norms are their statistics, losses the sum over what they are of.
     _rule("reduction",
           r"aten::((native_)?(layer|group|batch|instance|rms)_norm|_fused_(rms|layer)_norm|(cudnn|miopen)_batch_norm)"
           r"(_backward)?|(Native|Fused|Cudnn|Miopen)?(Layer|Rms|RMS|Group|Batch)Norm\w*Backward\d*|"
           r"aten::(cross_entropy_loss|nll_loss\w*|_?log_softmax\w*|(mse|l1|smooth_l1|huber)_loss\w*|kl_div\w*|"
-          r"binary_cross_entropy\w*)|(NllLoss|LogSoftmax|MseLoss)\w*Backward\d*", whole=True),
-    _rule("embedding and gather", r"aten::_?embedding\w*|EmbeddingBackward\d*", whole=True),
+          r"binary_cross_entropy\w*)|(NllLoss|LogSoftmax|MseLoss)\w*Backward\d*", inclusive=True),
+    _rule("embedding and gather", r"aten::_?embedding\w*|EmbeddingBackward\d*", inclusive=True),
     # A copy that a product needs is still a copy.
     _rule("matrix product",
           r"aten::(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|addr|ger|linear|linear_backward|matmul|matmul_backward|"
@@ -110,21 +110,21 @@ KERNELS = (
 
 @functools.cache
 def first_rule(rules: tuple[Rule, ...], name: str) -> Rule | None:
-    """The rule that decides on a name; None where none knows it."""
+    """Return the rule that decides on a name. None if no rule knows it."""
     return next((rule for rule in rules if rule.pattern.fullmatch(name)), None)
 
 
 def class_of(around: Sequence[str], ranges: tuple[str, ...], kernel: str = "") -> str:
-    """The class of an operator's own work, or of a kernel."""
-    known = [rule for name in around if (rule := first_rule(OPERATORS, name)) is not None]
+    """Return the class of an operator's own work, or of a kernel."""
+    rules = [rule for name in around if (rule := first_rule(OPERATORS, name)) is not None]
     by_name = first_rule(KERNELS, kernel) if kernel else None
     # An optimizer that is spread over ranks communicates.
-    if any(rule.kind == "communication" for rule in (*known, by_name) if rule is not None):
+    if any(rule.kind == "communication" for rule in (*rules, by_name) if rule is not None):
         return "communication"
     inside = in_attention(ranges)
     if inside and "softmax" in ranges[-1].rpartition(".")[2].lower():
         return "attention softmax"
-    chosen = next((rule for rule in known if rule.whole), known[-1] if known else by_name)
+    chosen = next((rule for rule in rules if rule.inclusive), rules[-1] if rules else by_name)
     if chosen is not None and chosen.kind == SOFTMAX:
         # Without any range nothing contradicts attention, which is where a transformer has its softmax.
         return "attention softmax" if inside or not ranges else "reduction"
@@ -133,5 +133,7 @@ def class_of(around: Sequence[str], ranges: tuple[str, ...], kernel: str = "") -
 
 @functools.cache
 def in_attention(ranges: tuple[str, ...]) -> bool:
-    """Whether a range is attention, or inside it: by one of the names between its dots; `attention_norm` is none."""
+    """Return whether a range is attention, or inside it. One of the names between its dots says so;
+    `attention_norm` is none.
+    """
     return any(_ATTENTION.fullmatch(part) for name in ranges for part in name.split("."))

@@ -1,4 +1,6 @@
-"""Profilers that watch from outside: whether one is attached to this process, and where it can be told what to do."""
+"""Profilers that watch from outside. One may be attached to this process, and can be told what to
+do on some devices.
+"""
 
 from collections.abc import Mapping
 
@@ -15,28 +17,31 @@ ATTACHED = {
 }
 
 
-def attached(environment: Mapping[str, str]) -> str:
-    """The profiler that this process runs under, with the variable that tells; empty where none does."""
-    found = next((name for name in ATTACHED if environment.get(name)), None)
-    return "" if found is None else f"{ATTACHED[found]} ({found} is set)"
+def attached_profiler(environment: Mapping[str, str]) -> str:
+    """Return the profiler that this process runs under, and its variable. Empty if there is none."""
+    variable = next((name for name in ATTACHED if environment.get(name)), None)
+    return "" if variable is None else f"{ATTACHED[variable]} ({variable} is set)"
 
 
 def is_bracketed(device: str) -> bool:
-    """Whether an external profiler can be told what to look at on a device: through CUDA or ROCm."""
+    """Return whether an external profiler can be told where to look. That goes through CUDA or
+    ROCm, by device.
+    """
     return device.partition(":")[0] == "cuda"
 
 
-def tool_for(wanted: str, environment: Mapping[str, str], device: str) -> tuple[Tool, str]:
-    """Which profiler to use, and what to say where it is not the one asked for.
+def tool_for(choice: str, environment: Mapping[str, str], device: str) -> tuple[Tool, str]:
+    """Return the profiler to use, and a remark. The remark is about a profiler that is not the one
+    asked for.
 
     Two tools cannot both listen to one driver (CUPTI's and ROCprofiler's rule); on the host nobody is in the way.
     """
-    if wanted == "external":
+    if choice == "external":
         return "external", ""
-    found = attached(environment) if is_bracketed(device) else ""
-    if not found:
+    profiler = attached_profiler(environment) if is_bracketed(device) else ""
+    if not profiler:
         return "torch", ""
     return "external", (
-        f"this process runs under {found}, which excludes torch.profiler: its ranges are set for that one "
+        f"this process runs under {profiler}, which excludes torch.profiler: its ranges are set for that one "
         "(--roofline-profile=external)"
     )

@@ -1,4 +1,6 @@
-"""What the memory of a call goes into: torch's own tracker follows the storages of every operator of one call."""
+"""The use of a call's memory. Torch's own tracker follows the storages of every operator of one
+call.
+"""
 
 import gc
 import time
@@ -14,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from ..core.errors import BadInput
 from ..core.memory import MemoryUse
 from ..engine.devices import Device, torch_device
-from .over_time import allocator_trace, thinned
+from .over_time import allocator_trace, thin_out
 
 if TYPE_CHECKING:
     from .tracker import Tracker
@@ -32,7 +34,7 @@ UNSEEN = "what passes no operator, as where a graph is replayed: none of the cal
 
 @dataclass(frozen=True, slots=True)
 class FollowedCall:
-    """What to follow.
+    """The call to follow.
 
     Args:
         fn: called once, as `fn(*arguments)`; what it returns is kept to the end.
@@ -59,7 +61,7 @@ class FollowedCall:
 
 
 def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
-    """Make the call, and tell in `empty`, which names it, what its memory went into."""
+    """Make the call, and return `empty` with its use of memory. `empty` names the call."""
     tracker = _tracker(device)
     # What only a collection would let go of is nothing that the call needs.
     gc.collect()
@@ -71,7 +73,7 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
         tracker.meet(tensors, call.optimizer, call.model)
         began_s = time.time()
         with allocator_trace(device, began_s) as allocator:
-            rise_bytes = _followed(device, call, tracker)
+            rise_bytes = _measure_rise(device, call, tracker)
     finally:
         tracker.close()
     categories, peaks = tracker.categories, tracker.phase_peaks
@@ -91,7 +93,7 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
         else (counted_bytes or tracker.before_bytes) + rise_bytes,
         device_before_bytes=counted_bytes,
         missing=tuple(_missing(device, call, tracker, rise_bytes)),
-        over_time=thinned(tracker.over_time(began_s), lambda point: point.total_bytes),
+        over_time=thin_out(tracker.over_time(began_s), lambda point: point.total_bytes),
         allocator=tuple(allocator),
     )
 
@@ -100,12 +102,12 @@ def _missing(
     device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None
 ) -> list[str]:
     has_graphs = device.name.partition(":")[0] in WITH_GRAPHS
-    known = {
+    gaps = {
         UNSEEN: not tracker.seen or (has_graphs and not tracker.allocated),
         UNCOUNTED.format(device=device.name): rise_bytes is None,
         UNCOMPILED: is_compiled(call.fn) or is_compiled(call.model),
     }
-    return [sentence for sentence, holds in known.items() if holds]
+    return [sentence for sentence, holds in gaps.items() if holds]
 
 
 def _tracker(device: Device) -> "Tracker":
@@ -116,23 +118,25 @@ def _tracker(device: Device) -> "Tracker":
     return Tracker(torch_device(device))
 
 
-def _followed(device: Device, call: FollowedCall, tracker: "Tracker") -> int | None:
-    """The rise in memory by the device's own counter, while the tracker follows the call; None where it has none."""
-    kept: list[object] = []
+def _measure_rise(device: Device, call: FollowedCall, tracker: "Tracker") -> int | None:
+    """Return the rise in memory by the device's own counter. The tracker follows the call
+    meanwhile; None if the device has no counter.
+    """
+    returned: list[object] = []
 
     def run() -> None:
         with torch.compiler.set_stance("force_eager"), tracker:
-            kept.append(call.fn(*call.arguments))
+            returned.append(call.fn(*call.arguments))
         tracker.note_end()
 
     try:
         rise_bytes = device.peak_bytes(run)
-        if not kept:
+        if not returned:
             # A device that does not tell makes no call.
             run()
     finally:
         # The traceback of a failure holds on to this list.
-        kept.clear()
+        returned.clear()
     return rise_bytes
 
 

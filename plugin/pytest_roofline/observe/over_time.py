@@ -1,4 +1,6 @@
-"""Memory over the time of a call: points thinned to what a plot shows, and the trace of torch's own allocator."""
+"""Memory over the time of a call. Points are thinned to what a plot shows; the trace is of torch's
+own allocator.
+"""
 
 import contextlib
 import itertools
@@ -20,8 +22,8 @@ _ALLOCATED = {"alloc": 1, "free_requested": -1}
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
 
-def thinned(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Point, ...]:
-    """The first and the last point, and the largest of each part in between."""
+def thin_out(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Point, ...]:
+    """Return the first and last point, and each part's largest between."""
     if len(points) <= PARTS + 2:
         return tuple(points)
     bounds = [1 + number * (len(points) - 2) // PARTS for number in range(PARTS + 1)]
@@ -31,7 +33,8 @@ def thinned(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Poin
 
 @contextlib.contextmanager
 def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPoint]]:
-    """Points of torch's allocator, which are there when the block has ended; none where it has no trace.
+    """Yield points of torch's allocator, complete when the block has ended. There are none if it
+    has no trace.
 
     They begin at a time of the system's clock, as the trace's own are. Where somebody else has switched the history
     on, it is left alone.
@@ -49,7 +52,7 @@ def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPo
         entries = torch.cuda.memory._snapshot()["device_traces"][index]
     finally:
         torch.cuda.memory._record_memory_history(enabled=None)
-    points += thinned(
+    points += thin_out(
         _points(entries, before, began_s),
         lambda point: point.reserved_bytes + point.allocated_bytes,
     )
@@ -58,13 +61,19 @@ def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPo
 def _points(
     entries: Sequence[dict[str, Any]], before: tuple[int, int], began_s: float
 ) -> list[AllocatorPoint]:
-    """Running sums over the trace of one device, from what there was before."""
+    """Return running sums over one device's trace, from `before` on."""
     allocated, reserved = before
     points = [AllocatorPoint(0.0, allocated, reserved)]
     for entry in entries:
-        sign, other = _ALLOCATED.get(entry["action"], 0), _RESERVED.get(entry["action"], 0)
-        if sign or other:
-            allocated, reserved = allocated + sign * entry["size"], reserved + other * entry["size"]
+        allocated_sign, reserved_sign = (
+            _ALLOCATED.get(entry["action"], 0),
+            _RESERVED.get(entry["action"], 0),
+        )
+        if allocated_sign or reserved_sign:
+            allocated, reserved = (
+                allocated + allocated_sign * entry["size"],
+                reserved + reserved_sign * entry["size"],
+            )
             points.append(
                 AllocatorPoint(
                     max(0.0, entry["time_us"] * 1e-6 - began_s), max(0, allocated), max(0, reserved)

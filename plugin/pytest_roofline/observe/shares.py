@@ -1,4 +1,6 @@
-"""From the events of torch.profiler to what a profile says: classes, kernels, parts of the model, attention."""
+"""A profile from the events of torch.profiler: classes, kernels, parts, attention. The parts are
+those of the model.
+"""
 
 import math
 import re
@@ -58,7 +60,8 @@ NO_LAUNCHES = "{share:.0%} of the device's time was launched by no known operato
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One piece of work within a profiled call: a kernel, a copy or a fill; on a CPU an operator's own time.
+    """One piece of work within a profiled call. It is a kernel, a copy or a fill; on a CPU an
+    operator's own time.
 
     Args:
         event: the operator that launched it, or that it is; None where nothing tells.
@@ -78,13 +81,17 @@ class Activity:
 
     @property
     def is_of_activations(self) -> bool:
-        """Of a matrix product: whether it is one of activations with each other, and not with weights."""
-        if self.event is None or any(one.name == "aten::linear" for one in _upward(self.event)):
+        """Return whether a matrix product is one of activations with each other. The other kind is
+        with weights.
+        """
+        if self.event is None or any(
+            operator.name == "aten::linear" for operator in _upward(self.event)
+        ):
             return False
-        return any(one.name in _BATCHED for one in (self.event, *self.event.cpu_children))
+        return any(operator.name in _BATCHED for operator in (self.event, *self.event.cpu_children))
 
 
-def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
+def analyse(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
     """A profile with everything that the events of its calls tell."""
     within = _in_calls(events)
     host = [event for event in within if _is_on_host(event)]
@@ -116,7 +123,9 @@ def analysed(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: 
 
 
 def _in_calls(events: Iterable["FunctionEvent"]) -> list["FunctionEvent"]:
-    """What began within a profiled call, in order; the device is waited for inside each."""
+    """Return the events that began within a profiled call, in order. The device is waited for
+    inside each call.
+    """
     ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
     calls = [event.time_range for event in ordered if event.name == CALL and _is_on_host(event)]
     return [
@@ -135,7 +144,9 @@ Ranges = tuple[tuple[str, ...], bool]
 
 
 def _places(host: Iterable["FunctionEvent"]) -> dict[int, Ranges]:
-    """A backward node belongs where the forward operator is that shares autograd's number, counted in each thread."""
+    """Return the range of each event, by its identity. A backward node belongs where the forward
+    operator is that shares autograd's number, counted in each thread.
+    """
     places: dict[int, Ranges] = {}
     made: dict[tuple[int, int | None], Ranges] = {}
     for event in host:
@@ -160,9 +171,9 @@ def _upward(event: "FunctionEvent | None") -> Iterator["FunctionEvent"]:
 
 def _names_around(event: "FunctionEvent") -> list[str]:
     return [
-        one.name
-        for one in _upward(event)
-        if not one.is_user_annotation or _NOT_PARTS.fullmatch(one.name)
+        operator.name
+        for operator in _upward(event)
+        if not operator.is_user_annotation or _NOT_PARTS.fullmatch(operator.name)
     ][::-1]
 
 
@@ -183,7 +194,9 @@ def _host_activities(
 def _device_activities(
     device: Sequence["FunctionEvent"], host: Iterable["FunctionEvent"], places: dict[int, Ranges]
 ) -> Iterator[Activity]:
-    """What the device did: first what operators are known to have launched, then the rest, known by its name alone."""
+    """Yield the device's work: launches of operators, then the rest by name. Only the name is known
+    of the rest.
+    """
     ranges_there = {event.name for event in device if event.is_user_annotation}
     # By name, seconds and launches that no operator has answered for.
     left: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
@@ -193,8 +206,8 @@ def _device_activities(
             left[event.name][1] += 1
     for event in host:
         ranges, backward = places[id(event)]
-        known = [kernel for kernel in event.kernels if kernel.name not in ranges_there]
-        for index, kernel in enumerate(known):
+        kernels = [kernel for kernel in event.kernels if kernel.name not in ranges_there]
+        for index, kernel in enumerate(kernels):
             kind = class_of(_names_around(event), ranges, kernel.name)
             seconds = kernel.duration * 1e-6
             yield Activity(kernel.name, kind, seconds, event, ranges, backward, is_first=index == 0)
@@ -222,10 +235,10 @@ def _groups(
     return dict(sorted(groups.items(), key=lambda pair: -_seconds(pair[1])))
 
 
-def _times(found: Sequence[Activity], span_s: float) -> tuple[float, float, int]:
-    """Seconds, share of the span, and launches."""
-    total_s = _seconds(found)
-    return total_s, _share(total_s, span_s), sum(one.count for one in found)
+def _times(activities: Sequence[Activity], span_s: float) -> tuple[float, float, int]:
+    """Return seconds, share of the span, and launches."""
+    total_s = _seconds(activities)
+    return total_s, _share(total_s, span_s), sum(activity.count for activity in activities)
 
 
 def _share(seconds: float, span_s: float) -> float:
@@ -233,7 +246,7 @@ def _share(seconds: float, span_s: float) -> float:
 
 
 def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTime]:
-    """The classes that there are, the longest first, and what was idle at the end."""
+    """Return the classes, the longest first, and idle at the end."""
     times = [
         ClassTime(kind, *_times(group, span_s), tuple(_groups(group, BY_NAME))[:MOST_NAMES])  # type: ignore[arg-type]
         for kind, group in _groups(activities, BY_KIND).items()
@@ -243,7 +256,9 @@ def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTim
 
 
 def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelTime]:
-    """Every name with its times, the longest first, in the class that took most of it."""
+    """Return every kernel's name with its times, the longest first. Its class is the one that took
+    most of it.
+    """
     return [
         KernelTime(name, next(iter(_groups(group, BY_KIND))), *_times(group, span_s))  # type: ignore[arg-type]
         for name, group in _groups(activities, BY_NAME).items()
@@ -251,7 +266,7 @@ def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelT
 
 
 def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[OperatorTime]:
-    """By name what ran on the host.
+    """Return the operators on the host, by name.
 
     Launches and the optimizer's step stand there however short they are, as does what autograd's functions took
     longest with all inside them: a function itself may do next to nothing.
@@ -261,22 +276,22 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
         own_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
         if not (own_range or event.is_async or "Synchronize" in event.name):
             groups[event.name].append(event)
-    own_s = {
-        name: sum(max(0.0, one.self_cpu_time_total) for one in found) * 1e-6
-        for name, found in groups.items()
+    self_s = {
+        name: sum(max(0.0, event.self_cpu_time_total) for event in named_events) * 1e-6
+        for name, named_events in groups.items()
     }
-    total_s = sum(own_s.values())
+    total_s = sum(self_s.values())
     rows = [
         OperatorTime(
             name,
-            own_s[name],
-            _share(own_s[name], total_s),
-            sum(one.cpu_time_total for one in found) * 1e-6,
-            len(found),
-            sum(_launched_us(one, ranges) for one in found) * 1e-6,
-            sum(_launched_us(one, ranges, inside=True) for one in found) * 1e-6,
+            self_s[name],
+            _share(self_s[name], total_s),
+            sum(event.cpu_time_total for event in named_events) * 1e-6,
+            len(named_events),
+            sum(_launched_us(event, ranges) for event in named_events) * 1e-6,
+            sum(_launched_us(event, ranges, inside=True) for event in named_events) * 1e-6,
         )
-        for name, found in groups.items()
+        for name, named_events in groups.items()
     ]
     rows.sort(key=lambda row: (-row.device_s, -row.self_cpu_s))
     busiest = {row.name for row in sorted(rows, key=lambda row: -row.self_cpu_s)[:MOST_KERNELS]}
@@ -290,7 +305,9 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
 
 
 def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = False) -> float:
-    """Microseconds of the kernels that an operator launched; a range as the device saw it is none."""
+    """Return the microseconds of the kernels that an operator launched. A range as the device saw
+    it is none.
+    """
     total: float = sum(kernel.duration for kernel in event.kernels if kernel.name not in ranges)
     if inside:
         total += sum(_launched_us(child, ranges, inside=True) for child in event.cpu_children)
@@ -298,16 +315,18 @@ def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = Fal
 
 
 def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
-    """Every part of the model with what happened in it and in no part inside it; layers of one name together."""
+    """Return the times of every part of the model, without the parts inside it. Layers of one name
+    are together.
+    """
     parts = [
         PartTime(
             name,
             *(
-                _seconds(one for one in found if one.backward == backward)
+                _seconds(activity for activity in group if activity.backward == backward)
                 for backward in (False, True)
             ),
         )
-        for name, found in _groups(activities, _part_of).items()
+        for name, group in _groups(activities, _part_of).items()
     ]
     if not any(part.part for part in parts):
         return []
@@ -319,18 +338,22 @@ def _part_of(activity: Activity) -> str:
 
 
 def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
-    """Softmax against matrix products, forward and backward, each where it was seen; empty without such a range."""
+    """Return softmax and matrix products of attention, forward and backward. Each where it was
+    seen; empty without such a range.
+    """
     inside = [
         activity for activity in activities if activity.ranges and in_attention(activity.ranges)
     ]
     times: list[AttentionTime] = []
     scores: int | None = None
     for phase in SOFTMAX_FLOPS:
-        found = [activity for activity in inside if activity.backward == (phase == "backward")]
-        if found:
+        phase_activities = [
+            activity for activity in inside if activity.backward == (phase == "backward")
+        ]
+        if phase_activities:
             # A softmax written out has as many scores backward as forward, whatever it is made of.
-            scores = _scores(found) or scores
-            times.append(_attention_time(phase, found, scores))
+            scores = _scores(phase_activities) or scores
+            times.append(_attention_time(phase, phase_activities, scores))
     return times
 
 
@@ -341,8 +364,8 @@ def _attention_time(
     softmax, fused, products = (
         kinds.pop(kind, []) for kind in ("attention softmax", "attention fused", "matrix product")
     )
-    core = [one for one in products if one.is_of_activations]
-    weights = [one for one in products if not one.is_of_activations]
+    core = [product for product in products if product.is_of_activations]
+    weights = [product for product in products if not product.is_of_activations]
     return AttentionTime(
         phase=phase,
         softmax_s=_seconds(softmax),
@@ -357,15 +380,23 @@ def _attention_time(
 
 
 def _flops(products: Iterable[Activity]) -> int | None:
-    """As torch counts them from the shapes, 2·b·m·n·k; None where no operator has a formula."""
+    """Return the FLOPs that torch counts from the shapes, 2·b·m·n·k. None if no operator has a
+    formula.
+    """
     return (
-        sum(one.event.flops or 0 for one in products if one.event is not None and one.is_first)
+        sum(
+            product.event.flops or 0
+            for product in products
+            if product.event is not None and product.is_first
+        )
         or None
     )
 
 
 def _scores(activities: Iterable[Activity]) -> int | None:
-    """Return the number of scores of the softmax, by its operator or the exponential of one written out."""
+    """Return the number of scores of the softmax. It is by the operator, or by the exponential of
+    one written out.
+    """
     shapes: list[Any] = [
         activity.event.input_shapes
         for activity in activities
@@ -388,7 +419,9 @@ def _missing(
         yield FUSED
     total_s = _seconds(activities)
     unknown_s = _seconds(
-        one for one in activities if all(event.is_user_annotation for event in _upward(one.event))
+        activity
+        for activity in activities
+        if all(event.is_user_annotation for event in _upward(activity.event))
     )
     if unknown_s > FEW_UNKNOWN * total_s:
         yield NO_LAUNCHES.format(share=unknown_s / total_s)

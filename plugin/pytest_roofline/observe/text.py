@@ -1,4 +1,4 @@
-"""Profiles and memory in words: some lines a test for the terminal, and the pieces of them that the page shows."""
+"""Profiles and memory in words: some lines a test for the terminal. The page shows pieces of them."""
 
 import math
 import os
@@ -32,22 +32,28 @@ SHORTEST_NAME, LONGEST_NAME = 24, 60
 
 
 def profile_lines(profiles: Sequence[Profile], width: int) -> list[str]:
-    """For each the clocks, the classes, the kernels that took most, attention, and what could not be had.
+    """Return the lines of all profiles for the terminal. Each has the clocks, the classes, the
+    kernels that took most, attention, and what could not be had.
 
     Of a measurement that was repeated the last one stands, and behind the first eight there is only a path.
     """
     latest = list({(profile.test_id, profile.name): profile for profile in profiles}.values())
-    shown, rest = latest[:MOST_SHOWN], latest[MOST_SHOWN:]
-    lines = [line for profile in shown for line in one_profile_lines(profile, width)]
-    if rest:
-        folders = dict.fromkeys(os.path.dirname(profile.trace) for profile in rest if profile.trace)  # noqa: PTH120
+    first_profiles, other_profiles = latest[:MOST_SHOWN], latest[MOST_SHOWN:]
+    lines = [line for profile in first_profiles for line in one_profile_lines(profile, width)]
+    if other_profiles:
+        traces = [profile.trace for profile in other_profiles if profile.trace]
+        folders = dict.fromkeys(os.path.dirname(trace) for trace in traces)  # noqa: PTH120
         where = " and ".join(["the run file", *folders])
-        lines.append(printable(f"and {len(rest)} more profile{'s' * (len(rest) > 1)}, in {where}"))
+        lines.append(
+            printable(
+                f"and {len(other_profiles)} more profile{'s' * (len(other_profiles) > 1)}, in {where}"
+            )
+        )
     return lines
 
 
 def one_profile_lines(profile: Profile, width: int) -> list[str]:
-    """One of them in full, below a heading."""
+    """Return one profile in full, below a heading."""
     calls = count(profile.calls, "call")
     lines = [
         f"profile of {profile.label} on {profile.device}, {calls}; never judged, in no baseline"
@@ -60,7 +66,10 @@ def one_profile_lines(profile: Profile, width: int) -> list[str]:
     lines += ["  " + line for line in _operator_table(profile, width - 2)]
     lines += [f"  launches: {launches_text(profile)}"] * bool(launches_text(profile))
     lines += [f"  parts: {parts_text(profile)}"] * bool(profile.parts)
-    lines += [f"  attention, {attention_text(found, profile.calls)}" for found in profile.attention]
+    lines += [
+        f"  attention, {attention_text(attention, profile.calls)}"
+        for attention in profile.attention
+    ]
     lines += [f"  not told: {sentence}" for sentence in profile.missing]
     lines += [f"  trace: {profile.trace} (open it at https://ui.perfetto.dev)"] * bool(
         profile.trace
@@ -69,10 +78,14 @@ def one_profile_lines(profile: Profile, width: int) -> list[str]:
 
 
 def clock_sentences(profile: Profile) -> list[str]:
-    """`a call: 12.1 ms measured, 13.0 ms under the profiler`, and whether that is much longer."""
-    known = {"measured": profile.measured_s, "under the profiler": profile.profiled_s}
+    """Return the times of a call, and a warning if they differ much. For example `a call: 12.1 ms
+    measured, 13.0 ms under the profiler`.
+    """
+    seconds_by_clock = {"measured": profile.measured_s, "under the profiler": profile.profiled_s}
     times = [
-        f"{format_seconds(value)} {name}" for name, value in known.items() if value is not None
+        f"{format_seconds(seconds)} {name}"
+        for name, seconds in seconds_by_clock.items()
+        if seconds is not None
     ]
     if profile.on_device and profile.span_s:
         times.append(
@@ -89,15 +102,17 @@ def clock_sentences(profile: Profile) -> list[str]:
 
 
 def classes_text(profile: Profile) -> str:
-    """`matrix product 61.2 %, elementwise 18.0 %, idle 8.1 % of the span`."""
-    text = ", ".join(f"{found.name} {format_share(found.share)}" for found in profile.classes)
-    if sum(found.share for found in profile.classes) > 1.01:
+    """Return `matrix product 61.2 %, elementwise 18.0 %, idle 8.1 % of the span`."""
+    text = ", ".join(
+        f"{class_time.name} {format_share(class_time.share)}" for class_time in profile.classes
+    )
+    if sum(class_time.share for class_time in profile.classes) > 1.01:
         return f"{text} of the span; streams overlap, so that classes hold more than the span"
     return f"{text} of the span"
 
 
 def _kernel_table(profile: Profile, width: int) -> list[str]:
-    """The kernels (on a CPU: operators) that took most, of a call."""
+    """Return the kernels that took most of a call. On a CPU they are operators."""
     rows = [
         (kernel.name, kernel_cells(kernel, profile.calls))
         for kernel in profile.kernels[:MOST_KERNELS]
@@ -106,7 +121,9 @@ def _kernel_table(profile: Profile, width: int) -> list[str]:
 
 
 def _operator_table(profile: Profile, width: int) -> list[str]:
-    """Return the operators of the host, of a call; beside them their time on a device, if there is one."""
+    """Return the operators of the host, of a call. Beside them their time on a device, if there is
+    one.
+    """
     columns = len(OPERATOR_COLUMNS) if profile.on_device else HOST_COLUMNS
     rows = [
         (operator.name, operator_cells(operator, profile.calls)[:columns])
@@ -134,7 +151,7 @@ def _table(
 
 
 def operator_cells(operator: OperatorTime, calls: int) -> list[str]:
-    """Return the cells of `OPERATOR_COLUMNS`, of one call of the measured function."""
+    """Return the cells of `OPERATOR_COLUMNS`, of one call. The call is of the measured function."""
     return [
         format_seconds(operator.self_cpu_s / calls),
         format_share(operator.share),
@@ -148,11 +165,13 @@ def operator_cells(operator: OperatorTime, calls: int) -> list[str]:
 
 
 def launches_text(profile: Profile) -> str:
-    """`cudaLaunchKernel 2060 a call, 7.1 % of the host's time`; empty where nothing is launched."""
+    """Return `cudaLaunchKernel 2060 a call, 7.1 % of the host's time`. Empty if nothing is
+    launched.
+    """
     return ", ".join(
-        f"{one.name} {_number(one.count, profile.calls)} a call, {format_share(one.share)} of the host's time"
-        for one in profile.operators
-        if LAUNCH.fullmatch(one.name)
+        f"{launch.name} {_number(launch.count, profile.calls)} a call, {format_share(launch.share)} of the host's time"
+        for launch in profile.operators
+        if LAUNCH.fullmatch(launch.name)
     )
 
 
@@ -161,7 +180,9 @@ def _number(total: int, calls: int) -> str:
 
 
 def kernel_cells(kernel: KernelTime, calls: int) -> tuple[str, ...]:
-    """Return the cells of `COLUMNS`: time and launches of one measured call, and the mean of one launch."""
+    """Return the cells of `COLUMNS` for a kernel. They are time and launches of one measured call,
+    and the mean of one launch.
+    """
     return (
         format_seconds(kernel.total_s / calls),
         format_share(kernel.share),
@@ -176,7 +197,9 @@ _NOISE = re.compile(
 
 
 def short_name(name: str, at_most: int) -> str:
-    """A kernel's name without what all of them have: return type, name spaces, argument list."""
+    """Return a kernel's name without its common parts. These are return type, name spaces, argument
+    list.
+    """
     short = _NOISE.sub("", name)
     if not short.startswith(("Memcpy", "Memset")):
         short = short.partition("(")[0]
@@ -185,8 +208,10 @@ def short_name(name: str, at_most: int) -> str:
 
 
 def parts_text(profile: Profile, at_most: int = MOST_PARTS) -> str:
-    """`blocks.*.attention 3.00 ms forward, 4.00 ms backward`, of a call, each without the parts inside it."""
-    told = [
+    """Return `blocks.*.attention 3.00 ms forward, 4.00 ms backward`, of a call. Each part is
+    without the parts inside it.
+    """
+    texts = [
         f"{part.part or '(in no part)'} {format_seconds(part.forward_s / profile.calls)} forward"
         + (
             f" {format_seconds(part.backward_s / profile.calls)} backward"
@@ -195,30 +220,32 @@ def parts_text(profile: Profile, at_most: int = MOST_PARTS) -> str:
         )
         for part in profile.parts[:at_most]
     ]
-    more = len(profile.parts) - at_most
-    return ", ".join(told) + (f", and {more} more in the run file" if more > 0 else "")
+    hidden = len(profile.parts) - at_most
+    return ", ".join(texts) + (f", and {hidden} more in the run file" if hidden > 0 else "")
 
 
-def attention_text(found: AttentionTime, calls: int) -> str:
-    """`forward: softmax 1.98 ms (75.5 MFLOP), scores and values 10.7 ms (4.8 GFLOP), …`, of a call."""
+def attention_text(attention: AttentionTime, calls: int) -> str:
+    """Return an attention's phase and times, of a call. `forward: softmax 1.98 ms (75.5 MFLOP),
+    scores and values 10.7 ms (4.8 GFLOP), …`.
+    """
     pieces = []
-    if found.softmax_s or found.products_s:
-        pieces.append(f"softmax {_amount(found.softmax_s, found.softmax_flops, calls)}")
+    if attention.softmax_s or attention.products_s:
+        pieces.append(f"softmax {_amount(attention.softmax_s, attention.softmax_flops, calls)}")
         pieces.append(
-            f"products of scores and values {_amount(found.products_s, found.products_flops, calls)}"
+            f"products of scores and values {_amount(attention.products_s, attention.products_flops, calls)}"
         )
-    if found.softmax_s and found.products_s:
-        pieces.append(_ratio(found))
-    if found.fused_s:
+    if attention.softmax_s and attention.products_s:
+        pieces.append(_ratio(attention))
+    if attention.fused_s:
         pieces.append(
-            f"fused {format_seconds(found.fused_s / calls)} (softmax and products cannot be told apart)"
+            f"fused {format_seconds(attention.fused_s / calls)} (softmax and products cannot be told apart)"
         )
-    if found.projections_s:
+    if attention.projections_s:
         pieces.append(
-            f"products with weights {_amount(found.projections_s, found.projections_flops, calls)}"
+            f"products with weights {_amount(attention.projections_s, attention.projections_flops, calls)}"
         )
-    pieces.append(f"else {format_seconds(found.other_s / calls)}")
-    return f"{found.phase}: {', '.join(pieces)}"
+    pieces.append(f"else {format_seconds(attention.other_s / calls)}")
+    return f"{attention.phase}: {', '.join(pieces)}"
 
 
 def _amount(seconds: float, flops: int | None, calls: int) -> str:
@@ -227,11 +254,13 @@ def _amount(seconds: float, flops: int | None, calls: int) -> str:
     )
 
 
-def _ratio(found: AttentionTime) -> str:
-    """How the softmax compares with the products, as people ask."""
-    text = f"1 : {three_digits(found.products_s / found.softmax_s)} in time"
-    if found.softmax_flops and found.products_flops:
-        text += f" and 1 : {three_digits(found.products_flops / found.softmax_flops)} in FLOPs"
+def _ratio(attention: AttentionTime) -> str:
+    """Return the ratio of softmax and products, as people ask."""
+    text = f"1 : {three_digits(attention.products_s / attention.softmax_s)} in time"
+    if attention.softmax_flops and attention.products_flops:
+        text += (
+            f" and 1 : {three_digits(attention.products_flops / attention.softmax_flops)} in FLOPs"
+        )
     return text
 
 
@@ -255,16 +284,18 @@ _DOING = {
 
 
 def memory_lines(uses: Sequence[MemoryUse], at_most: int = MOST_SHOWN) -> list[str]:
-    """Each with its peak, its categories, and what the device counted."""
+    """Return each use of memory: peak, categories, and the device's count."""
     # A rerun takes the place of the attempt before.
     latest = list({(use.test_id, use.name): use for use in uses}.values())
     lines = [line for use in latest[:at_most] for line in use_lines(use)]
-    more = len(latest) - at_most
-    return lines + ([f"… and the memory of {more} more calls in the run file"] if more > 0 else [])
+    hidden = len(latest) - at_most
+    return lines + (
+        [f"… and the memory of {hidden} more calls in the run file"] if hidden > 0 else []
+    )
 
 
 def use_lines(use: MemoryUse) -> list[str]:
-    """One call: a line that sums it up, and the details below it."""
+    """Return one call's memory. A line sums it up, and the details stand below it."""
     lines = [
         f"memory of {use.label}: peak {format_memory(use.peak_bytes)} in {_PHASES[use.phase]}",
         f"  {categories_text(use)}",
@@ -292,7 +323,9 @@ def use_lines(use: MemoryUse) -> list[str]:
 
 
 def over_time_text(use: MemoryUse) -> str:
-    """`304 MiB ▁▂▃█▆▅ 310 MiB`: the beginning, equal parts of the call from the least to the peak, and the end."""
+    """Return `304 MiB ▁▂▃█▆▅ 310 MiB` for a call. It is the beginning, equal parts of the call from
+    the least to the peak, and the end.
+    """
     sizes = [point.total_bytes for point in use.over_time]
     wide, least = min(len(sizes), _WIDEST), min(sizes)
     parts = (
@@ -324,15 +357,17 @@ def _signed(size_bytes: int) -> str:
 
 
 def status_word(record: OutOfMemory) -> str:
-    """Return the text behind PASSED in a verbose run: `OUT OF MEMORY asked for 2.00 GiB`."""
+    """Return the text behind PASSED in a verbose run. It is `OUT OF MEMORY asked for 2.00 GiB`."""
     if record.asked_bytes is None:
         return WORD
     return f"{WORD} asked for {format_memory(record.asked_bytes)}"
 
 
 def failure_message(record: OutOfMemory, where: str) -> str:
-    """Why a test is red that ran out of memory, where the baseline has a time or a compiled kernel."""
-    told = record.sizes
+    """Return why a test that ran out of memory is red. The baseline has a time or a compiled kernel
+    for it.
+    """
+    sizes = f" ({record.sizes})" if record.sizes else ""
     lost = [
         format_seconds(seconds)
         + (f" for {printable(name)}" if name and name != record.name else "")
@@ -341,27 +376,29 @@ def failure_message(record: OutOfMemory, where: str) -> str:
     lost += [f"the kernel {printable(label)}" for label in record.lost_kernels]
     details = f"Details: {where}" if where else "The run could not be saved"
     return (
-        f"{printable(record.label)}: ran out of memory{f' ({told})' if told else ''}, where the baseline has "
+        f"{printable(record.label)}: ran out of memory{sizes}, where the baseline has "
         f"{', '.join(lost)} REGRESSED\n  {printable(record.message)}\n  {details}; if that is intended, remove "
         "its entry from the baseline."
     )
 
 
-def out_of_memory_lines(found: Sequence[OutOfMemory], at_most: int = 12) -> list[str]:
-    """Each with its figures, where it happened, and where else it does."""
+def out_of_memory_lines(records: Sequence[OutOfMemory], at_most: int = 12) -> list[str]:
+    """Return a line for each record: figures, place, other places."""
     lines = [
-        printable(f"out of memory: {record.label}: {circumstances(record)}") for record in found
+        printable(f"out of memory: {record.label}: {circumstances(record)}") for record in records
     ]
-    more = (
+    remainder = (
         [f"… and {len(lines) - at_most} more that ran out of memory"]
         if len(lines) > at_most
         else []
     )
-    return lines[:at_most] + more
+    return lines[:at_most] + remainder
 
 
 def circumstances(record: OutOfMemory) -> str:
-    """`asked for 2.00 GiB, 1.10 GiB free, in its calls, 77.0 GiB allocated by torch`."""
+    """Return `asked for 2.00 GiB, 1.10 GiB free, in its calls, …`. It ends with `77.0 GiB allocated
+    by torch`.
+    """
     where = "outside of measure" if record.phase is None else _DOING[record.phase]
     parts = [record.sizes or "sizes unknown", where]
     if record.allocated_bytes is not None:
@@ -373,7 +410,7 @@ def circumstances(record: OutOfMemory) -> str:
 
 
 def out_of_memory_properties(records: Sequence[OutOfMemory]) -> list[tuple[str, str]]:
-    """The figures of a test as name and text, for JUnit XML and other reports."""
+    """Return the figures of a test as name and text. They are for JUnit XML and other reports."""
     pairs = []
     for record in records:
         prefix = printable(f"roofline.{record.name}." if record.name else "roofline.")

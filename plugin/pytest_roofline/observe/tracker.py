@@ -44,7 +44,7 @@ class NoModules(ModTracker):
 
 
 class Tracker(MemTracker):
-    """The storages of one call on one device by category, with the peak of each of its phases."""
+    """The storages of one call by category, and each phase's peak. They are on one device."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -68,29 +68,29 @@ class Tracker(MemTracker):
 
     @property
     def categories(self) -> dict[str, int]:
-        """The peak by category, the largest first."""
-        found = {
+        """Return the peak by category, the largest first."""
+        sizes = {
             CATEGORY_OF[kind]: size
             for kind, size in self._by_category(self._peak_mem_snap).items()
             if size
         }
-        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+        return dict(sorted(sizes.items(), key=lambda pair: -pair[1]))
 
     def over_time(self, began_s: float) -> list[MemoryPoint]:
-        """How much was alive at every change since a time of the system's clock."""
+        """Return how much was alive at every change. It begins at a time of the system's clock."""
         return [
-            MemoryPoint(max(0.0, at_s - began_s), step, self._then(more))
-            for at_s, step, more in self._moments
+            MemoryPoint(max(0.0, at_s - began_s), step, self._then(growth))
+            for at_s, step, growth in self._moments
         ]
 
-    def _then(self, more: "Counter[_MemRefType]") -> dict[str, int]:
-        found = {CATEGORY_OF[kind]: more[kind] + self._met[kind] for kind in CATEGORY_OF}
-        return {kind: size for kind, size in found.items() if size > 0}
+    def _then(self, growth: "Counter[_MemRefType]") -> dict[str, int]:
+        sizes = {CATEGORY_OF[kind]: growth[kind] + self._met[kind] for kind in CATEGORY_OF}
+        return {kind: size for kind, size in sizes.items() if size > 0}
 
     def meet(
         self, tensors: list[torch.Tensor], optimizer: Optimizer | None, model: nn.Module | None
     ) -> None:
-        """Note the memory of before the call by category; the first category of a storage stays."""
+        """Note the memory of before the call, by category. The first category of a storage stays."""
         self.track_external(*tensors)
         if optimizer is not None:
             self._meet_parameters(
@@ -109,11 +109,11 @@ class Tracker(MemTracker):
             self._follow_gradient(parameter)
 
     def _follow_gradient(self, parameter: torch.Tensor) -> None:
-        """Say what gradient a parameter has, and what it gets."""
+        """Track a parameter's gradient, and the gradients that it gets."""
         if parameter.grad is not None:
             self._track(_MemRefType.GRAD, parameter.grad)
-        known = self._param_to_grad_hook_handles.get(parameter)
-        if known is None and parameter.requires_grad and parameter.is_leaf:
+        handles = self._param_to_grad_hook_handles.get(parameter)
+        if handles is None and parameter.requires_grad and parameter.is_leaf:
             handle = parameter.register_post_accumulate_grad_hook(self._mark_gradient)
             # The tracker removes two for each.
             self._param_to_grad_hook_handles[parameter] = handle, handle
@@ -128,14 +128,14 @@ class Tracker(MemTracker):
             return NotImplemented
         if func.name().partition(".")[0] not in _LIFTS:
             # What is taken without having been seen was there before the call.
-            held = self._by_category(self._curr_mem_snap)
+            sizes_before = self._by_category(self._curr_mem_snap)
             tree_map_only(torch.Tensor, self._meet_argument, (args, kwargs))
-            self._count_from_the_start(held)
+            self._count_from_the_start(sizes_before)
         self._update_peak_stats(None)
-        known = len(self._WINFO)
-        result = super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
-        self.seen, self.allocated = True, self.allocated or len(self._WINFO) > known
-        return result
+        storage_count = len(self._WINFO)
+        returned = super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+        self.seen, self.allocated = True, self.allocated or len(self._WINFO) > storage_count
+        return returned
 
     def _meet_argument(self, tensor: torch.Tensor) -> None:
         self._track(
@@ -144,13 +144,15 @@ class Tracker(MemTracker):
         if isinstance(tensor, nn.Parameter):
             self._follow_gradient(tensor)
 
-    def _count_from_the_start(self, held: dict[_MemRefType, int]) -> None:
-        """What was met only now was there before the call, and so at the peak and in every phase."""
+    def _count_from_the_start(self, sizes_before: dict[_MemRefType, int]) -> None:
+        """Count newly met memory from the start of the call. It was there before the call, and so
+        at the peak and in every phase.
+        """
         peak = self._peak_mem_snap.setdefault(
             self._device, dict.fromkeys([*CATEGORY_OF, "Total"], 0)
         )
         for kind, size in self._by_category(self._curr_mem_snap).items():
-            met_bytes = size - held.get(kind, 0)
+            met_bytes = size - sizes_before.get(kind, 0)
             peak[kind] += met_bytes
             self._met[kind] += met_bytes
             self._peak_mem[self._device] = self._peak_mem.get(self._device, 0) + met_bytes
@@ -174,10 +176,10 @@ class Tracker(MemTracker):
         self._note("optimizer" if self._in_opt else "forward")
 
     def _note(self, step: Step) -> None:
-        more = Counter(self._by_category(self._curr_mem_snap))
-        more.subtract(self._met)
-        if not self._moments or self._moments[-1][1:] != (step, more):
-            self._moments.append((time.time(), step, more))
+        growth = Counter(self._by_category(self._curr_mem_snap))
+        growth.subtract(self._met)
+        if not self._moments or self._moments[-1][1:] != (step, growth):
+            self._moments.append((time.time(), step, growth))
 
     def _by_category(self, snapshots: Any) -> dict[_MemRefType, int]:
         sizes = snapshots.get(self._device, {})

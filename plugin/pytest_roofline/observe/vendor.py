@@ -1,4 +1,6 @@
-"""Totals of a vendor's profiler, from the CSV of `nsys stats` and of `rocprofv3`: kernels and copies of some calls."""
+"""Totals of a vendor's profiler, from its CSV files. `nsys stats` and `rocprofv3` write them, of
+kernels and copies of some calls.
+"""
 
 import csv
 import re
@@ -25,7 +27,9 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a table: a name's total, or of a trace one launch with the time when it began."""
+    """One line of a table. It is a name's total, or of a trace one launch with the time when it
+    began.
+    """
 
     kind: Kind
     name: str
@@ -36,7 +40,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a profiler saw of one test: seconds of all calls, kernels by name with their launches, the longest first.
+    """The totals of one test, as a profiler saw it. Seconds of all calls, kernels by name with
+    their launches, the longest first.
 
     Args:
         copied_bytes: None where no table tells sizes.
@@ -61,7 +66,8 @@ Form = Callable[[dict[str, str]], Line | None]
 
 
 def read_tables(text: str, source: str) -> list[list[Line]]:
-    """Every table of kernels, copies, sizes or ranges in the output of a profiler; other tables are passed over.
+    """Return every table of kernels, copies, sizes or ranges in a text. The text is a profiler's
+    output; other tables are passed over.
 
     Raises:
         BadFile: a line that cannot be read, or no such table at all.
@@ -95,7 +101,7 @@ def read_tables(text: str, source: str) -> list[list[Line]]:
 
 
 def _form(names: Sequence[str]) -> Form | None:
-    """How the lines below a heading are read; None where it is no heading of a table that counts."""
+    """Return the reader of the lines below a heading. None if it heads no table that counts."""
     if {"start_timestamp", "end_timestamp"} <= {*names}:
         columns: dict[str, Kind] = {
             "kernel_name": "kernel",
@@ -106,7 +112,7 @@ def _form(names: Sequence[str]) -> Form | None:
     if {"name", "calls", "totaldurationns"} <= {*names}:
         return _stats
     time, unit = next(
-        ((name, found[1]) for name in names if (found := _TIME.fullmatch(name))), ("", "ns")
+        ((name, match[1]) for name in names if (match := _TIME.fullmatch(name))), ("", "ns")
     )
     if time and "instances" in names and "operation" in names and "category" in names:
         # Beside both, cuda_api_gpu_sum has what the host called.
@@ -120,7 +126,7 @@ def _form(names: Sequence[str]) -> Form | None:
     if time and counted and "operation" in names:
         return lambda row: _line("copy", row["operation"], row[time], _SECONDS[unit], row[counted])
     size, unit = next(
-        ((name, found[1]) for name in names if (found := _SIZE.fullmatch(name))), ("", "b")
+        ((name, match[1]) for name in names if (match := _SIZE.fullmatch(name))), ("", "b")
     )
     if size and counted and "operation" in names:
         return lambda row: _line("size", row["operation"], row[size], _BYTES[unit], row[counted])
@@ -136,7 +142,7 @@ def _line(kind: Kind, name: str, amount: str, unit: float, count: str) -> Line:
 
 
 def _stats(row: dict[str, str]) -> Line | None:
-    """A line of rocprof's sums: what the host did is no time of the device."""
+    """Return a line of rocprof's sums. What the host did is no time of the device."""
     copies = row["name"].startswith("MEMORY_COPY_")
     if not copies and _HOST.fullmatch(row["name"]):
         return None
@@ -156,8 +162,9 @@ def _trace(column: str, kind: Kind) -> Form:
     return launch
 
 
-def totals(tables: Sequence[Sequence[Line]], what: str) -> Totals:
-    """The sum of one test's tables; where a trace marks our calls, of what began within them.
+def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
+    """Return the sum of one test's tables. If a trace marks our calls, only what began within them
+    counts.
 
     Raises:
         BadInput: two tables of one kind, which would count everything twice, or no kernel at all.
@@ -167,17 +174,17 @@ def totals(tables: Sequence[Sequence[Line]], what: str) -> Totals:
         for kind in {line.kind for line in table}:
             if kind in by_kind:
                 raise BadInput(
-                    f"{what} has two tables of one kind ({kind}), which would count twice; name one of them"
+                    f"{source} has two tables of one kind ({kind}), which would count twice; name one of them"
                 )
             by_kind[kind] = [line for line in table if line.kind == kind]
     ranges = [
-        (one.began_ns, one.began_ns + one.amount * 1e9)
-        for one in by_kind.get("range", ())
-        if one.began_ns is not None
+        (call_range.began_ns, call_range.began_ns + call_range.amount * 1e9)
+        for call_range in by_kind.get("range", ())
+        if call_range.began_ns is not None
     ]
     kernels, copies = (_within(by_kind.get(kind, []), ranges) for kind in ("kernel", "copy"))
     if not kernels and not copies:
-        raise BadInput(f"{what} has no kernel and no copy of our calls; {EXPECTED}")
+        raise BadInput(f"{source} has no kernel and no copy of our calls; {EXPECTED}")
     by_name: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
     for line in kernels:
         by_name[line.name][0] += line.amount
@@ -194,7 +201,9 @@ def totals(tables: Sequence[Sequence[Line]], what: str) -> Totals:
 
 
 def _within(lines: Sequence[Line], ranges: Sequence[tuple[float, float]]) -> list[Line]:
-    """What began within a range; of sums, and where nothing is marked, everything."""
+    """Return the lines that began within a range. Sums all count, and all lines count if nothing is
+    marked.
+    """
     if not ranges:
         return list(lines)
     return [

@@ -210,9 +210,9 @@ def profiled_labels(session: RooflineSession) -> set[str]:
     Kineto leaves CUPTI attached behind a profile, which slows launches down by 10 to 20 % (pytorch#146604). Taking it
     away (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay, so what it watches over is no result instead.
     """
-    from ..observe.external import attached
+    from ..observe.external import attached_profiler
 
-    return {PROFILED} if session.noted.watched or attached(os.environ) else set()
+    return {PROFILED} if session.noted.watched or attached_profiler(os.environ) else set()
 
 
 def take_profile(
