@@ -17,7 +17,7 @@ from pytest_roofline.machine.expectation import (
     read_expectation,
     write_expectation,
 )
-from pytest_roofline.machine.health import degraded
+from pytest_roofline.machine.health import degradations
 
 GIB = 2**30
 H100 = "NVIDIA H100 80GB HBM3"
@@ -203,6 +203,6 @@ def test_a_card_is_rated_by_what_its_site_expects_of_it_and_else_keeps_its_ratin
         Expectation((ExpectedGpus("H100", 8, pcie_generation=4, power_limit_w=400),)), slot
     )
     assert (rated.pcie_generation_rated, rated.power_default_w) == (4, 400)
-    assert (degraded(slot, slot, []) != [], degraded(rated, rated, [])) == (True, [])
+    assert (degradations(slot, slot, []) != [], degradations(rated, rated, [])) == (True, [])
     for expected in (ExpectedGpus("A100", 8, pcie_generation=4), ExpectedGpus("H100", 8)):
         assert rated_by(Expectation((expected,)), slot) == slot

@@ -7,7 +7,7 @@ import pytest
 from pytest_roofline.core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL, Gpu, Unexpected
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.hardware import products
-from pytest_roofline.machine.health import FEWEST_BLOCKS, degraded, unknown_health
+from pytest_roofline.machine.health import FEWEST_BLOCKS, degradations, unknown_health
 
 H100 = "NVIDIA H100 80GB HBM3"
 GPU = Gpu(
@@ -52,7 +52,8 @@ FINE = {
 def seen(before, after=None, measurements=(), differences=()):
     """What is observed of a device that is the same after the run unless told otherwise."""
     return [
-        finding.observed for finding in degraded(before, after or before, measurements, differences)
+        finding.observed
+        for finding in degradations(before, after or before, measurements, differences)
     ]
 
 
@@ -71,7 +72,7 @@ def measured(make):
 def test_a_fact_below_its_rating_is_found_once_with_what_it_does_and_would_mend_it_the_worst_first():
     for fact, (changed, observed) in SICK.items():
         gpu = replace(GPU, **changed)
-        (finding,) = degraded(gpu, gpu, ())
+        (finding,) = degradations(gpu, gpu, ())
         assert (finding.kind, finding.subject, observed in finding.observed) == (
             "degraded",
             GPU.label,
@@ -98,12 +99,14 @@ def test_what_is_not_told_or_not_rated_is_no_finding():
         known, unknown = replace(GPU, **low), replace(GPU, **low | {rating: None} | (
             {"product": "NVIDIA Z1"} if rating == "product" else {}))  # fmt: skip
         assert len(seen(known)) - 1 == len(seen(unknown)), rating
-    assert seen(Gpu(0, H100)) == [] == degraded(None, None, ())
+    assert seen(Gpu(0, H100)) == [] == degradations(None, None, ())
     # One end that nobody saw changes nothing.
     sick = replace(GPU, power_limit_w=1.0, ecc_errors=2)
-    assert degraded(sick, None, ()) == degraded(None, sick, ()) == degraded(sick, sick, ())
+    assert (
+        degradations(sick, None, ()) == degradations(None, sick, ()) == degradations(sick, sick, ())
+    )
     # A device that was lost since keeps its name.
-    (finding,) = degraded(replace(GPU, power_limit_w=400.0), Gpu(3, "unknown"), ())
+    (finding,) = degradations(replace(GPU, power_limit_w=400.0), Gpu(3, "unknown"), ())
     assert finding.subject == GPU.label
 
 
@@ -184,7 +187,7 @@ def test_a_slowdown_of_most_blocks_is_named_with_its_share_where_it_is_the_devic
 def test_a_slowdown_tells_its_worst_cause_whether_it_goes_on_and_the_product_without_a_library(
     measured,
 ):
-    (finding,) = degraded(GPU, GPU, [measured(*[THERMAL] * 4, *[BRAKE] * 5, HOST_GAP)])
+    (finding,) = degradations(GPU, GPU, [measured(*[THERMAL] * 4, *[BRAKE] * 5, HOST_GAP)])
     assert finding.observed.startswith(
         f"{BRAKE} in 5 of 10 blocks (50%), {THERMAL} in 4 of 10 blocks (40%)"
     )
@@ -194,7 +197,7 @@ def test_a_slowdown_tells_its_worst_cause_whether_it_goes_on_and_the_product_wit
                                    (replace(GPU, active=(THERMAL,)), GPU, False)]:  # fmt: skip
         (observed,) = seen(before, after, hot)
         assert observed.endswith("; still active after the last test") == goes_on
-    assert degraded(None, None, hot)[0].subject == "device (h200-sxm)"
+    assert degradations(None, None, hot)[0].subject == "device (h200-sxm)"
     # It stands behind wrong memory and before the power limit.
     errors, slowdown, power = seen(
         replace(GPU, ecc_errors=1, power_limit_w=400.0), measurements=hot
@@ -211,7 +214,7 @@ def test_every_difference_from_the_expectation_is_a_finding_with_the_remedy_of_i
         (Unexpected("driver", "version", "570.86", "550.54"), "version 550.54, expected 570.86"),
         (Unexpected("host", "usable_cores", "64", "32"), "usable cores 32, expected 64"),
     ]:
-        own, finding = degraded(*[replace(GPU, remap_pending=True)] * 2, (), [difference])
+        own, finding = degradations(*[replace(GPU, remap_pending=True)] * 2, (), [difference])
         assert (finding.kind, finding.subject, finding.observed) == (
             "degraded",
             difference.subject,

@@ -1,1 +1,1 @@
-"""Is this machine itself in order? The doctor, the self-test of the timing, and what a device is expected to be."""
+"""The state of this machine: doctor, self-test of the timing, and expectations of a device."""

@@ -1,4 +1,4 @@
-"""What limits the trust in a machine's numbers: facts in, findings out."""
+"""The limits of trust in a machine's numbers: facts in, findings out."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from ..core.facts import Finding, Gpu, Machine
 from ..core.units import GIB, MIB, format_amount
 from ..engine.devices.cpu import QUIETEN, occupied_text
-from .health import degraded
+from .health import degradations
 
 # NCCL and torch's loaders put their buffers here; a container's default of 64 MiB is too small for them.
 LEAST_SHM_BYTES = GIB
@@ -17,7 +17,9 @@ OTHERS_BYTES = 256 * MIB
 
 
 def diagnose(machine: Machine) -> list[Finding]:
-    """Everything that limits trust in numbers measured here, and what the machine withholds; worst first."""
+    """Return everything that limits trust in numbers measured here. The worst is first; what the
+    machine withholds is included.
+    """
     findings = [
         *_accelerators(machine),
         *(finding for gpu in machine.gpus for finding in _gpu(gpu)),
@@ -89,12 +91,12 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "whoever shares it makes times longer and noisier",
             "ask the scheduler for the whole device, or end them",
         )
-    for finding in degraded(gpu, gpu, ()):
+    for finding in degradations(gpu, gpu, ()):
         yield replace(finding, kind="limit")
-    withheld = [name for name, value in (
+    withheld = [name for name, fact in (
         ("power limit", gpu.power_limit_w), ("PCIe generation", gpu.pcie_generation), ("PCIe width", gpu.pcie_width),
         ("ECC errors", gpu.ecc_errors if gpu.ecc is not False else 0),
-    ) if value is None]  # fmt: skip
+    ) if fact is None]  # fmt: skip
     if withheld:
         yield Finding(
             "unknown",
@@ -131,12 +133,12 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
 
 def _sharing(machine: Machine) -> Iterator[Finding]:
     if machine.no_peers:
-        pairs = ", ".join(f"{one}–{other}" for one, other in machine.no_peers[:6])
-        more = f" and {len(machine.no_peers) - 6} more" if len(machine.no_peers) > 6 else ""
+        pairs = ", ".join(f"{first}–{second}" for first, second in machine.no_peers[:6])
+        hidden_text = f" and {len(machine.no_peers) - 6} more" if len(machine.no_peers) > 6 else ""
         yield Finding(
             "limit",
             "peer access",
-            f"GPUs {pairs}{more} cannot reach each other's memory",
+            f"GPUs {pairs}{hidden_text} cannot reach each other's memory",
             "copies between them go through the host",
             "look at IOMMU and ACS settings; in a VM, at how GPUs are handed in",
         )

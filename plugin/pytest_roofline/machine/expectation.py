@@ -1,4 +1,6 @@
-"""What a good node has, made from one and held against others: `roofline doctor --expect`."""
+"""The facts of a good node, made from one and held against others. `roofline doctor --expect` does
+it.
+"""
 
 import collections
 from collections.abc import Iterator
@@ -27,7 +29,8 @@ Watts = Annotated[float, Meta(gt=0, description=_OMITTED)]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGpus:
-    """So many GPUs of one product, with the facts that each must have; what is omitted may be anything.
+    """So many GPUs of one product, and the facts that each must have. What is omitted may be
+    anything.
 
     `partition` is `none` for a whole device.
     """
@@ -45,7 +48,9 @@ class ExpectedGpus:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a good node has. Written by `roofline doctor --write-expect`, edited by people; omitted means any."""
+    """The facts of a good node. Written by `roofline doctor --write-expect`, edited by people;
+    omitted means any.
+    """
 
     gpus: tuple[ExpectedGpus, ...]
     driver: str | None = None
@@ -77,7 +82,7 @@ def write_expectation(path: Path, expectation: Expectation) -> None:
 
 
 def expectation_of(machine: Machine) -> Expectation:
-    """What every node must have, if this one is good."""
+    """Return what every node must have, if this one is good."""
     products: dict[str, list[ExpectedGpus]] = {}
     for gpu in machine.gpus:
         products.setdefault(gpu.product, []).append(_expected(gpu))
@@ -94,9 +99,14 @@ def expectation_of(machine: Machine) -> Expectation:
 
 
 def _common(alike: list[ExpectedGpus]) -> ExpectedGpus:
-    """What all GPUs of a product have in common; a fact in which they differ may be anything."""
+    """Return the common facts of all GPUs of a product. A fact in which they differ may be
+    anything.
+    """
     shared = {f.name: {getattr(gpu, f.name) for gpu in alike} for f in fields(ExpectedGpus)}
-    facts = {name: values.pop() if len(values) == 1 else None for name, values in shared.items()}
+    facts = {
+        name: facts_seen.pop() if len(facts_seen) == 1 else None
+        for name, facts_seen in shared.items()
+    }
     return ExpectedGpus(**facts | {"count": len(alike)})  # type: ignore[arg-type]
 
 
@@ -117,7 +127,9 @@ def _expected(gpu: Gpu) -> ExpectedGpus:
 
 
 def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
-    """A GPU as its site rates it: a card in an older slot, or with a limit lowered on purpose, is not sick there."""
+    """Return a GPU as its site rates it. A card in an older slot, or with a limit lowered on
+    purpose, is not sick there.
+    """
     for group in expected.gpus:
         if group.product == gpu.product:
             return replace(
@@ -152,10 +164,10 @@ def differences(expected: Expectation, machine: Machine) -> list[Unexpected]:
 
 def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
     for fact in ("pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition"):
-        wanted, seen = getattr(expected, fact), getattr(gpu, fact)
+        expected_fact, seen = getattr(expected, fact), getattr(gpu, fact)
         seen = seen or WHOLE if fact == "partition" else seen
-        if wanted is not None and wanted != seen:
-            yield Unexpected(gpu.label, fact, _text(wanted), _text(seen))
+        if expected_fact is not None and expected_fact != seen:
+            yield Unexpected(gpu.label, fact, _text(expected_fact), _text(seen))
     if expected.memory_bytes is not None and not _about(expected.memory_bytes, gpu.memory_bytes):
         yield Unexpected(
             gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes)
@@ -194,7 +206,7 @@ def _amount(size_bytes: int | None) -> str:
     return "unknown" if size_bytes is None else f"{format_amount(size_bytes)} ({size_bytes})"
 
 
-def _text(value: object) -> str:
-    if value is None:
+def _text(fact: object) -> str:
+    if fact is None:
         return "unknown"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{fact:g}" if isinstance(fact, float) else str(fact)

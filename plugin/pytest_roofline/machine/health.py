@@ -1,4 +1,5 @@
-"""Whether a device is itself sick: facts below their rating, memory errors, slowdowns that would not end.
+"""The health of a device itself: facts below their rating, memory errors, slowdowns. Only slowdowns
+that would not end count.
 
 A fact that nobody tells is no finding, and is never fine either: `unknown_health` names it.
 """
@@ -38,33 +39,38 @@ _REMAPPING = {
 }
 
 
-def degraded(
+def degradations(
     before: Gpu | None,
     after: Gpu | None,
     measurements: Sequence[Measurement],
     differences: Sequence[Unexpected] = (),
 ) -> list[Finding]:
-    """What makes a device DEGRADED, worst first: its own facts, then what a good node has and this one lacks.
+    """Return what makes a device DEGRADED, worst first. Its own facts come first, then what a good
+    node has and this one lacks.
 
     A power limit, a lost link and a memory error count if seen at either end of the run. A PCIe link counts by the
     better of both ends: it may be narrowed while the device idles (manual of nvidia-smi), so what was whole once is
     whole. A slowdown counts by the blocks that it spoiled. The software power cap is a normal state and never counts.
     """
     ends = [gpu for gpu in (before, after) if gpu is not None]
-    own = _own(ends, measurements)
-    said = {(finding.subject, fact) for fact, finding in own.items()}
-    others = [
-        _unlike(difference)
+    own_findings = _own_findings(ends, measurements)
+    own_facts = {(finding.subject, fact) for fact, finding in own_findings.items()}
+    node_findings = [
+        _difference_finding(difference)
         for difference in differences
-        if (difference.subject, difference.fact) not in said
+        if (difference.subject, difference.fact) not in own_facts
     ]
-    return [*own.values(), *others]
+    return [*own_findings.values(), *node_findings]
 
 
-def _own(ends: Sequence[Gpu], measurements: Sequence[Measurement]) -> dict[str, Finding]:
-    """By fact, worst first: what makes data wrong, what slows everything, what slows copies."""
-    label, active = (_named(ends).label, ends[-1].active) if ends else (_label(measurements), None)
-    found = {
+def _own_findings(ends: Sequence[Gpu], measurements: Sequence[Measurement]) -> dict[str, Finding]:
+    """Return the findings by fact, worst first. First what makes data wrong, then what slows
+    everything, then what slows copies.
+    """
+    label, active = (
+        (_named_end(ends).label, ends[-1].active) if ends else (_label(measurements), None)
+    )
+    by_fact = {
         "ecc_errors": _errors(ends),
         "remap_failed": _remapping(ends, "remap_failed"),
         "slowdown": persistent_slowdown(label, measurements, active or ()),
@@ -74,22 +80,26 @@ def _own(ends: Sequence[Gpu], measurements: Sequence[Measurement]) -> dict[str, 
         "pcie_width": _pcie(ends, "pcie_width"),
         "remap_pending": _remapping(ends, "remap_pending"),
     }
-    return {fact: finding for fact, finding in found.items() if finding is not None}
+    return {fact: finding for fact, finding in by_fact.items() if finding is not None}
 
 
-def _named(ends: Sequence[Gpu]) -> Gpu:
-    """The end that knows its name: a device that was lost since answers nothing."""
+def _named_end(ends: Sequence[Gpu]) -> Gpu:
+    """Return the end of the run at which the device knows its name. A device that was lost since
+    answers nothing.
+    """
     return next((gpu for gpu in reversed(ends) if gpu.product != "unknown"), ends[-1])
 
 
 def _label(measurements: Sequence[Measurement]) -> str:
-    """A device of which no library tells, by the product of what was measured on it."""
+    """Return the label of a device that no library knows. It is the product of what was measured on
+    it.
+    """
     measured = sorted({str(measurement.key.hardware.product) for measurement in measurements})
     return f"device ({', '.join(measured)})" if measured else "device"
 
 
 def _finding(ends: Sequence[Gpu], observed: str, effect: str, remedy: str) -> Finding:
-    return Finding("degraded", _named(ends).label, observed, effect, remedy)
+    return Finding("degraded", _named_end(ends).label, observed, effect, remedy)
 
 
 def _errors(ends: Sequence[Gpu]) -> Finding | None:
@@ -119,35 +129,35 @@ def _power(ends: Sequence[Gpu]) -> Finding | None:
     default_w = next((gpu.power_default_w for gpu in ends if gpu.power_default_w), None)
     if default_w is None or not limits or min(limits) >= default_w:
         return None
-    moved = (
+    change_text = (
         f" ({limits[0]:g} W before the run, {limits[-1]:g} W after it)"
         if limits[0] != limits[-1]
         else ""
     )
     return _finding(
         ends,
-        f"power limit {min(limits):g} W, shipped with {default_w:g} W{moved}",
+        f"power limit {min(limits):g} W, shipped with {default_w:g} W{change_text}",
         "clocks fall under load",
         f"nvidia-smi -i {ends[-1].index} -pl {default_w:g}, or rocm-smi --resetpoweroverdrive",
     )
 
 
 def _links(ends: Sequence[Gpu]) -> Finding | None:
-    """Links that are down beside others that are up.
+    """Return a finding about links that are down beside others.
 
     Without any, a device stands alone, and rightly so: one that a virtual machine was given on its own, or a card
     without a bridge. Part of a device has no say in them.
     """
     counts = [gpu.links for gpu in ends if gpu.links is not None and gpu.partition is None]
-    rated = _rated_links(_named(ends)) if counts else None
+    rated = _rated_links(_named_end(ends)) if counts else None
     if rated is None or not any(counts) or min(counts) >= rated:
         return None
-    moved = (
+    change_text = (
         f" ({counts[0]} before the run, {counts[-1]} after it)" if counts[0] != counts[-1] else ""
     )
     return _finding(
         ends,
-        f"{min(counts)} of {rated} NVLinks up{moved}",
+        f"{min(counts)} of {rated} NVLinks up{change_text}",
         "copies and collectives between GPUs are slower",
         f"nvidia-smi nvlink --status -i {ends[-1].index} names those that are down; look at `dmesg` for Xid 74 and at "
         "the fabric manager, then reset the GPUs",
@@ -155,20 +165,21 @@ def _links(ends: Sequence[Gpu]) -> Finding | None:
 
 
 def _rated_links(gpu: Gpu) -> int | None:
-    """NVLinks that every board of this product wires up; None where the product is not known to have any.
+    """Return the NVLinks that every board of this product wires up. None if the product is not
+    known to have any.
 
     NVML is not asked: it counts those of the chip, of which a PCIe card wires some only (an H100 12 of 18: Azure's
     azurehpc-health-checks, issue 162). Nor is amdsmi: its list of links is as long as there are devices, and has links
     down on healthy boards (amd_smi.cc of ROCm 6.4, and its changelog).
     """
-    known = products().get(gpu.product)
-    rated = known.peaks.get("nvlinks") if known else None
+    product = products().get(gpu.product)
+    rated = product.peaks.get("nvlinks") if product else None
     return int(rated.value) if rated and rated.bounds else None
 
 
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
-    seen = [value for gpu in ends if (value := getattr(gpu, fact)) is not None]
-    rated = [value for gpu in ends if (value := getattr(gpu, f"{fact}_rated")) is not None]
+    seen = [fact_seen for gpu in ends if (fact_seen := getattr(gpu, fact)) is not None]
+    rated = [fact_seen for gpu in ends if (fact_seen := getattr(gpu, f"{fact}_rated")) is not None]
     if not seen or not rated or max(seen) >= max(rated):
         return None
     return _finding(
@@ -179,40 +190,42 @@ def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
     )
 
 
-def _unlike(difference: Unexpected) -> Finding:
-    """A difference from the expectation as a finding."""
+def _difference_finding(difference: Unexpected) -> Finding:
+    """Return a difference from the expectation as a finding."""
     fact = _WORDS.get(difference.fact, difference.fact)
-    found = (
+    observed_text = (
         f"{difference.observed} × {fact}"
         if difference.subject == "GPUs"
         else f"{fact} {difference.observed}"
     )
     effect = "the node is not like the one that the expectation was written from"
-    observed = f"{found}, expected {difference.expected}"
+    observed = f"{observed_text}, expected {difference.expected}"
     return Finding("degraded", difference.subject, observed, effect, difference.remedy)
 
 
 def unknown_health(gpu: Gpu | None) -> str:
-    """What could not be checked of a device, in one sentence; empty where everything is known."""
+    """Return what could not be checked of a device, in a sentence. Empty if everything is known."""
     if gpu is None:
         return "no management library tells of this device: power limit, links, memory errors and throttling withheld"
-    withheld, rated = _withheld(gpu), _rated_links(gpu)
-    said = [f"{_listed(withheld)} withheld"] if withheld else []
+    withheld, rated = _withheld_facts(gpu), _rated_links(gpu)
+    texts = [f"{_listed(withheld)} withheld"] if withheld else []
     if gpu.ecc is False:
-        said.append("ECC is off, so memory errors show nowhere")
+        texts.append("ECC is off, so memory errors show nowhere")
     if gpu.links and rated is None:
-        said.append(
+        texts.append(
             f"{gpu.links} link{'s are' if gpu.links > 1 else ' is'} up, how many should be is not known"
         )
     if gpu.links == 0 and rated:
-        said.append(f"none of {rated} links is up, which is right only for a GPU that stands alone")
-    return "; ".join(said)
+        texts.append(
+            f"none of {rated} links is up, which is right only for a GPU that stands alone"
+        )
+    return "; ".join(texts)
 
 
-def _withheld(gpu: Gpu) -> list[str]:
+def _withheld_facts(gpu: Gpu) -> list[str]:
     # A product that is known, and is rated for no links, has none to tell of.
     may_have_links = gpu.product not in products() or _rated_links(gpu) is not None
-    asked = {
+    unknown_facts = {
         "power limit": gpu.power_limit_w is None or gpu.power_default_w is None,
         "PCIe generation": gpu.pcie_generation is None or gpu.pcie_generation_rated is None,
         "PCIe width": gpu.pcie_width is None or gpu.pcie_width_rated is None,
@@ -221,7 +234,7 @@ def _withheld(gpu: Gpu) -> list[str]:
         "remapped memory": gpu.remap_pending is None and gpu.remap_failed is None,
         "throttling": not gpu.throttle_known,
     }
-    return [name for name, unknown in asked.items() if unknown]
+    return [name for name, unknown in unknown_facts.items() if unknown]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -253,23 +266,28 @@ _CAUSES = {
 def persistent_slowdown(
     label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()
 ) -> Finding | None:
-    """The slowdown that spoiled most of a run's blocks, or most blocks of three measurements; None without one."""
-    taken = [Counter(block.excluded for block in each.samples.blocks) for each in measurements]
-    slowed = [sum(counts[cause] for cause in _CAUSES) for counts in taken]
-    total = sum(counts.total() for counts in taken)
+    """Return the slowdown that spoiled most of a run's blocks. Or most blocks of three
+    measurements; None without one.
+    """
+    block_counts = [
+        Counter(block.excluded for block in measurement.samples.blocks)
+        for measurement in measurements
+    ]
+    slowed = [sum(counts[cause] for cause in _CAUSES) for counts in block_counts]
+    total = sum(counts.total() for counts in block_counts)
     mostly = sum(
         blocks > MOST_EXCLUDED * counts.total()
-        for blocks, counts in zip(slowed, taken, strict=True)
+        for blocks, counts in zip(slowed, block_counts, strict=True)
     )
     throughout = total >= FEWEST_BLOCKS and sum(slowed) > MOST_EXCLUDED * total
     if not throughout and mostly < FEWEST_MEASUREMENTS:
         return None
-    by_cause = Counter({cause: sum(counts[cause] for counts in taken) for cause in _CAUSES})
+    by_cause = Counter({cause: sum(counts[cause] for counts in block_counts) for cause in _CAUSES})
     causes = [(cause, blocks) for cause, blocks in by_cause.most_common() if blocks]
     shares = ", ".join(
         f"{cause} in {blocks} of {total} blocks ({blocks / total:.0%})" for cause, blocks in causes
     )
-    where = f", most of those of {mostly} of {len(taken)} measurements"
+    where = f", most of those of {mostly} of {len(block_counts)} measurements"
     still = "; still active after the last test" if causes[0][0] in active else ""
     effect, remedy = _CAUSES[causes[0][0]]
     return Finding("degraded", label, f"{shares}{where}{still}", effect, remedy)

@@ -1,4 +1,6 @@
-"""Proof that timing is right on the device at hand: what no fake can show, each property with the figures behind it."""
+"""The proof that timing is right on this device. Each property has the figures behind it; no fake
+can show them.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -41,7 +43,8 @@ BEYOND_BYTES = 2**29
 def selftest(
     device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float = LOAD_S
 ) -> Iterator[Property]:
-    """Every property in turn; the last keeps the device at its power cap for `load_s` seconds.
+    """Yield every property in turn. The last keeps the device at its power cap for `load_s`
+    seconds.
 
     What its memory can by its datasheet is None where that is not known.
     """
@@ -50,8 +53,8 @@ def selftest(
                   checks.below_peak, checks.flush_evicts, checks.graph_agrees, checks.runs_agree,
                   checks.under_load, *checks.on_host()):  # fmt: skip
         with checks.watch.answering():
-            found = checks.judged(check)
-        yield found
+            judged_property = checks.judge(check)
+        yield judged_property
 
 
 class _Checks:
@@ -69,41 +72,45 @@ class _Checks:
         self._neighbours = cpu.Neighbours(named=self._on_cpu)
         self._spoiled = self._refused = ""
 
-    def judged(self, check: Callable[[], Property]) -> Property:
-        """A property, which fails where the measurements behind it are spoiled, after a second attempt."""
+    def judge(self, check: Callable[[], Property]) -> Property:
+        """Return a property, after a second attempt if need be. It fails if the measurements behind
+        it are spoiled.
+        """
         for _ in range(2):
             self._spoiled = ""
-            found = check()
+            attempt = check()
             if not self._spoiled:
-                return found
+                return attempt
         return replace(
-            found,
+            attempt,
             outcome="FAILS",
             observed=self._spoiled,
             expected="measurements that are not spoiled",
         )
 
     def stamps(self) -> Property:
-        """The clock resolves what it must."""
-        known = calibrate(self.device)
-        fine = known.event_pair_s <= DEAREST_PAIR_S and 200 * known.tick_s <= max(
+        """Check that stamps are short, and the clock fine."""
+        calibration = calibrate(self.device)
+        fine = calibration.event_pair_s <= DEAREST_PAIR_S and 200 * calibration.tick_s <= max(
             self.traits.shortest_span_s, 1e-3
         )
         return _property(
             "an empty pair of stamps is short, and the clock fine",
             fine,
-            f"pair {format_seconds(known.event_pair_s)}, tick {format_seconds(known.tick_s)}",
+            f"pair {format_seconds(calibration.event_pair_s)}, tick {format_seconds(calibration.tick_s)}",
             f"pair at most {format_seconds(DEAREST_PAIR_S)}, 200 ticks within a sample",
-            event_pair_s=known.event_pair_s,
-            tick_s=known.tick_s,
-            record_host_s=known.record_host_s,
-            queue_depth=known.queue_depth,
+            event_pair_s=calibration.event_pair_s,
+            tick_s=calibration.tick_s,
+            record_host_s=calibration.record_host_s,
+            queue_depth=calibration.queue_depth,
         )
 
     def clock_agrees(self) -> Property:
-        """What stamps say of a long piece of work is what the host's clock says around it."""
+        """Check that stamps and the host's clock agree on a long work. The host's clock reads
+        around it.
+        """
         name = "the device's clock agrees with the host's"
-        known = calibrate(self.device)
+        calibration = calibrate(self.device)
         if not self.traits.queues:
             return _missing(name, "it is the host's")
         copy = self.workloads.copy(self._beyond_cache)
@@ -117,7 +124,7 @@ class _Checks:
         span_s = self.watch.span_s(work)
         wall_s = self.device.host_s() - began_s
         off = span_s / wall_s - 1
-        slack = CLOCK_TOLERANCE + 2 * known.event_pair_s / wall_s
+        slack = CLOCK_TOLERANCE + 2 * calibration.event_pair_s / wall_s
         return _property(
             name,
             abs(off) <= slack,
@@ -128,7 +135,7 @@ class _Checks:
         )
 
     def spin_ahead(self) -> Property:
-        """The host gets ahead of a spinning device, and the device catches up."""
+        """Check that the host gets ahead of a spin. Then the device catches up."""
         name, spin_hz = "the host gets ahead of a spinning device", calibrate(self.device).spin_hz
         if spin_hz is None:
             return _missing(name, "this device cannot spin")
@@ -147,7 +154,7 @@ class _Checks:
         )
 
     def spin_lands(self) -> Property:
-        """A spin of so many cycles takes as long as they do."""
+        """Check that a spin takes as long as its cycles do."""
         name, spin_hz = "twice the cycles spin twice as long", calibrate(self.device).spin_hz
         if spin_hz is None:
             return _missing(name, "this device cannot spin")
@@ -203,7 +210,8 @@ class _Checks:
         )
 
     def flush_evicts(self) -> Property:
-        """A quarter-cache read after the flush must not beat memory; nor larger ones, should the cache be larger.
+        """Check that a read after the flush does not beat memory. The read is a quarter of the
+        cache, and larger ones, should the cache be larger.
 
         Not a copy: a write-back cache keeps the last that it wrote, and whoever comes behind the sample pays for it.
         """
@@ -240,7 +248,7 @@ class _Checks:
         )
 
     def graph_agrees(self) -> Property:
-        """The replay of a graph and the same calls between events take the same time.
+        """Check that a graph's replay takes as long as plain calls. The calls stand between events.
 
         Of calls so long that what lies between two launches, which a graph saves, is no part worth naming. Reads, since
         a driver may give a copy in a graph to another engine than one in a stream.
@@ -280,7 +288,7 @@ class _Checks:
         )
 
     def under_load(self) -> Property:
-        """At the power cap, a normal state of a busy card, results stay valid."""
+        """Check that results stay valid at the power cap. The cap is a normal state of a busy card."""
         name = f"{self.load_s:g} s of bf16 matrix products give valid results"
         call = self.workloads.matmul()
         if call is None:
@@ -314,7 +322,7 @@ class _Checks:
         )
 
     def on_host(self) -> list[Callable[[], Property]]:
-        """What must hold besides where the host's cores are measured."""
+        """Return the further checks of a measured host."""
         return [self.left_alone] if self._on_cpu else []
 
     def left_alone(self) -> Property:
@@ -332,17 +340,23 @@ class _Checks:
 
     @property
     def _beyond_cache(self) -> int:
-        """Bytes of a buffer that no cache holds, not even one much larger than the device reports."""
+        """Return the bytes of a buffer that no cache holds. It is larger than a cache much larger
+        than the device reports.
+        """
         affordable = min(
             BEYOND_BYTES // (1 if self.traits.queues else 2), self.device.free_bytes() // 16
         )
         return max(ROTATION_FACTOR * self.cache_bytes // 2, affordable)
 
     def _interleaved(
-        self, one: Callable[[], object], other: Callable[[], object]
+        self, first_call: Callable[[], object], second_call: Callable[[], object]
     ) -> tuple[float, float]:
-        """Seconds of two calls, measured in the order A B B A, which cancels a steady drift."""
-        times = [self._time(call).median_s for call in (one, other, other, one)]
+        """Return the seconds of two calls, measured in turn. The order A B B A cancels a steady
+        drift.
+        """
+        times = [
+            self._time(call).median_s for call in (first_call, second_call, second_call, first_call)
+        ]
         return (times[0] + times[3]) / 2, (times[1] + times[2]) / 2
 
     def _read(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
@@ -370,8 +384,10 @@ class _Checks:
 def _property(
     name: str, holds: bool, observed: str, expected: str, **figures: float | None
 ) -> Property:
-    known = {figure: float(value) for figure, value in figures.items() if value is not None}
-    return Property(name, "holds" if holds else "FAILS", observed, expected, known)
+    known_figures = {
+        figure: float(amount) for figure, amount in figures.items() if amount is not None
+    }
+    return Property(name, "holds" if holds else "FAILS", observed, expected, known_figures)
 
 
 def _missing(name: str, why: str) -> Property:

@@ -319,7 +319,10 @@ def use_lines(use: MemoryUse) -> list[str]:
             else ", the same"
         )
         lines += [f"  by the device's own counter {format_memory(use.device_peak_bytes)}{unseen}"]
-    return [printable(line) for line in [*lines, *(f"  missing: {what}" for what in use.missing)]]
+    return [
+        printable(line)
+        for line in [*lines, *(f"  missing: {sentence}" for sentence in use.missing)]
+    ]
 
 
 def over_time_text(use: MemoryUse) -> str:

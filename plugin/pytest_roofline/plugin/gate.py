@@ -85,7 +85,7 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
     """
     from ..engine.inventory import take_stock
     from ..machine.expectation import differences, rated_by, read_expectation
-    from ..machine.health import degraded, unknown_health
+    from ..machine.health import degradations, unknown_health
     from ..report.verdicts import health_message
 
     path = state.options.expect
@@ -102,7 +102,7 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
         rated(state.under_test.device.gpu() if at_the_end else None),
     )
     measured = [row.measurement for row in state.rows if row.measurement is not None]
-    found = degraded(
+    found = degradations(
         before, after, measured, differences(expected, take_stock()) if expected is not None else []
     )
     state.degraded = tuple(finding.observed for finding in found)
