@@ -19,7 +19,7 @@ OURS = Path(pytest_roofline.ranks.__file__).parent
 TORCH = Path(torch.__file__).parent
 C10D = TORCH / "distributed/distributed_c10d.py"
 SERVE = (
-    *((OURS / "worker.py", name) for name in ("_result", "_do", "serve", "main")),
+    *((OURS / "worker.py", name) for name in ("_run_task", "_do", "serve", "main")),
     ("<frozen runpy>", "_run_module_as_main"),
 )
 LISTEN = (

