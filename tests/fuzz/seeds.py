@@ -28,7 +28,7 @@ from pytest_roofline.core.storage import to_plain
 from pytest_roofline.core.verdicts import ExactVerdict, OddSession, Spread, TimeLimit
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
 from pytest_roofline.machine.expectation import Expectation, ExpectedGpus
-from pytest_roofline.many.reading import INDEX, read_many
+from pytest_roofline.many.reading import INDEX, read_run_tables
 
 from ..conftest import MIB, Make
 from ..report.page import page_runs
@@ -284,7 +284,7 @@ def _own(folder: Path) -> list[Seed]:
     for path in nights:
         # What changed just now is not remembered.
         os.utime(path, (0, 0))
-    read_many([str(path) for path in nights], folder / "index")
+    read_run_tables([str(path) for path in nights], folder / "index")
     return [
         _document("baseline", "h200.json", Baseline, (folder / "baseline.json").read_bytes()),
         _document("hardware", "hardware.json", Catalogue, _plain(_catalogue())),

@@ -23,7 +23,7 @@ from pytest_roofline.exchange.building import build
 from pytest_roofline.exchange.records import Given
 from pytest_roofline.hardware.lookup import merge_hardware
 from pytest_roofline.machine.expectation import read_expectation
-from pytest_roofline.many.reading import load_index, many_of, read_many
+from pytest_roofline.many.reading import load_index, read_run_tables, tables_of
 
 from .seeds import Seed
 
@@ -67,7 +67,7 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
     return [
         Target("read_run", "runs", RUNS, _loader(read_run), 4),
         Target("ends_of", "runs", RUNS, _ends, 1),
-        Target("read_many", "runs", RUNS, _many, 0.1),
+        Target("read_run_tables", "runs", RUNS, _many, 0.1),
         *(Target(name, "own", (seed,), _loader(call)) for name, (call, seed) in own.items()),
         Target("import", "foreign", foreign, _loader(_import), 5),
         Target("import --format", "foreign", foreign, _import_as_each, 1),
@@ -107,13 +107,13 @@ def _index(path: Path) -> None:
         # It is read anew then, from the runs.
         raise BadFile(notes[0])
     try:
-        many_of(list(files.values()))
+        tables_of(list(files.values()))
     except (LookupError, TypeError, ValueError) as error:
         raise BadFile(f"read anew: {type(error).__name__}") from None
 
 
 def _many(path: Path) -> bool:
-    many = read_many([str(path), str(path.parent / "whole" / "nights" / "night-0.jsonl")])
+    many = read_run_tables([str(path), str(path.parent / "whole" / "nights" / "night-0.jsonl")])
     return any(path.name in told for told in many.left_out)
 
 

@@ -16,7 +16,7 @@ from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Header, Measurement, Outcome
 from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.many.reading import file_of, many_of
+from pytest_roofline.many.reading import file_of, tables_of
 
 ONE = HardwareKey("h200-sxm", "141gb", "none", 1, "none")
 GIB = 2**30
@@ -107,7 +107,7 @@ class Runs:
 
     @property
     def many(self):
-        return many_of(self.files)
+        return tables_of(self.files)
 
 
 def night_by_night(seconds, key=COPY, **changes):

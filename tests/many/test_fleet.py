@@ -81,7 +81,7 @@ def test_what_is_alike_everywhere_of_two_camps_or_less_than_the_least_is_no_faul
         made.a_fleet(links=True, effect=lambda key, n, g, night: 0.6 * (ends(key) == {0, 3}))
     )
     camps = fleet(made.a_fleet(effect=lambda key, n, g, night: 0.3 * (n % 3 == 0)))
-    little = fleet(made.a_fleet(effect=of_gpu(3, 2, ("matmul",))), least=0.6)
+    little = fleet(made.a_fleet(effect=of_gpu(3, 2, ("matmul",))), smallest_slowdown=0.6)
     assert ((), (), ()) == (everywhere.findings, camps.findings, little.findings)
     few = fleet(made.a_fleet(nodes=1, gpus=3, effect=of_gpu(0, 1, ("matmul",))))
     assert ((), [(3, False)]) == (few.findings, [(one.devices, one.judged) for one in few.hardware])
@@ -209,7 +209,7 @@ def test_of_fleets_without_faults_nothing_is_invented():
                 "excess": device + rng.normal(0, 0.01, 6 * count),
             }
         )
-        invented += bool(levels_of(cells, 0.02, 0.04).found)
+        invented += bool(levels_of(cells, 0.02, 0.04).effects)
     # One in a hundred is allowed: four of sixty would happen by chance in 1 of 300 cases.
     assert invented < 4
 

@@ -76,8 +76,8 @@ def test_single_outliers_are_no_step_and_hide_none(made):
 
 def test_less_than_the_least_is_not_told(made):
     many = made.night_by_night(stepped(60, 30, 0.03, spread=0.003))
-    assert history(many, least=0.05).changes == ()
-    assert only(history(many, least=0.02)).change == pytest.approx(0.03, abs=0.005)
+    assert history(many, smallest_change=0.05).changes == ()
+    assert only(history(many, smallest_change=0.02)).change == pytest.approx(0.03, abs=0.005)
 
 
 def test_what_changed_in_the_environment_is_named(made):

@@ -15,7 +15,7 @@ from pytest_roofline.exchange.building import build, run_id_of
 from pytest_roofline.exchange.nodes import located
 from pytest_roofline.exchange.records import Given
 from pytest_roofline.many.fleet import fleet
-from pytest_roofline.many.reading import file_of, many_of
+from pytest_roofline.many.reading import file_of, tables_of
 from pytest_roofline.many.text import fleet_text
 
 CASES = (
@@ -77,7 +77,7 @@ def many(*logs):
         )
         run = Run(Path(f"{number:03}.jsonl"), header, measured, outcomes, None)
         files.append(file_of(run, str(run.path), 1, 1))
-    return many_of(files)
+    return tables_of(files)
 
 
 def of_nodes(seed, nodes=12, peers=False, **slow):

@@ -10,7 +10,7 @@ from pytest_roofline.baselines.run_files import expand
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.many import reading
-from pytest_roofline.many.reading import INDEX, read_many
+from pytest_roofline.many.reading import INDEX, read_run_tables
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def settle(path, age_s=3600):
 @pytest.fixture
 def read(tmp_path):
     """Reads every run, with the index."""
-    return lambda: read_many(every(tmp_path), tmp_path / "cache")
+    return lambda: read_run_tables(every(tmp_path), tmp_path / "cache")
 
 
 def rows_of(many):
@@ -76,15 +76,15 @@ def test_a_broken_file_is_named_and_left_out_and_a_cut_one_counts_without_its_la
     ):
         bad = save("bad", 5e-3)
         bad.write_text(spoil(bad.read_text()))
-        many = read_many(every(tmp_path))
+        many = read_run_tables(every(tmp_path))
         (why,) = many.left_out
         assert (str(bad) in why, words in why, len(many.runs)) == (True, True, 1), words
     bad.write_text("{}\n")
     with pytest.raises(BadInput, match=r"none of 1 run files can be used: .*bad\.jsonl"):
-        read_many([str(bad)])
+        read_run_tables([str(bad)])
     path = save("bad", 1e-3, 2e-3)
     path.write_text(path.read_text()[:-20])
-    many = read_many([str(path)])
+    many = read_run_tables([str(path)])
     assert (len(many.rows), any("ends in the middle of a line" in note for note in many.notes)) == (
         2,
         True,
@@ -96,7 +96,7 @@ def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_o
 ):
     save("good", 2e-3)
     bad = save("bad", invalid="busy neighbours")
-    many, run = read_many(every(tmp_path)), read_run(bad)
+    many, run = read_run_tables(every(tmp_path)), read_run(bad)
     assert many.unfit == {run.unfit(run.measurements[0], accept_slower=True): 1}
     assert [2e-3] == list(many.fit["seconds"])
     # What failed for being slower counts, and what failed for itself does not.
@@ -112,7 +112,7 @@ def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_o
         wrong,
         make.outcome(wrong, "failed", reason="wrong data"),
     )
-    many = read_many([str(path)])
+    many = read_run_tables([str(path)])
     assert many.unfit == {"its test failed: wrong data": 1}
     assert [many.tests[number].label for number in many.fit["test"]] == [slower.label]
 
@@ -121,7 +121,7 @@ def test_the_same_name_on_two_nodes_is_two_runs_and_a_copy_is_one(save, tmp_path
     first = save("nightly", node="node1")
     (tmp_path / "runs" / "copy.jsonl").write_text(first.read_text())
     save("other", node="node2", run_id="nightly")
-    many = read_many(every(tmp_path))
+    many = read_run_tables(every(tmp_path))
     assert len(many.runs) == 2
     assert [" is left out: it is the same run as " in why for why in many.left_out] == [True]
 
@@ -141,15 +141,15 @@ def test_with_the_index_everything_is_the_same_as_without_and_only_what_changed_
             invalid="x" * (number == 3),
         )
     paths, cache = every(tmp_path), tmp_path / "cache"
-    plain, first, later = rows_of(read_many(paths)), read(), read()
+    plain, first, later = rows_of(read_run_tables(paths)), read(), read()
     assert (first.read, later.read, plain == rows_of(first) == rows_of(later)) == (6, 0, True)
     # Whatever else the index knows changes nothing.
-    assert rows_of(read_many(paths[3:])) == rows_of(read_many(paths[3:], cache))
+    assert rows_of(read_run_tables(paths[3:])) == rows_of(read_run_tables(paths[3:], cache))
     save("run1", 7e-3)
     save("run7")
     (tmp_path / "runs" / "run2.jsonl").unlink()
     many = read()
-    assert (many.read, rows_of(many) == rows_of(read_many(every(tmp_path)))) == (2, True)
+    assert (many.read, rows_of(many) == rows_of(read_run_tables(every(tmp_path)))) == (2, True)
     assert {Path(path).stem for path in reading.load_index(cache / INDEX)[0]} == {
         f"run{n}" for n in (0, 1, 3, 4, 5, 7)
     }
@@ -181,9 +181,12 @@ def test_an_index_that_cannot_be_used_or_written_costs_no_more_than_reading_anew
         path.write_bytes(spoil(path.read_bytes()))
         many = read()
         assert any("cannot be used" in note for note in many.notes)
-        assert (rows_of(many) == rows_of(read_many(every(tmp_path))), read().read) == (True, 0)
+        assert (rows_of(many) == rows_of(read_run_tables(every(tmp_path))), read().read) == (
+            True,
+            0,
+        )
     (tmp_path / "file").write_text("")
-    many = read_many(every(tmp_path), tmp_path / "file" / "cache")
+    many = read_run_tables(every(tmp_path), tmp_path / "file" / "cache")
     assert (len(many.runs), any("cannot be" in note for note in many.notes)) == (1, True)
     # No half index is ever seen.
     before = path.read_bytes()

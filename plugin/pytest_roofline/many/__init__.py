@@ -1,1 +1,4 @@
-"""Many runs at once: what became slower over time (`history`), and which part of a fleet is slow (`fleet`)."""
+"""Judgement of many runs at once.
+
+`history` shows what became slower over time, `fleet` the slow parts of a fleet.
+"""

@@ -1,4 +1,4 @@
-"""`roofline history` and `roofline fleet`: thousands of run files named, read, chosen from and judged."""
+"""The commands `roofline history` and `roofline fleet`. They judge thousands of run files."""
 
 import fnmatch
 import importlib.util
@@ -17,17 +17,17 @@ from ..core.units import count, parse_fraction, printable
 if TYPE_CHECKING:
     from .fleet import Fleet, SlowPart
     from .history import History
-    from .reading import Many
+    from .reading import RunTables
 
-# How the node of an imported log is called that names none.
+# The node of an imported log that names none.
 UNKNOWN = "unknown"
-# Files that cannot be used are named up to so many.
+# The number of unusable files that are named.
 MOST_NAMED = 5
 EXTRA = "pip install 'pytest-roofline[report]'"
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """What both commands take."""
+    """Add the options that both commands take."""
     for option in (
         folder_option,
         click.option("--cache/--no-cache", default=True, show_default=True, help="Keep what was read in DIR/cache."),
@@ -51,7 +51,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
               help="What a series is of; CPUs count as nodes if hosts keep their names.")  # fmt: skip
-def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
+def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
 
     RUNS are saved names, paths, folders, patterns, or - for a list on stdin.
@@ -60,37 +60,37 @@ def history(minimum: str, by: str, as_json: bool, **chosen: Any) -> None:
 
     Exit status: 0 nothing became slower, 1 something did, 2 the input cannot be used.
     """
-    least = parse_fraction(minimum, "--minimum")
-    many = _read(**chosen)
+    smallest_change = parse_fraction(minimum, "--minimum")
+    tables = _read(**selection)
     from .history import history as history_of
     from .text import history_text
 
-    found = history_of(many, least, by)
-    if not found.series:
+    run_history = history_of(tables, smallest_change, by)
+    if not run_history.series:
         raise BadInput(
             f"no test has 6 runs that count on one {by}, and fewer show no history; "
-            f"the {many.rows['run'].nunique()} runs hold {found.short} shorter series; "
+            f"the {tables.rows['run'].nunique()} runs hold {run_history.short} shorter series; "
             "what is INVALID or failed is left out"
         )
     if as_json:
-        print_json(_history_as_json(many, found))
+        print_json(_history_as_json(tables, run_history))
     else:
-        say(history_text(many, found, width(), sys.stdout.isatty()))
-    sys.exit(1 if any(change.slower for change in found.changes) else 0)
+        say(history_text(tables, run_history, width(), sys.stdout.isatty()))
+    sys.exit(1 if any(change.slower for change in run_history.changes) else 0)
 
 
-def _history_as_json(many: "Many", found: "History") -> dict[str, object]:
+def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, object]:
     return {
         "changes": [
-            {name: value for name, value in asdict(one).items() if name != "trend"}
-            for one in found.changes
+            {name: value for name, value in asdict(change).items() if name != "trend"}
+            for change in run_history.changes
         ],
-        "series": sum(not series.common for series in found.series),
-        "too_short": found.short,
-        "undated_runs": found.undated,
-        "runs": int(many.rows["run"].nunique()),
-        "left_out": list(many.left_out),
-        "unfit": many.unfit,
+        "series": sum(not series.common for series in run_history.series),
+        "too_short": run_history.short,
+        "undated_runs": run_history.undated,
+        "runs": int(tables.rows["run"].nunique()),
+        "left_out": list(tables.left_out),
+        "unfit": tables.unfit,
     }
 
 
@@ -103,7 +103,7 @@ def _history_as_json(many: "Many", found: "History") -> dict[str, object]:
     help="The smallest slowdown that is reported: 5% or 0.05.",
 )
 @click.option("--by", type=click.Choice(["node", "gpu", "link"]), help="Only these (default: all).")
-def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
+def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None:
     """Show which node, GPU or link of RUNS is slower than its peers of the same hardware; worst first.
 
     RUNS are saved names, paths, folders, patterns, or - for a list on stdin.
@@ -112,88 +112,88 @@ def fleet(minimum: str, by: str | None, as_json: bool, **chosen: Any) -> None:
 
     Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or a node or file cannot be judged.
     """
-    least = parse_fraction(minimum, "--minimum")
-    many = _read(**chosen)
+    smallest_slowdown = parse_fraction(minimum, "--minimum")
+    tables = _read(**selection)
     from .fleet import fleet as fleet_of
     from .text import fleet_text
 
-    found = fleet_of(many, least)
-    findings = [finding for finding in found.findings if by in (None, finding.level)]
+    report = fleet_of(tables, smallest_slowdown)
+    findings = [finding for finding in report.findings if by in (None, finding.level)]
     if not as_json:
-        say(fleet_text(many, found, findings, width(), sys.stdout.isatty(), by))
-    if not any(one.judged for one in found.hardware):
-        unnamed = int((many.runs["node"] == UNKNOWN).sum())
-        why = (
+        say(fleet_text(tables, report, findings, width(), sys.stdout.isatty(), by))
+    if not any(hardware.judged for hardware in report.hardware):
+        unnamed = int((tables.runs["node"] == UNKNOWN).sum())
+        hint = (
             f"; {count(unnamed, 'run')} of logs that name no node: import them with --host NODE"
             * bool(unnamed)
         )
         raise BadInput(
-            f"no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more{why}"
+            f"no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more{hint}"
         )
     if as_json:
-        print_json(_fleet_as_json(many, found, findings))
-    # Which node a file is of that cannot be read, nobody knows.
-    unjudged = many.unreadable or any(node.unjudged for node in found.incomplete)
+        print_json(_fleet_as_json(tables, report, findings))
+    # The node of an unreadable file is unknown.
+    unjudged = tables.unreadable or any(node.unjudged for node in report.incomplete)
     sys.exit(1 if findings else 2 if unjudged else 0)
 
 
 def _fleet_as_json(
-    many: "Many", found: "Fleet", findings: "Sequence[SlowPart]"
+    tables: "RunTables", report: "Fleet", findings: "Sequence[SlowPart]"
 ) -> dict[str, object]:
-    told = {
-        "findings": [asdict(one) for one in findings],
-        "left_out": list(many.left_out),
-        "unfit": many.unfit,
+    details = {
+        "findings": [asdict(finding) for finding in findings],
+        "left_out": list(tables.left_out),
+        "unfit": tables.unfit,
     }
-    return {name: value for name, value in asdict(found).items() if name != "findings"} | told
+    return {name: value for name, value in asdict(report).items() if name != "findings"} | details
 
 
 def _read(
     runs: Sequence[str], folder: Path, cache: bool, since: str | None, patterns: Sequence[str]
-) -> "Many":
-    """The runs that a user names, with what had to be left out said on stderr."""
+) -> "RunTables":
+    """Return the runs that a user names. Print on stderr which files are left out."""
     missing = [name for name in ("pandas", "ruptures") if importlib.util.find_spec(name) is None]
     if missing:
         raise BadInput(
             f"history and fleet found no {' and no '.join(missing)}; expected the extra: {EXTRA}"
         )
     from ..baselines.run_files import expand
-    from .reading import read_many
+    from .reading import read_run_tables
 
     paths = expand(runs, folder, sys.stdin if "-" in runs else ())
-    many = read_many(paths, folder / "cache" if cache else None)
-    for note in many.notes[:MOST_NAMED]:
+    tables = read_run_tables(paths, folder / "cache" if cache else None)
+    for note in tables.notes[:MOST_NAMED]:
         say(f"note: {printable(note)}", err=True)
-    if many.left_out:
-        say(f"note: {len(many.left_out)} of {many.files} files are left out:", err=True)
-        for why in many.left_out[:MOST_NAMED]:
-            say(f"  {printable(why)}", err=True)
-        if len(many.left_out) > MOST_NAMED:
-            say(f"  … and {len(many.left_out) - MOST_NAMED} more", err=True)
-    return _matching(_since(many, since), patterns)
+    if tables.left_out:
+        say(f"note: {len(tables.left_out)} of {tables.files} files are left out:", err=True)
+        for reason in tables.left_out[:MOST_NAMED]:
+            say(f"  {printable(reason)}", err=True)
+        if len(tables.left_out) > MOST_NAMED:
+            say(f"  … and {len(tables.left_out) - MOST_NAMED} more", err=True)
+    return _matching(_since(tables, since), patterns)
 
 
-def _since(many: "Many", since: str | None) -> "Many":
+def _since(tables: "RunTables", since: str | None) -> "RunTables":
     if since is None:
-        return many
+        return tables
     from ..baselines.picking import parse_moment
 
-    later = many.runs["started"] >= parse_moment(since, "--since")
-    if not later.any():
+    in_time = tables.runs["started"] >= parse_moment(since, "--since")
+    if not in_time.any():
         raise BadInput(
-            f"no run began on {since} or later; the last one began {many.runs['started'].max()}"
+            f"no run began on {since} or later; the last one began {tables.runs['started'].max()}"
         )
     # A run without a date cannot be chosen, and is not to vanish.
-    runs = many.runs.assign(chosen=later | many.runs["started"].isna())
-    return replace(many, runs=runs, rows=many.rows[many.rows["run"].map(later)])
+    runs = tables.runs.assign(chosen=in_time | tables.runs["started"].isna())
+    return replace(tables, runs=runs, rows=tables.rows[tables.rows["run"].map(in_time)])
 
 
-def _matching(many: "Many", patterns: Sequence[str]) -> "Many":
+def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
     if not patterns:
-        return many
+        return tables
     matched = [
         number
-        for number, test in enumerate(many.tests)
+        for number, test in enumerate(tables.tests)
         if any(
             fnmatch.fnmatchcase(name, pattern)
             for name in (test.label, test.key.benchmark)
@@ -201,13 +201,13 @@ def _matching(many: "Many", patterns: Sequence[str]) -> "Many":
         )
     ]
     if not matched:
-        known = ", ".join(list(dict.fromkeys(test.key.benchmark for test in many.tests))[:8])
+        benchmarks = ", ".join(list(dict.fromkeys(test.key.benchmark for test in tables.tests))[:8])
         raise BadInput(
-            f"no test matches --tests {', '.join(patterns)}; there are {printable(known)}"
+            f"no test matches --tests {', '.join(patterns)}; there are {printable(benchmarks)}"
         )
-    rows = many.rows[many.rows["test"].isin(matched)]
+    rows = tables.rows[tables.rows["test"].isin(matched)]
     # Hardware without such a test was not asked for; of a run without any row nobody knows.
-    hardware = many.runs["hardware"].isin(many.runs["hardware"].loc[rows["run"].unique()])
-    empty = ~many.runs.index.isin(many.rows["run"])
-    chosen = many.runs["chosen"] & (hardware | empty)
-    return replace(many, runs=many.runs.assign(chosen=chosen), rows=rows)
+    hardware = tables.runs["hardware"].isin(tables.runs["hardware"].loc[rows["run"].unique()])
+    empty = ~tables.runs.index.isin(tables.rows["run"])
+    selected = tables.runs["chosen"] & (hardware | empty)
+    return replace(tables, runs=tables.runs.assign(chosen=selected), rows=rows)

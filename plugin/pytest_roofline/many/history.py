@@ -1,4 +1,4 @@
-"""What happened to tests over time, said once: steps of many tests at one time are one change, with what else changed.
+"""Changes of tests over time. Steps of many tests at one time are one change.
 
 What the middle of at least four units does is common: it is taken out before each unit is looked at by itself.
 """
@@ -16,19 +16,19 @@ from ..core.groups import grouped
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth
-from .reading import Many
+from .reading import RunTables
 from .recent import recent_steps
 from .steps import FEWEST_RUNS, RunSeries, SeriesChange, Values, examine
 
 # A common change needs so many units: of fewer, one alone moves the middle.
 FEWEST_UNITS = 4
-# Of the units that a change is about, so many are asked what changed in their environment.
-MOST_ASKED = 200
+# The number of units of a change whose environments are compared.
+MOST_COMPARED = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RunName:
-    """A run, as a report names it; `started` in ISO 8601."""
+    """The name of a run in a report. `started` is in ISO 8601."""
 
     run_id: str
     started: str
@@ -38,7 +38,10 @@ class RunName:
 
 @dataclass(frozen=True, slots=True)
 class TestChange:
-    """What one test did on one unit, in shares of time; `common` is what the middle of all units did."""
+    """The change of one test on one unit.
+
+    It is a share of time. `common` marks the change of the middle of all units.
+    """
 
     label: str
     parameters: dict[str, Any]
@@ -54,7 +57,7 @@ class TestChange:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """A step or a drift, of one test or of many at the same time, on one unit or on many.
+    """A step or a drift of one or more tests. It is seen at one time, on one unit or on many.
 
     Args:
         change: share of the time, where it is largest.
@@ -79,12 +82,12 @@ class HistoryChange:
     @property
     def tests(self) -> list[str]:
         """Labels of the tests, the one with the largest change first."""
-        return list(dict.fromkeys(one.label for one in self.found))
+        return list(dict.fromkeys(test_change.label for test_change in self.found))
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What became of the tests."""
+    """The changes of all tests, with their series."""
 
     changes: tuple[HistoryChange, ...]
     series: tuple[RunSeries, ...]
@@ -92,86 +95,115 @@ class History:
     undated: int
 
 
-def history(many: Many, least: float = 0.02, by: str = "device") -> History:
-    """Steps and drifts of all tests."""
-    single, short = _series(many, by)
+def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device") -> History:
+    """Return the steps and drifts of all tests."""
+    single, short = _series(tables, by)
     by_test = grouped(single, lambda series: series.test)
-    common = [middle for mine in by_test.values() if (middle := _middle(mine)) is not None]
-    together = _changes(common, least)
-    followed: dict[int, list[str]] = {}
-    alone = [
-        _without(series, [one for one in together if one.series.test == series.test], followed)
+    common = [
+        middle for test_series in by_test.values() if (middle := _middle(test_series)) is not None
+    ]
+    common_changes = _changes(common, smallest_change)
+    followers: dict[int, list[str]] = {}
+    remainders = [
+        _without(
+            series,
+            [change for change in common_changes if change.series.test == series.test],
+            followers,
+        )
         for series in single
     ]
-    units = {number: {one.unit for one in mine} - {""} for number, mine in by_test.items()}
+    units = {
+        test: {series.unit for series in test_series} - {""}
+        for test, test_series in by_test.items()
+    }
     groups = [
-        (group, {unit for one in group for unit in followed.get(id(one), ())})
-        for group in _grouped(many, together)
+        (group, {unit for change in group for unit in followers.get(id(change), ())})
+        for group in _grouped(tables, common_changes)
     ]
-    own = _grouped(many, _changes(alone, least))
-    groups += [(group, {one.series.unit for one in group} - {""}) for group in own]
-    changes = [_change(many, group, sorted(mine), units) for group, mine in groups]
+    unit_groups = _grouped(tables, _changes(remainders, smallest_change))
+    groups += [(group, {change.series.unit for change in group} - {""}) for group in unit_groups]
+    changes = [_change(tables, group, sorted(affected), units) for group, affected in groups]
     changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
     return History(
-        tuple(changes), (*common, *single), short, int(many.runs["started"].isna().sum())
+        tuple(changes), (*common, *single), short, int(tables.runs["started"].isna().sum())
     )
 
 
-def _changes(series: Sequence[RunSeries], least: float) -> list[SeriesChange]:
-    """Return what the pass over whole series sees, and the steps of the last runs that it does not see yet."""
-    changes = examine(series, priors(), least)
-    return [*changes, *recent_steps(series, changes, least)]
+def _changes(series: Sequence[RunSeries], smallest_change: float) -> list[SeriesChange]:
+    """Return the changes of whole series and of the last runs."""
+    changes = examine(series, priors(), smallest_change)
+    return [*changes, *recent_steps(series, changes, smallest_change)]
 
 
-def _series(many: Many, by: str) -> tuple[list[RunSeries], int]:
-    """The series that are long enough, and how many are too short; a point is the median of a run's processes."""
-    dated = many.runs["started"].notna()
-    rows = many.fit[many.fit["run"].map(dated)]
+def _series(tables: RunTables, by: str) -> tuple[list[RunSeries], int]:
+    """Return the series that are long enough. Count those that are too short.
+
+    A point is the median of a run's processes.
+    """
+    dated = tables.runs["started"].notna()
+    rows = tables.fit[tables.fit["run"].map(dated)]
     points = (
         rows.assign(log=numpy.log(rows["seconds"]))
         .groupby(["test", "run"])["log"]
         .median()
         .reset_index()
     )
-    days = (many.runs["started"] - many.runs["started"].min()).dt.total_seconds() / 86_400
+    days = (tables.runs["started"] - tables.runs["started"].min()).dt.total_seconds() / 86_400
     points["days"] = points["run"].map(days)
-    points["unit"] = _units(many, points, by)
-    types = dict(zip(many.runs["hardware"], many.runs["type"], strict=True))
+    points["unit"] = _units(tables, points, by)
+    types = dict(zip(tables.runs["hardware"], tables.runs["type"], strict=True))
     run, day, log = (points[name].to_numpy() for name in ("run", "days", "log"))
-    found, short = [], 0
+    series, short = [], 0
     # Runs are numbered in the order of time.
-    for (number, unit), place in points.groupby(["test", "unit"]).indices.items():
-        if len(place) < FEWEST_RUNS:
+    for (test_number, unit), points_of_series in points.groupby(["test", "unit"]).indices.items():
+        if len(points_of_series) < FEWEST_RUNS:
             short += 1
             continue
-        test = many.tests[number]
+        test = tables.tests[test_number]
         kind = class_of(types.get(test.hardware, "cuda"), test.key.metric)
-        found.append(RunSeries(int(number), unit, run[place], day[place], log[place], kind))
-    return found, short
+        series.append(
+            RunSeries(
+                int(test_number),
+                unit,
+                run[points_of_series],
+                day[points_of_series],
+                log[points_of_series],
+                kind,
+            )
+        )
+    return series, short
 
 
-def _units(many: Many, points: DataFrame, by: str) -> Values:
-    """What each point is of. Hosts of CPUs that come and go under new names are one series together."""
-    runs = many.runs
+def _units(tables: RunTables, points: DataFrame, by: str) -> Values:
+    """Return the unit of each point.
+
+    Hosts of CPUs that come and go under new names are one series together.
+    """
+    runs = tables.runs
     counts = runs.groupby(["hardware", "node"])["path"].transform("size")
-    stay = counts.groupby(runs["hardware"]).transform("median") >= FEWEST_RUNS
-    device = runs["device"].where((runs["device"] != "") | ~stay, runs["node"])
+    are_long_lived = counts.groupby(runs["hardware"]).transform("median") >= FEWEST_RUNS
+    device = runs["device"].where((runs["device"] != "") | ~are_long_lived, runs["node"])
     unit = {"node": runs["node"], "hardware": runs["node"].map(lambda _: ""), "device": device}[by]
     # What several devices do together is no device's own.
-    several = numpy.array([test.several for test in many.tests], dtype=bool)[points["test"]] & (
-        by == "device"
+    over_several = numpy.array([test.several for test in tables.tests], dtype=bool)[
+        points["test"]
+    ] & (by == "device")
+    point_node, point_unit = (
+        column.to_numpy(dtype=object)[points["run"]] for column in (runs["node"], unit)
     )
-    node, own = (column.to_numpy(dtype=object)[points["run"]] for column in (runs["node"], unit))
-    return numpy.asarray(numpy.where(several, node, own))
+    return numpy.asarray(numpy.where(over_several, point_node, point_unit))
 
 
 def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
-    """The middle of all units of one test: what they did together; None of fewer units or points than that takes."""
+    """Return the middle of all units of one test.
+
+    None of fewer units or points than that takes.
+    """
     if len(series) < FEWEST_UNITS:
         return None
-    runs = numpy.concatenate([one.runs for one in series])
-    logs = numpy.concatenate([one.logs - numpy.median(one.logs) for one in series])
-    days = numpy.concatenate([one.days for one in series])
+    runs = numpy.concatenate([unit.runs for unit in series])
+    logs = numpy.concatenate([unit.logs - numpy.median(unit.logs) for unit in series])
+    days = numpy.concatenate([unit.days for unit in series])
     order = numpy.argsort(runs, kind="stable")
     if len(order) // len(series) < FEWEST_RUNS:
         return None
@@ -189,116 +221,130 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
 
 
 def _without(
-    series: RunSeries, common: Sequence[SeriesChange], followed: dict[int, list[str]]
+    series: RunSeries, common: Sequence[SeriesChange], followers: dict[int, list[str]]
 ) -> RunSeries:
-    """A series without the common changes that it follows, which are noted by their `id`."""
+    """Return a series without the common changes that it follows.
+
+    Its unit is added to `followers`, under the `id` of each of these changes.
+    """
     logs = series.logs
-    for found in common:
-        without = logs - found.path(series)
-        if abs(without - numpy.median(without)).sum() < abs(logs - numpy.median(logs)).sum():
-            logs = without
-            followed.setdefault(id(found), []).append(series.unit)
+    for change in common:
+        remainder = logs - change.path(series)
+        if abs(remainder - numpy.median(remainder)).sum() < abs(logs - numpy.median(logs)).sum():
+            logs = remainder
+            followers.setdefault(id(change), []).append(series.unit)
     return replace(series, logs=logs)
 
 
-def _grouped(many: Many, found: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
-    """Steps of one hardware in one direction whose times may be the same; drifts of one unit in one direction."""
+def _grouped(tables: RunTables, changes: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
+    """Return groups of changes that may be one.
+
+    Steps share hardware, direction and perhaps their time.
+
+    Drifts are grouped by unit and direction.
+    """
     groups: dict[tuple[object, ...], list[tuple[int, int, list[SeriesChange]]]] = {}
-    for one in sorted(found, key=lambda one: (one.before, one.after)):
-        unit = one.series.unit if one.kind == "drift" else ""
-        mine = groups.setdefault(
-            (many.tests[one.series.test].hardware, one.kind, one.size > 0, unit), []
+    for change in sorted(changes, key=lambda change: (change.before, change.after)):
+        unit = change.series.unit if change.kind == "drift" else ""
+        spans = groups.setdefault(
+            (tables.tests[change.series.test].hardware, change.kind, change.size > 0, unit), []
         )
-        low, high = _span(one)
-        for place, (least, most, members) in enumerate(mine):
-            if max(low, least) <= min(high, most):
-                mine[place] = max(low, least), min(high, most), [*members, one]
+        start, end = _span(change)
+        for index, (first, last, members) in enumerate(spans):
+            if max(start, first) <= min(end, last):
+                spans[index] = max(start, first), min(end, last), [*members, change]
                 break
         else:
-            mine.append((low, high, [one]))
+            spans.append((start, end, [change]))
     return [
-        sorted(members, key=lambda one: -abs(one.size))
-        for mine in groups.values()
-        for *_, members in mine
+        sorted(members, key=lambda change: -abs(change.size))
+        for spans in groups.values()
+        for *_, members in spans
     ]
 
 
-def _span(found: SeriesChange) -> tuple[int, int]:
-    """The runs between which a step may lie: noise can move it by one of its own runs."""
-    runs = found.series.runs if found.series.raw is None else found.series.raw[0]
-    place = int(numpy.searchsorted(runs, found.after))
+def _span(change: SeriesChange) -> tuple[int, int]:
+    """Return the runs between which a step may lie.
+
+    Noise can move it by one of its own runs.
+    """
+    runs = change.series.runs if change.series.raw is None else change.series.raw[0]
+    place = int(numpy.searchsorted(runs, change.after))
     return int(runs[max(0, place - 2)]), int(runs[min(len(runs) - 1, place + 1)])
 
 
 def _change(
-    many: Many, group: Sequence[SeriesChange], mine: list[str], units: dict[int, set[str]]
+    tables: RunTables,
+    group: Sequence[SeriesChange],
+    affected: list[str],
+    units: dict[int, set[str]],
 ) -> HistoryChange:
     worst = group[0]
     return HistoryChange(
         worst.kind,
         worst.size > 0,
         growth(worst.size),
-        many.tests[worst.series.test].hardware,
-        tuple(mine),
-        len(set().union(*(units[one.series.test] for one in group))),
-        _run_name(many, worst.before),
-        _run_name(many, worst.after),
-        _changed(many, _pairs(many, worst, mine)),
-        tuple(_test_change(many, one) for one in group),
+        tables.tests[worst.series.test].hardware,
+        tuple(affected),
+        len(set().union(*(units[change.series.test] for change in group))),
+        _run_name(tables, worst.before),
+        _run_name(tables, worst.after),
+        _changed(tables, _pairs(tables, worst, affected)),
+        tuple(_test_change(tables, change) for change in group),
         tuple(worst.series.logs.tolist()),
     )
 
 
-def _test_change(many: Many, one: SeriesChange) -> TestChange:
-    test = many.tests[one.series.test]
-    low, high = (growth(bound) for bound in one.interval)
+def _test_change(tables: RunTables, change: SeriesChange) -> TestChange:
+    test = tables.tests[change.series.test]
+    low, high = (growth(bound) for bound in change.interval)
     return TestChange(
         test.label,
         test.key.parameters,
-        one.series.unit,
-        one.series.common,
-        growth(one.size),
+        change.series.unit,
+        change.series.common,
+        growth(change.size),
         low,
         high,
-        one.p,
-        _run_name(many, one.before),
-        _run_name(many, one.after),
+        change.p,
+        _run_name(tables, change.before),
+        _run_name(tables, change.after),
     )
 
 
-def _run_name(many: Many, run: int) -> RunName:
-    row = many.runs.loc[run]
+def _run_name(tables: RunTables, run: int) -> RunName:
+    row = tables.runs.loc[run]
     return RunName(
         str(row["run_id"]), row["started"].isoformat(), str(row["path"]), str(row["node"])
     )
 
 
-def _pairs(many: Many, found: SeriesChange, units: Sequence[str]) -> list[tuple[int, int]]:
-    """Of each unit, its last run before a change and its first behind it."""
-    if not found.series.common:
-        return [(found.before, found.after)]
-    runs = many.runs
+def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> list[tuple[int, int]]:
+    """Return each unit's last run before a change and its first behind it."""
+    if not change.series.common:
+        return [(change.before, change.after)]
+    runs = tables.runs
     pairs = []
-    for unit in units[:MOST_ASKED]:
-        mine = runs.index[(runs["device"] == unit) | (runs["node"] == unit)]
-        before, after = mine[mine <= found.before], mine[mine >= found.after]
+    for unit in units[:MOST_COMPARED]:
+        unit_runs = runs.index[(runs["device"] == unit) | (runs["node"] == unit)]
+        before, after = unit_runs[unit_runs <= change.before], unit_runs[unit_runs >= change.after]
         if len(before) and len(after):
             pairs.append((int(before[-1]), int(after[0])))
-    return pairs or [(found.before, found.after)]
+    return pairs or [(change.before, change.after)]
 
 
-def _changed(many: Many, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
-    """What changed in the environment of at least half of the pairs of runs."""
-    told: Counter[str] = Counter()
+def _changed(tables: RunTables, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+    """Return the facts that changed in at least half of the pairs."""
+    differences: Counter[str] = Counter()
     for pair in pairs:
-        old, new = (_environment(many, run) for run in pair)
+        old, new = (_environment(tables, run) for run in pair)
         for name in dict.fromkeys([*old, *new]):
-            was, is_now = known_of(old, name), known_of(new, name)
-            if was != is_now:
-                told[f"{name} {was} → {is_now}"] += 1
-    return tuple(text for text, count in told.most_common() if count * 2 >= len(pairs))
+            old_value, new_value = known_of(old, name), known_of(new, name)
+            if old_value != new_value:
+                differences[f"{name} {old_value} → {new_value}"] += 1
+    return tuple(text for text, count in differences.most_common() if count * 2 >= len(pairs))
 
 
-def _environment(many: Many, run: int) -> dict[str, str]:
-    row = many.runs.loc[run]
-    return many.environments[row["environment"]].everything() | {"measured by": str(row["tool"])}
+def _environment(tables: RunTables, run: int) -> dict[str, str]:
+    row = tables.runs.loc[run]
+    return tables.environments[row["environment"]].everything() | {"measured by": str(row["tool"])}

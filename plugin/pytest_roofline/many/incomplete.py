@@ -1,4 +1,4 @@
-"""Nodes of a fleet of which less is judged than of their peers, or nothing, and why."""
+"""Nodes of a fleet that are judged less than their peers."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from statistics import median_high
 from pandas import DataFrame
 
 from .levels import FEWEST, GPU, LINK, case_of
-from .reading import Many
+from .reading import RunTables
 
-# What is counted of a node. Measurements are a test on a part each, and tell of a hole that no other count shows.
+# The counts of a node. Measurements, a test on a part each, show a hole that no other count shows.
 TEST, MEASUREMENT = "test", "measurement"
 UNITS = (TEST, GPU, LINK, MEASUREMENT)
 NOTHING = dict.fromkeys(UNITS, 0)
@@ -34,41 +34,43 @@ class IncompleteNode:
 
     @property
     def unjudged(self) -> bool:
-        """Whether nothing of it is judged."""
+        """True if nothing of it is judged."""
         return not self.judged[TEST]
 
 
-def incomplete_nodes(many: Many, cells: dict[str, DataFrame]) -> tuple[IncompleteNode, ...]:
-    """Return the nodes that fall short, those of which nothing is judged first.
+def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[IncompleteNode, ...]:
+    """Return the nodes that fall short. Those of which nothing is judged come first.
 
     Args:
-        many: the runs that were chosen.
-        cells: what is judged, by hardware, as `cells_of` gives it.
+        tables: the selected runs.
+        cells: what is judged, by hardware, as `cells_of` returns it.
     """
-    counts = {name: _counts(many, rows) for name, rows in cells.items() if len(rows)}
+    counts = {name: _counts(tables, rows) for name, rows in cells.items() if len(rows)}
     if not counts:
         return ()
     nodes = set().union(*counts.values())
-    chosen = many.runs[many.runs["chosen"]]
+    selected_runs = tables.runs[tables.runs["chosen"]]
     entries = []
-    for node, hardware in chosen[["node", "hardware"]].drop_duplicates().itertuples(index=False):
+    for node, hardware in (
+        selected_runs[["node", "hardware"]].drop_duplicates().itertuples(index=False)
+    ):
         if hardware in counts:
             counts[hardware].setdefault(node, NOTHING)
         elif node not in nodes:
-            entries.append(_incomplete(many, node, hardware, NOTHING, {}))
-    for hardware, of_nodes in counts.items():
-        judged_nodes = [judged for judged in of_nodes.values() if judged[TEST]]
-        usual = {unit: median_high(judged[unit] for judged in judged_nodes) for unit in UNITS}
-        for node, judged in of_nodes.items():
-            short = {unit: usual[unit] for unit in UNITS if judged[unit] < usual[unit]}
-            if short:
-                entries.append(_incomplete(many, node, hardware, judged, short))
+            entries.append(_incomplete(tables, node, hardware, NOTHING, {}))
+    for hardware, counts_by_node in counts.items():
+        judged_nodes = [judged for judged in counts_by_node.values() if judged[TEST]]
+        expected = {unit: median_high(judged[unit] for judged in judged_nodes) for unit in UNITS}
+        for node, judged in counts_by_node.items():
+            shortfalls = {unit: expected[unit] for unit in UNITS if judged[unit] < expected[unit]}
+            if shortfalls:
+                entries.append(_incomplete(tables, node, hardware, judged, shortfalls))
     return tuple(sorted(entries, key=lambda entry: (not entry.unjudged, entry.node)))
 
 
-def _counts(many: Many, cells: DataFrame) -> dict[str, dict[str, int]]:
-    """Return how much of each node of one hardware is judged, by unit."""
-    cases = {number: case_of(test) for number, test in enumerate(many.tests)}
+def _counts(tables: RunTables, cells: DataFrame) -> dict[str, dict[str, int]]:
+    """Return how much of each node is judged, by unit."""
+    cases = {number: case_of(test) for number, test in enumerate(tables.tests)}
     table = cells.assign(case=cells["test"].map(cases))
     return {
         str(node): {
@@ -82,16 +84,16 @@ def _counts(many: Many, cells: DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _incomplete(
-    many: Many, node: str, hardware: str, judged: dict[str, int], expected: dict[str, int]
+    tables: RunTables, node: str, hardware: str, judged: dict[str, int], expected: dict[str, int]
 ) -> IncompleteNode:
-    return IncompleteNode(node, hardware, judged, expected, _reason(many, node, hardware, judged))
+    return IncompleteNode(node, hardware, judged, expected, _reason(tables, node, hardware, judged))
 
 
-def _reason(many: Many, node: str, hardware: str, judged: dict[str, int]) -> str:
-    """Return the commonest reason for which a node's measurements are missing or do not count."""
-    mine = (many.runs["node"] == node) & (many.runs["hardware"] == hardware)
-    runs = many.runs[mine & many.runs["chosen"]]
-    rows = many.rows[many.rows["run"].isin(runs.index)]
+def _reason(tables: RunTables, node: str, hardware: str, judged: dict[str, int]) -> str:
+    """Return the commonest reason for which measurements of a node do not count."""
+    on_node = (tables.runs["node"] == node) & (tables.runs["hardware"] == hardware)
+    runs = tables.runs[on_node & tables.runs["chosen"]]
+    rows = tables.rows[tables.rows["run"].isin(runs.index)]
     reasons = Counter(reason for reason in [*runs["unmeasured"], *rows["unfit"]] if reason)
     if reasons:
         return str(reasons.most_common(1)[0][0])

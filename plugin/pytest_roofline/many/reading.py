@@ -1,4 +1,4 @@
-"""Thousands of run files as tables of pandas: one of runs, one of tests, one of rows."""
+"""Thousands of run files as three tables: runs, tests, rows."""
 
 import contextlib
 import json
@@ -25,12 +25,12 @@ from ..core.writing import write_atomically
 from ..hardware import identity_of, key_of
 from ..version import __version__
 
-# Reasons that are printed of files that are left out.
+# The number of reasons that are printed for files that are left out.
 MOST_NAMED = 5
 # `test` (JSON), `unfit`, `hosts` (JSON), `device` and seconds per call: the median of a process.
 MeasuredRow = tuple[str, str, str, str, float]
 
-# What was read of run files is kept beside the runs, so that ten thousand of them are read once. A file counts as the
+# An index of the run files is kept beside the runs, so that ten thousand of them are read once. A file counts as the
 # same while its path, size and time of change are. Whatever is wrong with the index, the files are read anew.
 INDEX = "runs.msgpack"
 # A file that changed this short a time ago may change again without its time of change showing it, as clocks of file
@@ -39,9 +39,10 @@ SETTLED_NS = 2_000_000_000
 
 
 class RunFile(msgspec.Struct, array_like=True):
-    """One file as it was read: what tells that it has changed since, its header and rows, or why it is left out.
+    """The contents of one run file. `broken` says why it is left out.
 
-    `unmeasured` is why a test left no measurement, the first of them.
+    `size` and `mtime_ns` show whether it has changed since. `unmeasured` is why a test left no
+    measurement, the first of them.
     """
 
     path: str
@@ -58,8 +59,11 @@ class RunFile(msgspec.Struct, array_like=True):
     unmeasured: str = ""
 
 
-class _Stored(msgspec.Struct):
-    """The index: files, and apart from them their rows, whose texts are numbers of `texts`: every run has the same."""
+class _Index(msgspec.Struct):
+    """The index of run files.
+
+    Its rows are stored apart; their texts are numbers of `texts`, since every run has the same.
+    """
 
     made_by: str
     texts: list[str]
@@ -69,7 +73,9 @@ class _Stored(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What may be compared with itself: a key, its work, and what was measured in place of what was asked for.
+    """A test that may be compared with itself.
+
+    `achieved` is what was measured in place of the request.
 
     `placed` tells whether its measurements name the very device that they are of.
     """
@@ -87,13 +93,13 @@ class Test:
 
     @property
     def several(self) -> bool:
-        """Whether it used more than one device."""
+        """True if it used more than one device."""
         return (self.key.hardware.devices or 1) > 1
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
-    """Many runs.
+class RunTables:
+    """Tables of many runs.
 
     Args:
         runs: a row a run, in the order of time: `path`, `run_id`, `started` (UTC, missing where unknown), `node`,
@@ -125,34 +131,37 @@ class Many:
 
     @property
     def unfit(self) -> dict[str, int]:
-        """How many rows do not count, by reason, most first."""
+        """The numbers of rows that do not count. The commonest reason comes first."""
         reasons = self.rows["unfit"][self.rows["unfit"] != ""].astype(str)
         return {str(reason): int(count) for reason, count in reasons.value_counts().items()}
 
 
-def read_many(paths: Sequence[str], cache: Path | None = None) -> Many:
-    """Many run files as tables; those that cannot be used are named and left out."""
-    known, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
+def read_run_tables(paths: Sequence[str], cache: Path | None = None) -> RunTables:
+    """Return many run files as tables. Files that cannot be used are left out, with reasons."""
+    indexed, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
     stats = {path: _stat(path) for path in paths}
-    new = [
+    unread = [
         path
         for path in paths
-        if path not in known or (known[path].size, known[path].mtime_ns) != stats[path]
+        if path not in indexed or (indexed[path].size, indexed[path].mtime_ns) != stats[path]
     ]
-    begun_ns = time.time_ns()
-    files = known | {one.path: one for one in _read_new(new, stats)}
-    if cache is not None and (new or notes):
-        notes += _save(cache, files, set(paths), begun_ns)
-    return many_of([files[path] for path in paths], notes, len(new))
+    started_ns = time.time_ns()
+    files = indexed | {file.path: file for file in _read_new(unread, stats)}
+    if cache is not None and (unread or notes):
+        notes += _save(cache, files, set(paths), started_ns)
+    return tables_of([files[path] for path in paths], notes, len(unread))
 
 
 def _stat(path: str) -> tuple[int, int]:
-    """Size and time of change; of a file that cannot be seen what no file has."""
+    """Return the size and time of change of a file.
+
+    Those of a file that cannot be seen are −1, which no file has.
+    """
     try:
-        seen = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except (OSError, ValueError):
         return -1, -1
-    return seen.st_size, seen.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _read_new(paths: Sequence[str], stats: dict[str, tuple[int, int]]) -> Iterable[RunFile]:
@@ -164,12 +173,21 @@ def _read_new(paths: Sequence[str], stats: dict[str, tuple[int, int]]) -> Iterab
 
 
 def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
-    """What is kept of a run. What failed only for being slower counts: that is what is looked for."""
+    """Return the entry of a run in the index.
+
+    A test that failed only for being slower counts: slower ones are searched for.
+    """
     header = run.header
     environment = msgspec.json.encode(header.environment).decode()
     rows = [
-        (_test_text(one), run.unfit(one, accept_slower=True), _hosts(one), one.device, one.median_s)
-        for one in run.tested
+        (
+            _test_text(measurement),
+            run.unfit(measurement, accept_slower=True),
+            _hosts(measurement),
+            measurement.device,
+            measurement.median_s,
+        )
+        for measurement in run.tested
     ]
     return RunFile(
         path,
@@ -188,7 +206,7 @@ def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
 
 
 def _unmeasured(run: Run) -> str:
-    """Return why a test that failed left no measurement; empty where each has one."""
+    """Return why a failed test left no measurement. Empty where each has one."""
     measured = {entry.test_id for entry in run.measurements}
     failed = (test_id for test_id in run.not_passed if test_id not in measured)
     reasons = (run.not_passed[test_id].reason for test_id in failed)
@@ -196,13 +214,16 @@ def _unmeasured(run: Run) -> str:
 
 
 def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
-    """What is known from before, empty where nothing is; and a note where an index was there and cannot be used."""
+    """Return the files of an index by path. A note is added if it cannot be used.
+
+    Both are empty where there is no index.
+    """
     try:
-        stored = msgspec.msgpack.decode(path.read_bytes(), type=_Stored)
-        if stored.made_by != _made_by():
+        index = msgspec.msgpack.decode(path.read_bytes(), type=_Index)
+        if index.made_by != _made_by():
             return {}, []
-        texts = [sys.intern(text) for text in stored.texts]
-        for file, rows in zip(stored.files, stored.rows, strict=True):
+        texts = [sys.intern(text) for text in index.texts]
+        for file, rows in zip(index.files, index.rows, strict=True):
             file.rows = [
                 (texts[test], texts[unfit], texts[hosts], texts[device], seconds)
                 for test, unfit, hosts, device, seconds in rows
@@ -210,16 +231,18 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
     except FileNotFoundError:
         return {}, []
     except (OSError, LookupError, ValueError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
-        return {}, [f"the index {path} cannot be used ({why}), so the run files are read anew"]
-    return {file.path: file for file in stored.files}, []
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        return {}, [f"the index {path} cannot be used ({reason}), so the run files are read anew"]
+    return {file.path: file for file in index.files}, []
 
 
-def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: int) -> list[str]:
-    """Keep what is known; returns a note where it cannot be written."""
-    stay = {path for path in files.keys() - asked if Path(path).exists()}
-    stay |= {path for path in asked if 0 <= files[path].mtime_ns < begun_ns - SETTLED_NS}
-    kept = [file for path, file in files.items() if path in stay]
+def _save(
+    folder: Path, files: dict[str, RunFile], requested: set[str], started_ns: int
+) -> list[str]:
+    """Write the index. Return a note if it cannot be written."""
+    lasting = {path for path in files.keys() - requested if Path(path).exists()}
+    lasting |= {path for path in requested if 0 <= files[path].mtime_ns < started_ns - SETTLED_NS}
+    entries = [file for path, file in files.items() if path in lasting]
     numbers: dict[str, int] = {}
 
     def number(text: str) -> int:
@@ -230,12 +253,13 @@ def _save(folder: Path, files: dict[str, RunFile], asked: set[str], begun_ns: in
             (number(test), number(unfit), number(hosts), number(device), seconds)
             for test, unfit, hosts, device, seconds in file.rows
         ]
-        for file in kept
+        for file in entries
     ]
-    bare = [msgspec.structs.replace(file, rows=[]) for file in kept]
+    entries_without_rows = [msgspec.structs.replace(file, rows=[]) for file in entries]
     try:
         write_atomically(
-            folder / INDEX, msgspec.msgpack.encode(_Stored(_made_by(), [*numbers], bare, rows))
+            folder / INDEX,
+            msgspec.msgpack.encode(_Index(_made_by(), [*numbers], entries_without_rows, rows)),
         )
         with (
             contextlib.suppress(FileExistsError),
@@ -267,31 +291,40 @@ def _hosts(measurement: Measurement) -> str:
     return json.dumps(sorted(set(measurement.ranks.hosts))) if measurement.ranks is not None else ""
 
 
-def many_of(files: Sequence[RunFile], notes: Sequence[str] = (), read: int = 0) -> Many:
-    """Runs, tests and rows of what was read."""
-    left_out = [one.broken for one in files if one.broken]
-    readable = [one for one in files if not one.broken]
+def tables_of(
+    files: Sequence[RunFile], notes: Sequence[str] = (), files_read: int = 0
+) -> RunTables:
+    """Return the runs, tests and rows of run files."""
+    left_out = [file.broken for file in files if file.broken]
+    readable = [file for file in files if not file.broken]
     environments = {
         text: to_record(decode_json(text, "index"), Environment, "index")
-        for text in dict.fromkeys(one.environment for one in readable)
+        for text in dict.fromkeys(file.environment for file in readable)
     }
-    runs, more = _runs(readable, environments)
+    runs, duplicates = _runs(readable, environments)
     if not len(runs):
-        reasons = listed([why.removesuffix(f"; {FOREIGN}") for why in left_out], MOST_NAMED, "; ")
-        hint = f"; {FOREIGN}" * any(why.endswith(FOREIGN) for why in left_out)
+        reasons = listed(
+            [reason.removesuffix(f"; {FOREIGN}") for reason in left_out], MOST_NAMED, "; "
+        )
+        hint = f"; {FOREIGN}" * any(reason.endswith(FOREIGN) for reason in left_out)
         raise BadInput(f"none of {len(files)} run files can be used: {reasons}{hint}")
-    cut = [cut_note(one.path) for one in readable if one.cut]
-    number = {path: run for run, path in runs["path"].items()}
-    found = [(number[one.path], *row) for one in readable if one.path in number for row in one.rows]
-    table = DataFrame(found, columns=["run", "test", "unfit", "hosts", "device", "seconds"])
-    texts = sorted(table["test"].unique())
-    table["test"] = table["test"].map({text: number for number, text in enumerate(texts)})
-    words = dict.fromkeys(("unfit", "hosts", "device"), "category")
-    table = table.astype(words | {"seconds": float})
+    cut = [cut_note(file.path) for file in readable if file.cut]
+    run_number = {path: run for run, path in runs["path"].items()}
+    numbered_rows = [
+        (run_number[file.path], *row)
+        for file in readable
+        if file.path in run_number
+        for row in file.rows
+    ]
+    table = DataFrame(numbered_rows, columns=["run", "test", "unfit", "hosts", "device", "seconds"])
+    test_texts = sorted(table["test"].unique())
+    table["test"] = table["test"].map({text: number for number, text in enumerate(test_texts)})
+    categories = dict.fromkeys(("unfit", "hosts", "device"), "category")
+    table = table.astype(categories | {"seconds": float})
     table = table.sort_values(["run", "test"], kind="stable", ignore_index=True)
-    told = (*left_out, *more), (*notes, *cut)
-    counts = len(files), read, len(left_out)
-    return Many(runs, tuple(map(_test, texts)), table, environments, *told, *counts)
+    remarks = (*left_out, *duplicates), (*notes, *cut)
+    counts = len(files), files_read, len(left_out)
+    return RunTables(runs, tuple(map(_test, test_texts)), table, environments, *remarks, *counts)
 
 
 def _test(text: str) -> Test:
@@ -304,11 +337,14 @@ def _test(text: str) -> Test:
 def _runs(
     files: Sequence[RunFile], environments: dict[str, Environment]
 ) -> tuple[DataFrame, list[str]]:
-    """A row a run, those of a fake device and copies of a run that is there already left out, with the reasons."""
+    """Return a row for each run, and reasons for left-out files.
+
+    Left out are runs of a fake device, and copies of a run that is there already.
+    """
     runs = DataFrame(
         [
-            [*(getattr(one, name) for name in NAMES), *_facts(environments[one.environment])]
-            for one in files
+            [*(getattr(file, name) for name in NAMES), *_facts(environments[file.environment])]
+            for file in files
         ],
         columns=[*NAMES, *FACTS],
     )
@@ -317,17 +353,19 @@ def _runs(
         "first"
     )
     fake = (runs["type"] == "fake") & bool((runs["type"] != "fake").any())
-    doubles = runs["path"] != first
-    why = [
-        f"{path} is left out: it is the same run as {same}"
-        for path, same in zip(runs["path"][doubles], first[doubles], strict=True)
+    copies = runs["path"] != first
+    reasons = [
+        f"{path} is left out: it is the same run as {original}"
+        for path, original in zip(runs["path"][copies], first[copies], strict=True)
     ]
-    why += [f"{path} is left out: it is of a fake device" for path in runs["path"][fake & ~doubles]]
-    runs = runs[~doubles & ~fake]
+    reasons += [
+        f"{path} is left out: it is of a fake device" for path in runs["path"][fake & ~copies]
+    ]
+    runs = runs[~copies & ~fake]
     started = to_datetime(runs["started"].map(moment), utc=True)
     return runs.assign(started=started, chosen=True).sort_values(
         ["started", "path"], kind="stable", ignore_index=True
-    ), why
+    ), reasons
 
 
 NAMES = ("path", "run_id", "started", "tool", "environment", "imported", "unmeasured")

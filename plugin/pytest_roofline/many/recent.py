@@ -1,4 +1,4 @@
-"""Steps of the last runs, seen by the third of them: what somebody opens a history for in the morning.
+"""Steps of the last runs, seen by the third of them.
 
 The pass over whole series in `steps` pays for every place and sees a step after five to seven runs. This one asks for a
 step at five places only, three to seven runs before the end, with a chance of error of its own.
@@ -24,16 +24,16 @@ from .steps import LEVEL, SHARED_FREEDOM, SHORTEST, RunSeries, SeriesChange, Val
 
 # A step lies so many runs before the end at most.
 LAST = 7
-# A level is the middle of so many runs, or of fewer down to the second number; so many are compared with one at least.
+# A level is the middle of so many runs, and of at least the second number where there are fewer.
 LEVEL_RUNS, FEWEST = 30, 5
-# The share of the chance of error for a step three runs ago, which shows the least; other places share what is left.
+# The share of the chance of error for a step three runs ago, which shows the least; other places share the remainder.
 THIRD = 0.5
 # How many runs the counts of all other series are worth to one of them.
 SHARED_RUNS = 50.0
 # Distances in units of noise at which runs in a row are counted; all further ones are rare, and lie alone or do not.
 DISTANCES = (0.0, 1.0, 2.0, 3.0, 4.0)
 # Runs so far from each other hardly have a cause in common that soon ends.
-APART = 3
+UNRELATED_LAG = 3
 # Runs beyond this distance are an outlier; of these it is counted how many lie further still.
 OUTLIER = 3.0
 # Most series became noisier among the last runs where the middle one did by this factor; less is chance.
@@ -41,9 +41,11 @@ LOUDER = 1.25
 
 
 def recent_steps(
-    series: Sequence[RunSeries], changes: Sequence[SeriesChange], least: float
+    series: Sequence[RunSeries], changes: Sequence[SeriesChange], smallest_change: float
 ) -> list[SeriesChange]:
-    """Return the steps of the last seven runs that are surely more than chance, at most one for each series.
+    """Return the steps of the last seven runs that exceed chance.
+
+    Each series has at most one.
 
     Args:
         series: that are looked at together.
@@ -56,7 +58,7 @@ def recent_steps(
         return []
     grid = _Grid.of(series, changes)
     chances = {
-        (sign, count): grid.chances(sign, count, math.log1p(least))
+        (sign, count): grid.chances(sign, count, math.log1p(smallest_change))
         for sign, count in itertools.product((1, -1), range(SHORTEST, LAST + 1))
     }
     steps = []
@@ -79,7 +81,9 @@ def _ends_with_step(series: RunSeries, changes: Sequence[SeriesChange]) -> bool:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Log seconds of all series without the changes that are known: [series, points], the last ones aligned.
+    """Log seconds of all series without the known changes: [series, points].
+
+    The last points are aligned.
 
     Args:
         logs: NaN in front of shorter series.
@@ -91,7 +95,7 @@ class _Grid:
 
     @classmethod
     def of(cls, series: Sequence[RunSeries], changes: Sequence[SeriesChange]) -> "_Grid":
-        """Lay the series side by side."""
+        """Return a grid of these series side by side."""
         logs = numpy.full((len(series), max(len(runs.logs) for runs in series)), numpy.nan)
         rows = {}
         for row, runs in zip(logs, series, strict=True):
@@ -111,12 +115,15 @@ class _Grid:
 
     @cached_property
     def sides(self) -> "dict[int, _Side]":
-        """How far runs before the last seven lie above and below the middle before each."""
+        """Distances of earlier runs above and below the middle. The last seven runs are left out."""
         away = (self.logs[:, 1:-LAST] - self.middles[:, : -LAST - 1]) / self.noise[:, None]
         return {sign: _Side(sign * away) for sign in (1, -1)}
 
     def unit(self, count: int) -> Values:
-        """The noise of the last `count` runs: that of the series, or more where most series became noisier."""
+        """Return the noise of the last `count` runs.
+
+        It is that of the series, or more where most series became noisier.
+        """
         scatter = DataFrame(self.logs.T).rolling(count).std().to_numpy().T / self.noise[:, None]
         before = float(numpy.nanmedian(scatter[:, :-LAST]))
         louder = float(numpy.median(scatter[:, -1])) / before if before > 0 else 1.0
@@ -124,12 +131,12 @@ class _Grid:
         return unit
 
     def beyond(self, count: int) -> Values:
-        """The last `count` runs above the middle of those before them: [series, count]."""
+        """Return the last `count` runs above the preceding middle: [series, count]."""
         away: Values = self.logs[:, -count:] - self.middles[:, -count - 1, None]
         return away
 
-    def chances(self, sign: int, count: int, least: float) -> Values:
-        """Return the p of a step in front of the last `count` runs, after all that it counts for.
+    def chances(self, sign: int, count: int, smallest_size: float) -> Values:
+        """Return the p of a step before the last `count` runs. It is corrected for all places.
 
         A series pays for its place among all by its noise: a quiet one shows a step of the size to report anyhow.
         """
@@ -139,7 +146,7 @@ class _Grid:
         # Of four runs and more, one may be an outlier; of three all are needed.
         numbers = range(count - count // 4, count + 1)
         budget = places / len(numbers) / len(self.sides) * self.noise / self.noise.sum()
-        nearest = -numpy.sort(-(away - WORTH_REPORTING * least), axis=1) / unit[:, None]
+        nearest = -numpy.sort(-(away - WORTH_REPORTING * smallest_size), axis=1) / unit[:, None]
         p = numpy.min(
             [
                 self.sides[sign].chance(
@@ -149,11 +156,11 @@ class _Grid:
             ],
             axis=0,
         )
-        worthy = numpy.median(away, axis=1) > least
+        worthy = numpy.median(away, axis=1) > smallest_size
         return numpy.where(worthy, numpy.minimum(1.0, p / budget), 1.0)
 
     def step(self, series: RunSeries, number: int, count: int, p: float) -> SeriesChange:
-        """Return the step in front of the last `count` runs of a series."""
+        """Return the step before the last `count` runs."""
         size = float(numpy.median(self.beyond(count)[number]))
         before = min(LEVEL_RUNS, len(series.logs) - count)
         error = MEDIAN_ERROR * float(self.unit(count)[number]) * math.sqrt(1 / count + 1 / before)
@@ -166,13 +173,16 @@ class _Grid:
 
 @dataclass(frozen=True)
 class _Side:
-    """How far earlier runs lie on one side of the middle before each, in units of noise: [series, points]."""
+    """Distances of earlier runs on one side: [series, points].
+
+    They are from the middle before each, in units of noise.
+    """
 
     away: Values
 
     @cached_property
     def runs(self) -> Values:
-        """How many runs there are of each series."""
+        """The number of runs of each series."""
         runs: Values = numpy.count_nonzero(~numpy.isnan(self.away), axis=1)
         return runs
 
@@ -184,7 +194,7 @@ class _Side:
 
     @cached_property
     def follows(self) -> Values:
-        """How much likelier a run lies so far away right behind another that does: at each of `DISTANCES`.
+        """The excess chance that such a run follows another. It is given at each of `DISTANCES`.
 
         By pairs of neighbours, less those of runs `APART` from each other: restless series and old steps make both.
         """
@@ -192,24 +202,26 @@ class _Side:
         for distance in DISTANCES:
             far = self.away >= distance
             near, distant = (
-                numpy.count_nonzero(far[:, apart:] & far[:, :-apart]) for apart in (1, APART)
+                numpy.count_nonzero(far[:, lag:] & far[:, :-lag]) for lag in (1, UNRELATED_LAG)
             )
             surplus = near - distant - math.sqrt(near + distant)
             shares.append(max(0.0, surplus) / max(1, far.sum()))
         return numpy.array(shares)
 
     def counts(self, distances: Values, level: Values) -> tuple[Values, Values]:
-        """Return how many runs of each series lie at its distance or beyond, and how many of all other series.
+        """Return how many runs lie at a distance or beyond.
+
+        They are those of each series, and of all others.
 
         Of a series more count where more lie so far from the level of today: one with two modes has two levels.
         """
-        mine = (self.away >= distances[:, None]).sum(axis=1)
-        pooled = len(self.pool) - numpy.searchsorted(self.pool, distances) - mine
+        own_count = (self.away >= distances[:, None]).sum(axis=1)
+        pooled = len(self.pool) - numpy.searchsorted(self.pool, distances) - own_count
         today = numpy.minimum(self.runs, (level >= distances[:, None]).sum(axis=1))
-        return numpy.maximum(mine, today), pooled
+        return numpy.maximum(own_count, today), pooled
 
     def chance(self, distances: Values, level: Values, number: int, count: int) -> Values:
-        """Return the chance that `number` of `count` runs lie at a series' distance or beyond.
+        """Return the chance of `number` distant runs among `count`.
 
         The share of runs that are outliers, and that of outliers that lie so far away, are known by counts alone. So
         each has a beta distribution: the series' own counts, and those of all others as so many runs.
@@ -220,20 +232,23 @@ class _Side:
         """
         outliers = self.counts(numpy.minimum(distances, OUTLIER), level)
         further = self.counts(distances, level)
-        among = self.runs, len(self.pool) - self.runs
-        powers = _power(outliers, among, number) * _power(further, outliers, number)
+        totals = self.runs, len(self.pool) - self.runs
+        powers = _power(outliers, totals, number) * _power(further, outliers, number)
         share = powers ** (1 / number)
-        place = numpy.searchsorted(DISTANCES, distances, side="right") - 1
-        behind = numpy.minimum(1.0, share + self.follows[numpy.maximum(place, 0)])
-        p = math.comb(count, number) * share * behind ** (number - 1)
+        index = numpy.searchsorted(DISTANCES, distances, side="right") - 1
+        follower_share = numpy.minimum(1.0, share + self.follows[numpy.maximum(index, 0)])
+        p = math.comb(count, number) * share * follower_share ** (number - 1)
         return numpy.where(distances > 0, p, 1.0)
 
 
-def _power(counts: tuple[Values, Values], among: tuple[Values, Values], exponent: int) -> Values:
-    """Return the mean of a share to a power: by each series' own count, and all others' as of `SHARED_RUNS`."""
-    share = (counts[1] + 1) / (among[1] + 1)
-    weight = numpy.clip(among[1], 1, SHARED_RUNS)
-    first, total = weight * share + counts[0], weight + among[0]
+def _power(counts: tuple[Values, Values], totals: tuple[Values, Values], exponent: int) -> Values:
+    """Return the mean of a share to a power.
+
+    A series' own count is joined with those of all others, which are worth `SHARED_RUNS`.
+    """
+    share = (counts[1] + 1) / (totals[1] + 1)
+    weight = numpy.clip(totals[1], 1, SHARED_RUNS)
+    first, total = weight * share + counts[0], weight + totals[0]
     steps = numpy.arange(exponent)[:, None]
     powers: Values = numpy.prod((first + steps) / (total + steps), axis=0)
     return powers

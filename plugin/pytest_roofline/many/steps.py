@@ -1,7 +1,7 @@
-"""Series of a history, and what each did: the steps or the slope that explain it best, without what chance could do.
+"""Steps or slopes that explain a series of a history best.
 
 Steps are located by `ruptures` (exact search with pruning, PELT, of Killick et al. 2012, under squared error) on values
-whose single outliers are drawn in. Steps or a slope are chosen by the Bayesian information criterion.
+whose single outliers are limited. Steps or a slope are chosen by the Bayesian information criterion.
 
 A step was searched for, so its p counts as often as there were places for it: a union bound over all pairs of
 neighbouring segments of a series. Then it counts for every series of the history (Bonferroni), so that the chance of
@@ -28,8 +28,8 @@ Values: TypeAlias = numpy.ndarray[Any, Any]
 
 # Two segments of three runs: fewer cannot show a step that is more than an outlier.
 FEWEST_RUNS, SHORTEST = 6, 3
-# An outlier is drawn in to so many standard deviations from the middle of its neighbours.
-DRAWN_IN, NEIGHBOURS = 3.0, 5
+# An outlier is limited to so many standard deviations from the middle of its neighbours.
+OUTLIER_LIMIT, NEIGHBOURS = 3.0, 5
 # A step takes two parameters, its place and its size, each at the criterion's price of log(n); one more since its
 # place was searched for (Zhang & Siegmund 2007).
 STEP_PRICE = 3.0
@@ -37,7 +37,7 @@ STEP_PRICE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """One test over time on one unit, or in the middle of all units.
+    """The times of one test on one unit. Or in the middle of all units.
 
     Args:
         unit: device, node, or empty where all of a hardware are one series.
@@ -59,25 +59,28 @@ class RunSeries:
 
     @property
     def common(self) -> bool:
-        """Whether it is the middle of all units."""
+        """True if it is the middle of all units."""
         return self.raw is not None
 
     def around(self, cut: int, low: float, high: float) -> tuple[int, int]:
-        """The last run before the step in front of point `cut`, from level `low` to `high`, and the first behind it."""
+        """Return the runs just before and behind a step. It stands in front of point `cut`.
+
+        The step leads from level `low` to `high`.
+        """
         if self.raw is None:
             return int(self.runs[cut - 1]), int(self.runs[cut])
         runs, logs = self.raw
         start = int(numpy.searchsorted(runs, self.runs[cut - 2], side="right")) if cut > 1 else 0
         end = int(numpy.searchsorted(runs, self.runs[cut], side="right"))
-        apart = numpy.abs(logs[start:end] - low) - numpy.abs(logs[start:end] - high)
+        differences = numpy.abs(logs[start:end] - low) - numpy.abs(logs[start:end] - high)
         # At least one run stays on either side.
-        place = start + 1 + int(numpy.argmin(numpy.cumsum(apart)[:-1]))
+        place = start + 1 + int(numpy.argmin(numpy.cumsum(differences)[:-1]))
         return int(runs[place - 1]), int(runs[place])
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Steps before points `cuts` with levels between them, or a slope through all."""
+    """Steps before points `cuts`, or a slope through all."""
 
     cuts: tuple[int, ...]
     levels: tuple[float, ...]
@@ -90,7 +93,10 @@ class Shape:
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of what is left: a slope takes two, with its level."""
+        """Degrees of freedom of the residuals.
+
+        A slope takes two, with its level.
+        """
         return len(self.residuals) - (len(self.levels) or 2)
 
     @property
@@ -102,43 +108,48 @@ class Shape:
         ) * math.log(count)
 
 
-def stepped(values: Values, noise: float) -> Shape:
-    """The steps that explain a drawn-in series best."""
+def fit_steps(values: Values, noise: float) -> Shape:
+    """Return the steps that explain a series best."""
     import ruptures
 
     search = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST)
     scaled = ((values - values.mean()) / noise).reshape(-1, 1)
-    found = search.fit_predict(scaled, pen=STEP_PRICE * math.log(len(values)))
-    return levelled(values, tuple(int(cut) for cut in found[:-1]))
+    cuts = search.fit_predict(scaled, pen=STEP_PRICE * math.log(len(values)))
+    return fit_levels(values, tuple(int(cut) for cut in cuts[:-1]))
 
 
-def levelled(values: Values, cuts: tuple[int, ...]) -> Shape:
-    """Steps at these places, with the mean of each segment as its level."""
+def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
+    """Return steps at these places. Each segment's mean is its level."""
     parts = numpy.split(values, cuts)
     levels = tuple(float(part.mean()) for part in parts)
     return Shape(cuts, levels, values - numpy.repeat(levels, [len(part) for part in parts]))
 
 
-def sloped(days: Values, values: Values) -> Shape:
-    """A slope through all of a drawn-in series, by least squares."""
-    apart, flat = days - days.mean(), values - values.mean()
-    square = float(apart @ apart)
-    slope = float(apart @ flat) / square if square > 0 else 0.0
-    return Shape((), (), flat - slope * apart)
+def fit_slope(days: Values, values: Values) -> Shape:
+    """Return a slope through the whole series, by least squares."""
+    centred_days, centred = days - days.mean(), values - values.mean()
+    square = float(centred_days @ centred_days)
+    slope = float(centred_days @ centred) / square if square > 0 else 0.0
+    return Shape((), (), centred - slope * centred_days)
 
 
-def drawn_in(logs: Values, noise: float) -> Values:
-    """The series with single outliers drawn in towards the middle of their neighbours."""
+def limit_outliers(logs: Values, noise: float) -> Values:
+    """Return the series with limited outliers.
+
+    The limit is around the middle of a point's neighbours.
+    """
     middle = median_filter(logs, size=NEIGHBOURS, mode="nearest")
-    drawn: Values = numpy.clip(logs, middle - DRAWN_IN * noise, middle + DRAWN_IN * noise)
-    return drawn
+    limited: Values = numpy.clip(
+        logs, middle - OUTLIER_LIMIT * noise, middle + OUTLIER_LIMIT * noise
+    )
+    return limited
 
 
 # The middle absolute deviation of a normal distribution, as a share of its standard deviation; of differences, √2 more.
 MAD = 0.6745
 # The chance of one invented finding among all series.
 LEVEL = 0.01
-# As in verdicts, what is tested is "no more than what is worth reporting"; what is required besides is the whole of it.
+# As in verdicts, the hypothesis is "no more than is worth reporting"; the effect must also exceed all of `least`.
 # How many degrees of freedom the noise of all series is worth to one of them, for the search alone.
 SHARED_FREEDOM = 4.0
 # How many runs the share of outliers among all series is worth to one of them; that of a normal distribution at least.
@@ -149,7 +160,7 @@ MOST_CORRELATION = 0.8
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A step or a drift of one series, in log seconds; positive is slower.
+    """A step or a drift of one series. It is in log seconds; positive is slower.
 
     Args:
         size: of a step the difference of both sides; of a drift the whole way from the first run to the last.
@@ -167,7 +178,7 @@ class SeriesChange:
     after: int
 
     def path(self, series: RunSeries) -> Values:
-        """Return what it adds to each point of a series, in log seconds."""
+        """Return the change of each point of a series, in log seconds."""
         if self.kind == "step":
             return numpy.where(series.runs >= self.after, self.size, 0.0)
         days = self.series.days
@@ -176,17 +187,25 @@ class SeriesChange:
 
 
 def examine(
-    series: Sequence[RunSeries], priors: dict[str, Prior], least: float
+    series: Sequence[RunSeries], priors: dict[str, Prior], smallest_change: float
 ) -> list[SeriesChange]:
-    """Steps and drifts of series that are looked at together."""
+    """Return the steps and drifts of series that belong together."""
     if not series:
         return []
     cases = []
-    for one, noise in zip(series, noises(series), strict=True):
-        values = drawn_in(one.logs, noise)
-        shape = min(stepped(values, noise), sloped(one.days, values), key=lambda shape: shape.cost)
-        away = one.logs - (values - shape.residuals)
-        cases.append(_Examined(one, values, shape, int((abs(away) > DRAWN_IN * noise).sum())))
+    for run_series, noise in zip(series, noises(series), strict=True):
+        values = limit_outliers(run_series.logs, noise)
+        shape = min(
+            fit_steps(values, noise),
+            fit_slope(run_series.days, values),
+            key=lambda shape: shape.cost,
+        )
+        distances = run_series.logs - (values - shape.residuals)
+        cases.append(
+            _FittedSeries(
+                run_series, values, shape, int((abs(distances) > OUTLIER_LIMIT * noise).sum())
+            )
+        )
     outliers = max(
         LEAST_OUTLIERS,
         sum(case.outliers for case in cases) / sum(len(case.values) for case in cases),
@@ -201,27 +220,31 @@ def examine(
             inflation,
             outliers=(case.outliers + SHARED_RUNS * outliers) / (len(case.values) + SHARED_RUNS),
             times=2 * len(series),
-            least=math.log1p(least),
-        ).settle(case.shape)
+            least=math.log1p(smallest_change),
+        ).changes(case.shape)
     return changes
 
 
 def noises(series: Sequence[RunSeries]) -> list[float]:
-    """The standard deviation of each series by the differences of neighbours, which steps and drifts hardly touch."""
-    own = [
-        float(numpy.median(numpy.abs(numpy.diff(one.logs)))) / MAD / math.sqrt(2) for one in series
+    """Return the standard deviation of each series. It is that of the differences of neighbours.
+
+    Steps and drifts hardly touch these.
+    """
+    deviations = [
+        float(numpy.median(numpy.abs(numpy.diff(run_series.logs)))) / MAD / math.sqrt(2)
+        for run_series in series
     ]
-    middle = max(float(numpy.median(own)), 1e-4)
-    freedom = [0.4 * (len(one.logs) - 1) for one in series]
+    middle = max(float(numpy.median(deviations)), 1e-4)
+    freedom = [0.4 * (len(run_series.logs) - 1) for run_series in series]
     return [
-        math.sqrt((known * noise**2 + SHARED_FREEDOM * middle**2) / (known + SHARED_FREEDOM))
-        for noise, known in zip(own, freedom, strict=True)
+        math.sqrt((degrees * noise**2 + SHARED_FREEDOM * middle**2) / (degrees + SHARED_FREEDOM))
+        for noise, degrees in zip(deviations, freedom, strict=True)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Examined:
-    """A series with its drawn-in values, their shape, and how many points lie further from it than noise goes."""
+class _FittedSeries:
+    """A series with its limited values, shape and outliers."""
 
     series: RunSeries
     values: Values
@@ -229,23 +252,27 @@ class _Examined:
     outliers: int
 
 
-def _spreads(cases: Sequence[_Examined], priors: dict[str, Prior]) -> dict[str, Prior]:
-    """The spread of what is left, by class: from all series of the class where there are enough."""
+def _spreads(cases: Sequence[_FittedSeries], priors: dict[str, Prior]) -> dict[str, Prior]:
+    """Return the spread of the residuals by class.
+
+    It is that of all series of the class where there are enough.
+    """
     spreads = {}
-    for kind, mine in grouped(cases, lambda case: case.series.kind).items():
-        shapes = [case.shape for case in mine]
+    for kind, cases_of_kind in grouped(cases, lambda case: case.series.kind).items():
+        shapes = [case.shape for case in cases_of_kind]
         variances = [(shape.square / max(1, shape.freedom), shape.freedom) for shape in shapes]
-        steadier = max(case.series.steadier for case in mine)
+        steadier = max(case.series.steadier for case in cases_of_kind)
         # One point is one run, with all that lies between processes and between sessions.
         assumed = Prior(steadier * math.hypot(priors[kind].process, priors[kind].session), 0.0, 0.0)
         spreads[kind] = borrow(assumed, variances)
     return spreads
 
 
-def _inflation(cases: Sequence[_Examined]) -> float:
-    """Return (1 + ρ) / (1 − ρ) for the median correlation ρ of neighbouring residuals, at least 1.
+def _inflation(cases: Sequence[_FittedSeries]) -> float:
+    """Return the factor by which correlation raises a mean's variance.
 
-    The variance of a mean is larger by this factor than that of as many independent values.
+    It is (1 + ρ) / (1 − ρ) for the median correlation ρ of neighbouring residuals, at least 1: the
+    variance of a mean is larger by this factor than that of as many independent values.
     """
     shapes = [case.shape for case in cases if case.shape.square > 0]
     # A fit correlates its residuals by about −1/n for each of its parameters.
@@ -260,7 +287,7 @@ def _inflation(cases: Sequence[_Examined]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """Removes from the shape of a series all that chance could have made.
+    """Removal of the changes that chance explains.
 
     Args:
         prior: the spread of a point, by all series of its class; `inflation` by how much neighbours raise the variance
@@ -278,26 +305,29 @@ class _Judge:
     times: int
     least: float
 
-    def settle(self, shape: Shape) -> list[SeriesChange]:
-        """Return the changes that are surely more than chance."""
+    def changes(self, shape: Shape) -> list[SeriesChange]:
+        """Return the changes that chance does not explain."""
         if not shape.levels:
             drift = self._drift()
             if drift is not None:
                 return [drift]
-            shape = stepped(self.values, math.sqrt(self._variance(shape)[0]))
+            shape = fit_steps(self.values, math.sqrt(self._variance(shape)[0]))
         while True:
             steps = [self._step(shape, number) for number in range(len(shape.cuts))]
-            weak = [step for step in steps if not self._stands(step)]
+            weak = [step for step in steps if not self._is_significant(step)]
             if not weak:
                 return steps
             worst = steps.index(max(weak, key=lambda step: (step.p, -abs(step.size))))
-            shape = levelled(self.values, shape.cuts[:worst] + shape.cuts[worst + 1 :])
+            shape = fit_levels(self.values, shape.cuts[:worst] + shape.cuts[worst + 1 :])
 
-    def _stands(self, found: SeriesChange) -> bool:
-        return found.p <= LEVEL and abs(found.size) > self.least
+    def _is_significant(self, change: SeriesChange) -> bool:
+        return change.p <= LEVEL and abs(change.size) > self.least
 
     def _variance(self, shape: Shape) -> tuple[float, float]:
-        """Of one point: what is left, joined with what the others tell; and its degrees of freedom."""
+        """Return the variance of one point and its degrees of freedom.
+
+        It is joined with that of the class.
+        """
         freedom = shape.freedom + self.prior.freedom
         return (shape.square + self.prior.freedom * self.prior.process**2) / freedom, freedom
 
@@ -322,13 +352,19 @@ class _Judge:
         )
 
     def _of_mean(self, shape: Shape, start: int, end: int, variance: float) -> float:
-        """The variance of a segment's mean; one that is more restless than the others counts as it is."""
+        """Return the variance of a segment's mean.
+
+        A segment that is more restless than the others counts as it is.
+        """
         residuals = shape.residuals[start:end]
         square = float(residuals @ residuals)
         return max(variance, square / max(1, len(residuals) - 1)) / len(residuals)
 
     def _drift(self) -> SeriesChange | None:
-        """The drift, by Mann and Kendall's test, and Theil and Sen's slope; None where it does not stand."""
+        """Return the drift. Its p is Mann and Kendall's, its slope Theil and Sen's.
+
+        None where it is not significant.
+        """
         from scipy import stats
 
         days, values = self.series.days, self.values
@@ -337,10 +373,11 @@ class _Judge:
         p = 2 * float(special.ndtr(special.ndtri(chance / 2) / math.sqrt(self.inflation)))
         slope, span = stats.theilslopes(values, days), float(days[-1] - days[0])
         size, low, high = (
-            float(one) * span for one in (slope.slope, slope.low_slope, slope.high_slope)
+            float(slope_per_day) * span
+            for slope_per_day in (slope.slope, slope.low_slope, slope.high_slope)
         )
         runs = self.series.runs if self.series.raw is None else self.series.raw[0]
-        found = SeriesChange(
+        drift = SeriesChange(
             self.series,
             "drift",
             size,
@@ -349,4 +386,4 @@ class _Judge:
             int(runs[0]),
             int(runs[-1]),
         )
-        return found if self._stands(found) else None
+        return drift if self._is_significant(drift) else None

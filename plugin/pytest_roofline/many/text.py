@@ -1,4 +1,4 @@
-"""What `roofline history` and `roofline fleet` print, the worst first."""
+"""Texts that `roofline history` and `roofline fleet` print, the worst first."""
 
 import datetime
 import itertools
@@ -13,7 +13,7 @@ from ..report.tables import TextTable, render
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .incomplete import MEASUREMENT, IncompleteNode
-from .reading import Many
+from .reading import RunTables
 from .steps import RunSeries
 
 TICKS = "▁▂▃▄▅▆▇█"
@@ -21,9 +21,9 @@ TICKS = "▁▂▃▄▅▆▇█"
 LEAST_REACH = 0.04
 # Reasons for which measurements do not count.
 MOST_REASONS = 3
-# Changes and findings that are told in full; the others are in --json.
-MOST_TOLD = 20
-# Tests, devices and facts that are named of one.
+# Changes and findings that are printed in full; the others are in --json.
+MOST_PRINTED = 20
+# Tests, devices and facts that are named of each.
 MOST_NAMED, MOST_FACTS = 3, 6
 # Rows of the table of all tests.
 MOST_TESTS = 60
@@ -31,7 +31,10 @@ WORDS = {"node": "node", "gpu": "GPU", "link": "link"}
 
 
 def trend(logs: Sequence[float], width: int = 16) -> str:
-    """Log seconds in the order of time as ticks of eight heights, the middle of each stretch where there are many."""
+    """Return log seconds in time order as ticks of eight heights.
+
+    Where there are many, a tick is the middle of a stretch.
+    """
     if not logs:
         return ""
     ticks = min(width, len(logs))
@@ -43,40 +46,50 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
     )
 
 
-def _unfit_lines(many: Many) -> list[str]:
-    """Return why measurements do not count; reasons that differ in numbers only are one line."""
-    unfit = many.unfit
+def _unfit_lines(tables: RunTables) -> list[str]:
+    """Return why measurements do not count.
+
+    Reasons that differ in numbers only are one line.
+    """
+    unfit = tables.unfit
     if not unfit:
         return []
     alike = grouped(unfit, lambda reason: re.sub(r"\d[\d.]*", "#", reason)).values()
-    counts = Counter({reasons[0]: sum(unfit[each] for each in reasons) for reasons in alike})
+    counts = Counter({reasons[0]: sum(unfit[reason] for reason in reasons) for reasons in alike})
     lines = [f"{number} × {reason}" for reason, number in counts.most_common()]
-    total = f"{counts.total()} of {len(many.rows)} measurements do not count"
+    total = f"{counts.total()} of {len(tables.rows)} measurements do not count"
     return [printable(f"{total}: {listed(lines, MOST_REASONS, '; ')}")]
 
 
 def _span(low: float, high: float) -> str:
-    """An interval of shares in percent: `5.2 … 7.0`."""
+    """Return an interval of shares in percent: `5.2 … 7.0`."""
     return f"{low * 100:.1f} … {high * 100:.1f}"
 
 
-def history_text(many: Many, found: History, width: int, colour: bool) -> str:
-    """Every change, then every test with its trend, then what was looked at."""
+def history_text(tables: RunTables, run_history: History, width: int, colour: bool) -> str:
+    """Return every change, every test with its trend, and the counts."""
     lines: list[str] = []
-    for change in found.changes[:MOST_TOLD]:
-        lines += [*map(printable, _change_lines(many, change)), ""]
-    if len(found.changes) > MOST_TOLD:
+    for change in run_history.changes[:MOST_PRINTED]:
+        lines += [*map(printable, _change_lines(tables, change)), ""]
+    if len(run_history.changes) > MOST_PRINTED:
         lines += [
-            f"… and {len(found.changes) - MOST_TOLD} smaller changes; --json has all of them",
+            f"… and {len(run_history.changes) - MOST_PRINTED} smaller changes; --json has all of them",
             "",
         ]
-    return "\n".join([*lines, _tests_table(many, found, width, colour), "", *_closing(many, found)])
+    return "\n".join(
+        [
+            *lines,
+            _tests_table(tables, run_history, width, colour),
+            "",
+            *_closing(tables, run_history),
+        ]
+    )
 
 
-def _change_lines(many: Many, change: HistoryChange) -> list[str]:
+def _change_lines(tables: RunTables, change: HistoryChange) -> list[str]:
     worst, step = change.found[0], change.kind == "step"
     size = f"{format_percent(change.change)} of time ({_span(worst.change_low, worst.change_high)})"
-    first, between, then = (
+    first, between, since = (
         ("between", "and", "then") if step else ("from", "to", "from the first to the last")
     )
     return [
@@ -84,10 +97,10 @@ def _change_lines(many: Many, change: HistoryChange) -> list[str]:
         f"{first} {_when(change.before)} {between} {_when(change.after)}",
         f"  tests: {listed(change.tests, MOST_NAMED)}"
         + (", the largest first" if len(change.tests) > 1 else ""),
-        f"  on: {_where(many, change)}; {change.hardware}",
+        f"  on: {_where(tables, change)}; {change.hardware}",
         f"  runs: {' → '.join(f'{run.run_id} ({run.node})' for run in (change.before, change.after))}",
         f"  trend: {trend(change.trend, 40)}",
-        f"  changed {then}: {listed(change.changed, MOST_FACTS) or 'nothing that a run file knows of'}",
+        f"  changed {since}: {listed(change.changed, MOST_FACTS) or 'nothing that a run file knows of'}",
     ]
 
 
@@ -95,23 +108,26 @@ def _when(run: RunName) -> str:
     return f"{datetime.datetime.fromisoformat(run.started):%Y-%m-%d %H:%M}"
 
 
-def _where(many: Many, change: HistoryChange) -> str:
+def _where(tables: RunTables, change: HistoryChange) -> str:
     if not change.units:
         return "this hardware"
     if len(change.units) == change.of_units and change.of_units > 1:
         return f"all {change.of_units} of {change.of_units}"
-    node_of = dict(zip(many.runs["device"], many.runs["node"], strict=True))
-    told = [f"{unit} on {node_of[unit]}" if unit in node_of else unit for unit in change.units]
-    return f"{listed(told, MOST_NAMED)} ({len(change.units)} of {change.of_units})"
+    node_of = dict(zip(tables.runs["device"], tables.runs["node"], strict=True))
+    names = [f"{unit} on {node_of[unit]}" if unit in node_of else unit for unit in change.units]
+    return f"{listed(names, MOST_NAMED)} ({len(change.units)} of {change.of_units})"
 
 
-def _tests_table(many: Many, found: History, width: int, colour: bool) -> str:
-    """A row for each test of each hardware: what is common to its units, or its only one."""
-    shown: dict[int, RunSeries] = {}
-    for series in found.series:
+def _tests_table(tables: RunTables, run_history: History, width: int, colour: bool) -> str:
+    """Return a row for each test of each hardware.
+
+    It shows the series that is common to its units, or its only one.
+    """
+    series_by_test: dict[int, RunSeries] = {}
+    for series in run_history.series:
         # Common series come first, and stand for all others.
-        shown.setdefault(series.test, series)
-    counts = Counter(series.test for series in found.series if not series.common)
+        series_by_test.setdefault(series.test, series)
+    counts = Counter(series.test for series in run_history.series if not series.common)
     table = TextTable(
         ("test", "left"),
         ("series", "right"),
@@ -119,87 +135,88 @@ def _tests_table(many: Many, found: History, width: int, colour: bool) -> str:
         ("median", "right"),
         ("trend", "left"),
     )
-    told = many.fit.groupby("test").agg(seconds=("seconds", "median"), runs=("run", "nunique"))
+    medians = tables.fit.groupby("test").agg(seconds=("seconds", "median"), runs=("run", "nunique"))
     order = sorted(
-        shown, key=lambda number: (many.tests[number].hardware, many.tests[number].label)
+        series_by_test,
+        key=lambda number: (tables.tests[number].hardware, tables.tests[number].label),
     )
     for number in order[:MOST_TESTS]:
-        seconds, runs = told.loc[number]
-        label = printable(many.tests[number].label)
-        ticks = trend(shown[number].logs.tolist())
+        seconds, runs = medians.loc[number]
+        label = printable(tables.tests[number].label)
+        ticks = trend(series_by_test[number].logs.tolist())
         table.add_row(
             label, str(counts[number]), f"{runs:.0f}", format_seconds(float(seconds)), ticks
         )
-    more = (
+    remark = (
         f"\n… and {len(order) - MOST_TESTS} more tests; choose with --tests"
         if len(order) > MOST_TESTS
         else ""
     )
-    return render(table, width, colour) + more
+    return render(table, width, colour) + remark
 
 
-def _closing(many: Many, found: History) -> list[str]:
-    lines = _unfit_lines(many)
-    if found.undated:
-        lines.append(f"{found.undated} runs have no date and count nowhere")
-    if found.short:
-        lines.append(f"{found.short} series are too short: a series needs 6 runs that count")
-    single = [series.test for series in found.series if not series.common]
-    worse = sum(change.slower for change in found.changes)
+def _closing(tables: RunTables, run_history: History) -> list[str]:
+    lines = _unfit_lines(tables)
+    if run_history.undated:
+        lines.append(f"{run_history.undated} runs have no date and count nowhere")
+    if run_history.short:
+        lines.append(f"{run_history.short} series are too short: a series needs 6 runs that count")
+    single = [series.test for series in run_history.series if not series.common]
+    worse = sum(change.slower for change in run_history.changes)
     return [
         *lines,
-        f"{len(single)} series of {len(set(single))} tests in {many.rows['run'].nunique()} runs: "
-        f"{worse} changes for the worse, {len(found.changes) - worse} for the better",
+        f"{len(single)} series of {len(set(single))} tests in {tables.rows['run'].nunique()} runs: "
+        f"{worse} changes for the worse, {len(run_history.changes) - worse} for the better",
     ]
 
 
 def fleet_text(
-    many: Many,
-    found: Fleet,
+    tables: RunTables,
+    report: Fleet,
     findings: Sequence[SlowPart],
     width: int,
     colour: bool,
     by: str | None = None,
 ) -> str:
-    """The table, what stands behind each row, and what was looked at."""
+    """Return the table, the details of each row, and the counts."""
     lines = []
     if findings:
         lines += [_findings_table(findings, width, colour), ""]
-        for number, finding in enumerate(findings[:MOST_TOLD], 1):
+        for number, finding in enumerate(findings[:MOST_PRINTED], 1):
             lines += [*map(printable, _behind(number, finding)), ""]
-    lines += _unfit_lines(many)
-    if found.over_several_nodes:
+    lines += _unfit_lines(tables)
+    if report.over_several_nodes:
         lines.append(
-            f"{found.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
+            f"{report.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
         )
-    lines += map(printable, _incomplete_lines(found.incomplete))
-    for hardware in found.hardware:
+    lines += map(printable, _incomplete_lines(report.incomplete))
+    for hardware in report.hardware:
         lines += map(printable, _hardware_lines(hardware))
     counts = Counter(finding.level for finding in findings)
-    told = [
+    numbers = [
         f"{counts[level]} {word}{'s' * (counts[level] > 1)}"
         for level, word in WORDS.items()
         if counts[level]
     ]
-    if not any(one.judged for one in found.hardware):
+    if not any(hardware_count.judged for hardware_count in report.hardware):
         return "\n".join(lines)
     return "\n".join(
-        [*lines, f"slower than their peers: {', '.join(told) or _none_found(found, by)}"]
+        [*lines, f"slower than their peers: {', '.join(numbers) or _none_found(report, by)}"]
     )
 
 
-def _none_found(found: Fleet, by: str | None) -> str:
-    """`none was found; a node that is less than 49 % slower would not have been`: few say little of each other."""
-    judged = [hardware.detectable.items() for hardware in found.hardware if hardware.judged]
-    shares = grouped(itertools.chain(*judged), lambda item: item[0])
-    hidden = [
-        f"a {WORDS[level]} that is less than {format_tolerance(round(max(items)[1], 3))} slower"
-        for level, items in shares.items()
+def _none_found(report: Fleet, by: str | None) -> str:
+    """State that none is slow. Add the slowness that would not have been noticed."""
+    judged = [hardware.detectable.items() for hardware in report.hardware if hardware.judged]
+    shares = grouped(itertools.chain(*judged), lambda entry: entry[0])
+    undetectable = [
+        f"a {WORDS[level]} that is less than {format_tolerance(round(max(entries)[1], 3))} slower"
+        for level, entries in shares.items()
         if by in (None, level)
     ]
     return (
-        f"none was found; {listed(hidden, len(hidden), ', ')} would not have been"
-        if hidden
+        f"none was found; {listed(undetectable, len(undetectable), ', ')} would not have been"
+        if undetectable
         else "none was found"
     )
 
@@ -210,10 +227,12 @@ def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> s
     )
     for number, finding in enumerate(findings, 1):
         name, word = printable(finding.part), WORDS[finding.level]
-        for one in finding.slow:
-            kind = one.kind if one.steady else f"{one.kind}, sometimes"
-            span = _span(one.change_low, one.change_high)
-            table.add_row(str(number), word, f"{name}: {kind}", format_percent(one.change), span)
+        for slow_class in finding.slow:
+            kind = slow_class.kind if slow_class.steady else f"{slow_class.kind}, sometimes"
+            span = _span(slow_class.change_low, slow_class.change_high)
+            table.add_row(
+                str(number), word, f"{name}: {kind}", format_percent(slow_class.change), span
+            )
     return render(table, width, colour)
 
 
@@ -221,10 +240,10 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
     where = f" on {finding.node}" if finding.node != finding.part else ""
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
     history = "; roofline history tells since when"
-    for one in finding.slow:
-        often = "" if one.steady else f", not in all of them{history}"
+    for slow_class in finding.slow:
+        frequency = "" if slow_class.steady else f", not in all of them{history}"
         lines.append(
-            f"   slow in {one.kind}: {listed(one.tests, MOST_NAMED)} in {one.runs} runs{often}"
+            f"   slow in {slow_class.kind}: {listed(slow_class.tests, MOST_NAMED)} in {slow_class.runs} runs{frequency}"
         )
     if finding.fine:
         lines.append(f"   as fast as others in {', '.join(finding.fine)}")
@@ -234,10 +253,10 @@ def _behind(number: int, finding: SlowPart) -> list[str]:
 
 
 def _incomplete_lines(nodes: Sequence[IncompleteNode]) -> list[str]:
-    """Return how much less is judged of a node than of its peers: `node003: 7 of 8 GPUs, 1 of 2 tests: …`."""
-    lines = [_incomplete_line(node) for node in nodes[:MOST_TOLD]]
-    if len(nodes) > MOST_TOLD:
-        lines.append(f"… and {len(nodes) - MOST_TOLD} more such nodes; --json has all of them")
+    """Return how much less is judged of a node. Example: `node003: 7 of 8 GPUs, 1 of 2 tests: …`."""
+    lines = [_incomplete_line(node) for node in nodes[:MOST_PRINTED]]
+    if len(nodes) > MOST_PRINTED:
+        lines.append(f"… and {len(nodes) - MOST_PRINTED} more such nodes; --json has all of them")
     return lines
 
 
@@ -253,7 +272,7 @@ def _incomplete_line(node: IncompleteNode) -> str:
 
 
 def _hardware_lines(hardware: HardwareCount) -> list[str]:
-    """Return how much there is, what would have been found, and in how many runs devices are not told apart."""
+    """Return the counts and detectable effects of one hardware. Add the runs that name no device."""
     counts = {
         "node": hardware.nodes,
         "device": hardware.devices,
@@ -262,16 +281,16 @@ def _hardware_lines(hardware: HardwareCount) -> list[str]:
         "run": hardware.runs,
     }
     *parts, runs = (count(number, name) for name, number in counts.items())
-    much = f"{hardware.hardware}: {', '.join(parts)} in {runs}"
+    size = f"{hardware.hardware}: {', '.join(parts)} in {runs}"
     if hardware.judged:
-        reach = ", ".join(
+        effects = ", ".join(
             f"a {WORDS[level]} from {format_percent(share)}"
             for level, share in hardware.detectable.items()
         )
-        lines = [f"{much}; would have found, in any class of tests, {reach}"]
+        lines = [f"{size}; would have found, in any class of tests, {effects}"]
     else:
         expected = "too few to say which of them is slow; expected 4 that ran the same tests"
-        lines = [f"{much}: {expected}"]
+        lines = [f"{size}: {expected}"]
     if hardware.unplaced:
         lines.append(
             f"{hardware.hardware}: devices and links inside a node are not told apart in "
