@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.runs import ends_of, read_run
-from pytest_roofline.cli.drill import tell_drill
+from pytest_roofline.cli.drill import report_drill
 from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import Commands
 from pytest_roofline.core.errors import BadFile, RooflineError
@@ -196,7 +196,7 @@ def parts() -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 def told_of_drill(path: Path) -> None:
     """What `roofline drill` says of the run that it had made."""
-    sys.exit(tell_drill(read_run(path), 0.2, as_json=True))
+    sys.exit(report_drill(read_run(path), 0.2, as_json=True))
 
 
 def _commands(foreign: tuple[str, ...]) -> list[Target]:

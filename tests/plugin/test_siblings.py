@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_roofline.cli.drill import tell_drill
+from pytest_roofline.cli.drill import report_drill
 
 from ..golden.suites import CARDS, SIBLINGS
 
@@ -77,7 +77,7 @@ def test_siblings_gate_under_the_profile_for_ci_and_are_compared_with_nothing_el
     assert result.ret == 0, result.stdout.str()
     # Nor does a drill, which slows all alike, ask anything of them.
     assert machine(*[1.0] * 8, arguments=["--roofline-drill=30%", "--roofline-save=drill"]).ret == 0
-    assert tell_drill(desk.saved("drill"), 0.3, as_json=False) == 2
+    assert report_drill(desk.saved("drill"), 0.3, as_json=False) == 2
 
 
 def test_links_are_held_against_those_of_their_class(machine, desk):

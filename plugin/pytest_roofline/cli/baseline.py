@@ -1,4 +1,7 @@
-"""`roofline baseline propose` and `approve`: runs become a proposal, which a person reads and approves."""
+"""The commands `roofline baseline propose` and `approve`.
+
+A person reads the proposal of some runs, and approves it.
+"""
 
 import platform
 import sys
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def baseline(ctx: click.Context) -> None:
     """Make and renew baselines: runs become a proposal, a person approves it."""
-    # What is wrong with a file of hardware `check` lists.
+    # The command `check` lists the mistakes in a file of hardware.
     if ctx.invoked_subcommand != "check":
         use_hardware_of(ctx, ctx.obj)
 
@@ -98,29 +101,29 @@ def propose(
         after=parse_moment(after, "--after") if after else None,
         product=product,
     )
-    selection = _select_runs(runs, folder, choice)
+    selection = _pick_runs(runs, folder, choice)
     notes = [*selection.notes, *_notes(selection.runs)]
-    _say(notes, "note: ")
+    _print_notes(notes, "note: ")
     proposal = _proposal(selection.runs, everything, accept_slower)
     # Another proposal may have taken the name since.
     write_baseline(output, proposal.baseline, new=True)
-    _say(proposal.left_out, "left out: ")
+    _print_notes(proposal.left_out, "left out: ")
     if as_json:
         print_json(
             proposal_as_json(proposal, output, notes, provisional(proposal.baseline.entries))
         )
     else:
-        _print(proposal, output)
+        _print_proposal(proposal, output)
 
 
-def _print(proposal: "Proposal", output: Path) -> None:
+def _print_proposal(proposal: "Proposal", output: Path) -> None:
     from ..report.baseline_tables import count_text
 
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
         say(
-            f"{_counted(entries)} for {printable(str(entries[0].hardware))}, "
+            f"{_entry_counts(entries)} for {printable(str(entries[0].hardware))}, "
             f"from up to {count_text(sessions, 'session', 'sessions')}, in {output}"
         )
         if note := provisional(entries, output):
@@ -131,16 +134,21 @@ def _print(proposal: "Proposal", output: Path) -> None:
     say(f"read it, then: roofline baseline approve {output}")
 
 
-def _counted(entries: Collection[Entry]) -> str:
-    """`7 entries and 3 canaries (how fast the machine itself was)`: nobody asked for canaries by name."""
+def _entry_counts(entries: Collection[Entry]) -> str:
+    """Return how many entries there are, canaries apart.
+
+    Example: `7 entries and 3 canaries (how fast the machine itself was)`, since nobody named canaries.
+    """
     from ..report.baseline_tables import count_text
 
     canaries = sum(entry.is_canary for entry in entries)
-    beside = f" and {count_text(canaries, 'canary', 'canaries')} (how fast the machine itself was)"
-    return count_text(len(entries) - canaries, "entry", "entries") + beside * bool(canaries)
+    canary_note = (
+        f" and {count_text(canaries, 'canary', 'canaries')} (how fast the machine itself was)"
+    )
+    return count_text(len(entries) - canaries, "entry", "entries") + canary_note * bool(canaries)
 
 
-def _select_runs(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Selection":
+def _pick_runs(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Selection":
     from ..baselines.picking import pick, scan
 
     if not names:
@@ -160,13 +168,16 @@ def _notes(runs: Collection[Run]) -> list[str]:
 
 
 def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> "Proposal":
-    """The proposal; where nothing is fit, each reason has its line before the error, and busy neighbours are named."""
+    """Return the proposal of these runs.
+
+    Where no run is fit, each reason has its line before the error, and busy neighbours are named.
+    """
     from ..baselines import proposals
 
     try:
         return proposals.propose(runs, everything=everything, accept_slower=accept_slower)
     except proposals.NothingFit as error:
-        _say(error.left_out, "left out: ")
+        _print_notes(error.left_out, "left out: ")
         if error.busy:
             raise BadInput(
                 f"{error}{_busy_now(runs)}, and record again, under the same names, "
@@ -176,16 +187,16 @@ def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> "
 
 
 def _busy_now(runs: tuple[Run, ...]) -> str:
-    """Who keeps the machine of these runs busy, where it is this one, and what helps."""
+    """Return who keeps these runs' machine busy, and what helps. Only this machine is looked at."""
     from ..engine.devices.cpu import QUIETEN, neighbours_now
 
-    here = {run.header.environment.host.name for run in runs} == {platform.node()}
-    busy = neighbours_now() if here else ""
+    on_this_machine = {run.header.environment.host.name for run in runs} == {platform.node()}
+    busy = neighbours_now() if on_this_machine else ""
     return f"; now {busy}; {QUIETEN}" if busy else f"; {QUIETEN}"
 
 
-def _say(lines: Iterable[str], start: str) -> None:
-    """A line each on standard error, at most twelve."""
+def _print_notes(lines: Iterable[str], start: str) -> None:
+    """Print a line each on standard error, at most twelve."""
     from ..report.baseline_tables import cap_lines
 
     for line in cap_lines([f"{start}{printable(line)}" for line in lines]):
@@ -193,7 +204,10 @@ def _say(lines: Iterable[str], start: str) -> None:
 
 
 def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
-    """Of which entries too little is known, in a sentence, for a person with where to look; empty where of none."""
+    """Return the sentence that names the provisional entries. It is empty where there are none.
+
+    With `path` it also says where a person finds them.
+    """
     from ..baselines.checks import health_of
     from ..report.baseline_tables import provisional_note
 
@@ -253,7 +267,7 @@ def approve(
             "mend what it names first: runs of a busy machine are to be recorded again once `roofline doctor` exits 0"
         )
     # With --json, standard output is for the machine alone.
-    tell: Callable[[str], None] = (lambda _: None) if as_json else say
+    print_line: Callable[[str], None] = (lambda _: None) if as_json else say
     proposed = read_baseline(proposal)
     path, kernel_path = into / f"{proposed.family}.json", exact_path(into)
     changes = renewal.changes(
@@ -264,22 +278,24 @@ def approve(
     exact = [change for change in kernels if change.action != "unchanged"]
     if not pending and not exact:
         files = [str(path)] * bool(changes) + [str(kernel_path)] * bool(kernels)
-        tell(f"nothing to change: {' and '.join(files) or path} already holds all that it proposes")
-    done = "would change in" if dry_run else "written to"
+        print_line(
+            f"nothing to change: {' and '.join(files) or path} already holds all that it proposes"
+        )
+    state = "would change in" if dry_run else "written to"
     if pending:
-        if shown := [change for change in changes if not change.entry.is_canary]:
-            tell(changes_table(shown, 80, sys.stdout.isatty()))
+        if test_changes := [change for change in changes if not change.entry.is_canary]:
+            print_line(changes_table(test_changes, 80, sys.stdout.isatty()))
         if note := provisional([change.entry for change in changes], proposal if dry_run else path):
-            tell(note)
+            print_line(note)
         if not dry_run:
             renewal.approve(
                 proposed, into, only=only, replaces=replace, accept_slower=accept_slower
             )
-        tell(f"{_counted([change.entry for change in pending])} {done} {path}")
+        print_line(f"{_entry_counts([change.entry for change in pending])} {state} {path}")
     if exact:
-        tell(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
+        print_line(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
         for line in exact_change_lines(exact):
-            tell(line)
+            print_line(line)
         if not dry_run:
             try:
                 approve_exact([change.entry for change in exact], into)
@@ -287,7 +303,7 @@ def approve(
                 raise CannotStore(
                     f"{error}; {path} has been written already" if pending else f"{error}"
                 ) from None
-        tell(f"{count_text(len(exact), 'exact entry', 'exact entries')} {done} {kernel_path}")
+        print_line(f"{count_text(len(exact), 'exact entry', 'exact entries')} {state} {kernel_path}")
     if as_json:
         print_json(
             changes_as_json(

@@ -23,7 +23,7 @@ from ..core.verdicts import Kind, Verdict
 from ..plugin.options import SAVED_VARIABLE
 from .options import command, print_json, say
 
-# The exit status of pytest that found, or was left with, nothing to run; importing it takes longer than the command.
+# The exit status of pytest without a test to run; importing it takes longer than the command.
 NO_TESTS = 5
 # Beside these no run records.
 _NOT_RECORDED = ("--roofline-against=", "--roofline-ci")
@@ -52,48 +52,53 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
     slowdown = parse_fraction(share, "SHARE")
     name = f"drill-{uuid.uuid4().hex[:12]}"
     # The rounds of the gate that it is to prove, unless ARGUMENTS name others.
-    words = [
+    pytest_command = [
         *(sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments),
         *(f"--roofline-drill={share}", f"--roofline-save={name}"),
     ]
     with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
-        saved = Path(folder) / "path"
-        done = subprocess.run(
-            words,
+        path_file = Path(folder) / "path"
+        process = subprocess.run(
+            pytest_command,
             check=False,
-            env=os.environ | {SAVED_VARIABLE: str(saved)},
+            env=os.environ | {SAVED_VARIABLE: str(path_file)},
             # With --json, standard output is for the machine alone.
             stdout=2 if as_json else None,
         )
-        path = Path(saved.read_text(encoding="utf-8")) if saved.exists() else None
-    if done.returncode == NO_TESTS:
+        path = Path(path_file.read_text(encoding="utf-8")) if path_file.exists() else None
+    if process.returncode == NO_TESTS:
         raise BadInput(
             "pytest selected no test, so nothing was measured; name others by path or -k"
         )
-    if done.returncode not in (0, 1):
+    if process.returncode not in (0, 1):
         raise BadInput(
-            f"pytest ended with status {done.returncode} before anything could be judged; expected 0 or 1: mend what "
-            "it says (without -q it says more), or name other tests"
+            f"pytest ended with status {process.returncode} before anything could be judged; expected 0 or 1: mend "
+            "what it says (without -q it says more), or name other tests"
         )
     if path is None or not path.exists():
         raise BadInput(
             "no test that measures was run; expected tests that take the fixture roofline: name others by path or -k"
         )
-    return tell_drill(read_run(path), slowdown, arguments, as_json=as_json)
+    return report_drill(read_run(path), slowdown, arguments, as_json=as_json)
 
 
-def tell_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as_json: bool) -> int:
-    """Print what a drill found of a run that pytest was given these arguments for; returns the exit status."""
+def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as_json: bool) -> int:
+    """Print the outcome of a drill, and return the exit status.
+
+    `arguments` are those that pytest had.
+    """
     # Siblings are compared with each other alone, and a drill slows them all alike.
     siblings = {
-        (one.test_id, one.label) for one in run.measurements if SIBLINGS in one.samples.labels
+        (measurement.test_id, measurement.label)
+        for measurement in run.measurements
+        if SIBLINGS in measurement.samples.labels
     }
     verdicts = [
         verdict
         for verdict in run.verdicts
         if (verdict.subject.test_id, verdict.subject.label) not in siblings
     ]
-    # What was INVALID beside a baseline would not have turned red either.
+    # A test that was INVALID beside a baseline would not have turned red either.
     compared = [
         verdict
         for verdict in verdicts
@@ -107,29 +112,29 @@ def tell_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as_j
             err=True,
         )
         return 2
-    told = [_drilled(verdict, slowdown, len(compared)) for verdict in compared]
-    red = sum(one["red"] for one in told)
+    drilled_tests = [_test_as_json(verdict, slowdown, len(compared)) for verdict in compared]
+    red = sum(test["red"] for test in drilled_tests)
     if as_json:
         print_json(
             {
                 "slowdown": slowdown,
                 "run": str(run.path),
-                "compared": len(told),
+                "compared": len(drilled_tests),
                 "red": red,
-                "tests": told,
+                "tests": drilled_tests,
             }
         )
     else:
-        _print_drill(compared, told, slowdown, red)
-    return 1 if red < len(told) or any(one["missed"] for one in told) else 0
+        _print_drill(compared, drilled_tests, slowdown, red)
+    return 1 if red < len(drilled_tests) or any(test["missed"] for test in drilled_tests) else 0
 
 
 def _nothing_compared(run: Run, verdicts: Sequence[Verdict], arguments: Sequence[str]) -> str:
     """Return why nothing was compared, and what to do first."""
-    spoiled = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
-    if spoiled is not None:
-        return f"{spoiled.subject.label} is INVALID: {reason_text(spoiled)}"
-    failed = next((each for each in run.outcomes if each.outcome == "failed"), None)
+    invalid = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
+    if invalid is not None:
+        return f"{invalid.subject.label} is INVALID: {reason_text(invalid)}"
+    failed = next((outcome for outcome in run.outcomes if outcome.outcome == "failed"), None)
     if failed is not None and not verdicts:
         return f"{failed.test_id} failed before it was judged; mend it, and drill again"
     words = [word for word in arguments if not word.startswith(_NOT_RECORDED)]
@@ -137,36 +142,36 @@ def _nothing_compared(run: Run, verdicts: Sequence[Verdict], arguments: Sequence
 
 
 def _print_drill(
-    compared: Sequence[Verdict], told: Sequence[dict[str, Any]], slowdown: float, red: int
+    compared: Sequence[Verdict], drilled_tests: Sequence[dict[str, Any]], slowdown: float, red: int
 ) -> None:
     from ..stats.stats import growth
 
-    say(f"drill of +{format_tolerance(slowdown)}: {red} of {len(told)} tests turned red")
-    for one in told:
-        if not one["red"]:
-            say(printable(f"  not red: {one['not_red']}"))
-    seen = sorted(
-        growth(one.estimate)
-        for one in compared
-        if one.estimate is not None and one.reference is not None
+    say(f"drill of +{format_tolerance(slowdown)}: {red} of {len(drilled_tests)} tests turned red")
+    for test in drilled_tests:
+        if not test["red"]:
+            say(printable(f"  not red: {test['not_red']}"))
+    slowdowns = sorted(
+        growth(verdict.estimate)
+        for verdict in compared
+        if verdict.estimate is not None and verdict.reference is not None
     )
-    if seen:
-        reach = f" … {format_percent(seen[-1])}" if len(seen) > 1 else ""
+    if slowdowns:
+        upper_end = f" … {format_percent(slowdowns[-1])}" if len(slowdowns) > 1 else ""
         say(
-            f"against their baselines {format_percent(seen[0])}{reach} time; "
+            f"against their baselines {format_percent(slowdowns[0])}{upper_end} time; "
             f"{format_percent(slowdown)} was asked for"
         )
-    missed = [one for one in told if one["missed"]]
-    for one in missed:
-        say(printable(f"  not the drill's doing: {one['test']} {one['missed']}"))
+    missed = [test for test in drilled_tests if test["missed"]]
+    for test in missed:
+        say(printable(f"  not the drill's doing: {test['test']} {test['missed']}"))
     if missed:
         say(
             "What is red for another reason proves nothing: bring the machine back to how it was recorded, drill again."
         )
 
 
-def _drilled(verdict: Verdict, slowdown: float, tests: int) -> dict[str, Any]:
-    """What a drill found of one test: how much slower it was, and why it did not turn red, or not by the drill."""
+def _test_as_json(verdict: Verdict, slowdown: float, tests: int) -> dict[str, Any]:
+    """Return the outcome of one test as JSON. It holds the slowdown, and why it is not red."""
     from ..stats.stats import growth
 
     red = verdict.kind is Kind.REGRESSED
@@ -183,7 +188,7 @@ def _drilled(verdict: Verdict, slowdown: float, tests: int) -> dict[str, Any]:
 
 
 def _missed(verdict: Verdict, slowdown: float, tests: int) -> str:
-    """Return how a test was slowed down by something else than was asked for; empty within the tolerance.
+    """Return how a test's slowdown differs from the drill's. It is empty within the tolerance.
 
     Its interval is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by
     chance.
@@ -193,12 +198,12 @@ def _missed(verdict: Verdict, slowdown: float, tests: int) -> str:
     from ..stats.stats import CONFIDENCE, growth
 
     chance = (1 - CONFIDENCE) / 2
-    wider = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
+    widening = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
     low, high = (
-        verdict.estimate + wider * (bound - verdict.estimate) for bound in verdict.interval
+        verdict.estimate + widening * (bound - verdict.estimate) for bound in verdict.interval
     )
-    same = math.log1p(verdict.tolerance)
-    if low - same <= math.log1p(slowdown) <= high + same:
+    tolerance = math.log1p(verdict.tolerance)
+    if low - tolerance <= math.log1p(slowdown) <= high + tolerance:
         return ""
     bounds = "…".join(format_percent(growth(bound)).removesuffix(" %") for bound in (low, high))
     return f"takes {format_percent(growth(verdict.estimate))} time ({bounds} %)"

@@ -1,4 +1,7 @@
-"""`roofline import` and `roofline export`: files of other tools become a run, and runs files that they read."""
+"""The commands `roofline import` and `roofline export`.
+
+One reads files of other tools, the other writes them.
+"""
 
 import sys
 from collections import Counter
@@ -19,7 +22,7 @@ from ..core.units import listed, printable
 from ..core.writing import json_text, refuse_overwriting, write_atomically
 from ..version import __version__
 from .options import (
-    SHOWN,
+    MOST_NAMED,
     command,
     folder_option,
     json_option_for,
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from ..exchange.exportable import LeftOut
     from ..exchange.records import Given, Imported
 
-# Of what an import leaves out, so many lines are shown.
+# The number of lines that are shown of those that an import leaves out.
 LINES = 5
 
 
@@ -102,17 +105,17 @@ def import_(
     from ..exchange.nodes import by_node, refuse_several
     from ..exchange.records import Given
 
-    given = check_given(Given(product, devices, link, operation, begun, unit, host))
+    user_facts = check_given(Given(product, devices, link, operation, begun, unit, host))
     contents = {file: _content(file) for file in files}
-    imported, doubles = _read_all(contents, given, format_name)
+    imported, duplicates = _read_all(contents, user_facts, format_name)
     nodes = {"": imported} if by is None else by_node(imported)
     for entries in nodes.values():
         refuse_several(entries)
     sources = {_source(file): content for file, content in contents.items()}
-    runs = [_built(entries, given, sources) for entries in nodes.values()]
+    runs = [_build_run(entries, user_facts, sources) for entries in nodes.values()]
     for node, run in zip(nodes, runs, strict=True):
         run.path = _path(name, output, run.header.run_id, folder, node)
-    # What is there already with another content is refused before anything is written.
+    # An existing file with another content is refused before anything is written.
     for run in sorted(runs, key=lambda run: not run.path.exists()):
         run.written = save(run.lines, run.path)
     if as_json:
@@ -120,38 +123,41 @@ def import_(
         print_json(documents[0] if by is None else {"runs": documents})
         return
     _print_imported([entry for run in runs for entry in run.imported])
-    for file, first in doubles.items():
+    for file, first in duplicates.items():
         say(printable(f"note: {file} holds the same as {first}, and was read once"))
     for line in dict.fromkeys(line for run in runs for line in run.remarks):
         say(printable(line))
 
 
 def _read_all(
-    contents: dict[str, bytes], given: "Given", format_name: str | None
+    contents: dict[str, bytes], user_facts: "Given", format_name: str | None
 ) -> "tuple[list[Imported], dict[str, str]]":
-    """Return the logs in the files, and the first file by each that holds the same of the same nodes."""
+    """Return the logs in the files, and the duplicates.
+
+    A duplicate maps to the first file that holds the same of the same nodes.
+    """
     from ..exchange import read
     from ..exchange.nodes import located
 
     imported: list[Imported] = []
-    doubles: dict[str, str] = {}
+    duplicates: dict[str, str] = {}
     firsts: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
     for file, content in contents.items():
         entries = [
-            located(entry, file, given.host)
-            for entry in read(content, _source(file), given, format_name)
+            located(entry, file, user_facts.host)
+            for entry in read(content, _source(file), user_facts, format_name)
         ]
         first = firsts.setdefault((content, tuple(entry.host for entry in entries)), file)
         if first == file:
             imported += entries
         else:
-            doubles[file] = first
-    return imported, doubles
+            duplicates[file] = first
+    return imported, duplicates
 
 
 @dataclass(slots=True)
 class _ImportedRun:
-    """A run that is made of imported logs, and where it goes."""
+    """A run of imported logs, and its path."""
 
     imported: "Sequence[Imported]"
     lines: Sequence[Line]
@@ -160,12 +166,12 @@ class _ImportedRun:
 
     @property
     def header(self) -> Header:
-        """Its first line."""
+        """The first line of the run."""
         return cast("Header", self.lines[0])
 
     @property
     def remarks(self) -> list[str]:
-        """What is not known of its product, and where it is."""
+        """Notes on its product and on the path of the run."""
         from ..exchange.building import unknown_product
 
         remark = unknown_product(self.header.environment)
@@ -174,45 +180,45 @@ class _ImportedRun:
         return [f"note: {remark}", saved] if remark else [saved]
 
 
-def _built(
-    imported: "Sequence[Imported]", given: "Given", contents: dict[str, bytes]
+def _build_run(
+    imported: "Sequence[Imported]", user_facts: "Given", contents: dict[str, bytes]
 ) -> _ImportedRun:
-    """Return the run of logs of one node, with those readings invalid that cannot be."""
+    """Return the run of one node's logs. Impossible readings are invalid."""
     from ..exchange.building import build, run_id_of, without_impossible
 
     sources = list(dict.fromkeys(entry.source for entry in imported))
     run_id = run_id_of([contents[source] for source in sources])
-    sound, command = without_impossible(imported, given), ("roofline", "import", *sources)
-    lines = build(sound, given, run_id, f"pytest-roofline {__version__}", command)
-    return _ImportedRun(sound, lines)
+    possible, command = without_impossible(imported, user_facts), ("roofline", "import", *sources)
+    lines = build(possible, user_facts, run_id, f"pytest-roofline {__version__}", command)
+    return _ImportedRun(possible, lines)
 
 
 def _source(file: str) -> str:
-    """What a run calls this file; UTF-8 may not hold its name as it is."""
+    """Return the name of a file in a run. A path may hold bytes that are no UTF-8."""
     return "standard input" if file == "-" else printable(file)
 
 
 def _content(file: str) -> bytes:
-    """The bytes of a file, or of standard input."""
+    """Return the bytes of a file, or of standard input."""
     try:
         path = Path(file)
         if file != "-" and path.exists() and not (path.is_file() or path.is_dir()):
             raise BadFile(
                 f"{_source(file)} is a pipe or a device; name a file, or give its content to standard input: -"
             )
-        with sys.stdin.buffer if file == "-" else path.open("rb") as opened:
-            data = opened.read(MOST_BYTES + 1)
+        with sys.stdin.buffer if file == "-" else path.open("rb") as stream:
+            content = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise BadFile(
-            f"{file} cannot be read: {why}; name a file that a tool wrote, or - for standard input"
+            f"{file} cannot be read: {reason}; name a file that a tool wrote, or - for standard input"
         ) from None
-    if len(data) > MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise BadFile(
             f"{_source(file)} has more than {MOST_BYTES // 2**20} MiB; "
             "name the output of one tool, without its debug lines"
         )
-    return data
+    return content
 
 
 def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node: str) -> Path:
@@ -235,51 +241,53 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node
 
 
 def _print_imported(imported: Sequence["Imported"]) -> None:
-    """What was read, under which names, how it counts, and what was left out."""
+    """Print the readings, their conventions, and the left-out lines."""
     from ..report.tables import TextTable, render
 
-    for one in imported:
+    for log in imported:
         say(
             printable(
-                f"{one.source}: {one.tool}, {one.product or one.cpu_model or 'product unknown'}"
+                f"{log.source}: {log.tool}, {log.product or log.cpu_model or 'product unknown'}"
             )
         )
         table = TextTable(
             ("test", "left"), ("metric", "left"), ("statistic", "left"), ("readings", "right")
         )
-        counted = Counter(
-            (reading.benchmark, reading.metric, reading.statistic) for reading in one.readings
+        counts = Counter(
+            (reading.benchmark, reading.metric, reading.statistic) for reading in log.readings
         )
-        for (benchmark, metric), statistics in groupby(counted, key=lambda known: known[:2]):
+        for (benchmark, metric), statistics in groupby(counts, key=lambda identity: identity[:2]):
             words = [statistic for *_, statistic in statistics]
-            readings = sum(counted[benchmark, metric, word] for word in words)
+            readings = sum(counts[benchmark, metric, word] for word in words)
             table.add_row(printable(benchmark), metric, ", ".join(words), str(readings))
-        if one.readings:
+        if log.readings:
             say(render(table, width(), sys.stdout.isatty()))
-        for line in _remarks(one):
+        for line in _remarks(log):
             say(printable(line))
-    for tool, convention in {one.tool: one.convention for one in imported}.items():
+    for tool, convention in {log.tool: log.convention for log in imported}.items():
         say(f"how {tool} counts: {convention}")
 
 
-def _remarks(one: "Imported") -> list[str]:
+def _remarks(log: "Imported") -> list[str]:
     lines = [
-        f"INVALID {bad.label}, {bad.where}: {bad.invalid}" for bad in one.readings if bad.invalid
+        f"INVALID {reading.label}, {reading.where}: {reading.invalid}"
+        for reading in log.readings
+        if reading.invalid
     ]
-    lines += [f"FAILED {name}: {why}" for name, why in one.failed]
-    if unchecked := sum(reading.verified is None for reading in one.readings):
+    lines += [f"FAILED {name}: {reason}" for name, reason in log.failed]
+    if unchecked := sum(reading.verified is None for reading in log.readings):
         lines.append(
-            f"note: {unchecked} of {len(one.readings)} readings do not say whether their data were checked"
+            f"note: {unchecked} of {len(log.readings)} readings do not say whether their data were checked"
         )
-    lines += [f"note: {note}" for note in one.notes]
-    lines += [f"note: not part of the key: {name}: {text}" for name, text in one.unread.items()]
-    lines += [f"left out: {line}" for line in one.left_out[:LINES]]
-    if len(one.left_out) > LINES:
-        lines.append(f"left out: {len(one.left_out) - LINES} more like these")
+    lines += [f"note: {note}" for note in log.notes]
+    lines += [f"note: not part of the key: {name}: {text}" for name, text in log.unread.items()]
+    lines += [f"left out: {line}" for line in log.left_out[:LINES]]
+    if len(log.left_out) > LINES:
+        lines.append(f"left out: {len(log.left_out) - LINES} more like these")
     return lines
 
 
-_TOLD = ("label", "metric", "seconds", "where", "verified", "invalid")
+READING_FIELDS = ("label", "metric", "seconds", "where", "verified", "invalid")
 
 
 def _imported_json(run: _ImportedRun) -> dict[str, object]:
@@ -289,19 +297,20 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
         "written": run.written,
         "files": [
             {
-                "source": one.source,
-                "tool": one.tool,
-                "convention": one.convention,
-                "product": one.product,
+                "source": log.source,
+                "tool": log.tool,
+                "convention": log.convention,
+                "product": log.product,
                 "readings": [
-                    {name: getattr(reading, name) for name in _TOLD} for reading in one.readings
+                    {name: getattr(reading, name) for name in READING_FIELDS}
+                    for reading in log.readings
                 ],
-                "failed": dict(one.failed),
-                "left_out": list(one.left_out),
-                "notes": list(one.notes),
-                "unread": one.unread,
+                "failed": dict(log.failed),
+                "left_out": list(log.left_out),
+                "notes": list(log.notes),
+                "unread": log.unread,
             }
-            for one in run.imported
+            for log in run.imported
         ],
     }
 
@@ -341,45 +350,48 @@ def export(
 
     paths = [resolve_run(name, folder) for name in runs]
     # As with other tools, a hyphen is standard output.
-    into = None if output == Path("-") else output
-    if into is not None:
-        refuse_overwriting(into, paths)
-    read = [read_run(path) for path in paths]
-    exported = export_runs(read, format_name)
-    note_cuts(read)
-    _tell(exported.left_out)
-    measured = len(exported.names) + sum(one.measured for one in exported.left_out)
+    target = None if output == Path("-") else output
+    if target is not None:
+        refuse_overwriting(target, paths)
+    exported_runs = [read_run(path) for path in paths]
+    exported = export_runs(exported_runs, format_name)
+    note_cuts(exported_runs)
+    _print_left_out(exported.left_out)
+    measured_count = len(exported.names) + sum(entry.measured for entry in exported.left_out)
     if exported.document is None:
         raise BadInput(
-            f"none of {measured} measurements may go out as {format_name}; name a run that has one"
+            f"none of {measured_count} measurements may go out as {format_name}; name a run that has one"
         )
-    counted = f"{len(exported.names)} of {measured} measurements exported"
+    summary = f"{len(exported.names)} of {measured_count} measurements exported"
     text = json_text(exported.document, ensure_ascii=True)
-    if into is None:
+    if target is None:
         print_document(text)
-        say(counted, err=True)
+        say(summary, err=True)
         return
-    write_atomically(into, text)
+    write_atomically(target, text)
     if as_json:
         print_json(
             {
                 "format": format_name,
-                "file": str(into),
+                "file": str(target),
                 "exported": list(exported.names),
                 "left_out": [asdict(entry) for entry in exported.left_out],
             }
         )
     else:
-        say(printable(f"{counted} to {into}"))
+        say(printable(f"{summary} to {target}"))
 
 
-def _tell(left_out: "Iterable[LeftOut]") -> None:
-    """What does not go out, on standard error: every number by name, and the rest by what keeps it."""
-    without: dict[str, list[str]] = {}
-    for one in left_out:
-        if one.measured:
-            say(printable(f"left out: {one.label}: {one.reason}"), err=True)
+def _print_left_out(left_out: "Iterable[LeftOut]") -> None:
+    """Print on standard error what is not exported.
+
+    Every number is named; labels without a time are listed by their reason.
+    """
+    labels_by_reason: dict[str, list[str]] = {}
+    for entry in left_out:
+        if entry.measured:
+            say(printable(f"left out: {entry.label}: {entry.reason}"), err=True)
         else:
-            without.setdefault(one.reason, []).append(one.label)
-    for reason, labels in without.items():
-        say(printable(f"without a time: {listed(labels, SHOWN)}: {reason}"), err=True)
+            labels_by_reason.setdefault(entry.reason, []).append(entry.label)
+    for reason, labels in labels_by_reason.items():
+        say(printable(f"without a time: {listed(labels, MOST_NAMED)}: {reason}"), err=True)

@@ -1,4 +1,7 @@
-"""`roofline doctor` and `hardware`: what this machine has, whether its clocks can be trusted, its peaks."""
+"""The commands `roofline doctor` and `roofline hardware`.
+
+They show this machine, its clocks and known peaks.
+"""
 
 import sys
 from dataclasses import asdict
@@ -74,14 +77,16 @@ def doctor(
     expected = read_expectation(expect) if expect is not None else None
     if write_expect is not None and write_expect.exists():
         raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
-    opened = _open_device(device, measures)
+    timed_device = _open_device(device, measures)
     neighbours = _stays_busy(parse_duration(wait, "--wait"), as_json) if wait is not None else ""
     machine = take_stock(WATCH_S)
     findings = diagnose(machine)
-    found = differences(expected, machine) if expected is not None else []
+    unexpected = differences(expected, machine) if expected is not None else []
     if not as_json:
-        _print_doctor(machine, findings, found, expect)
-    timing, wrong = _check_timing(opened, device, as_json) if opened is not None else ({}, 0)
+        _print_doctor(machine, findings, unexpected, expect)
+    timing, failures = (
+        _check_timing(timed_device, device, as_json) if timed_device is not None else ({}, 0)
+    )
     if write_expect is not None:
         write_expectation(write_expect, expectation_of(machine))
     if as_json:
@@ -89,7 +94,7 @@ def doctor(
             {
                 "machine": to_plain(machine),
                 "findings": list(map(to_plain, findings)),
-                "differences": list(map(to_plain, found)),
+                "differences": list(map(to_plain, unexpected)),
                 **timing,
             }
         )
@@ -104,11 +109,14 @@ def doctor(
     )
     if busy:
         say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)
-    return 1 if found or wrong or busy else 0
+    return 1 if unexpected or failures or busy else 0
 
 
 def _open_device(name: str | None, measures: bool) -> "Device | None":
-    """Open the device to measure on, before anything is printed; None where nothing is measured."""
+    """Open the device to measure on; None where nothing is measured.
+
+    It is opened before the first line is printed.
+    """
     if not measures:
         if name is not None:
             raise BadInput("--device is given without --measure; expected both, or neither")
@@ -121,7 +129,10 @@ def _open_device(name: str | None, measures: bool) -> "Device | None":
 def _check_timing(
     device: "Device", name: str | None, as_json: bool
 ) -> tuple[dict[str, object], int]:
-    """Check that timing is right, a line a property; the JSON of it, and how many properties do not hold."""
+    """Check that timing is right, and print a line a property.
+
+    Return the JSON of it, and how many properties do not hold.
+    """
     from ..engine.calibration import calibrate
     from ..engine.ceiling import TorchWorkloads
     from ..engine.host import gather, unused_accelerator
@@ -141,19 +152,19 @@ def _check_timing(
     for proof in selftest(device, TorchWorkloads(device), peak.value * 1e9 if peak else None):
         properties.append(proof)
         say(property_line(proof, width()), err=as_json)
-    wrong = sum(proof.outcome == "FAILS" for proof in properties)
-    closing = f"{wrong} of {len(properties)} properties fail"
-    say(closing if wrong else "timing can be trusted here", err=as_json)
-    plain: dict[str, object] = {
+    failures = sum(proof.outcome == "FAILS" for proof in properties)
+    closing = f"{failures} of {len(properties)} properties fail"
+    say(closing if failures else "timing can be trusted here", err=as_json)
+    document: dict[str, object] = {
         "environment": to_plain(environment),
         "calibration": to_plain(calibrate(device)),
         "properties": list(map(to_plain, properties)),
     }
-    return plain, wrong
+    return document, failures
 
 
 def _stays_busy(patience_s: float, as_json: bool) -> str:
-    """Wait until nobody else works on the device that would be measured; return who still does."""
+    """Wait until nobody else uses the device. Return who still does."""
     from ..engine.devices import open_device
     from ..engine.quiet import Clock, busy_at, wait_until_quiet
 
@@ -164,7 +175,10 @@ def _stays_busy(patience_s: float, as_json: bool) -> str:
 
 
 def _print_doctor(
-    machine: "Machine", findings: "list[Finding]", found: "list[Unexpected]", expect: Path | None
+    machine: "Machine",
+    findings: "list[Finding]",
+    unexpected: "list[Unexpected]",
+    expect: Path | None,
 ) -> None:
     from ..report.machine import difference_lines, finding_lines, machine_lines
 
@@ -175,7 +189,7 @@ def _print_doctor(
         say(line)
     if expect is not None:
         say("")
-        for line in difference_lines(found, str(expect)):
+        for line in difference_lines(unexpected, str(expect)):
             say(line)
 
 
@@ -208,7 +222,7 @@ def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:
 
 
 def _show_product(products: "tuple[Product, ...]", name: str, as_json: bool) -> int:
-    """Print what is known of a name; status 1 where that is nothing."""
+    """Print a product by its name. The status is 1 where it is unknown."""
     from ..hardware.keys import how_to_add, is_slice, part_line
     from ..report.machine import product_lines
 
@@ -222,16 +236,16 @@ def _show_product(products: "tuple[Product, ...]", name: str, as_json: bool) -> 
         say("\n\n".join("\n".join(product_lines(product)) for product in rows))
     elif is_slice(name):
         say(part_line(printable(name)))
-    elif like := _products_like(products, name):
-        several = f"{printable(repr(name))} is {count(len(like), 'product')}: {', '.join(like)}"
-        say(f"{several}; name one of them, for example: roofline hardware {like[0]}")
+    elif candidates := _products_like(products, name):
+        ambiguity = f"{printable(repr(name))} is {count(len(candidates), 'product')}: {', '.join(candidates)}"
+        say(f"{ambiguity}; name one of them, for example: roofline hardware {candidates[0]}")
     else:
         say(f"{printable(repr(name))} is not known. {how_to_add(name)}")
     return 0 if rows else 1
 
 
 def _products_like(products: "Iterable[Product]", name: str) -> list[str]:
-    """Return the products of a family, or those whose name begins so, however it is written."""
+    """Return the products of a family or with such a beginning."""
     start = slug(name)
     return sorted(
         {
@@ -247,5 +261,5 @@ def _product_json(product: "Product") -> dict[str, object]:
 
 
 def _figures(figures: "dict[str, Peak]") -> dict[str, object]:
-    """Every figure with all that there is to say of it, whether by default or not."""
+    """Return every figure with all of its facts, defaults included."""
     return {name: {**asdict(figure), "bounds": figure.trusted} for name, figure in figures.items()}

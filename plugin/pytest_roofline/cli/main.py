@@ -1,4 +1,4 @@
-"""The `roofline` command: compare runs, make baselines, look at the machine. Exit status 0 fine, 1 not, 2 bad input."""
+"""The command `roofline` and its exit status. 0 is fine, 1 is a finding, 2 is bad input."""
 
 from pathlib import Path
 
@@ -22,22 +22,22 @@ from .runs import compare, explain
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="roofline")
 @click.option(
-    "--hardware", "own_hardware", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+    "--hardware", "extra_folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A folder whose hardware.json is read before that of ./baselines and what ships (repeatable).",
 )  # fmt: skip
 @click.pass_context
-def main(ctx: click.Context, own_hardware: tuple[Path, ...]) -> None:
+def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
     """Is this machine as fast as it should be? Offline companion of the pytest plugin.
 
     `roofline COMMAND --help` has an example of each. Exit status of every command: 0 all is well or done, 1 it found
     what it looks for (a regression, a flaw), 2 the input cannot be used; standard error says why in a sentence.
     """
-    for folder in own_hardware:
+    for folder in extra_folders:
         if not (folder / HARDWARE_FILE).exists():
             raise BadInput(
                 f"--hardware is {folder}, which holds no {HARDWARE_FILE}; expected a folder that does"
             )
-    ctx.obj = folders = (*own_hardware, Path("baselines"))
+    ctx.obj = folders = (*extra_folders, Path("baselines"))
     # These two read such files themselves: one of them tells all that is wrong with a file.
     if ctx.invoked_subcommand not in ("hardware", "baseline"):
         use_hardware_of(ctx, folders)

@@ -1,4 +1,4 @@
-"""What the commands of `roofline` share: their group, `--json` and exit status, folders, and the width of tables."""
+"""Shared parts of the commands: groups, options, output and exit status."""
 
 import functools
 import io
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# As a person's day goes.
+# The commands in the order of a person's day.
 SECTIONS = {
     "See a run": ("report", "explain", "profiler"),
     "Compare runs": ("compare", "history", "fleet"),
@@ -32,13 +32,13 @@ SECTIONS = {
 }
 # Where the output is no terminal, so that two runs of a command can be compared.
 WIDTH = 80
-# Of things that are left out, so many are named under each reason.
-SHOWN = 3
+# The number of labels that are named under each reason for leaving them out.
+MOST_NAMED = 3
 
 
-def json_option_for(what: str) -> Callable[[Command], Command]:
-    """The option `--json`, whose help says what is printed."""
-    return click.option("--json", "as_json", is_flag=True, help=what)
+def json_option_for(help_text: str) -> Callable[[Command], Command]:
+    """Return the option `--json` with this help."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 json_option = json_option_for("Print machine-readable JSON.")
@@ -56,32 +56,36 @@ def command(
     short_help: str, *shared: Callable[..., Any], group: click.Group | None = None, name: str | None = None,
     json_option: Callable[..., Any] = json_option, **settings: Any,
 ) -> Callable[[Callable[..., int | None]], click.Command]:  # fmt: skip
-    """Makes a command with `--json` and shared options behind its own; what its function returns is the exit status."""
+    """Return a decorator that makes a command.
+
+    Its `--json` and shared options stand behind the command's own. The return value of the function
+    is the exit status.
+    """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)
-        def run(*args: Any, **named: Any) -> None:
-            sys.exit(function(*args, **named) or 0)
+        def run(*args: Any, **options: Any) -> None:
+            sys.exit(function(*args, **options) or 0)
 
-        own: list[click.Parameter] = getattr(function, "__click_params__", [])
+        parameters: list[click.Parameter] = getattr(function, "__click_params__", [])
         # click reads decorators from the function outward, so the option that is named last is applied first.
         run.__click_params__ = []  # type: ignore[attr-defined]
         for option in reversed((json_option, *shared)):
             option(run)
-        run.__click_params__ += own  # type: ignore[attr-defined]
+        run.__click_params__ += parameters  # type: ignore[attr-defined]
         make: Callable[[Callable[..., None]], click.Command] = click.command(
             name, short_help=short_help, **settings
         )
-        made = make(run)
+        click_command = make(run)
         if group is not None:
-            group.add_command(made)
-        return made
+            group.add_command(click_command)
+        return click_command
 
     return decorate
 
 
 def use_hardware_of(ctx: click.Context, folders: tuple[Path, ...]) -> None:
-    """Use the hardware.json of these folders until the command ends; most have none."""
+    """Use these folders' hardware.json until the command ends. Most folders have none."""
     if any((folder / HARDWARE_FILE).exists() for folder in folders):
         from ..hardware import use_hardware
 
@@ -93,10 +97,10 @@ _HELP = getattr(click.exceptions, "NoArgsIsHelpError", BrokenPipeError)
 
 
 class InOrder(click.Group):
-    """Lists its commands in the order in which a person comes to them, and not by their letters."""
+    """A group that lists its commands in order of addition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, as they were added."""
+        """Return every command, in the order of their addition."""
         del ctx
         return list(self.commands)
 
@@ -109,7 +113,10 @@ OF_PYTEST = {
 
 
 class Commands(click.Group):
-    """Lists its commands in sections, and turns our own errors into one sentence and exit status 2."""
+    """A group that lists its commands in sections.
+
+    It turns our own errors into one sentence and exit status 2.
+    """
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every command on a line of its section."""
@@ -128,11 +135,11 @@ class Commands(click.Group):
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
-    def main(self, *args: Any, **more: Any) -> Any:
-        """As click has it, with a question mark for what the encoding of standard output lacks."""
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run as click does. Characters that standard output lacks become a question mark."""
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
             sys.stdout.reconfigure(errors="replace")
-        return super().main(*args, **more)
+        return super().main(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -142,7 +149,7 @@ class Commands(click.Group):
                 )
             return super().invoke(ctx)
         except (BrokenPipeError, _HELP):
-            # Whoever reads has seen enough, as `head` has: click ends quietly.
+            # The reader of a pipe has closed it, as `head` does: click ends quietly.
             raise
         except (RooflineError, click.UsageError, ModuleNotFoundError, OSError) as error:
             say(f"roofline: {_sentence(error)}", err=True)
@@ -150,7 +157,7 @@ class Commands(click.Group):
 
 
 def _usage(error: click.UsageError) -> str:
-    """What of a command line cannot be used, and what to type."""
+    """Return which argument is wrong, and what to type."""
     path, help_text = (
         (error.ctx.command_path, error.ctx.command.help)
         if error.ctx is not None
@@ -168,7 +175,7 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """What went wrong, in a line; another module than torch that lacks is a mistake of ours."""
+    """Return an error as one line. A missing module other than torch is a mistake of ours."""
     if isinstance(error, click.UsageError):
         return printable(_usage(error))
     if isinstance(error, ModuleNotFoundError):
@@ -176,16 +183,17 @@ def _sentence(error: Exception) -> str:
             raise error
         return NO_TORCH
     if isinstance(error, OSError):
-        # What fails without a name is a stream, mostly standard output.
+        # A failure without a file name is of a stream, mostly standard output.
         where = "" if error.filename is None else f"{error.filename}: "
         return printable(f"{where}{error.strerror or error}")
     return printable(str(error))
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Print lines for a person: all that commands print goes through here, so that none steers what shows it.
+    """Print lines for a person, without control characters.
 
-    On a terminal they may be coloured; there the texts in them were made printable one by one.
+    All that commands print goes through here, so that no text steers what shows it. On a terminal
+    lines may be coloured; there the texts in them were made printable before.
     """
     coloured = not err and sys.stdout.isatty()
     click.echo(
@@ -194,7 +202,7 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def print_json(plain: Any) -> None:
-    """One JSON document on standard output, which then holds nothing else.
+    """Print one JSON document as the whole of standard output.
 
     In ASCII, since the name of a file may hold bytes that are no text.
     """
@@ -202,12 +210,12 @@ def print_json(plain: Any) -> None:
 
 
 def print_document(text: str) -> None:
-    """A whole file on standard output: in UTF-8, whatever a terminal takes here."""
+    """Print a whole file on standard output. It is in UTF-8, whatever the terminal's encoding."""
     click.echo(text.encode(), nl=False)
 
 
 def note_cuts(runs: "Iterable[Run]") -> None:
-    """Say on standard error which runs end in the middle of a line."""
+    """Print on standard error which runs end inside a line."""
     from ..baselines.runs import cut_note
 
     for run in runs:
@@ -216,5 +224,5 @@ def note_cuts(runs: "Iterable[Run]") -> None:
 
 
 def width() -> int:
-    """Columns for tables: the terminal's."""
+    """Return the columns for tables: the terminal's."""
     return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH

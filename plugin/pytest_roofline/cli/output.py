@@ -1,4 +1,7 @@
-"""`roofline report` and `roofline init`: runs as pages, tables and summaries; the suite, baselines and a CI file."""
+"""The commands `roofline report` and `roofline init`.
+
+They write reports, and the files of a new suite.
+"""
 
 import os
 import shlex
@@ -48,7 +51,7 @@ CI = {
     "gitlab-ab": ("gitlab-ab.yml", ".gitlab/roofline-ab.yml"),
 }
 # Files in which pytest may be configured already, and what must stand in them; a pytest.ini would hide them.
-CONFIGURED = {
+PYTEST_CONFIGS = {
     "pytest.toml": "", ".pytest.toml": "", ".pytest.ini": "", "pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]",
     "setup.cfg": "[tool:pytest]",
 }  # fmt: skip
@@ -83,14 +86,14 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
     if output == "":
         # An empty variable in a script; as a path it would be the folder that everything lies in.
         raise BadInput("-o is empty; give a path: -o report")
-    into = None if output is None else check_folder(Path(output), "-o")
-    read = _read(runs, folder)
-    if into is not None:
-        _write_report(read, into, silent=as_json)
+    target = None if output is None else check_folder(Path(output), "-o")
+    runs_read = _read(runs, folder)
+    if target is not None:
+        _write_report(runs_read, target, silent=as_json)
     if as_json:
         from ..report.files import run_json
 
-        print_document(run_json(read))
+        print_document(run_json(runs_read))
 
 
 def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
@@ -101,16 +104,16 @@ def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
     for name in names:
         run = read_run(resolve_run(name, folder, argument="RUN"))
         # A copy under another name would count everything twice.
-        same = next(
+        earlier_name = next(
             (
-                other
-                for other, known in zip(names, runs, strict=False)
-                if known.header == run.header
+                earlier_name
+                for earlier_name, earlier in zip(names, runs, strict=False)
+                if earlier.header == run.header
             ),
             None,
         )
-        if same is not None:
-            raise BadInput(f"{same!r} and {name!r} are the same run; name it once")
+        if earlier_name is not None:
+            raise BadInput(f"{earlier_name!r} and {name!r} are the same run; name it once")
         note_cuts([run])
         # As the run itself would name it, so that its report is the same.
         runs.append(replace(run, path=run.path.resolve()))
@@ -130,8 +133,8 @@ def _write_report(runs: "list[Run]", output: Path, *, silent: bool) -> None:
         append_summary(runs, Path(job), rows)
 
 
-def shipped() -> dict[str, bytes]:
-    """Every file that can be written, by its path below the folder that it is written into."""
+def shipped_files() -> dict[str, bytes]:
+    """Return every file that ships. Keys are paths below the target folder."""
     files = {target: (STARTER / name).read_bytes() for name, target in TEXTS.items()}
     for path in [*_folder("perf_tests").glob("*.py"), *_folder("baselines").glob("*.json")]:
         files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
@@ -167,59 +170,70 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     Exit status: 0 written, 2 something is in the way or cannot be written.
     """
     left_out = {target for name, (_, target) in CI.items() if name not in ci}
-    there = {name: folder / name for name in CONFIGURED if (folder / name).is_file()}
-    held = {
-        name: path.read_text(encoding="utf-8", errors="replace") for name, path in there.items()
+    config_paths = {name: folder / name for name in PYTEST_CONFIGS if (folder / name).is_file()}
+    config_texts = {
+        name: path.read_text(encoding="utf-8", errors="replace")
+        for name, path in config_paths.items()
     }
-    configured = next((name for name, text in held.items() if CONFIGURED[name] in text), "")
-    left_out |= {"pytest.ini"} if configured else set()
-    files = {name: data for name, data in shipped().items() if name not in left_out}
-    new = {
-        name: data for name, data in files.items()
-        if not (folder / name).is_file() or (folder / name).read_bytes() != data
+    pytest_config = next(
+        (name for name, text in config_texts.items() if PYTEST_CONFIGS[name] in text), ""
+    )
+    left_out |= {"pytest.ini"} if pytest_config else set()
+    files = {name: content for name, content in shipped_files().items() if name not in left_out}
+    changed = {
+        name: content for name, content in files.items()
+        if not (folder / name).is_file() or (folder / name).read_bytes() != content
     }  # fmt: skip
-    taken = [name for name in new if os.path.lexists(folder / name)]
-    if taken and not force:
+    conflicts = [name for name in changed if os.path.lexists(folder / name)]
+    if conflicts and not force:
         raise BadInput(
-            f"there already, and not what ships: {', '.join(taken)}; nothing was written, overwrite with --force"
+            f"there already, and not what ships: {', '.join(conflicts)}; nothing was written, overwrite with --force"
         )
-    _write(folder, new)
+    _write(folder, changed)
     if as_json:
-        same = [name for name in files if name not in new]
+        unchanged = [name for name in files if name not in changed]
         print_json(
-            {"folder": str(folder), "version": __version__, "written": list(new), "same": same}
+            {
+                "folder": str(folder),
+                "version": __version__,
+                "written": list(changed),
+                "same": unchanged,
+            }
         )
         return
-    for line in _lines(folder, new, ci, of=len(files)):
+    for line in _lines(folder, changed, ci, total=len(files)):
         say(printable(line))
-    if configured:
-        say(f"note: no pytest.ini is written, since {configured} configures pytest here")
+    if pytest_config:
+        say(f"note: no pytest.ini is written, since {pytest_config} configures pytest here")
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    for count, (name, data) in enumerate(files.items()):
+    for count, (name, content) in enumerate(files.items()):
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(data)
+            (folder / name).write_bytes(content)
         except (OSError, RuntimeError) as error:
-            done = f"{count} of {len(files)} files are written; mend that, and call it again with --force"
-            why = getattr(error, "strerror", None) or str(error)
-            raise CannotStore(f"{folder / name} cannot be written: {why}; {done}") from None
+            progress = f"{count} of {len(files)} files are written; mend that, and call it again with --force"
+            reason = getattr(error, "strerror", None) or str(error)
+            raise CannotStore(f"{folder / name} cannot be written: {reason}; {progress}") from None
 
 
-def _lines(folder: Path, new: Mapping[str, bytes], ci: Iterable[str], of: int) -> Iterator[str]:
-    counts = Counter(name.split("/")[0] for name in new)
+def _lines(
+    folder: Path, changed: Mapping[str, bytes], ci: Iterable[str], total: int
+) -> Iterator[str]:
+    counts = Counter(name.split("/")[0] for name in changed)
     folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
-    alone = [name for name in new if counts[name.split("/")[0]] == 1]
-    written = f"{len(new)} file{'s' * (len(new) != 1)} written into {folder}: {', '.join(folders + alone)}"
+    single_files = [name for name in changed if counts[name.split("/")[0]] == 1]
+    parts = ", ".join(folders + single_files)
+    summary = f"{len(changed)} file{'s' * (len(changed) != 1)} written into {folder}: {parts}"
     yield (
-        written
-        if new
-        else f"nothing to write: all {of} files stand in {folder} already, as they ship"
+        summary
+        if changed
+        else f"nothing to write: all {total} files stand in {folder} already, as they ship"
     )
     path = folder.resolve()
     if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
-        for name in (CI[one][1] for one in ci if one.startswith(("github", "gitlab"))):
+        for name in (CI[ci_name][1] for ci_name in ci if ci_name.startswith(("github", "gitlab"))):
             yield f"note: {name} is read at the top of a repository only: move it there, and put {folder}/ before paths"
-    go = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
-    yield f"next: {go}pytest perf_tests -k memcpy"
+    change_folder = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    yield f"next: {change_folder}pytest perf_tests -k memcpy"

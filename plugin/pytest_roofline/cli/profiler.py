@@ -1,4 +1,7 @@
-"""`roofline profiler`: the totals of a vendor's profiler beside the times that we measured."""
+"""The command `roofline profiler`.
+
+It shows the totals of a vendor's profiler beside measured times.
+"""
 
 import glob
 import sys
@@ -18,24 +21,24 @@ if TYPE_CHECKING:
     from ..baselines.runs import Run
     from ..observe.vendor import Totals
 
-# Of each test, so many kernels are named.
+# The number of kernels that are named of each test.
 MOST_KERNELS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One test: a call as we measured it, and what the profiler saw of so many calls."""
+    """One test's measured time, and the profiler's totals."""
 
     label: str
     test: str
     measured_s: float
-    seen: "Totals"
+    totals: "Totals"
     calls: int
 
     @property
     def profiler_s(self) -> float:
-        """Kernels and copies of one call."""
-        return self.seen.seconds / self.calls
+        """Seconds of kernels and copies in one call."""
+        return self.totals.seconds / self.calls
 
 
 @command("Show the totals of nsys or rocprofv3 beside measured times.", folder_option)
@@ -61,19 +64,19 @@ def profiler(
     from ..baselines.run_files import resolve_run
     from ..baselines.runs import read_run
 
-    read = read_run(resolve_run(run, folder))
-    note_cuts([read])
-    wanted: dict[str, list[str]] = {}
+    measured_run = read_run(resolve_run(run, folder))
+    note_cuts([measured_run])
+    paths_by_test: dict[str, list[str]] = {}
     for word in files:
         test, equals, pattern = word.rpartition("=")
         if not equals or not pattern:
             raise BadInput(
                 f"{word!r} names no test; expected TEST=FILE, such as small=small_cuda_gpu_kern_sum.csv"
             )
-        wanted.setdefault(test, []).extend(sorted(glob.glob(pattern)) or [pattern])  # noqa: PTH207
-    pairs = [_pair(read, test, paths, calls) for test, paths in wanted.items()]
+        paths_by_test.setdefault(test, []).extend(sorted(glob.glob(pattern)) or [pattern])  # noqa: PTH207
+    pairs = [_pair(measured_run, test, paths, calls) for test, paths in paths_by_test.items()]
     if as_json:
-        print_json([_plain(pair) for pair in pairs])
+        print_json([_pair_as_json(pair) for pair in pairs])
     else:
         say(_text(pairs))
 
@@ -83,39 +86,39 @@ def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pai
     from ..core.rows import TIME
     from ..observe.vendor import read_tables, totals
 
-    timed = [row for row in rows_of_run(run) if row.metric == TIME and row.time_s]
-    found = [row for row in timed if test in (row.label, row.test)] or [
-        row for row in timed if test in row.label or test in row.test
+    timed_rows = [row for row in rows_of_run(run) if row.metric == TIME and row.time_s]
+    matches = [row for row in timed_rows if test in (row.label, row.test)] or [
+        row for row in timed_rows if test in row.label or test in row.test
     ]
-    if len(found) != 1:
-        names = listed([row.label for row in found or timed], 4)
+    if len(matches) != 1:
+        names = listed([row.label for row in matches or timed_rows], 4)
         raise BadInput(
-            f"{run.path} measured {count(len(found), 'test')} of {test!r}; name one of: {names or 'none'}"
+            f"{run.path} measured {count(len(matches), 'test')} of {test!r}; name one of: {names or 'none'}"
         )
-    (row,) = found
-    read = {path: read_bytes(Path(path), "profiler's file", "a CSV table") for path in paths}
-    texts = {path: data.decode(errors="replace") for path, data in read.items()}
-    seen = totals(
+    (row,) = matches
+    contents = {path: read_bytes(Path(path), "profiler's file", "a CSV table") for path in paths}
+    texts = {path: content.decode(errors="replace") for path, content in contents.items()}
+    totals_of_files = totals(
         [table for path, text in texts.items() for table in read_tables(text, path)], row.label
     )
-    known = [
-        one
-        for one in run.profiles
-        if (one.test_id, one.name) == (row.test, row.name) and one.tool == "external"
+    profiles = [
+        profile
+        for profile in run.profiles
+        if (profile.test_id, profile.name) == (row.test, row.name) and profile.tool == "external"
     ]
-    told = seen.calls or calls or (known[-1].calls if known else None)
-    if told is None:
+    call_count = totals_of_files.calls or calls or (profiles[-1].calls if profiles else None)
+    if call_count is None:
         raise BadInput(f"nothing tells how many calls of {row.label} are in {paths[0]}; give --calls, or profile with "
                        "--roofline-profile=external, which the run then knows")  # fmt: skip
     assert row.time_s is not None
-    return Pair(row.label, row.test, row.time_s, seen, told)
+    return Pair(row.label, row.test, row.time_s, totals_of_files, call_count)
 
 
 def _text(pairs: Sequence[Pair]) -> str:
     from ..report.tables import TextTable, render
 
-    sizes = any(pair.seen.copied_bytes is not None for pair in pairs)
-    heads = (
+    sizes = any(pair.totals.copied_bytes is not None for pair in pairs)
+    headings = (
         "measured",
         "profiler",
         "of measured",
@@ -124,42 +127,42 @@ def _text(pairs: Sequence[Pair]) -> str:
         *["copied"] * sizes,
         "launches",
     )
-    table = TextTable(("test", "left"), *((name, "right") for name in heads))
+    table = TextTable(("test", "left"), *((name, "right") for name in headings))
     lines = []
     for pair in pairs:
-        seen, copied = pair.seen, pair.seen.copied_bytes
+        totals, copied_bytes = pair.totals, pair.totals.copied_bytes
         cells = [
             format_seconds(pair.measured_s),
             format_seconds(pair.profiler_s),
             format_share(pair.profiler_s / pair.measured_s),
-            format_seconds(seen.kernels_s / pair.calls),
-            format_seconds(seen.copies_s / pair.calls),
+            format_seconds(totals.kernels_s / pair.calls),
+            format_seconds(totals.copies_s / pair.calls),
         ]
-        cells += ["" if copied is None else format_amount(copied / pair.calls)] * sizes
-        table.add_row(printable(pair.label), *cells, f"{seen.launches / pair.calls:,.10g}")
+        cells += ["" if copied_bytes is None else format_amount(copied_bytes / pair.calls)] * sizes
+        table.add_row(printable(pair.label), *cells, f"{totals.launches / pair.calls:,.10g}")
         kernels = [
-            f"{name} {format_share(seconds / seen.seconds)} ({count(launches, 'launch', 'es')})"
-            for name, (seconds, launches) in list(seen.kernels.items())[:MOST_KERNELS]
+            f"{name} {format_share(seconds / totals.seconds)} ({count(launches, 'launch', 'es')})"
+            for name, (seconds, launches) in list(totals.kernels.items())[:MOST_KERNELS]
         ]
         lines.append(printable(f"{pair.label}, {count(pair.calls, 'call')}: {'; '.join(kernels)}"))
     return "\n".join([render(table, width(), sys.stdout.isatty()), "of one call; kernels and copies that overlap "
                       "count each, and idle time of the device counts in `measured` alone", *lines])  # fmt: skip
 
 
-def _plain(pair: Pair) -> dict[str, object]:
-    seen = pair.seen
+def _pair_as_json(pair: Pair) -> dict[str, object]:
+    totals = pair.totals
     return {
         "label": pair.label,
         "test": pair.test,
         "calls": pair.calls,
         "time_s": pair.measured_s,
         "profiler_s": pair.profiler_s,
-        "kernels_s": seen.kernels_s / pair.calls,
-        "copies_s": seen.copies_s / pair.calls,
-        "copied_bytes": None if seen.copied_bytes is None else seen.copied_bytes / pair.calls,
-        "launches": seen.launches / pair.calls,
+        "kernels_s": totals.kernels_s / pair.calls,
+        "copies_s": totals.copies_s / pair.calls,
+        "copied_bytes": None if totals.copied_bytes is None else totals.copied_bytes / pair.calls,
+        "launches": totals.launches / pair.calls,
         "kernels": [
             {"name": name, "total_s": seconds, "launches": launches}
-            for name, (seconds, launches) in seen.kernels.items()
+            for name, (seconds, launches) in totals.kernels.items()
         ],
     }

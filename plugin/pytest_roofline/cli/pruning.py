@@ -1,4 +1,4 @@
-"""Entries of baselines that no test uses: found by a collection of all tests, listed, and removed."""
+"""Entries of baselines that no test uses. A collection of all tests finds them."""
 
 import json
 import os
@@ -27,12 +27,12 @@ from .options import say
 if TYPE_CHECKING:
     from ..baselines.plausible import Flaw
 
-# How much of a failed collection's output is shown.
+# The number of lines that are shown of a failed collection's output.
 LAST_LINES = 15
 
 
 class UnusedEntries:
-    """The entries of baselines that no planned test uses, as hints, and their removal."""
+    """Hints on entries that no planned test uses."""
 
     def __init__(
         self, baselines: Mapping[Path, Baseline], planned: Sequence[PlannedTest], removes: bool
@@ -61,7 +61,7 @@ class UnusedEntries:
         ]
 
     def remove(self, into: Path) -> Iterator[str]:
-        """Remove the entries, where that was asked for, and yield lines that say how many there are.
+        """Remove the entries if the user chose so. Yield their counts.
 
         Raises:
             BadInput: no entry is used at all, so the tests are hardly those of the baselines.
@@ -82,7 +82,7 @@ class UnusedEntries:
 
 
 def _hint_of(listed: UnusedEntry, removes: bool) -> "Flaw":
-    """Return an entry that no test uses as a hint."""
+    """Return a hint that no test uses an entry."""
     from ..baselines.plausible import Flaw
 
     entry = listed.entry
@@ -104,10 +104,13 @@ def _hint_of(listed: UnusedEntry, removes: bool) -> "Flaw":
 
 
 def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
-    """Remove the listed entries from the files as they are now: the collection of tests took its time."""
-    for path, idle in unused_by_path.items():
-        if idle:
-            removed = {listed.entry.identity for listed in idle}
+    """Remove the listed entries from the files.
+
+    The files are read anew, since the collection of tests took its time.
+    """
+    for path, entries_of_file in unused_by_path.items():
+        if entries_of_file:
+            removed = {listed.entry.identity for listed in entries_of_file}
             with alone(path):
                 baseline = read_baseline(path)
                 entries = tuple(
@@ -118,7 +121,7 @@ def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
 
 
 def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
-    """The measuring tests that pytest finds in a process of its own, of every tier."""
+    """Return the measuring tests that pytest collects, of every tier."""
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         plan = Path(folder) / "plan.jsonl"
         command = [
@@ -132,21 +135,21 @@ def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
             # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
             *("-k", "", "-m", ""),
         ]
-        surroundings = {
+        environment = {
             name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"
         }
-        done = subprocess.run(
+        process = subprocess.run(
             command,
-            env=surroundings | {PLAN_VARIABLE: str(plan)},
+            env=environment | {PLAN_VARIABLE: str(plan)},
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode != 0:
-            for line in [*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]:
+        if process.returncode != 0:
+            for line in [*process.stdout.splitlines(), *process.stderr.splitlines()][-LAST_LINES:]:
                 say(printable(line), err=True)
             raise BadInput(
-                f"pytest ended with status {done.returncode} while it collected the tests, so nothing can be called "
+                f"pytest ended with status {process.returncode} while it collected the tests, so nothing can be called "
                 "unused; mend that, or name other tests with --tests"
             )
         lines = plan.read_text(encoding="utf-8").splitlines() if plan.exists() else []

@@ -1,4 +1,7 @@
-"""`roofline compare` and `explain`: two runs, and the reasons of a verdict."""
+"""The commands `roofline compare` and `roofline explain`.
+
+They compare runs, and show the reasons of a verdict.
+"""
 
 import re
 import sys
@@ -20,12 +23,12 @@ if TYPE_CHECKING:
     from ..baselines.comparing import Comparison
     from ..report.devices import Quantity
 
-# What --table shows.
+# The quantities of --table.
 QUANTITIES = ("time", "rate", "peak")
 # Reasons of single tests below a comparison.
-MOST_TOLD = 8
-# Of a run of hundreds, so many names are enough to see how tests are called.
-SHOWN = 8
+MOST_REASONS = 8
+# So many names show how the tests of a run are called, even of hundreds.
+MOST_NAMED = 8
 
 
 @command("Compare a run with another or a baseline, worst first.", folder_option)
@@ -92,11 +95,12 @@ def compare(
     """
     from ..baselines.comparing import compare as compare_files
 
-    allowed = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
+    accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
     if not new and not table and by is None and base is None:
         ctx = click.get_current_context()
         raise click.MissingParameter(
-            ctx=ctx, param=next(one for one in ctx.command.params if one.name == "new")
+            ctx=ctx,
+            param=next(parameter for parameter in ctx.command.params if parameter.name == "new"),
         )
     if (new and table) or (of is not None and not table) or (table and control is not None):
         raise BadInput(
@@ -109,35 +113,38 @@ def compare(
             "--by takes OLD alone, and --base goes with it: roofline compare RUN --by execution --base eager"
         )
     if by is not None:
-        return _compare_by(_side(old, folder), by, base, allowed, as_json)
+        return _compare_by(_side(old, folder), by, base, accepted_slowdown, as_json)
     if table:
         return _table(_side(old, folder), of, as_json)
     sides = _side(old, folder), _side(new, folder)
     if control is not None:
         return _compare_rollout(
-            sides, (_side(control[0], folder), _side(control[1], folder)), allowed, as_json
+            sides,
+            (_side(control[0], folder), _side(control[1], folder)),
+            accepted_slowdown,
+            as_json,
         )
-    compared = compare_files(*sides, allowed)
-    note_cuts(compared.runs)
-    if compared.only_old:
-        say(f"note: only in {old}: {printable(', '.join(compared.only_old))}", err=True)
+    comparison = compare_files(*sides, accepted_slowdown)
+    note_cuts(comparison.runs)
+    if comparison.only_old:
+        say(f"note: only in {old}: {printable(', '.join(comparison.only_old))}", err=True)
     if as_json:
         from ..report.comparison import comparison_as_json
 
-        print_json(comparison_as_json(compared))
+        print_json(comparison_as_json(comparison))
     else:
-        _print_comparison(compared, *sides)
-    return status_of(compared.everything, complete=not compared.unlike)
+        _print_comparison(comparison, *sides)
+    return status_of(comparison.everything, complete=not comparison.unlike)
 
 
 def _side(names: str, folder: Path) -> list[Path]:
-    """One side of a comparison: one file, or several with commas between their names."""
+    """Return the files of one side. Their names have commas between them."""
     parts = [names] if Path(names).exists() else names.split(",")
     return [Path(path) for part in parts if part for path in paths_of(part, folder)]
 
 
 def _table(paths: Sequence[Path], of: "Quantity | None", as_json: bool) -> int:
-    """Print runs of several machines beside each other; returns the exit status."""
+    """Print runs of several machines beside each other. Return the exit status."""
     from ..baselines.run_rows import rows_of
     from ..report.devices import device_tables, devices_as_json, devices_text
 
@@ -155,25 +162,25 @@ def _table(paths: Sequence[Path], of: "Quantity | None", as_json: bool) -> int:
 def _compare_by(
     paths: Sequence[Path], by: str, base: str | None, tolerance: float | None, as_json: bool
 ) -> int:
-    """Judge and print two values of a parameter; returns the exit status."""
+    """Judge and print two values of a parameter. Return the exit status."""
     from ..baselines.pairs import compare_by
     from ..report.comparison import contrast_as_json, contrast_text
 
     runs = [read_run(path) for path in paths]
     note_cuts(runs)
-    found = compare_by(runs, by, base, tolerance)
-    if found.alone:
-        say(f"note: under one value only: {printable(', '.join(found.alone))}", err=True)
-    _show(found, contrast_as_json if as_json else contrast_text, as_json)
-    return status_of([row for _, row in found.rows])
+    contrast = compare_by(runs, by, base, tolerance)
+    if contrast.alone:
+        say(f"note: under one value only: {printable(', '.join(contrast.alone))}", err=True)
+    _show(contrast, contrast_as_json if as_json else contrast_text, as_json)
+    return status_of([row for _, row in contrast.rows])
 
 
-def _show(found: Any, told: Callable[..., Any], as_json: bool) -> None:
-    """Print what was found, as plain data or as text."""
+def _show(comparison: Any, convert: Callable[..., Any], as_json: bool) -> None:
+    """Print a comparison, as plain data or as text."""
     if as_json:
-        print_json(told(found))
+        print_json(convert(comparison))
     else:
-        say(told(found, width(), sys.stdout.isatty()))
+        say(convert(comparison, width(), sys.stdout.isatty()))
 
 
 def _compare_rollout(
@@ -182,42 +189,42 @@ def _compare_rollout(
     tolerance: float | None,
     as_json: bool,
 ) -> int:
-    """Judge and print a staged rollout; returns the exit status."""
+    """Judge and print a staged rollout. Return the exit status."""
     from ..baselines.rollout import judge_rollout
     from ..report.comparison import rollout_as_json, rollout_text
 
     before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
     note_cuts([*before, *after, *old, *new])
-    found = judge_rollout(before, after, (old, new), tolerance)
-    _show(found, rollout_as_json if as_json else rollout_text, as_json)
-    return status_of(found.rows, worse=found.has_losses)
+    rollout = judge_rollout(before, after, (old, new), tolerance)
+    _show(rollout, rollout_as_json if as_json else rollout_text, as_json)
+    return status_of(rollout.rows, worse=rollout.has_losses)
 
 
-def _print_comparison(compared: "Comparison", old: Sequence[Path], new: Sequence[Path]) -> None:
+def _print_comparison(comparison: "Comparison", old: Sequence[Path], new: Sequence[Path]) -> None:
     from ..report.comparison import comparison_lines
     from ..report.messages import peak_lines
     from ..report.published import idle_lines
     from ..report.tables import comparison_table, exact_reason_lines, kernels_table
     from ..report.words import cut, totals_text
 
-    rows, kernels = compared.rows, compared.kernels
+    rows, kernels = comparison.rows, comparison.kernels
     terminal = sys.stdout.isatty()
-    before, after = ([run for run in compared.runs if run.path in side] for side in (old, new))
-    for line in comparison_lines(compared, before, after):
+    before, after = ([run for run in comparison.runs if run.path in side] for side in (old, new))
+    for line in comparison_lines(comparison, before, after):
         say(line)
-    if rows or not (kernels or compared.lost):
+    if rows or not (kernels or comparison.lost):
         say(comparison_table(rows, width(), terminal))
     lines = [
         printable(f"{row.time_verdict.kind} {row.label}: {row.time_reason}")
         for row in rows
         if row.time_verdict is not None and row.time_reason
     ]
-    lines = cut(lines, MOST_TOLD, "that are open or INVALID; --json has all")
+    lines = cut(lines, MOST_REASONS, "that are open or INVALID; --json has all")
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
     lines += [kernels_table(kernels, width(), terminal)] if kernels else []
     lines += exact_reason_lines(kernels)
-    lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in compared.lost]
-    for line in [*lines, totals_text(worst_first(compared.everything))]:
+    lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in comparison.lost]
+    for line in [*lines, totals_text(worst_first(comparison.everything))]:
         say(line)
 
 
@@ -237,44 +244,44 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
     from ..baselines.run_rows import rows_of_run
     from ..report.explain import explanation, explanation_as_json, note_lines
 
-    read = read_run(resolve_run(run, folder))
-    rows = rows_of_run(read)
-    found = _matching(read, rows, test)
+    measured_run = read_run(resolve_run(run, folder))
+    rows = rows_of_run(measured_run)
+    test_ids = _matching(measured_run, rows, test)
     if as_json:
-        print_json(explanation_as_json(read, list(found.items())))
+        print_json(explanation_as_json(measured_run, list(test_ids.items())))
         return
     blocks = []
-    for label in found:
+    for label in test_ids:
         lines = [line for row in rows if row.label == label for line in explanation(row, width())]
-        blocks.append([*lines, *note_lines(read, label, width())])
+        blocks.append([*lines, *note_lines(measured_run, label, width())])
     say("\n\n".join("\n".join(lines) for lines in blocks))
 
 
 def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
-    """What a run has whose label or test id holds the text, with its test id.
+    """Return the labels that match a text, with their test ids.
 
-    Those alone that are called so, or have a parameter that is, where there are any: `4MiB` is not `2004MiB`.
+    Where labels or parameters are equal to it, only these count: `4MiB` is not `2004MiB`.
     """
     from ..report.explain import note_labels
 
     ids = {row.label: row.test for row in rows if row.metric is not None} | note_labels(run)
     labels = list(ids)
-    inside = {
+    parameters = {
         label: [part.split("-") for part in re.findall(r"\[([^][]*)\]", label)] for label in labels
     }
     exact = [
         label
         for label in labels
-        if test in (label, ids[label]) or any(test in words for words in inside[label])
+        if test in (label, ids[label]) or any(test in words for words in parameters[label])
     ]
-    found = exact or [label for label in labels if test in label or test in ids[label]]
-    if not found:
+    matches = exact or [label for label in labels if test in label or test in ids[label]]
+    if not matches:
         if not labels:
             raise BadInput(
                 f"{run.path} has no test {test!r}: it measured nothing at all; name another run"
             )
         raise BadInput(
             f"{run.path} measured nothing whose name holds {test!r}; "
-            f"name one of these: {listed(labels, SHOWN)}"
+            f"name one of these: {listed(labels, MOST_NAMED)}"
         )
-    return {label: ids[label] for label in found}
+    return {label: ids[label] for label in matches}

@@ -1,4 +1,7 @@
-"""`roofline baseline show` and `check`: what there is, whether it is sane, and what no test uses any more."""
+"""The commands `roofline baseline show` and `check`.
+
+They show entries, their mistakes, and those that no test uses.
+"""
 
 import datetime
 import sys
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @command("Show what each entry is based on.", into_option)
-@click.argument("what", nargs=-1)
-def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
+@click.argument("selectors", nargs=-1, metavar="[WHAT]...")
+def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
     """Show what each entry is based on, and how small a slowdown it detects.
 
     WHAT: baseline files (*.json; default: all of the folder), and parts of the labels to show.
@@ -38,8 +41,8 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
     from ..report.baseline_tables import health_as_json, published_as_json
     from ..report.tables import exact_as_json, exact_table
 
-    files = [Path(text) for text in what if text.endswith(".json")]
-    parts = [text for text in what if not text.endswith(".json")]
+    files = [Path(text) for text in selectors if text.endswith(".json")]
+    parts = [text for text in selectors if not text.endswith(".json")]
     baselines = read_baselines(files, into)
     entries = [entry for baseline in baselines.values() for entry in baseline.entries]
     kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
@@ -47,21 +50,25 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
         *select(entries, parts, [kernel.label for kernel in kernels]),
         *select(kernels, parts, [entry.label for entry in entries]),
     ]
-    chosen = {entry.identity for entry in selected}
+    identities = {entry.identity for entry in selected}
     rows = []
     for path, baseline in baselines.items():
         # The prior of an entry is what all of its file tell, so the choice comes after.
         healths = [
-            health for health in health_of(baseline.entries) if health.entry.identity in chosen
+            health for health in health_of(baseline.entries) if health.entry.identity in identities
         ]
-        published = [e for e in baseline.entries if e.identity in chosen and e.kind != "measured"]
-        exact = [entry for entry in baseline.exact if entry.identity in chosen]
+        published = [
+            entry
+            for entry in baseline.entries
+            if entry.identity in identities and entry.kind != "measured"
+        ]
+        exact = [entry for entry in baseline.exact if entry.identity in identities]
         if as_json:
             rows += [{"file": str(path), **exact_as_json(entry)} for entry in exact]
             rows += [{"file": str(path), **health_as_json(health)} for health in healths]
             rows += [{"file": str(path), **published_as_json(entry)} for entry in published]
         elif healths or published or exact:
-            _print_health(path, healths, published, whole=bool(parts))
+            _print_health(path, healths, published, all_published=bool(parts))
             if exact:
                 say(exact_table(exact, width(), sys.stdout.isatty()))
     if as_json:
@@ -69,9 +76,9 @@ def show(what: tuple[str, ...], into: Path, as_json: bool) -> None:
 
 
 def _print_health(
-    path: Path, healths: "Sequence[Health]", published: Sequence[Entry], *, whole: bool
+    path: Path, healths: "Sequence[Health]", published: Sequence[Entry], *, all_published: bool
 ) -> None:
-    """The entries of a file; where they were chosen, the whole list of what was published."""
+    """Print the entries of a file. `whole` adds the full list of published ones."""
     from ..report.baseline_tables import (
         LEGEND,
         MOST_OF_ONE,
@@ -89,11 +96,11 @@ def _print_health(
         drivers = {driver for health in healths for driver in health.drivers}
         if len(drivers) == 1:
             say(f"driver: {printable(drivers.pop())}")
-    shown = published_lines(published, None if whole else MOST_OF_ONE)
+    published_texts = published_lines(published, None if all_published else MOST_OF_ONE)
     for line in [
         *cap_lines(renewal_lines(healths)),
         *cap_lines(provisional_lines(healths)),
-        *shown,
+        *published_texts,
     ]:
         say(line)
 
@@ -145,31 +152,31 @@ def check(
         for path, baseline in baselines.items()
         for flaw in check_baseline(path, baseline, now)
     ]
-    idle = UnusedEntries(baselines, collect(tests), applied) if prune else None
-    flaws += idle.flaws if idle else []
-    wrong = sum(not flaw.hint for _, flaw in flaws)
+    unused_entries = UnusedEntries(baselines, collect(tests), applied) if prune else None
+    flaws += unused_entries.flaws if unused_entries else []
+    mistakes = sum(not flaw.hint for _, flaw in flaws)
     if not as_json:
-        _print_flaws(flaws, baselines, wrong, len(hardware))
-    if idle is not None:
-        for line in idle.remove(into):
+        _print_flaws(flaws, baselines, mistakes, len(hardware))
+    if unused_entries is not None:
+        for line in unused_entries.remove(into):
             say(line, err=as_json)
     if as_json:
         print_json([flaw_as_json(path, flaw) for path, flaw in flaws])
-    return 1 if wrong else 0
+    return 1 if mistakes else 0
 
 
 def _read_files(
     folders: tuple[Path, ...], files: tuple[Path, ...], into: Path
 ) -> "tuple[dict[Path, Catalogue], dict[Path, Baseline]]":
-    """Read the named files, or all of the folder with the hardware that is in use: of hardware, and of baselines."""
+    """Return the files of hardware and of baselines. Without names they are all of the folder."""
     from ..hardware.lookup import hardware_files, read_hardware
 
-    of_hardware = [path for path in files if path.name == HARDWARE_FILE]
-    others = [path for path in files if path.name != HARDWARE_FILE]
+    hardware_paths = [path for path in files if path.name == HARDWARE_FILE]
+    baseline_paths = [path for path in files if path.name != HARDWARE_FILE]
     if not files:
-        of_hardware = hardware_files(dict.fromkeys((*folders, into)))
-    hardware = {path: read_hardware(path) for path in of_hardware}
-    return hardware, read_baselines(others, into) if others or not files else {}
+        hardware_paths = hardware_files(dict.fromkeys((*folders, into)))
+    hardware = {path: read_hardware(path) for path in hardware_paths}
+    return hardware, read_baselines(baseline_paths, into) if baseline_paths or not files else {}
 
 
 def _flaws_of_hardware(hardware: "Mapping[Path, Catalogue]") -> "list[tuple[Path, Flaw]]":
@@ -185,9 +192,12 @@ def _flaws_of_hardware(hardware: "Mapping[Path, Catalogue]") -> "list[tuple[Path
 
 
 def _print_flaws(
-    flaws: "Sequence[tuple[Path, Flaw]]", baselines: dict[Path, Baseline], wrong: int, others: int
+    flaws: "Sequence[tuple[Path, Flaw]]",
+    baselines: dict[Path, Baseline],
+    mistakes: int,
+    hardware_count: int,
 ) -> None:
-    """Print a line for each flaw, and in how much they were looked for, `others` being the files of hardware."""
+    """Print a line for each flaw, and the number of files."""
     from ..report.baseline_tables import count_text
 
     for path, flaw in flaws:
@@ -197,13 +207,13 @@ def _print_flaws(
     count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
     entries, files_read = (
         count_text(count, "entry", "entries"),
-        count_text(len(baselines) + others, "file", "files"),
+        count_text(len(baselines) + hardware_count, "file", "files"),
     )
-    say(f"{wrong or 'nothing'} wrong in {entries} of {files_read}")
+    say(f"{mistakes or 'nothing'} wrong in {entries} of {files_read}")
 
 
 def read_baselines(files: Sequence[Path], into: Path) -> dict[Path, Baseline]:
-    """The named baselines, or all of a folder."""
+    """Return the named baselines, or all of a folder."""
     if not files and not into.is_dir():
         raise BadFile(
             f"there is no folder {into} with baselines; name files, or the folder with --into"
