@@ -333,7 +333,7 @@ def test_a_held_lock_names_its_process_whatever_filelock_writes(tmp_path, monkey
         Path(lock.lock_file).write_text("")
 
     monkeypatch.setattr(SoftFileLock, "acquire", acquire_as_before)
-    with writing.alone(tmp_path / "h200.json"):
+    with writing.lock_file(tmp_path / "h200.json"):
         assert (tmp_path / ".h200.json.lock").read_text().split()[0] == str(os.getpid())
     assert list(tmp_path.iterdir()) == []
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.errors import BadFile, BadInput
-from pytest_roofline.core.samples import ACHIEVED, Block, Ranks, Samples, merged
+from pytest_roofline.core.samples import ACHIEVED, Block, Ranks, Samples, merge_passes
 
 THERMAL, GAP = "thermal slowdown", "host gap"
 seconds_of_a_block = st.lists(st.floats(1e-9, 10.0), min_size=1, max_size=8)
@@ -152,12 +152,16 @@ def test_passes_become_one_by_their_blocks_in_a_row():
         1.0, 2.0, 3.0, iterations=4, blocks=(Block(2), Block(1, excluded=THERMAL)), measuring_s=1.0
     )
     single = one(5.0, iterations=2, tick_s=1e-6, labels=("drifting",), measuring_s=0.5)
-    found = merged([blocked, single])
+    found = merge_passes([blocked, single])
     assert (found.seconds, found.block_medians) == ((1.0, 2.0, 3.0, 5.0), (1.5, 5.0))
     assert (found.iterations, found.tick_s, found.measuring_s) == (2, 1e-6, 1.5)
     assert (found.labels, found.excluded) == (("drifting",), {THERMAL: 1})
     passes = [one(neighbours=word) for word in ("none", "seen", "unknown")]
-    assert [merged(passes[:count]).neighbours for count in (1, 2, 3)] == ["none", "seen", "seen"]
+    assert [merge_passes(passes[:count]).neighbours for count in (1, 2, 3)] == [
+        "none",
+        "seen",
+        "seen",
+    ]
 
 
 def ranks(**changes):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pytest_roofline.baselines.files import read_baseline
-from pytest_roofline.core.writing import alone
+from pytest_roofline.core.writing import lock_file
 from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.peers import CoreWatch
 from pytest_roofline.plugin.rounds import Rounds
@@ -190,7 +190,7 @@ def test_the_first_folder_of_baselines_that_is_named_takes_the_entries(desk):
 def test_a_file_that_another_process_changes_is_waited_for_and_then_left_alone(desk, monkeypatch):
     monkeypatch.setattr("pytest_roofline.core.writing.PATIENCE_S", 0.05)
     desk.one()
-    with alone(desk.path / "baselines" / "h100.json"):
+    with lock_file(desk.path / "baselines" / "h100.json"):
         result = desk.run(*RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "h100.json is being changed by another process" in texts(result)

@@ -17,7 +17,7 @@ from ..core.entries import Session as RecordedSession
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
 from ..core.groups import grouped
-from ..core.keys import Key, canonical, told_by_position
+from ..core.keys import Key, canonical, positional_names_note
 from ..core.records import Measurement
 from ..core.samples import IMPORTED
 from ..core.verdicts import Group, OddSession, Reference
@@ -225,7 +225,7 @@ class RunComparator(Comparator):
         for run in runs:
             session = run.header.run_id, run.header.started, identity_of(run.header.environment)
             for measurement in run.measurements:
-                if reason := run.unfit(measurement, accept_slower=True) or told_by_position(
+                if reason := run.unfit(measurement, accept_slower=True) or positional_names_note(
                     measurement.key.parameters
                 ):
                     unfit.append((measurement, reason))

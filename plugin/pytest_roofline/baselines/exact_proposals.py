@@ -8,7 +8,7 @@ from typing import Literal
 from ..core.entries import RESOURCES, ExactEntry
 from ..core.units import printable
 from ..core.verdicts import FigureChange
-from ..core.writing import alone
+from ..core.writing import lock_file
 from .exact import entry_of, figure_changes, provenance_of
 from .files import baseline_of, write_baseline
 from .runs import Run
@@ -95,7 +95,7 @@ def _change(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
 def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
     """Merge entries into the file of a folder, whole or not at all; other entries stay as they are."""
     path = exact_path(folder)
-    with alone(path):
+    with lock_file(path):
         before = baseline_of(RESOURCES, folder)
         after = {entry.identity: entry for entry in before.exact}
         for change in exact_changes(entries, folder):

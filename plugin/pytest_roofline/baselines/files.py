@@ -267,5 +267,5 @@ def _is_used(entry: Entry | ExactEntry, tests: dict[str, dict[str, Any]]) -> boo
     if isinstance(entry, ExactEntry) or entry.kind == "measured":
         return canonical(entry.parameters) in tests
     # A program made it, or it is published, and may name some of the parameters only.
-    published_for = map(entry.speaks_of, tests.values())
+    published_for = map(entry.agrees_with, tests.values())
     return "made_by" in entry.provenance or any(published_for)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
 from ..core.groups import grouped
-from ..core.keys import Key, told_by_position
+from ..core.keys import Key, positional_names_note
 from ..core.records import Measurement
 from ..core.samples import SIBLINGS, for_neighbours
 from ..core.units import printable
@@ -118,7 +118,7 @@ def _fit_measurements(
         unfit: dict[tuple[str, str], str] = {}
         for measurement in run.measurements:
             key = measurement.key
-            reason = run.unfit(measurement, accept_slower) or told_by_position(key.parameters)
+            reason = run.unfit(measurement, accept_slower) or positional_names_note(key.parameters)
             if not reason and gated and not measurement.gate and not key.is_canary:
                 reason = "not marked gate=True (take it with --all)"
             if not reason:

@@ -22,7 +22,7 @@ from ..core.entries import Baseline, Entry, ExactEntry, Renewal, Session
 from ..core.errors import BadInput
 from ..core.units import format_memory, format_percent, format_tolerance, listed, moment
 from ..core.verdicts import Difference, Group, Kind
-from ..core.writing import alone
+from ..core.writing import lock_file
 from ..stats.key_results import judge_peak, moved_text
 from ..stats.outlook import WORTH_REPORTING, Policy
 from ..stats.spread import Prior
@@ -162,7 +162,7 @@ def merge(
     All changes are returned.
     """
     path = folder / f"{family}.json"
-    with alone(path):
+    with lock_file(path):
         before = baseline_of(family, folder)
         merged = changes_of(before)
         entries = {entry.identity: entry for entry in before.entries}

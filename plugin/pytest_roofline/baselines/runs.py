@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..core.errors import BadFile
 from ..core.facts import Environment
 from ..core.groups import grouped
-from ..core.keys import told_by_position
+from ..core.keys import positional_names_note
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
 from ..core.records import Footer, Header, Measurement, Outcome
@@ -180,7 +180,7 @@ class Run:
 
         Unfit may not be compared with or become a baseline.
         """
-        by_position = told_by_position(resources.key.parameters)
+        by_position = positional_names_note(resources.key.parameters)
         return resources.invalid or by_position or self._test_unfit(resources.test_id, accept_worse)
 
     def unjudged(self, resources: Resources) -> str:

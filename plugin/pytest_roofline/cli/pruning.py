@@ -20,7 +20,7 @@ from ..baselines.files import (
 from ..core.entries import Baseline, ExactEntry
 from ..core.errors import BadInput
 from ..core.units import printable
-from ..core.writing import alone
+from ..core.writing import lock_file
 from ..plugin.options import PLAN_VARIABLE
 from .options import say
 
@@ -111,7 +111,7 @@ def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
     for path, entries_of_file in unused_by_path.items():
         if entries_of_file:
             removed = {listed.entry.identity for listed in entries_of_file}
-            with alone(path):
+            with lock_file(path):
                 baseline = read_baseline(path)
                 entries = tuple(
                     entry for entry in baseline.entries if entry.identity not in removed

@@ -1,1 +1,4 @@
-"""The words that every layer shares: errors, units, work, records, and the reading and writing of their files."""
+"""The words that every layer shares.
+
+They are errors, units, work, records, and the reading and writing of their files.
+"""

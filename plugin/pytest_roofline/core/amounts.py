@@ -1,4 +1,4 @@
-"""The ranges of the numbers in records, which msgspec checks where a file is decoded.
+"""The ranges of the numbers in records. msgspec checks them where a file is decoded.
 
 `description` is what the sentence expects that refuses a value outside of its range: see `storage.to_record`.
 """

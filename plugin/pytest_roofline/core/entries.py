@@ -1,4 +1,4 @@
-"""The entries of a baseline: what is known of a measurement on a hardware, recorded or published."""
+"""The entries of a baseline, recorded or published."""
 
 import json
 from collections.abc import Mapping
@@ -26,10 +26,11 @@ _UNITS = {"time_s": "s", JOB_METRIC: "s", PEAK_METRIC: "B", "TFLOPS": "TFLOP/s"}
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One recorded run as a baseline holds it: the median of every process, in seconds per call.
+    """One recorded run as a baseline holds it.
 
-    `achieved` says where something else was measured than asked for (`host_bound`): see `Samples.achieved`. `clock_hz`
-    is the device's clock while it was measured, in cycles per second; None where no probe ran.
+    `process_medians` holds the median of every process, in seconds per call. `achieved` names what
+    was measured in place of the request (`host_bound`): see `Samples.achieved`. `clock_hz` is the
+    device's clock while it was measured, in cycles per second; None where no probe ran.
     """
 
     run_id: str
@@ -61,7 +62,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a baseline: what is known of one measurement on one hardware.
+    """One line of a baseline: one measurement on one hardware.
 
     `measured` entries carry sessions, in seconds; `threshold` and `reference` entries carry a value in the unit of
     their metric with its source; a `floor` the least share of the datasheet's peak that a healthy device reaches. In
@@ -149,9 +150,9 @@ class Entry:
 
     def _check_published(self) -> None:
         missing = [
-            n
-            for n in ("value", "unit", "convention", "source", "confidence")
-            if getattr(self, n) is None
+            name
+            for name in ("value", "unit", "convention", "source", "confidence")
+            if getattr(self, name) is None
         ]
         if missing:
             raise BadInput(f"a {self.kind} entry lacks {', '.join(missing)}")
@@ -177,7 +178,10 @@ class Entry:
             )
 
     def _check_floor(self) -> None:
-        """A share of a peak, from measured figures of somebody; or lowered by a site, which says why."""
+        """Refuse a floor that is no share of a peak.
+
+        It rests on measured figures, or a site lowers it and says why.
+        """
         missing = [name for name in ("value", "source") if getattr(self, name) is None]
         if missing:
             raise BadInput(f"a floor entry lacks {', '.join(missing)}")
@@ -202,7 +206,7 @@ class Entry:
             )
 
     def _check_unit(self) -> None:
-        """A limit of 3 ms must not gate at 3 s."""
+        """Refuse a unit that is not the metric's. A limit of 3 ms must not gate at 3 s."""
         suffix = self.metric if self.metric in _UNITS else rate_suffix(self.metric)
         expected = None if suffix is None else _UNITS.get(suffix, "GB/s")
         if expected is not None and self.unit != expected:
@@ -212,12 +216,17 @@ class Entry:
 
     @property
     def is_canary(self) -> bool:
-        """Whether it is of the machine itself, and not of a test."""
+        """True for a measurement of the machine, not of a test."""
         return is_canary(self.benchmark, self.name)
 
     @property
     def gates(self) -> bool:
-        """Whether a result below this published value may fail a test: a number, from a source that can be trusted."""
+        """True if a lower result may fail a test.
+
+        The published value is a number from a trusted source.
+
+        The value is a number from a trusted source.
+        """
         if self.kind == "floor":
             return bool(self.value)
         trusted = self.confidence in ("high", "medium") and not self.implausible
@@ -225,7 +234,10 @@ class Entry:
 
     @property
     def identity(self) -> str:
-        """What makes two entries the same one; published figures from different sources are different entries."""
+        """The entry's key as one string, for duplicates.
+
+        Published figures from different sources are different entries.
+        """
         key = (
             self.benchmark,
             self.name,
@@ -246,29 +258,37 @@ class Entry:
         return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
     def matches(self, key: Key) -> bool:
-        """Whether this entry speaks of the measurement with `key`."""
+        """Return True if this entry is about the measurement with `key`."""
         if (self.benchmark, self.name) != (key.benchmark, key.name) or not self.hardware.covers(
             key.hardware
         ):
             return False
         if self.kind == "measured":
-            mine = (canonical(self.parameters), self.metric, self.cache, self.timing)
-            return mine == (canonical(key.parameters), key.metric, key.cache, key.timing)
+            own_key = (canonical(self.parameters), self.metric, self.cache, self.timing)
+            return own_key == (canonical(key.parameters), key.metric, key.cache, key.timing)
         return (
-            self._counts(key)
-            and self.speaks_of(key.parameters)
+            self._counts_metric(key)
+            and self.agrees_with(key.parameters)
             and self.cache in (None, key.cache)
             and self.timing in (None, key.timing)
         )
 
-    def _counts(self, key: Key) -> bool:
-        """Whether a published entry is of what a measurement counts; the time of a call is not that of a program."""
+    def _counts_metric(self, key: Key) -> bool:
+        """Return True if a published entry counts a measurement's metric.
+
+        The time of a call is not that of a program.
+
+        The time of a call is not that of a program.
+        """
         if key.metric == JOB_METRIC:
             return self.metric == JOB_METRIC
         return self.metric in (key.metric, rate_suffix(key.metric), "time_s", PEAK_METRIC)
 
-    def speaks_of(self, parameters: Mapping[str, object]) -> bool:
-        """Whether a published entry's parameters, as far as it names any, are these; 64 and 64.0 are one size."""
+    def agrees_with(self, parameters: Mapping[str, object]) -> bool:
+        """Return True if the published entry's parameters agree.
+
+        Those that it omits may be any; 64 and 64.0 are one size.
+        """
         return all(
             name in parameters
             and parameters[name] == value
@@ -289,7 +309,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ExactEntry:
-    """What one compiled kernel asks of its target, to be met exactly: see `core.resources.Resources` for the fields.
+    """The resources that one compiled kernel must use exactly.
+
+    See `core.resources.Resources` for the fields.
 
     `test_id`, `tier` and `marks` are of the test that compiled it last, as those of a measured `Entry`.
     """
@@ -310,12 +332,12 @@ class ExactEntry:
 
     @property
     def key(self) -> ResourceKey:
-        """Which compiled kernel it is."""
+        """The key of its compiled kernel."""
         return ResourceKey(self.benchmark, self.parameters, self.target, self.name)
 
     @property
     def identity(self) -> str:
-        """What makes two entries the same one."""
+        """The key as one string, for duplicates."""
         return self.key.identity
 
     @property
@@ -330,7 +352,10 @@ RESOURCES = "resources"
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One baseline file: the entries of one hardware family; or, in that of all targets, the exact ones."""
+    """One baseline file.
+
+    It holds the entries of one hardware family; or, for all targets, the exact ones.
+    """
 
     family: str
     entries: tuple[Entry, ...]

@@ -1,4 +1,4 @@
-"""What pytest-roofline raises on purpose, the checks of amounts that raise it, and what is printed of an error."""
+"""Errors that pytest-roofline raises on purpose, with checks and texts."""
 
 import contextlib
 import itertools
@@ -27,7 +27,7 @@ class BadInput(RooflineError, ValueError):
 
 
 class BadFile(RooflineError):
-    """A run or baseline file that is missing, damaged, or of another schema."""
+    """A file that is missing, damaged, or of another schema."""
 
 
 class OtherHardware(RooflineError):
@@ -35,15 +35,15 @@ class OtherHardware(RooflineError):
 
 
 class WrongData(RooflineError, AssertionError):
-    """The buffers that were timed do not hold what the measured function should have left in them."""
+    """The timed buffers do not hold the function's expected result."""
 
 
 class CompileFailed(BadInput):
-    """A kernel could not be compiled for a target, or what came out could not be read."""
+    """A kernel did not compile, or its output could not be read."""
 
 
 class DoesNotFit(RooflineError, AssertionError):
-    """A compiled kernel asks for more than its target has, so that no launch of it can succeed."""
+    """A compiled kernel uses more than its target has. No launch of it can succeed."""
 
 
 class DeviceError(RooflineError):
@@ -51,7 +51,7 @@ class DeviceError(RooflineError):
 
 
 class NoRoom(RooflineError):
-    """What a measurement needs does not fit into the memory that is free now."""
+    """A measurement needs more memory than is free now."""
 
 
 class CannotStore(RooflineError):
@@ -59,11 +59,14 @@ class CannotStore(RooflineError):
 
 
 class RanksFailed(RooflineError):
-    """A rank raised, was lost or did not answer in time. The text names the guilty one first, with host and cause."""
+    """A rank raised, was lost or did not answer in time.
+
+    The text names the first bad rank first, with host and cause.
+    """
 
 
 class RanksSkipped(RooflineError):
-    """A rank function found that its test cannot run here; the text says which rank, and why."""
+    """A rank cannot run its test here. The text says which rank, and why."""
 
 
 # No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.
@@ -73,7 +76,7 @@ MOST_SHOWN = 120
 
 
 def shown(value: object) -> str:
-    """What was given in place of what was expected: a tensor or an array by its shape, anything else shortened."""
+    """Return a short text of an unexpected value. Of a tensor or an array it is the shape."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"a {type(value).__name__} of shape {tuple(shape)}"
@@ -81,14 +84,17 @@ def shown(value: object) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 1]}…"
 
 
-def require_positive(values: tuple[float, ...], what: str) -> None:
-    """Raise BadInput, naming the first culprit, unless every value is a finite number above zero."""
+def require_positive(values: tuple[float, ...], name: str) -> None:
+    """Raise BadInput unless every value is finite and above zero.
+
+    The sentence names the first bad value.
+    """
     for index, value in enumerate(values):
         if not (math.isfinite(value) and value > 0):
-            raise BadInput(f"{what}[{index}] is {value!r}; expected a finite number above zero")
+            raise BadInput(f"{name}[{index}] is {value!r}; expected a finite number above zero")
         if not SMALLEST <= value <= LARGEST:
             raise BadInput(
-                f"{what}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}"
+                f"{name}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}"
             )
 
 
@@ -96,16 +102,16 @@ def require_positive(values: tuple[float, ...], what: str) -> None:
 WIDE_TOLERANCE, MOST_TOLERANCE = 0.5, 2.0
 
 
-def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
+def refuse_wide(tolerance: float | None, is_deliberate: bool, remedy: str) -> None:
     r"""Refuse a tolerance that lets nearly everything pass.
 
     Args:
         tolerance: a share; None is the default.
-        meant: whether whoever set it said why, or that it is meant.
-        remedy: how that is said, `give its \`reason\``.
+        is_deliberate: true if the user gave a reason for it, or marked it as deliberate.
+        remedy: the text that marks it, `give its \`reason\``.
 
     Raises:
-        BadInput: above 200 %; or above 50 %, and nobody said that it is meant.
+        BadInput: above 200 %; or above 50 %, and not deliberate.
     """
     if tolerance is None or tolerance <= WIDE_TOLERANCE:
         return
@@ -114,7 +120,7 @@ def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
             f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
             f"at most {MOST_TOLERANCE:.0%}: a test that varies more gates nothing, so leave it out or make it steadier"
         )
-    if not meant:
+    if not is_deliberate:
         raise BadInput(
             f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
             f"at most {WIDE_TOLERANCE:.0%}, or that it is meant: {remedy}"
@@ -124,35 +130,38 @@ def refuse_wide(tolerance: float | None, meant: bool, remedy: str) -> None:
 _OURS = str(Path(__file__).parents[1]) + os.sep
 
 
-def led_to(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception, those of its group, and those that led to it, each once."""
-    seen: set[int] = set()
-    left = [error]
-    while left:
-        error = left.pop()
-        if error is None or id(error) in seen:
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, its group's and its causes, each once."""
+    visited: set[int] = set()
+    pending = [error]
+    while pending:
+        error = pending.pop()
+        if error is None or id(error) in visited:
             continue
-        seen.add(id(error))
+        visited.add(id(error))
         yield error
-        left.append(error.__cause__ or error.__context__)
-        left += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        pending.append(error.__cause__ or error.__context__)
+        pending += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
 @contextlib.contextmanager
 def without_our_frames(error: BaseException | None) -> Iterator[None]:
-    """Leave our frames out of tracebacks while they are printed, where a frame of the user's is left."""
-    before = []
-    for one in led_to(error):
-        frames = list(_frames(one.__traceback__))
-        before += [(one, frames)]
-        others = [frame for frame in frames if not _is_ours(frame)]
-        if any(_package(frame) not in ("_pytest", "pluggy") for frame in others):
-            _link(one, others)
+    """Leave our frames out of tracebacks while they are printed.
+
+    A traceback without a frame of the user's stays whole.
+    """
+    original_frames = []
+    for cause in causes_of(error):
+        frames = list(_frames(cause.__traceback__))
+        original_frames += [(cause, frames)]
+        user_frames = [frame for frame in frames if not _is_ours(frame)]
+        if any(_package(frame) not in ("_pytest", "pluggy") for frame in user_frames):
+            _link(cause, user_frames)
     try:
         yield
     finally:
-        for one, frames in before:
-            _link(one, frames)
+        for cause, frames in original_frames:
+            _link(cause, frames)
 
 
 def _frames(frame: TracebackType | None) -> Iterator[TracebackType]:

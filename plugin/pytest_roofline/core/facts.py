@@ -1,4 +1,4 @@
-"""The facts of a machine: its hardware key, and what device, host and software say of themselves."""
+"""The facts of a machine: its hardware key, device, host and software."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -19,7 +19,9 @@ HARDWARE_FILE = "hardware.json"
 
 @dataclass(frozen=True, slots=True)
 class HardwareKey:
-    """The rated facts that must agree before two times may be compared. In an entry's pattern, None means any.
+    """The rated facts that must agree before two times compare.
+
+    In an entry's pattern, None means any.
 
     Args:
         product: exact product, `a100-sxm4` or `amd-epyc-f26m2`.
@@ -33,24 +35,30 @@ class HardwareKey:
     devices: Count | None = None
     link: str | None = None
 
-    def covers(self, other: "HardwareKey") -> bool:
-        """Whether every fact that this key names agrees with `other`."""
-        return all(getattr(self, f.name) in (None, getattr(other, f.name)) for f in fields(self))
+    def covers(self, hardware: "HardwareKey") -> bool:
+        """Return True if every fact of this key agrees with `hardware`."""
+        return all(
+            getattr(self, fact.name) in (None, getattr(hardware, fact.name))
+            for fact in fields(self)
+        )
 
     @property
     def alone(self) -> "HardwareKey":
-        """The same as of a single device: what stays of it however many a test uses, and whatever links them."""
+        """The key of a single device of this hardware.
+
+        It is the same for any number of devices and any link.
+        """
         return replace(self, devices=1, link="none")
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is a CPU, whose partition names its cores; no accelerator's does."""
+        """True for a CPU. Its partition names its cores; no accelerator's does."""
         return "-cores" in (self.partition or "")
 
     @property
     def complete(self) -> bool:
-        """Whether no fact is left open."""
-        return all(getattr(self, f.name) is not None for f in fields(self))
+        """True if every fact is known."""
+        return all(getattr(self, fact.name) is not None for fact in fields(self))
 
     def __str__(self) -> str:
         parts = [self.product or "any product", self.memory or "any memory"]
@@ -64,7 +72,7 @@ class HardwareKey:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What a device says of itself, as running. None is unknown, never "fine"."""
+    """Facts of a device, as its driver states them. None is unknown, never "fine"."""
 
     type: str
     product: str
@@ -86,7 +94,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The machine around the device: what it has, and how much of it this process may use."""
+    """The machine around the device. It states its size, and how much of it this process may use."""
 
     name: str
     cpu_model: str
@@ -105,9 +113,10 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A state of code under version control: the tests' own, called `.`, or that of a package installed from one.
+    """A state of code under version control.
 
-    `changes` is a hash of what differs from the commit, empty where nothing does; `merge_base` the commit at which the
+    It is the tests' own, called `.`, or that of a package installed from one. `changes` is a hash
+    of what differs from the commit, empty where nothing does; `merge_base` the commit at which the
     branch left the one that it is to go into; empty is unknown.
     """
 
@@ -124,7 +133,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything that may move a number; what differs from the baseline is named in the verdict.
+    """Everything that may move a number. The verdict names what differs from the baseline.
 
     Args:
         code: the tests' own first.
@@ -153,9 +162,15 @@ class Environment:
         return self.comparable() | folders(self.libraries) | packages
 
     def comparable(self) -> dict[str, str]:
-        """The facts worth naming when they changed, as text by name: driver, kernel, code, versions, variables."""
+        """Return the facts that a verdict names when they changed.
+
+        They are driver, kernel, code, versions and variables, as text by name.
+        """
         facts: dict[str, str | None] = {
-            **{"code" if one.name == "." else f"code of {one.name}": str(one) for one in self.code},
+            **{
+                "code" if state.name == "." else f"code of {state.name}": str(state)
+                for state in self.code
+            },
             "driver": self.device.driver,
             "firmware": self.device.firmware,
             "power limit": _text(self.device.power_limit_w, " W"),
@@ -169,14 +184,14 @@ class Environment:
         facts |= (
             self.software
             | versions(self.libraries)
-            | {f"{name} cache": state for name, state in self.caches.items()}
+            | {f"{name} cache": temperature for name, temperature in self.caches.items()}
         )
         facts |= {f"${name}": value for name, value in self.variables.items()}
         return {name: value for name, value in facts.items() if value is not None}
 
 
-def known_of(facts: Mapping[str, str], name: str) -> str:
-    """Return a comparable fact; without it `unset` for a variable, else `unknown`."""
+def fact_text(facts: Mapping[str, str], name: str) -> str:
+    """Return a comparable fact. Without it the text is `unset` for a variable, else `unknown`."""
     return facts.get(name, "unset" if name.startswith("$") else "unknown")
 
 
@@ -186,7 +201,7 @@ def _text(value: float | None, unit: str = "") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU as its driver tells of it, now. None is unknown.
+    """Facts of one GPU, as its driver states them now. None is unknown.
 
     Args:
         index: as the management library counts, which is every GPU of the machine.
@@ -227,7 +242,7 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        """`GPU 3 (NVIDIA H100 80GB HBM3)`."""
+        """The GPU in a sentence: `GPU 3 (NVIDIA H100 80GB HBM3)`."""
         return f"GPU {self.index} ({self.product})"
 
 
@@ -265,7 +280,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a machine: what was seen, what it does to numbers, and what would mend it.
+    """A weakness of a machine, its effect on numbers, and its remedy.
 
     Kinds: `limit` reduces trust in the numbers, `unknown` is what the machine withholds, `degraded` is a device that
     runs below its rated facts.
@@ -303,7 +318,7 @@ class Unexpected:
 
     @property
     def remedy(self) -> str:
-        """What would mend it; where nothing would, another expectation."""
+        """The remedy. Where there is none, it is another expectation."""
         if self.subject == "GPUs" and self.expected != "0":
             return (
                 "nvidia-smi -L (amd-smi list) names those that are there; look at `dmesg` for one that fell off the "
@@ -317,7 +332,10 @@ class Unexpected:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property of timing, held against a device: what was seen, what must be, and the figures behind it."""
+    """One property of timing, as checked on a device.
+
+    It holds the observation, the expectation and the figures.
+    """
 
     name: str
     outcome: Literal["holds", "FAILS", "does not apply"]

@@ -1,4 +1,4 @@
-"""Calls of git that run no program of a repository and write nothing beside their answer."""
+"""Calls of git that run no program of a repository. They write nothing beside their answer."""
 
 import os
 

@@ -8,8 +8,8 @@ Shared = TypeVar("Shared")
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Shared]) -> dict[Shared, list[Item]]:
-    """Return the items by their key, in the order in which they come."""
+    """Return groups of items by their key, in order of appearance."""
     groups: dict[Shared, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
+    for member in items:
+        groups.setdefault(key(member), []).append(member)
     return groups

@@ -1,4 +1,4 @@
-"""Which measurement is meant: the key that must agree before two times are compared."""
+"""The key that must agree before two times are compared."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ BY_POSITION = " by position"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Which measurement this is: everything that must be equal before two of them are the same one."""
+    """The identity of a measurement. All of it must be equal before two of them are the same one."""
 
     benchmark: str
     parameters: dict[str, Scalar]
@@ -37,12 +37,12 @@ class Key:
 
     @property
     def identity(self) -> str:
-        """The key as one canonical string, for dictionaries and duplicates."""
+        """The key as one string, for dictionaries and duplicates."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
     @property
     def is_canary(self) -> bool:
-        """Whether it is of the machine itself, and not of a test."""
+        """True for a measurement of the machine, not of a test."""
         return is_canary(self.benchmark, self.name)
 
     @property
@@ -52,17 +52,25 @@ class Key:
 
 
 def is_canary(benchmark: str, name: str) -> bool:
-    """Whether a measurement is of the machine itself, and not of a test."""
+    """Return True for a measurement of the machine itself. It belongs to no test."""
     return benchmark == CANARY_BENCHMARK and name in CANARIES
 
 
 def canonical(parameters: Mapping[str, object]) -> str:
-    """Parameters as one string: equal only where type and value agree, since 1, 1.0 and True are three ids."""
+    """Return parameters as one string.
+
+    Two are equal only where type and value agree, since 1, 1.0 and True are three ids.
+    """
     return json.dumps(parameters, sort_keys=True, separators=(",", ":"), default=str)
 
 
-def told_by_position(parameters: Mapping[str, object]) -> str:
-    """Why a key with these parameters may mean another test tomorrow, and what to write; empty where it may not."""
+def positional_names_note(parameters: Mapping[str, object]) -> str:
+    """Return why a key may mean another test tomorrow.
+
+    It adds the remedy, and is empty for stable parameters.
+
+    It is empty for stable parameters.
+    """
     names = [name.removesuffix(BY_POSITION) for name in parameters if name.endswith(BY_POSITION)]
     if not names:
         return ""
@@ -73,13 +81,13 @@ def told_by_position(parameters: Mapping[str, object]) -> str:
 
 
 def value_text(parameter: str, value: Scalar) -> str:
-    """A parameter's value as names of tests have it."""
+    """Return a parameter's value as names of tests show it."""
     return (
         size_label(value) if parameter.endswith("_bytes") and isinstance(value, int) else f"{value}"
     )
 
 
 def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:
-    """A measurement as people call it, without hardware: `memcpy_d2d[64MiB]`."""
-    inside = "-".join(value_text(parameter, value) for parameter, value in parameters.items())
-    return benchmark + (f"[{inside}]" if inside else "") + (f".{name}" if name else "")
+    """Return a measurement as people call it, without hardware: `memcpy_d2d[64MiB]`."""
+    values = "-".join(value_text(parameter, value) for parameter, value in parameters.items())
+    return benchmark + (f"[{values}]" if values else "") + (f".{name}" if name else "")

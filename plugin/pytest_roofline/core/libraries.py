@@ -1,4 +1,4 @@
-"""Names, versions and folders of the shared libraries that a process had loaded.
+"""Names, versions and folders of loaded shared libraries.
 
 A run file keeps the version of each by its path: `/usr/lib/x86_64-linux-gnu/libcublas.so.12.4.5`, or
 `nvidia/cublas/lib/libcublas.so.12` inside the packages of an environment. A library that is linked into another one
@@ -39,7 +39,10 @@ def split_file(path: str) -> tuple[str, str]:
 
 
 def versions(libraries: Mapping[str, str]) -> dict[str, str]:
-    """Return the version by name: `cuBLAS`: `12.4.5`; of a library loaded twice both versions."""
+    """Return versions by name: `cuBLAS`: `12.4.5`.
+
+    A library that is loaded twice has both versions.
+    """
     return _joined((_name(path), version) for path, version in libraries.items())
 
 

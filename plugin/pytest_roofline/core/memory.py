@@ -1,4 +1,7 @@
-"""Running out of memory as a result: which errors say so, how much they asked for, and what a run keeps of it."""
+"""Running out of memory as a result.
+
+The module knows the errors, the sizes in them, and the records in a run.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -90,37 +93,45 @@ class OutOfMemory:
 
     @property
     def red(self) -> bool:
-        """Whether it fails its test by verdict: the baseline has a time or a kernel that there is none of now."""
+        """True if the verdict fails its test.
+
+        The baseline then has a time or a kernel that is missing now.
+        """
         return self.recorded and bool(self.lost or self.lost_kernels)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As verdicts: what happened, and what that means."""
+        """The words of its verdict and its effect."""
         return (WORD, Kind.REGRESSED) if self.red else (WORD,)
 
     @property
     def word(self) -> str:
-        """In a table: how the test ended."""
+        """The word for the test in a table."""
         return "FAILED" if not self.recorded else self.words[-1]
 
     @property
     def sizes(self) -> str:
-        """`asked for 2.00 GiB, 1.10 GiB free`, as far as it is known."""
-        asked = [] if self.asked_bytes is None else [f"asked for {format_memory(self.asked_bytes)}"]
+        """The known sizes: `asked for 2.00 GiB, 1.10 GiB free`."""
+        requested = (
+            [] if self.asked_bytes is None else [f"asked for {format_memory(self.asked_bytes)}"]
+        )
         free = [] if self.free_bytes is None else [f"{format_memory(self.free_bytes)} free"]
-        return ", ".join(asked + free)
+        return ", ".join(requested + free)
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:
-    """The error that tells of memory running out: this one, or one that it was raised from; None where none does."""
-    seen: set[int] = set()
-    # Who asserts has drawn conclusions of their own.
+    """Return the error of memory running out.
+
+    It is this one, or one that it was raised from; None where neither is.
+    """
+    visited: set[int] = set()
+    # An assertion is a conclusion of its author's own.
     while (
         isinstance(error, Exception)
         and not isinstance(error, AssertionError)
-        and id(error) not in seen
+        and id(error) not in visited
     ):
-        seen.add(id(error))
+        visited.add(id(error))
         if _tells_of_memory(error):
             return error
         if isinstance(error, ExceptionGroup):
@@ -141,13 +152,13 @@ def _tells_of_memory(error: Exception) -> bool:
     return _TRITON.search(str(error)) is not None or any(text in str(error) for text in _TEXTS)
 
 
-def asked_bytes(message: str) -> int | None:
-    """How much an allocation asked for, as its error tells."""
+def parse_requested_bytes(message: str) -> int | None:
+    """Return the bytes that an allocation asked for, from its error."""
     return _size(_ASKED.search(message))
 
 
-def told_free_bytes(message: str) -> int | None:
-    """How much was free, as the error tells."""
+def parse_free_bytes(message: str) -> int | None:
+    """Return the free bytes, from the error of an allocation."""
     return _size(_FREE.search(message))
 
 
@@ -172,9 +183,10 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 @dataclass(frozen=True, slots=True)
 class MemoryPoint:
-    """How much was alive at a moment of a call: bytes by category, which add up, `at_s` seconds behind its beginning.
+    """The bytes alive at a moment of a call, by category.
 
-    The clock is the host's, and a followed call takes longer than one that is not.
+    Categories add up. `at_s` is in seconds from the beginning of the call. The clock is the host's,
+    and a followed call takes longer than one that is not.
     """
 
     at_s: FromZero
@@ -189,7 +201,7 @@ class MemoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorPoint:
-    """What torch's allocator had handed out and reserved at a moment of a call, by the allocator's own trace."""
+    """Bytes of torch's allocator at a moment of a call. They come from the allocator's own trace."""
 
     at_s: FromZero
     allocated_bytes: Amount
@@ -198,7 +210,9 @@ class AllocatorPoint:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """The peak of one call and what it is made of. Sizes are in bytes and count what was allocated before the call too.
+    """The peak of one call, by category.
+
+    Sizes are in bytes and count what was allocated before the call too.
 
     Args:
         peak_bytes: the most that was alive at once in storages that operators of the call made or used.
@@ -237,7 +251,7 @@ class MemoryUse:
 
     @property
     def unseen_bytes(self) -> int | None:
-        """How much more the call took by the device's counter than its operators show; None without a counter."""
+        """Bytes that the device's counter shows beyond the operators'. None without a counter."""
         if self.device_peak_bytes is None:
             return None
         before = self.before_bytes if self.device_before_bytes is None else self.device_before_bytes

@@ -1,4 +1,4 @@
-"""Where the time of a call goes: what an untimed pass under a profiler found."""
+"""Parts of the time of a call, from an untimed profiled pass."""
 
 import math
 from dataclasses import dataclass
@@ -44,7 +44,10 @@ class ClassTime:
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """The launches of one kernel (on a CPU: the calls of one operator), of all profiled calls; seconds."""
+    """The launches of one kernel, of all profiled calls, in seconds.
+
+    On a CPU they are the calls of one operator.
+    """
 
     name: str
     kind: ActivityClass
@@ -55,8 +58,10 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
-    """One name on the host, of all profiled calls, in seconds: an operator, a function of autograd, a call of the
-    vendor's runtime (`cudaLaunchKernel`), or the step of an optimizer.
+    """The times of one name on the host, of all profiled calls, in seconds.
+
+    The name is an operator, a function of autograd, a call of the vendor's runtime
+    (`cudaLaunchKernel`), or the step of an optimizer.
 
     Args:
         self_cpu_s: without what is inside it; `share` is that of the host's whole time.
@@ -75,7 +80,9 @@ class OperatorTime:
 
 @dataclass(frozen=True, slots=True)
 class PartTime:
-    """The time of one part of the model, in seconds of all calls, without that of the parts inside it.
+    """The time of one part of the model, in seconds of all calls.
+
+    The parts inside it are not counted.
 
     `part` is a range, with `*` for the numbers of layers; empty for what belongs to none.
     """
@@ -87,7 +94,7 @@ class PartTime:
 
 @dataclass(frozen=True, slots=True)
 class AttentionTime:
-    """What is inside attention, of all profiled calls together: seconds, and FLOPs where the shapes tell them.
+    """Seconds and FLOPs inside attention, of all profiled calls together. FLOPs need known shapes.
 
     Args:
         products_s: matrix products of queries with keys and of probabilities with values, and of their gradients.
@@ -108,7 +115,9 @@ class AttentionTime:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a profiler saw of one measurement's calls. Its times are the profiler's: never judged, never a baseline.
+    """The activities of one measurement's calls under a profiler.
+
+    Its times are the profiler's: never judged, never a baseline.
 
     Args:
         tool: `torch` is torch.profiler; `external` one that watches from outside, and only it knows what it saw.

@@ -1,4 +1,6 @@
-"""Why a verdict is what it is: a code, with the numbers and facts that the verdict does not hold already.
+"""The reasons of a verdict: a code with its numbers and facts.
+
+It holds those that the verdict does not hold already.
 
 The sentences are `baselines.reasons`', for every door.
 """
@@ -11,7 +13,7 @@ from .errors import BadInput
 
 
 class ReasonCode(enum.StrEnum):
-    """What a verdict rests on, or what would decide it."""
+    """The cause of a verdict, or what would decide it."""
 
     # A fact in words of its source: why a measurement is invalid, or why there is no baseline. Where that is so of some
     # processes, `spoiled` is how many of how many `processes`.
@@ -58,8 +60,8 @@ class ReasonCode(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Needs:
-    """What a sentence needs: numbers and texts of its reason, and fields of the verdict."""
+class _Requirements:
+    """The numbers, texts and fields that a sentence needs."""
 
     numbers: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
@@ -68,50 +70,52 @@ class _Needs:
 
 # Of a time that is held against a limit: the spread between its processes in log seconds and where that comes from, how
 # many devices there are and miss the limit, and the UUID of the worst; empty where it is not told.
-_BEHIND = _Needs(("spread", "devices", "missed"), ("device", "origin"), ("limit", "estimate"))
+_BEHIND = _Requirements(
+    ("spread", "devices", "missed"), ("device", "origin"), ("limit", "estimate")
+)
 _NEEDS = {
-    ReasonCode.TEXT: _Needs(texts=("text",)),
-    ReasonCode.OTHER_MODE: _Needs(texts=("mode",), fields=("reference",)),
-    ReasonCode.ABSURD_BASELINE: _Needs(
+    ReasonCode.TEXT: _Requirements(texts=("text",)),
+    ReasonCode.OTHER_MODE: _Requirements(texts=("mode",), fields=("reference",)),
+    ReasonCode.ABSURD_BASELINE: _Requirements(
         texts=("label", "observed", "expected", "remedy"), fields=("reference",)
     ),
-    ReasonCode.MAY_BE: _Needs(fields=("interval", "difference")),
-    ReasonCode.HOT_ROUNDS: _Needs(fields=("estimate",)),
-    ReasonCode.RED_NEEDS_ROUNDS: _Needs(("processes",), fields=("estimate", "reference")),
-    ReasonCode.RED_NEEDS_LOGS: _Needs(("processes",), fields=("estimate", "reference")),
-    ReasonCode.NEEDS_ROUNDS: _Needs(("processes",)),
-    ReasonCode.NEEDS_LOGS: _Needs(("processes",)),
-    ReasonCode.OTHER_DEVICES: _Needs(("spread",)),
-    ReasonCode.FEW_DAYS: _Needs(("days",), fields=("reference",)),
-    ReasonCode.FEW_PROCESSES: _Needs(fields=("reference",)),
-    ReasonCode.FEW_SESSIONS: _Needs(fields=("reference",)),
+    ReasonCode.MAY_BE: _Requirements(fields=("interval", "difference")),
+    ReasonCode.HOT_ROUNDS: _Requirements(fields=("estimate",)),
+    ReasonCode.RED_NEEDS_ROUNDS: _Requirements(("processes",), fields=("estimate", "reference")),
+    ReasonCode.RED_NEEDS_LOGS: _Requirements(("processes",), fields=("estimate", "reference")),
+    ReasonCode.NEEDS_ROUNDS: _Requirements(("processes",)),
+    ReasonCode.NEEDS_LOGS: _Requirements(("processes",)),
+    ReasonCode.OTHER_DEVICES: _Requirements(("spread",)),
+    ReasonCode.FEW_DAYS: _Requirements(("days",), fields=("reference",)),
+    ReasonCode.FEW_PROCESSES: _Requirements(fields=("reference",)),
+    ReasonCode.FEW_SESSIONS: _Requirements(fields=("reference",)),
     ReasonCode.BEYOND_LIMIT: _BEHIND,
-    ReasonCode.WITHIN_LIMIT: _Needs(("devices",), fields=("limit",)),
+    ReasonCode.WITHIN_LIMIT: _Requirements(("devices",), fields=("limit",)),
     ReasonCode.MAY_MISS_LIMIT: _BEHIND,
     ReasonCode.LIMIT_NEEDS_PROCESSES: replace(_BEHIND, numbers=(*_BEHIND.numbers, "least")),
     ReasonCode.LIMIT_UNSURE: _BEHIND,
-    ReasonCode.FEW_NEAR_LIMIT: _Needs(("sessions",)),
-    ReasonCode.MOVED_TOGETHER: _Needs(("tests", "together", "left")),
-    ReasonCode.AMONG_SIBLINGS: _Needs(
+    ReasonCode.FEW_NEAR_LIMIT: _Requirements(("sessions",)),
+    ReasonCode.MOVED_TOGETHER: _Requirements(("tests", "together", "left")),
+    ReasonCode.AMONG_SIBLINGS: _Requirements(
         ("value", "siblings_value", "spread"), ("device", "metric"), ("estimate",)
     ),
-    ReasonCode.FEW_SIBLINGS: _Needs(("siblings", "expected"), ("device",)),
-    ReasonCode.SHARED_LINK: _Needs(texts=("text",)),
-    ReasonCode.NO_WHOLE_BLOCK: _Needs(),
-    ReasonCode.SIDES_NEED_PROCESSES: _Needs(fields=("estimate",)),
-    ReasonCode.SIDES_MAY_BE: _Needs(fields=("interval",)),
-    ReasonCode.SIDES_NEED_ABOUT: _Needs(("processes",)),
-    ReasonCode.SIDES_TOO_FEW: _Needs(("processes",)),
-    ReasonCode.SIDE_ENDED: _Needs(texts=("side", "text")),
-    ReasonCode.SIDES_TIMED: _Needs(texts=("A", "B")),
-    ReasonCode.OTHER_WORK: _Needs(),
-    ReasonCode.UNTIMED: _Needs(),
+    ReasonCode.FEW_SIBLINGS: _Requirements(("siblings", "expected"), ("device",)),
+    ReasonCode.SHARED_LINK: _Requirements(texts=("text",)),
+    ReasonCode.NO_WHOLE_BLOCK: _Requirements(),
+    ReasonCode.SIDES_NEED_PROCESSES: _Requirements(fields=("estimate",)),
+    ReasonCode.SIDES_MAY_BE: _Requirements(fields=("interval",)),
+    ReasonCode.SIDES_NEED_ABOUT: _Requirements(("processes",)),
+    ReasonCode.SIDES_TOO_FEW: _Requirements(("processes",)),
+    ReasonCode.SIDE_ENDED: _Requirements(texts=("side", "text")),
+    ReasonCode.SIDES_TIMED: _Requirements(texts=("A", "B")),
+    ReasonCode.OTHER_WORK: _Requirements(),
+    ReasonCode.UNTIMED: _Requirements(),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One clause of why a verdict is what it is.
+    """One clause of a verdict's explanation.
 
     Args:
         numbers: by name; a change or a spread is in log seconds.
@@ -139,17 +143,20 @@ class Reason:
 
 
 def text_reasons(*texts: str) -> tuple[Reason, ...]:
-    """Return facts in words of their source as reasons; an empty text is none."""
+    """Return texts as reasons. They are in words of their source; an empty text is none."""
     return tuple(Reason(ReasonCode.TEXT, texts={"text": text}) for text in texts if text)
 
 
 def of_processes(reason: Reason, spoiled: int, processes: int) -> Reason:
-    """Return a reason as one that holds for `spoiled` of so many processes."""
+    """Return a reason that holds for `spoiled` of all processes."""
     return replace(reason, numbers=reason.numbers | {"spoiled": spoiled, "processes": processes})
 
 
 def first_missing(reasons: Iterable[Reason], verdict: object) -> str:
-    """Return `reason CODE has no FIELD` of the first field that a verdict lacks; empty where it has all."""
+    """Return which field a reason needs and a verdict lacks.
+
+    It reads `reason CODE has no FIELD`, and is empty where none is missing.
+    """
     for reason in reasons:
         for name in reason.fields:
             if getattr(verdict, name) is None:

@@ -1,4 +1,4 @@
-"""The records of a run: frozen, they say what happened and not what was planned.
+"""The records of a run. They are frozen, and say what happened, not what was planned.
 
 Their types hold the ranges of their numbers, which are checked where a file is decoded.
 """
@@ -18,11 +18,12 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The roofline of a metric: `value` in bytes (or FLOP) per second, from a datasheet or measured on this machine.
+    """The roofline of a metric, in bytes or FLOP per second.
 
-    `confidence` is that of the datasheet's figure: high, medium, low or recalled; None where it is not told. `bounds`
-    tells whether a rate above it cannot be true, which is not so of a figure that nobody could look up; `limit` is the
-    rate up to which one may be true all the same, where that is more than `value`.
+    It comes from a datasheet, or was measured on this machine. `confidence` is that of the
+    datasheet's figure: high, medium, low or recalled; None where it is not known. `bounds` is true
+    if a rate above it cannot be true, which is not so of a figure that nobody could look up;
+    `limit` is the rate up to which one may be true all the same, where that is more than `value`.
     """
 
     metric: str
@@ -79,7 +80,10 @@ class Measurement:
 
     @property
     def rate(self) -> float | None:
-        """Bytes (or FLOP) per second under the key's metric; None without such work or below the clock's resolution."""
+        """Bytes or FLOP per second under the key's metric.
+
+        None without such work or below the clock's resolution.
+        """
         return self._rate(self.key.metric)
 
     @property
@@ -99,7 +103,10 @@ class Measurement:
 
     @property
     def busbw_GBps(self) -> float | None:
-        """The algorithm bandwidth times the factor of the operation and the world, 1e9 bytes per second."""
+        """The bus bandwidth, 1e9 bytes per second.
+
+        It is the algorithm bandwidth times the factor of the operation and the world.
+        """
         return self._scaled("busbw_GBps")
 
     @property
@@ -114,12 +121,14 @@ class Measurement:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens processed per second; None without tokens, and where a rate would be an invention."""
+        """Tokens per second. None without tokens, and where a rate would be an invention."""
         return self.work.tokens / self.median_s if self.work.tokens and self.has_rate else None
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOPs utilization: FLOPs that the model asks for, per second, as a share of the dense peak.
+        """Model FLOPs utilization, a share of the dense peak.
+
+        It counts the FLOPs that the model asks for.
 
         As Chowdhery et al. define it ("PaLM", appendix B): what is computed again to save memory does not count, so
         `Work.flops` must not hold it. None without tokens, or where the metric's roofline is not one of arithmetic.
@@ -131,20 +140,20 @@ class Measurement:
 
     @property
     def share_of_ceiling(self) -> float | None:
-        """The rate as a share of the roofline; None where either is unknown."""
+        """The rate as a share of the roofline. None where either is unknown."""
         if self.ceiling is None:
             return None
         achieved = self._rate(self.ceiling.metric)
         return None if achieved is None else achieved / self.ceiling.value
 
     def comparable(self) -> dict[str, str]:
-        """What of the way of measuring is worth naming when it changed."""
+        """Return the facts of the method that a verdict compares."""
         return self.samples.comparable() | (
             self.ranks.comparable() if self.ranks is not None else {}
         )
 
     def derived(self) -> dict[str, float]:
-        """The rates that a reader of the run file would otherwise have to work out."""
+        """Return the rates that follow from work and time."""
         of_datasheet = self.ceiling is None or self.ceiling.source == "datasheet"
         derived = {
             "median_s": self.median_s,
@@ -167,14 +176,17 @@ class Measurement:
 
     @property
     def has_rate(self) -> bool:
-        """Whether a rate of this time means anything, whatever the work."""
+        """True if a rate of this time is meaningful."""
         # Below the clock's resolution the time is a bound, and a rate made of it would be an invention; so would one be
         # of a whole program's time, most of which goes into its start.
         return "unresolved" not in self.samples.labels and rate_suffix(self.key.metric) is not None
 
 
 def rate(work: Work, metric: str, seconds: float) -> float | None:
-    """Bytes (or FLOP) per second of `work` done in `seconds` under `metric`'s counting; None where it has none."""
+    """Return bytes or FLOP per second of `work` done in `seconds`.
+
+    `metric` says how they are counted; None where the work has none of it.
+    """
     amount = work.amount(metric)
     return None if amount is None else amount / seconds
 
@@ -193,7 +205,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a test ended; a failed one marks its measurements as unfit for a baseline.
+    """The end of a test. The measurements of a failed one are unfit for a baseline.
 
     `by_verdict` tells a test that failed only because it was slower from one that failed for itself; `shadow` that it
     would have, and passed since a gate only watched.

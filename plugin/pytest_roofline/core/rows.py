@@ -1,4 +1,4 @@
-"""A result: one row, which every table, page, file and sentence shows.
+"""A result as one row. Every table, page, file and sentence shows it.
 
 Its columns are the one vocabulary of every JSON document, table file and property, in SI units of one call; shares are
 shares of the value that they speak of, never logarithms.
@@ -41,14 +41,14 @@ WORST_FIRST = (
 
 
 def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
-    """The key that sorts results worst first: by the word, then by how much worse."""
-    place = WORST_FIRST.index(verdict) if verdict in WORST_FIRST else len(WORST_FIRST)
-    return place, -(change or 0.0)
+    """Return a key that sorts results worst first. It goes by the word, then by how much worse."""
+    rank = WORST_FIRST.index(verdict) if verdict in WORST_FIRST else len(WORST_FIRST)
+    return rank, -(change or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """What is said of one result as plain values: see docs/reports.md; None is what is not known, or not there."""
+    """One result as plain values. See docs/reports.md; None is what is not known, or not there."""
 
     run: str | None = None
     run_id: str | None = None
@@ -152,15 +152,15 @@ class Row(Columns):
 
     @property
     def by_peak(self) -> bool:
-        """Whether its word is that of its memory, and its time has another."""
-        judged = self.time_verdict
-        if judged is None or judged.bad_peak is None:
+        """True if only its memory explains its word."""
+        time_verdict = self.time_verdict
+        if time_verdict is None or time_verdict.bad_peak is None:
             return False
-        return self.verdict == judged.bad_peak.verdict != judged.kind
+        return self.verdict == time_verdict.bad_peak.verdict != time_verdict.kind
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where `change` may lie, with `confidence`."""
+        """The interval of `change`, with `confidence`."""
         return (
             None
             if self.change_low is None or self.change_high is None
@@ -173,18 +173,26 @@ class Row(Columns):
         return self.time_verdict.baseline_medians_s if self.time_verdict is not None else ()
 
     def rate_of(self, seconds: float | None, metric: str | None = None) -> float | None:
-        """Bytes (or FLOP) per second of this row's work done in `seconds`; None where no number above zero says it."""
-        told = self.measurement is None or self.measurement.has_rate
-        if self.key is None or self.work is None or not seconds or not told:
+        """Return bytes or FLOP per second of this row's work.
+
+        None where the rate is not a finite number above zero.
+
+        None where the rate is not a finite number above zero.
+        """
+        has_rate = self.measurement is None or self.measurement.has_rate
+        if self.key is None or self.work is None or not seconds or not has_rate:
             return None
         return finite(rate(self.work, metric or self.key.metric, seconds))
 
     def columns(self) -> Iterator[Columns]:
-        """Its numbers as plain values, each with its own verdict: the time, and the memory where that is known."""
-        judged = self.time_verdict
-        if judged is not None and self.by_peak:
+        """Yield its numbers as plain values, each with its verdict.
+
+        They are the time, and the memory where that is known.
+        """
+        time_verdict = self.time_verdict
+        if time_verdict is not None and self.by_peak:
             # The memory, which the word is of then, speaks for itself behind it.
-            yield replace(self, verdict=judged.kind.value, reason=self.time_reason)
+            yield replace(self, verdict=time_verdict.kind.value, reason=self.time_reason)
         else:
             yield self
         if self.peak is not None or (
@@ -193,14 +201,14 @@ class Row(Columns):
             yield self._memory()
 
     def _memory(self) -> Columns:
-        known: dict[str, Any] = {name: getattr(self, name) for name in _OF_BOTH} | {
+        shared_columns: dict[str, Any] = {name: getattr(self, name) for name in _OF_BOTH} | {
             "metric": PEAK,
             "unit": "B",
         }
         if self.peak is not None:
             peak = self.peak
             return Columns(
-                **known,
+                **shared_columns,
                 value=peak.value,
                 baseline_value=peak.baseline_value,
                 change=peak.change,
@@ -208,29 +216,34 @@ class Row(Columns):
                 verdict=peak.verdict,
                 reason=peak.reason,
             )
-        taken = self.measurement.peak_bytes if self.measurement is not None else None
+        peak_bytes = self.measurement.peak_bytes if self.measurement is not None else None
         # Without a verdict of its own it has the word of its time, unless that is the time's alone.
-        judged = self.time_verdict is not None and self.verdict != Kind.INVALID
-        word = Kind.NO_BASELINE.value if judged else self.verdict
-        return Columns(**known, value=taken, verdict=word)
+        has_own_word = self.time_verdict is not None and self.verdict != Kind.INVALID
+        word = Kind.NO_BASELINE.value if has_own_word else self.verdict
+        return Columns(**shared_columns, value=peak_bytes, verdict=word)
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
-    """Failed tests before all others, then by verdict, then by how much slower."""
+    """Return rows in order: failed tests, then by verdict and slowdown."""
     return sorted(rows, key=lambda row: (not row.red, badness(row.verdict, row.change)))
 
 
 def compared_verdicts(rows: Iterable[Row]) -> list[Verdict]:
-    """Return the verdicts on the times of rows that were held against a baseline."""
+    """Return the verdicts on times that have a baseline."""
     verdicts = (row.time_verdict for row in rows)
     return [verdict for verdict in verdicts if verdict is not None and verdict.compared]
 
 
 def plain(columns: Columns) -> dict[str, object]:
-    """The columns by name."""
+    """Return the columns by name."""
     return {name: getattr(columns, name) for name in COLUMNS}
 
 
 def finite(value: float | None) -> float | None:
-    """A rate, unless no number above zero says it: a file made by hand can hold a time whose rate no number holds."""
+    """Return a rate; None if it is infinite or zero.
+
+    A file made by hand can hold a time whose rate no number holds.
+
+    A file made by hand can hold a time whose rate no number holds.
+    """
     return value if value is not None and 0 < value < math.inf else None

@@ -1,4 +1,4 @@
-"""What the timing engine took: samples in blocks, how they were taken, and under which conditions."""
+"""Samples of the timing engine: blocks, method and conditions."""
 
 import math
 from collections import Counter
@@ -32,13 +32,15 @@ MOST_EXCLUDED = 0.5
 
 
 def for_neighbours(reason: str) -> bool:
-    """Whether something is INVALID since other processes had the cores."""
+    """Return True if other processes' load made a result INVALID."""
     return BUSY in reason or PREEMPTED in reason
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Samples taken in one go; `excluded` is the cause for which they do not count, never their values, else empty.
+    """Samples from one uninterrupted pass.
+
+    `excluded` is the cause for which they do not count, never their values, else empty.
 
     `clock_hz` are cycles per second of the spin kernel right behind the samples. Whether the software power cap was
     active, a normal state of a busy card, is None where nobody tells.
@@ -52,7 +54,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What the timing engine took: seconds per call, each the mean of `iterations` calls between two stamps.
+    """The samples of one measurement, in seconds per call.
+
+    Each is the mean of `iterations` calls between two stamps.
 
     Args:
         seconds: every sample, in the order taken, those of excluded blocks included.
@@ -97,14 +101,20 @@ class Samples:
 
     @property
     def block_medians(self) -> tuple[float, ...]:
-        """The median of every block that counts, in seconds per call; of every block where none does."""
+        """The median of every block that counts, in seconds per call.
+
+        Where no block counts, all do.
+        """
         return (
             tuple(median(block) for block in self._kept_blocks()) if self.blocks else self.seconds
         )
 
     @property
     def kept(self) -> tuple[float, ...]:
-        """Every sample of the blocks that count, in seconds per call; all samples where none does."""
+        """Every sample of the blocks that count, in seconds per call.
+
+        Where no block counts, all do.
+        """
         return (
             tuple(value for block in self._kept_blocks() for value in block)
             if self.blocks
@@ -112,11 +122,11 @@ class Samples:
         )
 
     def _kept_blocks(self) -> Iterator[tuple[float, ...]]:
-        at, nothing_counts = 0, all(block.excluded for block in self.blocks)
+        start, nothing_counts = 0, all(block.excluded for block in self.blocks)
         for block in self.blocks:
             if nothing_counts or not block.excluded:
-                yield self.seconds[at : at + block.samples]
-            at += block.samples
+                yield self.seconds[start : start + block.samples]
+            start += block.samples
 
     @property
     def median_s(self) -> float:
@@ -125,22 +135,25 @@ class Samples:
 
     @property
     def idle_share(self) -> float | None:
-        """The share of a call in which the device is idle, since the call waits for it; None where none does."""
+        """The share of a call in which the device is idle.
+
+        The call waits for it; None where none does.
+        """
         return None if self.device_s is None else max(0.0, 1 - self.device_s / self.median_s)
 
     @property
     def alone_s(self) -> float:
-        """Seconds of a warm call by itself until all of its work is done, which is what a first call compares with."""
+        """Seconds of a warm call until all of its work is done. A first call is compared with this."""
         return median(self.warm_calls_s) if self.warm_calls_s else self.median_s
 
     @property
     def excluded(self) -> dict[str, int]:
-        """How many blocks do not count, by cause."""
+        """The numbers of blocks that do not count, by cause."""
         return dict(Counter(block.excluded for block in self.blocks if block.excluded))
 
     @property
     def clock_hz(self) -> float | None:
-        """The median clock of the blocks that count; None where no probe ran."""
+        """The median clock of the blocks that count. None where no probe ran."""
         clocks = [
             block.clock_hz
             for block in self.blocks
@@ -150,23 +163,29 @@ class Samples:
 
     @property
     def power_capped_share(self) -> float | None:
-        """The share of the blocks in which the software power cap was active; None where the device does not tell."""
-        known = [block.power_capped for block in self.blocks if block.power_capped is not None]
-        return sum(known) / len(known) if known else None
+        """The share of blocks under an active software power cap.
+
+        None where the device does not report it.
+        """
+        capped = [block.power_capped for block in self.blocks if block.power_capped is not None]
+        return sum(capped) / len(capped) if capped else None
 
     @property
     def achieved(self) -> tuple[str, ...]:
-        """What was measured in place of what was asked for; two numbers compare only where these agree."""
-        known = [label for label in ACHIEVED if label in self.labels or label == self.mode]
-        return *known, *sorted(label for label in self.labels if label.startswith(HEAD))
+        """The deviations from the requested way of measuring.
+
+        Two numbers compare only where these agree.
+        """
+        labels = [label for label in ACHIEVED if label in self.labels or label == self.mode]
+        return *labels, *sorted(label for label in self.labels if label.startswith(HEAD))
 
     def comparable(self) -> dict[str, str]:
-        """What of the way of timing is worth naming when it changed."""
+        """Return the facts of timing that a verdict compares."""
         return {"timed by": self.mode}
 
     @property
     def spoiled(self) -> str:
-        """What spoiled more than half of the blocks; empty where most of them count."""
+        """The causes that spoiled over half of the blocks. Empty where most of them count."""
         count = sum(self.excluded.values())
         if not self.blocks or count <= MOST_EXCLUDED * len(self.blocks):
             return ""
@@ -175,7 +194,7 @@ class Samples:
 
     @property
     def trouble(self) -> str:
-        """Why the samples must not be trusted; empty where they can."""
+        """The reason not to trust the samples. Empty where they can be trusted."""
         if self.spoiled:
             return self.spoiled
         if "unresolved" in self.labels:
@@ -193,33 +212,43 @@ class Samples:
         return ""
 
 
-def merged(passes: Sequence[Samples]) -> Samples:
-    """Several passes over the same work in one process as one: their blocks in a row."""
-    blocks = [block for one in passes for block in one.blocks or (Block(1),) * len(one.seconds)]
-    seen = {one.neighbours for one in passes}
-    walls = [one.wall_s for one in passes if one.wall_s is not None]
+def merge_passes(passes: Sequence[Samples]) -> Samples:
+    """Return several passes of one process as one. Their blocks are in a row."""
+    blocks = [
+        block
+        for samples in passes
+        for block in samples.blocks or (Block(1),) * len(samples.seconds)
+    ]
+    neighbours = {samples.neighbours for samples in passes}
+    walls = [samples.wall_s for samples in passes if samples.wall_s is not None]
     working = [samples.device_s for samples in passes if samples.device_s is not None]
     return replace(
         passes[0],
-        seconds=tuple(value for one in passes for value in one.seconds),
+        seconds=tuple(value for samples in passes for value in samples.seconds),
         blocks=tuple(blocks),
-        iterations=min(one.iterations for one in passes),
-        tick_s=max(one.tick_s for one in passes),
-        warmup_iterations=sum(one.warmup_iterations for one in passes),
-        warmup_s=math.fsum(one.warmup_s for one in passes),
-        measuring_s=math.fsum(one.measuring_s for one in passes),
-        overhead_s=max(one.overhead_s for one in passes),
-        labels=tuple(sorted({label for one in passes for label in one.labels})),
+        iterations=min(samples.iterations for samples in passes),
+        tick_s=max(samples.tick_s for samples in passes),
+        warmup_iterations=sum(samples.warmup_iterations for samples in passes),
+        warmup_s=math.fsum(samples.warmup_s for samples in passes),
+        measuring_s=math.fsum(samples.measuring_s for samples in passes),
+        overhead_s=max(samples.overhead_s for samples in passes),
+        labels=tuple(sorted({label for samples in passes for label in samples.labels})),
         wall_s=median(walls) if walls else None,
         device_s=median(working) if working else None,
-        neighbours="seen" if "seen" in seen else "unknown" if "unknown" in seen else "none",
-        throttle_known=all(one.throttle_known for one in passes),
+        neighbours="seen"
+        if "seen" in neighbours
+        else "unknown"
+        if "unknown" in neighbours
+        else "none",
+        throttle_known=all(samples.throttle_known for samples in passes),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What stamps and launches cost on a device in one process: the resolution behind every number of it.
+    """The cost of stamps and launches on a device in one process.
+
+    It is the resolution behind every number of it.
 
     Args:
         tick_s: the smallest difference between two stamps, in seconds: seen, but never below what is documented.
@@ -241,7 +270,9 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The ranks behind a measurement, whose samples are the largest of all ranks', iteration by iteration.
+    """The ranks behind a measurement.
+
+    Its samples are the largest of all ranks', iteration by iteration.
 
     Args:
         launcher: what started them: `local`, `torchrun`, `mpirun`, `srun`, `attach`.
@@ -284,11 +315,11 @@ class Ranks:
 
     @property
     def nodes(self) -> int:
-        """Hosts that took part; 1 where nobody noted them."""
+        """The number of hosts that took part. It is 1 where nobody noted them."""
         return len(set(self.hosts)) or 1
 
     def comparable(self) -> dict[str, str]:
-        """What of the ranks is worth naming when it changed."""
+        """Return the facts of the ranks that a verdict compares."""
         facts = {
             "launcher": self.launcher,
             "back end": self.backend,

@@ -1,4 +1,7 @@
-"""The one rule of what a comparison came to: commands end with it, and the last line of a run has its colour."""
+"""The one rule for the status of a comparison.
+
+Commands end with it, and the last line of a run has its colour.
+"""
 
 from collections.abc import Collection
 from enum import IntEnum
@@ -21,7 +24,7 @@ class Status(IntEnum):
 
 
 def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = True) -> Status:
-    """Return how a comparison ended: a result that is worse outweighs all that nobody can tell.
+    """Return the exit status of a comparison. A result that is worse outweighs all undecided ones.
 
     Args:
         rows: every result of it.
@@ -36,22 +39,25 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
 
 
 def is_compared(row: Row) -> bool:
-    """Return whether a verdict says how a result lies to its baseline or limit."""
+    """Return True if a verdict rests on a baseline or limit."""
     # `PASSED` of a bare test is how it ended.
     return row.verdict in _COMPARED and row.metric is not None
 
 
 def is_green(row: Row) -> bool:
-    """Return whether a result was compared and is no worse."""
+    """Return True if a result was compared and is no worse."""
     return row.verdict in GREEN
 
 
 def looks_slow(row: Row) -> bool:
-    """Return whether a result is undecided, and its estimate lies beyond its tolerance or limit."""
-    judged = row.time_verdict
+    """Return True for an undecided result that looks slow.
+
+    Its estimate lies beyond its tolerance or limit.
+    """
+    time_verdict = row.time_verdict
     return (
-        judged is not None
+        time_verdict is not None
         and row.verdict not in WORSE
-        and judged.kind is Kind.INCONCLUSIVE
-        and judged.looks_slow
+        and time_verdict.kind is Kind.INCONCLUSIVE
+        and time_verdict.looks_slow
     )

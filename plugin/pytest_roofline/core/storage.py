@@ -1,4 +1,4 @@
-"""Records from JSON, strictly, and as plain data to be written. Data only, never code.
+"""Records from JSON, strictly, and back. Data only, never code.
 
 msgspec checks the schema: one C extension without dependencies that reads standard-library dataclasses, so that the
 records of `core` need no second definition. Pydantic was the other candidate; it costs ten times the import.
@@ -28,78 +28,83 @@ MOST_BYTES = 64 * 2**20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 
 
-def check_name(name: str, what: str) -> str:
-    """`name` where it can stand as a file name of its own."""
+def check_name(name: str, subject: str) -> str:
+    """Return `name` if it can be a file name."""
     if not NAME.fullmatch(name):
         raise BadInput(
-            f"{what} is {name!r}; expected up to 120 letters, digits and ._+- and no leading dot"
+            f"{subject} is {name!r}; expected up to 120 letters, digits and ._+- and no leading dot"
         )
     return name
 
 
-def read_bytes(path: Path, what: str, form: str = "JSON") -> bytes:
-    """The content of a file that is one JSON text, or of another form."""
-    with _opened(path, what) as file:
-        data = file.read(MOST_BYTES + 1)
-    if not data.strip():
-        raise BadFile(f"{what} {path} is empty; expected {form}")
-    return _limited(data, f"{what} {path}")
+def read_bytes(path: Path, kind: str, form: str = "JSON") -> bytes:
+    """Return the content of a file that is one JSON text. `form` names another form."""
+    with _open_file(path, kind) as file:
+        content = file.read(MOST_BYTES + 1)
+    if not content.strip():
+        raise BadFile(f"{kind} {path} is empty; expected {form}")
+    return _refuse_long(content, f"{kind} {path}")
 
 
-def read_lines(path: Path, what: str) -> Iterator[bytes]:
-    """The lines of a file, each with its end and read when it is asked for; each is a JSON text, or blank."""
-    with _opened(path, what) as file:
+def read_lines(path: Path, kind: str) -> Iterator[bytes]:
+    """Yield the lines of a file, each with its end.
+
+    Each is a JSON text, or blank; it is read only when it is needed.
+    """
+    with _open_file(path, kind) as file:
         blank = True
         for number in itertools.count(1):
-            line = _limited(file.readline(MOST_BYTES + 1), f"{what} {path}, line {number}")
+            line = _refuse_long(file.readline(MOST_BYTES + 1), f"{kind} {path}, line {number}")
             blank = blank and not line.strip()
             if not line:
                 break
             yield line
     if blank:
-        raise BadFile(f"{what} {path} is empty; expected JSON")
+        raise BadFile(f"{kind} {path} is empty; expected JSON")
 
 
 @contextlib.contextmanager
-def _opened(path: Path, what: str) -> Iterator[BinaryIO]:
-    """A file to read; whatever keeps it from being read becomes a sentence."""
+def _open_file(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """Open a file to read. A failure becomes a sentence."""
     try:
         if path.is_dir():
-            raise BadFile(f"{what} {path} is a directory; expected a file")
+            raise BadFile(f"{kind} {path} is a directory; expected a file")
         if path.exists() and not path.is_file():
-            raise BadFile(f"{what} {path} is a device or a pipe; expected a file")
+            raise BadFile(f"{kind} {path} is a device or a pipe; expected a file")
         with path.open("rb") as file:
             yield file
     except FileNotFoundError:
-        raise BadFile(f"{what} {path} does not exist") from None
+        raise BadFile(f"{kind} {path} does not exist") from None
     except (OSError, ValueError) as error:
         raise BadFile(
-            f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+            f"{kind} {path} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
 
 
-def _limited(data: bytes, where: str) -> bytes:
-    """Data of which at most `MOST_BYTES` and one were read."""
-    if len(data) > MOST_BYTES:
+def _refuse_long(content: bytes, where: str) -> bytes:
+    """Return data that are within `MOST_BYTES`. At most one byte more has been read."""
+    if len(content) > MOST_BYTES:
         raise BadFile(
             f"{where} is longer than {MOST_BYTES // 2**20} MiB; expected no more: "
             "another program wrote this file, or it is damaged"
         )
-    return data
+    return content
 
 
 def check_schema(raw: object, where: str) -> None:
-    """Refuse another schema version before its fields are complained about one by one."""
+    """Refuse another schema version before its fields are checked."""
     if not isinstance(raw, dict):
         raise BadFile(f"{where} is a {type(raw).__name__}; expected an object")
     version = raw.get("schema")
     if version != SCHEMA or isinstance(version, bool):
-        seen = "no schema version" if version is None else f"schema version {version!r}"
-        raise BadFile(f"{where} has {seen}; this pytest-roofline reads version {SCHEMA}")
+        observed = "no schema version" if version is None else f"schema version {version!r}"
+        raise BadFile(f"{where} has {observed}; this pytest-roofline reads version {SCHEMA}")
 
 
 def to_record(raw: object, record: type[Record], where: str) -> Record:
-    """`raw` as the dataclass `record`; unknown fields, wrong types and impossible values are refused.
+    """Return `raw` as the dataclass `record`.
+
+    Unknown fields, wrong types and impossible values are refused.
 
     Raises:
         BadFile: with the path of the field, in JSONPath (`$.entries[3].tolerance`).
@@ -118,7 +123,7 @@ _OUTSIDE = re.compile(
 
 
 def _sentence(words: str, raw: object, record: type) -> str:
-    """Say of a value outside of its range what it is and what was expected; anything else in msgspec's words."""
+    """Return a sentence about a value outside its range. Other mistakes are in msgspec's words."""
     outside = _OUTSIDE.fullmatch(words)
     if outside is None:
         return words
@@ -132,7 +137,7 @@ def _sentence(words: str, raw: object, record: type) -> str:
 
 
 def _ranges_at(record: Any, names: Sequence[str]) -> list[Any]:
-    """The types with a range in the field that names lead to, from record to record."""
+    """Return the types with a range in a field. `names` lead to it, from record to record."""
     hint = record
     for name in names:
         owner = next(kind for kind in _inside(hint) if dataclasses.is_dataclass(kind))
@@ -141,19 +146,22 @@ def _ranges_at(record: Any, names: Sequence[str]) -> list[Any]:
 
 
 def _inside(hint: Any) -> Iterator[Any]:
-    """A type, and every type inside it."""
+    """Yield a type, and every type inside it."""
     yield hint
     for argument in typing.get_args(hint):
         yield from _inside(argument)
 
 
 def _values_at(value: Any, steps: Sequence[str], name: str) -> Iterator[tuple[str, Any]]:
-    """Every value that a path of msgspec may mean, which tells no key of a mapping, with its name."""
+    """Yield every value that a path may mean, with its name.
+
+    A path of msgspec contains no key of a mapping.
+    """
     if not steps:
         yield name, value
     elif steps[0] == "...":
-        for key, item in value.items():
-            yield from _values_at(item, steps[1:], f"{name}[{key!r}]")
+        for key, member in value.items():
+            yield from _values_at(member, steps[1:], f"{name}[{key!r}]")
     elif isinstance(value, list):
         yield from _values_at(value[int(steps[0])], steps[1:], f"{name}[{steps[0]}]")
     elif isinstance(value, dict) and steps[0] in value:
@@ -161,7 +169,7 @@ def _values_at(value: Any, steps: Sequence[str], name: str) -> Iterator[tuple[st
 
 
 def _refusal(value: object, limited: Any) -> str:
-    """Return msgspec's words against a value alone; empty where it may be."""
+    """Return msgspec's words against a value alone. Empty where it is allowed."""
     try:
         msgspec.convert(value, limited)
     except msgspec.ValidationError as error:
@@ -184,7 +192,10 @@ _TWINS: dict[type, type] = {}
 
 
 def strict_twin(record: type) -> type:
-    """A struct with the fields of a dataclass that, unlike it, refuses unknown ones; made once a class."""
+    """Return a struct with the fields of a dataclass.
+
+    Unlike it, it refuses unknown ones; it is made once a class.
+    """
     if record not in _TWINS:
         _TWINS[record] = _make_twin(record)
     return _TWINS[record]
@@ -214,12 +225,15 @@ def _strict_type(hint: Any) -> Any:
         return hint
     inner = tuple(_strict_type(argument) for argument in arguments)
     if isinstance(hint, types.UnionType):
-        return functools.reduce(lambda left, right: left | right, inner)
+        return functools.reduce(lambda first, second: first | second, inner)
     return typing.get_origin(hint)[inner]
 
 
 def to_plain(record: object) -> dict[str, Any]:
-    """A record as plain data; fields at their default stay out, so that files hold what there is to say."""
+    """Return a record as plain data.
+
+    Fields at their default stay out, so that files hold only what matters.
+    """
     assert dataclasses.is_dataclass(record)
     plain = {}
     for member in dataclasses.fields(record):
@@ -230,7 +244,7 @@ def to_plain(record: object) -> dict[str, Any]:
 
 
 def _is_default(member: "dataclasses.Field[Any]", value: object) -> bool:
-    """Return whether a field holds its default; a schema version never counts as one."""
+    """Return True if a field holds its default. A schema version never counts as one."""
     if member.name == "schema":
         return False
     if member.default_factory is not dataclasses.MISSING:
@@ -242,15 +256,18 @@ def _plain_value(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return to_plain(value)
     if isinstance(value, tuple | list):
-        return [_plain_value(item) for item in value]
+        return [_plain_value(member) for member in value]
     if isinstance(value, dict):
-        return {name: _plain_value(item) for name, item in value.items()}
+        return {name: _plain_value(member) for name, member in value.items()}
     return value
 
 
-def decode_json(data: bytes | str, where: str) -> Any:
-    """Plain data from JSON text, whose numbers are all finite; BadFile names the line where it is something else."""
-    raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
+def decode_json(text: bytes | str, where: str) -> Any:
+    """Return plain data from JSON text.
+
+    All numbers are finite; BadFile names the line of a mistake.
+    """
+    raw = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     try:
         return msgspec.json.decode(raw)
     except RecursionError:
@@ -265,12 +282,12 @@ def decode_json(data: bytes | str, where: str) -> Any:
         raise BadFile(f"{where} {_why_not_json(raw, str(error))}") from None
 
 
-def _why_not_json(raw: bytes, said: str) -> str:
-    """What is wrong with a text that is not JSON, also where Python's json writes it."""
-    known = re.search(r"byte (\d+)", said)
-    at = int(known[1]) if known else len(raw)
-    lines = raw[:at].count(b"\n")
+def _why_not_json(raw: bytes, complaint: str) -> str:
+    """Return why a text is not JSON. Python's json may have written it."""
+    position = re.search(r"byte (\d+)", complaint)
+    offset = int(position[1]) if position else len(raw)
+    lines = raw[:offset].count(b"\n")
     place = f" in line {lines + 1}" if lines else ""
-    if number := re.match(rb"NaN|Infinity", raw[at:]):
-        return f"holds {number[0].decode()} (byte {at}){place}, which is no number of JSON; expected finite numbers"
-    return f"is not JSON: {said}{place}"
+    if number := re.match(rb"NaN|Infinity", raw[offset:]):
+        return f"holds {number[0].decode()} (byte {offset}){place}, which is no number of JSON; expected finite numbers"
+    return f"is not JSON: {complaint}{place}"

@@ -1,4 +1,4 @@
-"""SI inside, scaled only here: how bytes, seconds, rates and percentages are shown and read."""
+"""Bytes, seconds, rates and percentages as text. All else is in SI units."""
 
 import datetime
 import math
@@ -12,7 +12,10 @@ KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
 
 def format_bytes(size_bytes: int, separator: str = " ") -> str:
-    """A size as people say it: exact binary multiples as KiB, MiB or GiB, anything else in plain bytes."""
+    """Return a size in exact binary units.
+
+    Anything but a multiple of KiB, MiB or GiB is in plain bytes.
+    """
     for unit, label in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit}{separator}{label}"
@@ -20,13 +23,16 @@ def format_bytes(size_bytes: int, separator: str = " ") -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """Return a size in a unit that a person reads: `512 KiB` where that is exact, else `100 MB`, rounded."""
+    """Return a size in a readable unit.
+
+    It is `512 KiB` where that is exact, else `100 MB`, rounded.
+    """
     exact = format_bytes(size_bytes)
     return exact if not exact.endswith(" B") else format_amount(size_bytes)
 
 
 def format_amount(size_bytes: float) -> str:
-    """An amount of memory, rounded to three digits: `4.2 GB`, `312 MB`."""
+    """Return an amount of memory with three digits: `4.2 GB`, `312 MB`."""
     for unit, label in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size_bytes >= unit:
             return f"{three_digits(size_bytes / unit)} {label}"
@@ -34,7 +40,10 @@ def format_amount(size_bytes: float) -> str:
 
 
 def format_memory(size_bytes: float) -> str:
-    """An amount of memory as allocators print it, by 1024 and with three digits: `2.00 GiB`, `537 MiB`."""
+    """Return an amount of memory as allocators print it.
+
+    It is by 1024 and with three digits: `2.00 GiB`, `537 MiB`.
+    """
     for unit, label in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size_bytes >= unit:
             return f"{three_digits(size_bytes / unit)} {label}"
@@ -42,12 +51,12 @@ def format_memory(size_bytes: float) -> str:
 
 
 def size_label(size_bytes: int) -> str:
-    """A size as it stands in a test id: `4KiB`, `2004MiB`, `65537B`."""
+    """Return a size as in a test id: `4KiB`, `2004MiB`, `65537B`."""
     return format_bytes(size_bytes, separator="")
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration with three digits in the unit that fits: `512 ns`, `1.34 µs`, `21.0 ms`, `3.00 s`."""
+    """Return a duration with three digits. The unit fits: `512 ns`, `1.34 µs`, `21.0 ms`, `3.00 s`."""
     for unit, label in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         # Rounded to three digits before the unit is chosen, so that 999.6 ns is 1.00 µs and not 1000 ns.
         if float(f"{seconds:.3g}") >= unit:
@@ -56,39 +65,42 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_rate(bytes_per_second: float) -> str:
-    """A rate in GB/s, where GB is 1e9 bytes: `1511 GB/s`, `0.412 GB/s`."""
+    """Return a rate in GB/s: `1511 GB/s`, `0.412 GB/s`. GB is 1e9 bytes."""
     return f"{three_digits(bytes_per_second / 1e9)} GB/s"
 
 
 def format_flops(flops_per_second: float) -> str:
-    """Arithmetic throughput: `359 TFLOP/s`, `12.1 GFLOP/s`."""
+    """Return arithmetic throughput: `359 TFLOP/s`, `12.1 GFLOP/s`."""
     if flops_per_second >= 1e12:
         return f"{three_digits(flops_per_second / 1e12)} TFLOP/s"
     return f"{three_digits(flops_per_second / 1e9)} GFLOP/s"
 
 
 def format_percent(fraction: float) -> str:
-    """A signed change in percent: `+25.1 %`; of a tenfold only that it is more, since such a bound tells nothing."""
+    """Return a signed change in percent: `+25.1 %`.
+
+    Beyond a tenfold it is `>+999 %`, since such a bound helps nobody.
+    """
     return ">+999 %" if fraction > 9.99 else f"{fraction * 100:+.1f} %"
 
 
 def format_tolerance(fraction: float) -> str:
-    """An unsigned share in percent, without needless zeros: `5 %`, `2.5 %`; of a tenfold only that it is more."""
+    """Return an unsigned share in percent: `5 %`, `2.5 %`. Beyond a tenfold it is `>999 %`."""
     return ">999 %" if fraction > 9.99 else f"{fraction * 100:g} %"
 
 
 def format_share(fraction: float) -> str:
-    """A share in percent, rounded: `87.3 %`."""
+    """Return a share in percent, rounded: `87.3 %`."""
     return f"{fraction * 100:.1f} %"
 
 
 def format_factor(factor: float) -> str:
-    """How many times: `12.6 x`."""
+    """Return a factor: `12.6 x`."""
     return f"{three_digits(factor)} x"
 
 
 def format_flop_count(flops: float) -> str:
-    """An amount of arithmetic: `4.21 TFLOP`, `512 FLOP`."""
+    """Return an amount of arithmetic: `4.21 TFLOP`, `512 FLOP`."""
     for unit, label in ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
         if float(f"{flops:.3g}") >= unit:
             return f"{three_digits(flops / unit)} {label}"
@@ -96,45 +108,51 @@ def format_flop_count(flops: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A number of at least three significant digits, never in powers of ten from 0.001 up: `1511`, `40.3`, `0.412`."""
+    """Return a number with at least three significant digits.
+
+    From 0.001 up it has no power of ten: `1511`, `40.3`, `0.412`.
+    """
     rounded = float(f"{value:.3g}")
     if rounded >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if rounded >= 10 else f"{value:.2f}" if rounded >= 1 else f"{value:.3g}"
 
 
-def parse_fraction(text: str, what: str) -> float:
-    """A share from `5%` or `0.05`."""
+def parse_fraction(text: str, subject: str) -> float:
+    """Return a share from `5%` or `0.05`."""
     match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(%?)\s*", text)
     try:
         number = float(match[1]) if match else math.nan
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadInput(f"{what} is {text!r}; expected a share such as 5% or 0.05")
+        raise BadInput(f"{subject} is {text!r}; expected a share such as 5% or 0.05")
     value = number / 100 if match and match[2] else number
     if value <= 0:
-        raise BadInput(f"{what} is {text!r}; expected a share above zero, such as 5% or 0.05")
+        raise BadInput(f"{subject} is {text!r}; expected a share above zero, such as 5% or 0.05")
     if value >= 1 and not (match and match[2]):
         raise BadInput(
-            f"{what} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%"
+            f"{subject} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%"
         )
     return value
 
 
-def parse_tolerance(text: str, what: str) -> float:
-    """A tolerance from `5%` or `0.05`; one above 50 % ends in an exclamation mark, `80%!`, to say that it is meant."""
-    meant = text.rstrip().endswith("!")
-    value = parse_fraction(text.rstrip().removesuffix("!"), what)
+def parse_tolerance(text: str, subject: str) -> float:
+    """Return a tolerance from `5%` or `0.05`.
+
+    One above 50 % ends in an exclamation mark, `80%!`, as a deliberate one.
+    """
+    is_deliberate = text.rstrip().endswith("!")
+    value = parse_fraction(text.rstrip().removesuffix("!"), subject)
     try:
-        refuse_wide(value, meant, f"write {value * 100:g}%!")
+        refuse_wide(value, is_deliberate, f"write {value * 100:g}%!")
     except BadInput as error:
-        raise BadInput(f"{what} is {text!r}: {error}") from None
+        raise BadInput(f"{subject} is {text!r}: {error}") from None
     return value
 
 
-def parse_duration(text: str, what: str) -> float:
-    """A positive duration in seconds from `1800`, `90s`, `30m` or `1.5h`."""
+def parse_duration(text: str, subject: str) -> float:
+    """Return a duration in seconds from `1800`, `90s`, `30m` or `1.5h`."""
     factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text.strip()[-1:])
     digits = text.strip()[:-1] if factor else text
     try:
@@ -143,13 +161,16 @@ def parse_duration(text: str, what: str) -> float:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
         raise BadInput(
-            f"{what} is {text!r}; expected a duration above zero, such as 0.5, 90s, 30m or 1h"
+            f"{subject} is {text!r}; expected a duration above zero, such as 0.5, 90s, 30m or 1h"
         )
     return value
 
 
 def moment(text: str) -> datetime.datetime | None:
-    """A date or time in ISO 8601; without a zone it is UTC, without a time midnight. None where it is neither."""
+    """Return a date or time from ISO 8601.
+
+    Without a zone it is UTC, without a time midnight; None where it is neither.
+    """
     try:
         time = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -158,29 +179,35 @@ def moment(text: str) -> datetime.datetime | None:
 
 
 def format_day(time: datetime.datetime, now: datetime.datetime) -> str:
-    """A day as people say it, with the year where that is not this one: `3 Nov`, `3 Nov 2025`."""
+    """Return a day: `3 Nov`. Another year than this is named: `3 Nov 2025`."""
     year = f" {time.year}" if time.year != now.year else ""
     return f"{time.day} {time:%b}{year}"
 
 
 def printable(text: str) -> str:
-    """Text from ids, files and drivers in one line that cannot steer a terminal, nor what reads a log."""
-    shown = (char if not steers(char) else repr(char)[1:-1] for char in text)
-    return without_commands("".join(shown))
+    """Return text as one harmless line.
+
+    It may come from ids, files and drivers, and steers neither a terminal nor a log's reader.
+    """
+    characters = (char if not steers(char) else repr(char)[1:-1] for char in text)
+    return without_commands("".join(characters))
 
 
 def printable_lines(text: str) -> str:
-    """Text of several lines, of which none can steer a terminal, nor what reads a log."""
+    """Return text as harmless lines. None can steer a terminal, nor what reads a log."""
     return "\n".join(printable(line) for line in text.expandtabs().split("\n"))
 
 
 def encodable(text: str) -> str:
-    """Text that UTF-8 can hold: lone surrogates become escapes."""
+    """Return text that UTF-8 can hold. Lone surrogates become escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def steers(char: str) -> bool:
-    """Whether a character ends a line, moves a cursor, or changes the order in which others are read."""
+    """Return True if a character steers a terminal.
+
+    It ends a line, moves a cursor, or changes the order in which text is read.
+    """
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -189,22 +216,30 @@ _COMMAND = re.compile(r"^((?:[^\S\n]|\x1b\[[\d;]*m)*):(?=:)|#(?=#\w*\[)", re.MUL
 
 
 def without_commands(text: str, hash_sign: str = r"\x23") -> str:
-    """Lines of which a CI takes none for a command, wherever they were broken: an escape stands for its first sign."""
-    return _COMMAND.sub(lambda found: hash_sign if found[1] is None else rf"{found[1]}\x3a", text)
+    """Return lines that a CI takes for no command.
+
+    An escape stands for the first sign, wherever lines were broken.
+    """
+    return _COMMAND.sub(lambda match: hash_sign if match[1] is None else rf"{match[1]}\x3a", text)
 
 
 def listed(texts: Sequence[str], at_most: int, by: str = ", ") -> str:
-    """The first of many: `a, b and 3 more`; with another separator than a comma `a; b; and 3 more`."""
-    more = f"{by.replace(',', '')}and {len(texts) - at_most} more" if len(texts) > at_most else ""
-    return by.join(texts[:at_most]) + more
+    """Return the first texts, and the number of those left out.
+
+    Example: `a, b and 3 more`; with another separator than a comma `a; b; and 3 more`.
+    """
+    remainder = (
+        f"{by.replace(',', '')}and {len(texts) - at_most} more" if len(texts) > at_most else ""
+    )
+    return by.join(texts[:at_most]) + remainder
 
 
 def slug(text: str) -> str:
-    """A lower-case name of letters, digits and hyphens, safe as a key and as a file name."""
+    """Return a lower-case name, safe as a key or file name. It has letters, digits and hyphens."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9]+", "-", ascii_text.lower()).strip("-") or "unknown"
 
 
 def count(number: int, noun: str, plural: str = "s") -> str:
-    """`1 process`, `3 processes`."""
+    """Return a number with its noun: `1 process`, `3 processes`."""
     return f"{number} {noun}{plural * (number != 1)}"

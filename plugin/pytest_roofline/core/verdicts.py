@@ -1,4 +1,7 @@
-"""Verdicts with all that they rest on: statistics fill them, a run file keeps them, every door shows them."""
+"""Verdicts with everything that they rest on.
+
+Statistics fill them, a run file keeps them, every door shows them.
+"""
 
 import datetime
 import enum
@@ -26,7 +29,7 @@ from .units import format_day, moment
 
 
 class Kind(enum.StrEnum):
-    """What can be said of a measurement, in the order in which one finding hides another."""
+    """The word of a verdict. The words are in the order in which one finding hides another."""
 
     INVALID = "INVALID"
     NO_BASELINE = "NO BASELINE"
@@ -43,7 +46,7 @@ EXACT_WORDS = (Kind.PASSED, Kind.IMPROVED, Kind.REGRESSED, Kind.INVALID, Kind.NO
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The processes of one session on one device: their medians in seconds.
+    """The medians of one session's processes on one device. They are in seconds.
 
     Args:
         device: the device's UUID; empty where there is none, as on a CPU, or it is not told.
@@ -56,13 +59,16 @@ class Group:
 
     @property
     def logs(self) -> list[float]:
-        """The log-medians."""
+        """The natural logarithms of the medians."""
         return [math.log(value) for value in self.medians_s]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A standard deviation of log seconds, where it comes from, and its degrees of freedom; None is taken as known."""
+    """A standard deviation of log seconds, and its origin.
+
+    Degrees of freedom of None mean that it is known.
+    """
 
     value: FromZero
     origin: str
@@ -70,18 +76,21 @@ class Spread:
 
     @property
     def degrees(self) -> float:
-        """The degrees of freedom for arithmetic: infinite where the value is known."""
+        """The degrees of freedom for arithmetic. They are infinite where the value is known."""
         return finite_or_infinite(self.freedom)
 
 
 def finite_or_infinite(freedom: float | None) -> float:
-    """Return degrees of freedom for arithmetic; None, which JSON can hold, stands for infinite ones."""
+    """Return degrees of freedom for arithmetic.
+
+    None, which JSON can hold, stands for infinite ones.
+    """
     return math.inf if freedom is None else freedom
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much slower one side is than the other, in log seconds; positive is slower.
+    """The slowdown of one side against the other. It is in log seconds; positive is slower.
 
     Args:
         freedom: of the t distribution that goes with it; None is the normal one.
@@ -111,13 +120,13 @@ class Difference:
 
     @property
     def degrees(self) -> float:
-        """The degrees of freedom for arithmetic: infinite of a normal distribution."""
+        """The degrees of freedom for arithmetic. They are infinite for a normal distribution."""
         return finite_or_infinite(self.freedom)
 
 
 @dataclass(frozen=True, slots=True)
 class OddSession:
-    """A session that is strange in many tests, all in one direction.
+    """A session that is strange in many tests, in one direction.
 
     Args:
         device: the device's UUID; empty where there is none.
@@ -135,16 +144,16 @@ class OddSession:
 
     @property
     def text(self) -> str:
-        """`session of 3 Nov: 110 of 221 tests 20 % slower`."""
+        """The session in a sentence: `session of 3 Nov: 110 of 221 tests 20 % slower`."""
         time, now = moment(self.started), datetime.datetime.now(datetime.UTC)
         day = format_day(time, now) if time is not None else self.started
-        by, word = f"{abs(self.change) * 100:.0f} %", "slower" if self.change > 0 else "faster"
-        return f"session of {day}: {self.strange} of {self.measured} tests {by} {word}"
+        amount, word = f"{abs(self.change) * 100:.0f} %", "slower" if self.change > 0 else "faster"
+        return f"session of {day}: {self.strange} of {self.measured} tests {amount} {word}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The baseline of a measurement: the processes of its sessions, and where they come from.
+    """The baseline of a measurement: its sessions and their origin.
 
     Args:
         tolerance: that the baseline itself asks for, as a share of time.
@@ -172,7 +181,7 @@ class Reference:
 
     @property
     def day(self) -> str:
-        """The UTC day of the newest session: `2026-11-20`; empty where no session is dated."""
+        """The UTC day of the newest session: `2026-11-20`. Empty where no session is dated."""
         return max(group.started for group in self.groups)[:10]
 
     @property
@@ -182,25 +191,28 @@ class Reference:
 
     @property
     def devices(self) -> int:
-        """How many devices stand behind it; those that are not told count as one."""
+        """The number of devices behind it. Those without a UUID count as one."""
         return len({group.device for group in self.groups})
 
     @property
     def median_s(self) -> float:
-        """The geometric mean of the processes' medians, in seconds: the centre of the comparison."""
+        """The geometric mean of the processes' medians, in seconds.
+
+        It is the centre of the comparison.
+        """
         return math.exp(
             math.fsum(math.log(value) for value in self.medians_s) / len(self.medians_s)
         )
 
     def on(self, devices: Collection[str]) -> Sequence[Group]:
-        """The sessions on these devices, where there are some; else all."""
+        """Return the sessions on these devices, or all without any."""
         groups = self.moved or self.groups
         return [group for group in groups if group.device in devices] or groups
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """A limit that a time was held against; `baselines.limit_texts` makes the sentences.
+    """A limit for a time. `baselines.limit_texts` makes the sentences.
 
     Args:
         seconds: the time of a call that just meets it.
@@ -253,7 +265,7 @@ Idle = tuple[Entry, str]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The measurement that a verdict is on, and what is known of it before its time is compared.
+    """The measurement of a verdict, before its time is compared.
 
     Args:
         clock_hz: the median clock of the new processes, in cycles per second; None where no probe ran.
@@ -281,7 +293,10 @@ UNNAMED = Subject()
 
 @dataclass(frozen=True, slots=True)
 class FigureChange:
-    """One figure that differs from its baseline; `verdict` is `worse`, `better`, `slack` (worse, allowed) or empty."""
+    """One figure that differs from its baseline.
+
+    `verdict` is `worse`, `better`, `slack` (worse, allowed) or empty.
+    """
 
     figure: str
     before: int | None
@@ -291,7 +306,7 @@ class FigureChange:
 
 @dataclass(frozen=True, slots=True)
 class ExactVerdict:
-    """The verdict on a figure that is held against its baseline exactly, and repeated by no round.
+    """The verdict on a figure with an exact baseline. No round repeats it.
 
     Args:
         test_id: the test's node id; empty of a peak, as `label` is: the verdict on its time has both.
@@ -340,14 +355,14 @@ class ExactVerdict:
 
     @property
     def change(self) -> float | None:
-        """The difference as a share of the baseline: +0.1 is a tenth more."""
+        """The difference as a share of the baseline. +0.1 is a tenth more."""
         if self.value is None or not self.baseline_value:
             return None
         return self.value / self.baseline_value - 1
 
     @property
     def tolerance(self) -> float | None:
-        """By how much the two may differ, as a share of the baseline."""
+        """The allowed difference, as a share of the baseline."""
         if self.allowed is None or not self.baseline_value:
             return None
         return self.allowed / self.baseline_value
@@ -355,7 +370,9 @@ class ExactVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, with everything needed to explain it. Differences are of time, in logs; positive is slower.
+    """The answer, with everything needed to explain it.
+
+    Differences are of time, in logs; positive is slower.
 
     Args:
         reasons: why it is this word, and what would decide it; `baselines.reasons` makes the sentence.
@@ -414,31 +431,34 @@ class Verdict:
 
     @property
     def bad_peak(self) -> ExactVerdict | None:
-        """The verdict on its memory, where that is worse than any on a time but REGRESSED."""
+        """The verdict on its memory, where that is the worse one.
+
+        Only REGRESSED of a time is as bad.
+        """
         bad = self.peak is not None and self.peak.verdict in (Kind.REGRESSED, Kind.INVALID)
         return self.peak if bad else None
 
     @property
     def overall(self) -> Kind:
-        """The word for the measurement: that on its time, unless that on its memory is worse."""
+        """The word for the measurement. It is that on its time, unless that on its memory is worse."""
         peak = self.bad_peak
         return self.kind if peak is None or self.kind is Kind.REGRESSED else Kind(peak.verdict)
 
     @property
     def compared(self) -> bool:
-        """Whether it was held against a reference, and not against a limit or its siblings alone."""
+        """True if it was compared with a reference. A limit or siblings alone are none."""
         return self.difference is not None
 
     @property
     def decided(self) -> bool:
-        """Whether more processes would be idle."""
+        """True if further processes would not change it."""
         return self.kind not in (Kind.INCONCLUSIVE, Kind.INVALID)
 
     @property
     def looks_slow(self) -> bool:
-        """Whether the estimate lies beyond the tolerance, or at all beyond a limit."""
-        allowed = 0.0 if self.limit is not None else math.log1p(self.tolerance)
-        return self.estimate is not None and self.estimate > allowed
+        """True if the estimate lies beyond the tolerance or limit."""
+        tolerance = 0.0 if self.limit is not None else math.log1p(self.tolerance)
+        return self.estimate is not None and self.estimate > tolerance
 
     @property
     def sessions(self) -> tuple[Group, ...]:
@@ -452,5 +472,5 @@ class Verdict:
 
     @property
     def limit_s(self) -> float | None:
-        """The time that just meets the limit, in seconds; None where it was held against none."""
+        """The time that just meets the limit, in seconds. None where there is no limit."""
         return self.limit.seconds if self.limit is not None else None

@@ -1,4 +1,7 @@
-"""What one call does, in bytes and floating-point operations; every rate is derived from it and the time."""
+"""The work of one call, in bytes and floating-point operations.
+
+Every rate is derived from it and the time.
+"""
 
 from dataclasses import dataclass, fields
 
@@ -63,7 +66,10 @@ class Work:
 
     @property
     def size_bytes(self) -> int:
-        """What people call the size of the call: S of a collective, the payload, or the largest of what was moved."""
+        """The size of the call: S of a collective, or the payload.
+
+        Else it is the largest number of moved bytes.
+        """
         return (
             self.algbw_bytes
             or self.payload_bytes
@@ -96,7 +102,10 @@ class Work:
         return "TFLOPS" if self.flops else "time_s"
 
     def amount(self, metric: str) -> float | None:
-        """What a rate named `metric` divides by the time: bytes, or FLOPs; None where this work has none of it."""
+        """Return the bytes or FLOPs behind a rate named `metric`.
+
+        None where this work has none of it.
+        """
         amounts = {
             "traffic_GBps": self.traffic_bytes,
             "payload_GBps": self.payload_bytes,
@@ -121,7 +130,7 @@ RATE_SUFFIXES = tuple(RATE_UNITS)
 
 
 def rate_suffix(metric: str) -> str | None:
-    """The counting convention that the name of a metric ends in; None where it names none."""
+    """Return the counting convention that ends a metric's name. None where it names none."""
     return next(
         (suffix for suffix in RATE_SUFFIXES if metric == suffix or metric.endswith("_" + suffix)),
         None,
@@ -129,5 +138,5 @@ def rate_suffix(metric: str) -> str | None:
 
 
 def rate_unit(metric: str) -> str:
-    """The SI unit of a rate in the counting of a metric: `B/s` or `FLOP/s`."""
+    """Return the SI unit of a metric's rate: `B/s` or `FLOP/s`."""
     return "FLOP/s" if rate_suffix(metric) == "TFLOPS" else "B/s"

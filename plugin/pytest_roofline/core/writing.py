@@ -1,4 +1,4 @@
-"""Writing the files that a user names: whole or not at all, and over nothing that must stay."""
+"""Writing of files, whole or not at all. Nothing that must stay is overwritten."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ EMPTY_S = 3.0
 
 
 def write_json(path: Path, plain: Mapping[str, object]) -> None:
-    """Write plain data so that a change is a reviewable diff: sorted keys, two spaces, final newline."""
+    """Write plain data with reviewable diffs. Keys are sorted, with two spaces and a final newline."""
     write_atomically(path, json_text(plain, sort_keys=True))
 
 
@@ -34,7 +34,10 @@ def json_text(
     indent: int | None = 2,
     sort_keys: bool = False,
 ) -> str:
-    """Plain data as JSON that steers neither a terminal nor what reads a log, whatever its texts hold."""
+    """Return plain data as harmless JSON.
+
+    Whatever its texts hold, it steers neither a terminal nor what reads a log.
+    """
     text = (
         json.dumps(
             plain, ensure_ascii=ensure_ascii, allow_nan=False, indent=indent, sort_keys=sort_keys
@@ -50,7 +53,7 @@ def json_text(
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace a file whole: whoever reads it sees the old content or the new, never half."""
+    """Replace a file whole. A reader sees the old content or the new, never half."""
     try:
         mode = _mode(path)
         target = Path(os.path.realpath(path))
@@ -69,8 +72,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Keep every other process of this project from changing a file, from reading it to writing it back."""
+def lock_file(path: Path) -> Iterator[None]:
+    """Lock a file against the project's other processes.
+
+    The lock lasts from reading the file to writing it back.
+    """
     target = Path(os.path.realpath(path))
     lock = target.parent / f".{target.name}.lock"
     try:
@@ -90,27 +96,30 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def _acquire(lock: Path) -> Callable[[], None]:
-    """Acquire a lock, and return what releases it; TimeoutError where another process holds it."""
+    """Acquire a lock, and return its release function. TimeoutError where another process holds it."""
     from filelock import SoftFileLock, Timeout
 
-    until_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + PATIENCE_S
     file_lock = SoftFileLock(lock)
-    left_empty = _empty_file(lock)
-    while (left_s := until_s - time.monotonic()) > 0:
+    empty = _empty_file(lock)
+    while (remaining_s := deadline_s - time.monotonic()) > 0:
         with contextlib.suppress(Timeout):
-            file_lock.acquire(timeout=min(EMPTY_S, left_s), poll_interval=POLL_S)
+            file_lock.acquire(timeout=min(EMPTY_S, remaining_s), poll_interval=POLL_S)
             if not lock.stat().st_size:
                 # Older versions of filelock write nothing, which would be taken for what a crash left.
                 lock.write_text(f"{os.getpid()}\n{socket.gethostname()}\n", encoding="utf-8")
             return file_lock.release
-        before, left_empty = left_empty, _empty_file(lock)
-        if left_empty is not None and left_empty == before:
-            _remove_empty(lock, left_empty)
+        earlier, empty = empty, _empty_file(lock)
+        if empty is not None and empty == earlier:
+            _remove_empty(lock, empty)
     raise TimeoutError
 
 
 def _empty_file(lock: Path) -> tuple[int, int] | None:
-    """Return which empty file a lock is, by number and change; None where it is none, or says who holds it."""
+    """Return the number and change time of an empty lock.
+
+    None where it names its process, or is no file.
+    """
     with contextlib.suppress(OSError):
         status = lock.lstat()
         if stat.S_ISREG(status.st_mode) and not status.st_size:
@@ -119,45 +128,48 @@ def _empty_file(lock: Path) -> tuple[int, int] | None:
 
 
 def _remove_empty(lock: Path, empty: tuple[int, int]) -> None:
-    """Remove a lock whose process ended before it wrote who it is, unless it is another file by now."""
+    """Remove an empty lock, unless it is another file by now.
+
+    Its process ended before it wrote who it is.
+    """
     import fcntl
 
     with contextlib.suppress(OSError), lock.open("rb") as file:
-        # Of several processes that saw it one removes it, and none a lock that has come since.
+        # Of several processes one removes it, and none removes a newer lock.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         status = os.fstat(file.fileno())
         if (status.st_ino, status.st_ctime_ns) == empty == _empty_file(lock):
             lock.unlink()
 
 
-def check_writable(folder: Path, told: str) -> None:
-    """Raise where a folder cannot be written into, or cannot be made; `told` names it in the sentence.
+def check_writable(folder: Path, subject: str) -> None:
+    """Refuse a folder that cannot be written or made. `subject` names it in the sentence.
 
     Raises:
         BadInput: it, or what it would be made in, is no directory, or refuses a file.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir():
-        raise BadInput(f"{told}: {there} is no directory; expected one, or a new name")
+    existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        raise BadInput(f"{subject}: {existing} is no directory; expected one, or a new name")
     try:
         # What its mode says is not all: a mount may be read-only, and nothing can be made below /proc.
-        with tempfile.NamedTemporaryFile(dir=there, prefix=".roofline-"):
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".roofline-"):
             pass
     except OSError as error:
         raise BadInput(
-            f"{told}: nothing can be written into {there} ({error.strerror or error}); "
+            f"{subject}: nothing can be written into {existing} ({error.strerror or error}); "
             "expected a directory that can be"
         ) from None
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that was not there before, whole or not at all."""
+    """Write a new file, whole or not at all."""
     try:
-        data = text.encode()
+        content = text.encode()
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
             try:
-                file.write(data)
+                file.write(content)
                 file.flush()
             except BaseException:
                 path.unlink(missing_ok=True)
@@ -171,8 +183,11 @@ def write_new(path: Path, text: str) -> None:
 
 
 def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise where writing to `path` would cost a run, a baseline, or what the command itself reads."""
-    if any(path.exists() and one.exists() and path.samefile(one) for one in inputs):
+    """Refuse a path whose overwriting would cost a run or a baseline.
+
+    The files that the command itself reads are refused, too.
+    """
+    if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
         raise BadInput(f"{path} is a file that this command reads; expected another name")
     if os.path.realpath(path).endswith(".jsonl"):
         raise BadInput(
@@ -192,7 +207,7 @@ def _cannot(path: Path, error: OSError | UnicodeEncodeError) -> CannotStore:
 
 
 def _mode(path: Path) -> int:
-    """The permissions of the file that has this name, or of a new one."""
+    """Return the permissions of this file, or of a new one."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pandas import DataFrame
 
-from ..core.facts import known_of
+from ..core.facts import fact_text
 from ..core.groups import grouped
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
@@ -246,9 +246,9 @@ def _differs(tables: RunTables, part: str, node: str, level: str) -> tuple[str, 
         return ()
     facts = tables.environments[part_runs["environment"].iloc[-1]].everything()
     return tuple(
-        f"{name} {known_of(facts, name)} (others {value})"
+        f"{name} {fact_text(facts, name)} (others {value})"
         for name, value in _usual(tables, peer_runs["environment"]).items()
-        if known_of(facts, name) != value
+        if fact_text(facts, name) != value
     )
 
 
@@ -257,9 +257,9 @@ def _usual(tables: RunTables, environments: Iterable[str]) -> dict[str, str]:
     facts = [tables.environments[text].everything() for text in environments]
     usual = {}
     for name in dict.fromkeys(name for environment in facts for name in environment):
-        value, count = Counter(known_of(environment, name) for environment in facts).most_common(1)[
-            0
-        ]
+        value, count = Counter(fact_text(environment, name) for environment in facts).most_common(
+            1
+        )[0]
         if count >= 0.75 * len(facts):
             usual[name] = value
     return usual

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 from pandas import DataFrame
 
-from ..core.facts import known_of
+from ..core.facts import fact_text
 from ..core.groups import grouped
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
@@ -339,7 +339,7 @@ def _changed(tables: RunTables, pairs: Sequence[tuple[int, int]]) -> tuple[str, 
     for pair in pairs:
         old, new = (_environment(tables, run) for run in pair)
         for name in dict.fromkeys([*old, *new]):
-            old_value, new_value = known_of(old, name), known_of(new, name)
+            old_value, new_value = fact_text(old, name), fact_text(new, name)
             if old_value != new_value:
                 differences[f"{name} {old_value} → {new_value}"] += 1
     return tuple(text for text, count in differences.most_common() if count * 2 >= len(pairs))

@@ -13,7 +13,7 @@ from ..core.facts import DeviceFacts, HardwareKey
 from ..core.keys import Key
 from ..core.memory import Phase
 from ..core.records import Measurement
-from ..core.samples import SIBLINGS, merged
+from ..core.samples import SIBLINGS, merge_passes
 from ..core.units import format_amount
 from ..core.work import Work
 from ..engine.measure import MeasuredRequest, Observer, measure_request
@@ -173,7 +173,7 @@ class _Sibling:
         first = next((each for each in self.passes if each.verified is False), self.passes[0])
         return replace(
             first,
-            samples=merged([each.samples for each in self.passes]),
+            samples=merge_passes([each.samples for each in self.passes]),
             doubt=next((each.doubt for each in self.passes if each.doubt), ""),
             disturbance=next((each.disturbance for each in self.passes if each.disturbance), ""),
         )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..baselines.exhausted import lost_times
-from ..core.errors import RooflineError, led_to
+from ..core.errors import RooflineError, causes_of
 from ..core.keys import Key
-from ..core.memory import OutOfMemory, Phase, asked_bytes, out_of_memory, told_free_bytes
+from ..core.memory import OutOfMemory, Phase, out_of_memory, parse_free_bytes, parse_requested_bytes
 from ..core.profiles import Profile
 from ..core.records import Measurement
 from ..core.samples import PROFILED
@@ -134,7 +134,7 @@ def _record(
     planned, place = session.planned[item.nodeid], seen.place if seen is not None else None
     message = encodable(str(cause)) or type(cause).__name__
     called = place.name if place is not None else ""
-    free_bytes, allocated = told_free_bytes(message), seen.allocated if seen is not None else None
+    free_bytes, allocated = parse_free_bytes(message), seen.allocated if seen is not None else None
     if free_bytes is None and seen is not None:
         free_bytes = seen.free_bytes
     return OutOfMemory(
@@ -148,7 +148,7 @@ def _record(
         recorded=planned.marks.oom == "record",
         name=called if place is not None and place.measured is not None else None,
         phase=place.phase if place is not None else None,
-        asked_bytes=asked_bytes(message),
+        asked_bytes=parse_requested_bytes(message),
         free_bytes=free_bytes,
         allocated_bytes=allocated.now_bytes if allocated is not None else None,
         peak_bytes=allocated.most_bytes if allocated is not None else None,
@@ -179,7 +179,7 @@ def _held_against(
 
 def forget_locals(error: BaseException | None) -> None:
     """Empty the local variables of every frame that an exception, one of its group or one that led to it passed."""
-    for one in led_to(error):
+    for one in causes_of(error):
         traceback.clear_frames(one.__traceback__)
         for frame, _ in traceback.walk_tb(one.__traceback__):
             # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.

@@ -326,7 +326,7 @@ def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
         entry.gates
         and entry.kind == "threshold"
         and entry.parameters
-        and entry.speaks_of(planned.parameters)
+        and entry.agrees_with(planned.parameters)
         for name in entries.names(planned.benchmark)
         for entry in entries.of(planned.benchmark, name)
     )

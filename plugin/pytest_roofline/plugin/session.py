@@ -13,7 +13,7 @@ from ..baselines.recordings import Recording
 from ..baselines.run_files import RunWriter
 from ..baselines.runs import new_run_id, now
 from ..core.errors import RooflineError
-from ..core.keys import Key, told_by_position
+from ..core.keys import Key, positional_names_note
 from ..core.memory import OutOfMemory
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import ResourceKey, Resources
@@ -168,7 +168,7 @@ class RooflineSession:
             self._warn_of_position(record.key)
 
     def _warn_of_position(self, key: Key | ResourceKey) -> None:
-        why = told_by_position(key.parameters)
+        why = positional_names_note(key.parameters)
         if why:
             self.noted.warn(
                 f"{key.benchmark}: {why}; until then it is compared with nothing, and no baseline takes it"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..baselines.run_files import NIGHTS, ShadowRun
 from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
-from ..core.keys import JOB_METRIC, told_by_position
+from ..core.keys import JOB_METRIC, positional_names_note
 from ..core.records import CurveSummary
 from ..core.rows import FAILED, KERNEL, MEMORY, Row, badness, worst_first
 from ..core.samples import Samples
@@ -483,7 +483,7 @@ def recording(rows: Sequence[Row], record: str) -> list[str]:
 
 def _is_nameless(row: Row) -> bool:
     key = row.key if row.key is not None else row.resources.key if row.resources else None
-    return key is not None and bool(told_by_position(key.parameters))
+    return key is not None and bool(positional_names_note(key.parameters))
 
 
 def shadow_lines(sentences: Sequence[str], shadow_runs: Sequence[ShadowRun]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
-from ..core.facts import known_of
+from ..core.facts import fact_text
 from ..core.reasons import Reason, ReasonCode, text_reasons
 from ..core.units import format_percent
 from ..core.verdicts import (
@@ -350,7 +350,10 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
     for name in dict.fromkeys(
         [*now, *(name for facts in before for name in facts if name.startswith("$"))]
     ):
-        value, old = known_of(now, name), {known_of(facts, name) for facts in before} - {"unknown"}
+        value, old = (
+            fact_text(now, name),
+            {fact_text(facts, name) for facts in before} - {"unknown"},
+        )
         if old and value not in (*old, "unknown"):
             changes.append(f"{name} {', '.join(sorted(old))} → {value}")
     return changes
