@@ -13,11 +13,13 @@ from pytest_roofline.core.verdicts import Kind
 PASSED, REGRESSED, IMPROVED, INVALID = Kind.PASSED, Kind.REGRESSED, Kind.IMPROVED, Kind.INVALID
 HOPPER = {
     "shared_bytes": 114688, "registers": 198, "stack_bytes": 0, "spill_stores": 0, "spill_loads": 0,
-    "matrix_instructions": 24, "instructions": 900, "HGMMA": 24, "FFMA": 92,
+    "matrix_instructions": 24, "serialized_wgmma": 0, "exposed_exponentials": 8, "narrow_lds": 0, "instructions": 900,
+    "HGMMA": 24, "FFMA": 92,
 }  # fmt: skip
 CDNA = {
     "shared_bytes": 32768, "vgprs": 200, "agprs": 0, "sgprs": 40, "vgpr_spills": 0, "sgpr_spills": 0,
-    "scratch_bytes": 0, "occupancy_waves": 2, "matrix_instructions": 48, "instructions": 900, "v_mfma": 48,
+    "scratch_bytes": 0, "occupancy_waves": 2, "matrix_instructions": 48, "narrow_lds": 4, "instructions": 900,
+    "v_mfma": 48,
 }  # fmt: skip
 # Without its matrix instructions, and what a disassembler that gave up leaves.
 BARE = {
@@ -58,9 +60,10 @@ def test_the_verdict_follows_what_got_worse_better_or_another():
     for before, after, kind in [
         (HOPPER, {}, PASSED),
         *((HOPPER, {name: HOPPER[name] + 1}, REGRESSED)
-          for name in ("registers", "shared_bytes", "stack_bytes", "spill_stores", "spill_loads")),
+          for name in ("registers", "shared_bytes", "stack_bytes", "spill_stores", "spill_loads", "serialized_wgmma",
+                       "exposed_exponentials", "narrow_lds")),
         *((CDNA, {name: CDNA[name] + 1}, REGRESSED)
-          for name in ("vgprs", "agprs", "vgpr_spills", "sgpr_spills", "scratch_bytes")),
+          for name in ("vgprs", "agprs", "vgpr_spills", "sgpr_spills", "scratch_bytes", "narrow_lds")),
         (HOPPER, {"matrix_instructions": 23}, REGRESSED), (CDNA, {"occupancy_waves": 1}, REGRESSED),
         (HOPPER, {"registers": 190}, IMPROVED), (HOPPER, {"shared_bytes": 65536}, IMPROVED),
         (HOPPER, {"matrix_instructions": 32}, IMPROVED),
@@ -74,6 +77,9 @@ def test_the_verdict_follows_what_got_worse_better_or_another():
         # A newer kind in place of an older is better with fewer of them; one of the same generation a person accepts.
         *((BARE | {old: 128, "matrix_instructions": 128}, {old: None, new: 8, "matrix_instructions": 8}, IMPROVED)
           for old, new in (("HMMA", "HGMMA"), ("HGMMA", "UTCHMMA"), ("HMMA", "UTCQMMA"))),
+        # Those of a warp never wait for each other, whatever the newer ones do.
+        (BARE | {"HMMA": 128, "matrix_instructions": 128},
+         {"HMMA": None, "HGMMA": 8, "matrix_instructions": 8, "serialized_wgmma": 8}, IMPROVED),
         (BARE | {"HMMA": 24, "matrix_instructions": 24}, {"HMMA": None, "IMMA": 24}, REGRESSED),
         (BARE | {"matrix_instructions": 0}, {"HMMA": 8, "matrix_instructions": 8}, IMPROVED),
     ]:  # fmt: skip
@@ -125,7 +131,10 @@ def test_slack_allows_what_it_says_and_no_more():
 def test_without_a_baseline_or_a_reading_there_is_a_reason_and_only_what_is_worse_is_still_red():
     found = judge_exact(KnownKernel(entry(), ""), None, "no baseline recorded")
     assert (found.verdict, found.reason) == (Kind.NO_BASELINE, "no baseline recorded")
-    lost = "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
+    lost = (
+        "spill_stores, spill_loads, matrix_instructions, serialized_wgmma, exposed_exponentials, narrow_lds cannot be "
+        "compared any more: nvdisasm gave up"
+    )
     for registers, kind in [(198, INVALID), (128, INVALID), (255, REGRESSED)]:
         found = judge(entry(UNREAD | {"registers": registers}), entry(), unread="nvdisasm gave up")
         assert (found.verdict, found.reason) == (kind, lost), registers

@@ -247,15 +247,16 @@ def test_what_nvidias_tools_print_is_read_or_is_an_error_and_never_nought():
     head = {
         ".note.nv.tkinfo": {"tki_toolVersion": "Cuda compilation tools, release 13.4, V13.4.59"}
     }
-    assert targets.read_instructions(sass(*text.split(), head=head)) == (
+    assert targets.read_instructions(sass(*text.split(), head=head), 90) == (
         {
             "spill_stores": 1, "spill_loads": 2, "matrix_instructions": 2, "instructions": 11,
             "HGMMA": 2, "MUFU.EX2": 1, "FFMA": 1, "LDGSTS": 1, "UTMALDG": 1,
+            "serialized_wgmma": 0, "exposed_exponentials": 0, "narrow_lds": 0,
         },
         "13.4.59",
     )  # fmt: skip
     counts, unsigned = targets.read_instructions(
-        sass("HMMA.16816.F32.BF16", "IMMA.16832", "UTCHMMA.2CTA", "HFMA2")
+        sass("HMMA.16816.F32.BF16", "IMMA.16832", "UTCHMMA.2CTA", "HFMA2"), 100
     )
     assert (counts["matrix_instructions"], unsigned) == (3, "")
     for text in ("", "Function other:\n REG:1 STACK:0", "Function gemm:\n REGS:107"):
@@ -270,7 +271,7 @@ def test_what_nvidias_tools_print_is_read_or_is_an_error_and_never_nought():
         '[{}, [{"sass-instructions": [{}]}]]',
         "[{}, []]",
     ):
-        assert "expected" in refusal(CompileFailed, targets.read_instructions, text)
+        assert "expected" in refusal(CompileFailed, targets.read_instructions, text, 90)
 
 
 ASSEMBLY = """\
@@ -308,7 +309,7 @@ def test_amd_figures_come_from_metadata_comments_and_instructions():
     assert targets.read_assembly(ASSEMBLY) == {
         "vgprs": 208, "agprs": 4, "sgprs": 26, "vgpr_spills": 3, "sgpr_spills": 1, "scratch_bytes": 8,
         "occupancy_waves": 2, "matrix_instructions": 2, "instructions": 9,
-        "v_mfma": 2, "v_fma": 2, "v_exp": 1, "buffer_load": 1, "global_load": 1,
+        "v_mfma": 2, "v_fma": 2, "v_exp": 1, "buffer_load": 1, "global_load": 1, "narrow_lds": 0,
     }  # fmt: skip
     assert "agprs" not in targets.read_assembly(ASSEMBLY.replace("- .agpr_count:     4", "-"))
     # RDNA 3 and newer: an instruction of two operations counts once, and its operations twice.

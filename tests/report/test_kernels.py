@@ -9,6 +9,7 @@ from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.resources import ResourceKey, Resources, with_target
 from pytest_roofline.core.verdicts import ExactVerdict, FigureChange
 from pytest_roofline.kernel_gate.text import (
+    advice_lines,
     changes_text,
     difference_lines,
     explanation,
@@ -135,6 +136,28 @@ def test_the_message_of_a_red_test_says_first_what_got_worse_and_what_could_not_
     )
     lines = explanation("r.jsonl", kernel(invalid="needs more than there is"), None)
     assert lines[-1] == "no verdict: needs more than there is"
+
+
+def test_a_figure_of_loops_that_is_worse_says_what_it_means_and_what_to_try():
+    before = FIGURES | {"serialized_wgmma": 0, "exposed_exponentials": 0, "narrow_lds": 2}
+    after = before | {"serialized_wgmma": 24, "narrow_lds": 0}
+    row = judged(
+        before, figures=after, warning="wgmma.mma_async instructions are serialized (C7515)"
+    )
+    meaning = (
+        "serialized_wgmma: each of these matrix instructions waits for the one before it; let only products write an "
+        "accumulator, keep calls and prints out of the loop, or use more warps"
+    )
+    words = "ptxas: wgmma.mma_async instructions are serialized (C7515)"
+    _, second = failure_message(row, "r").split("\n")
+    assert f"also narrow_lds 2 → 0. {meaning}. {words}. Details" in second
+    assert [f"note: {text}" for text in ("triton 3.9.0", meaning, words)] == [
+        line for line in explanation("r", row.resources, row.exact) if line.startswith("note: ")
+    ]
+    # Of many kernels once.
+    lines = exact_reason_lines([row, row])
+    assert (3, meaning) == (len(lines), lines[-1])
+    assert [] == advice_lines([FigureChange("serialized_wgmma", None, 24)])
 
 
 def test_no_text_of_a_user_or_a_file_reaches_the_terminal_raw():

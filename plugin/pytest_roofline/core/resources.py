@@ -14,7 +14,8 @@ Better = Literal["lower", "higher"]
 
 # The figures that are judged, with the side that is better, in the order in which they are shown. Bytes are those of a
 # block (shared) or of a thread (stack, scratch), columns of tensor memory those of a block; registers are those of a
-# thread, spills and instructions those that stand in the binary, however often a loop goes through them.
+# thread, spills and instructions those that stand in the binary, however often a loop goes through them. The last three
+# count what stands in loops; the first two of them are there where matrix instructions are those of a warpgroup.
 # docs/compile-gate.md says where each is read.
 JUDGED: dict[str, Better] = {
     "registers": "lower",
@@ -30,6 +31,9 @@ JUDGED: dict[str, Better] = {
     "sgpr_spills": "lower",
     "occupancy_waves": "higher",
     "matrix_instructions": "higher",
+    "serialized_wgmma": "lower",
+    "exposed_exponentials": "lower",
+    "narrow_lds": "lower",
 }
 # What is written down and shown where it changed, and never judged; all other figures are counts of one instruction.
 SHOWN = ("sgprs", "instructions")
@@ -106,6 +110,7 @@ class Resources:
         compiler: versions of what compiled it: `triton`, `ptxas` or `llvm`.
         slack: by figure, how much worse it may be than its baseline before that is red.
         shared_limit_bytes: the shared memory that the target can give to a block; None where nobody told us.
+        warning: what the assembler says of `serialized_wgmma`; empty where it says nothing, or was not asked.
         unread: what could not be read from this binary, and why; empty where everything was.
         invalid: why this can never be a baseline; empty where it can.
         tier, marks: of its test, with the keyword arguments of the markers by their name: see `Measurement`.
@@ -121,6 +126,7 @@ class Resources:
     compiler: dict[str, str] = field(default_factory=dict)
     slack: dict[str, Amount] = field(default_factory=dict)
     shared_limit_bytes: Count | None = None
+    warning: str = ""
     unread: str = ""
     invalid: str = ""
     tier: str = ""

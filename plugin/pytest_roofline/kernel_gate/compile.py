@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.errors import BadInput, CompileFailed
 from ..core.keys import Scalar
+from .assembler import why_serialized
 from .targets import canonical, gpu_target, name_of, read_binary
 
 # How much of a compiler's own words is told.
@@ -43,6 +44,7 @@ class Compiled:
     arguments: dict[str, str]
     compiler: dict[str, str]
     unread: str = ""
+    warning: str = ""
 
 
 def compile_for(
@@ -96,6 +98,7 @@ def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: st
         arguments=describe(compiled.src),
         compiler={"triton": str(metadata.triton_version), **versions},
         unread=unread,
+        warning=why_serialized(compiled) if figures.get("serialized_wgmma") else "",
     )
 
 

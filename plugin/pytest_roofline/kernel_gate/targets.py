@@ -18,6 +18,8 @@ from typing import Any
 from ..core.errors import BadInput, CompileFailed
 from ..core.resources import COUNTED_AMD, COUNTED_NVIDIA, matrix_generation
 from ..core.units import format_bytes
+from .machine_code import code_of_amdgcn, code_of_sass
+from .turns import turn_figures
 
 _NVIDIA = re.compile(r"sm_?(?P<capability>\d{2,3})a?", re.IGNORECASE)
 _AMD = re.compile(r"gfx(?P<major>\d{1,2})(?P<stepping>[0-9a-f]{2})", re.IGNORECASE)
@@ -102,6 +104,8 @@ TIMEOUT_S = 120.0
 _USAGE = re.compile(r"Function (?P<function>\S+):\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+)")
 # Compute capabilities whose matrix instructions work in tensor memory: 10.0, 10.3, 11.0, but not 12.0.
 TENSOR_MEMORY = range(100, 120)
+# The one compute capability whose matrix instructions are those of a warpgroup, with waits in the order of the code.
+WARPGROUPS = 90
 # Newer disassemblers give up old targets, whose code the compiler still makes.
 _GAVE_UP = re.compile(r'CUDA architecture "\w+" is deprecated[^\n]*')
 
@@ -120,23 +124,25 @@ def read_usage(text: str, kernel: str) -> dict[str, int]:
     }
 
 
-def read_instructions(text: str) -> tuple[dict[str, int], str]:
+def read_instructions(text: str, capability: int) -> tuple[dict[str, int], str]:
     """Counts of instructions from what `nvdisasm -json` printed, and the assembler's version if it signed its work."""
     try:
         head, functions = json.loads(text)
-        opcodes = [one["opcode"] for function in functions for one in function["sass-instructions"]]
+        codes = [code_of_sass(function) for function in functions]
         signed = str(head.get(".note.nv.tkinfo", {}).get("tki_toolVersion", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CompileFailed(
             f"nvdisasm printed something else than expected ({type(error).__name__}: {error}); expected JSON, a head "
             f"and a list of functions with sass-instructions, got {text.strip()[:200]!r}"
         ) from None
+    opcodes = [instruction.opcode for code in codes for instruction in code]
     if not opcodes:
         raise CompileFailed(
             "nvdisasm found no instruction in the binary; expected those of a kernel"
         )
     version = re.search(r"V(\d[\d.]*)", signed)
-    return count_nvidia(opcodes), version[1] if version else ""
+    figures = count_nvidia(opcodes) | turn_figures(codes, warpgroups=capability == WARPGROUPS)
+    return figures, version[1] if version else ""
 
 
 def count_nvidia(opcodes: list[str]) -> dict[str, int]:
@@ -164,7 +170,8 @@ def _read_nvidia(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
         )
         figures |= tensor_memory(compiled.metadata)
         try:
-            counts, version = read_instructions(_run_tool("nvdisasm", "-json", str(cubin)))
+            printed = _run_tool("nvdisasm", "-json", str(cubin))
+            counts, version = read_instructions(printed, compiled.metadata.target.arch)
         except _Deprecated as error:
             return (
                 figures,
@@ -241,7 +248,6 @@ _AMD_FIELDS = {
 _AMD_MATRIX = ("v_smfmac", "v_mfma", "v_swmmac", "v_wmma")
 _AMD_SAME = {"v_fmac": "v_fma", "v_fmaak": "v_fma", "v_fmamk": "v_fma", "v_pk_fma": "v_fma"}
 _AMD_KINDS = (*_AMD_MATRIX, *COUNTED_AMD, *_AMD_SAME)
-_AMD_INSTRUCTION = re.compile(r"^\s+([a-z]+_[a-z0-9_]+)", re.MULTILINE)
 # RDNA 3 and newer: one instruction of two operations, `v_dual_fmac_f32 … :: v_dual_mul_f32 …`.
 _AMD_SECOND = re.compile(r"::\s*(v_dual_[a-z0-9_]+)")
 
@@ -261,7 +267,9 @@ def read_assembly(text: str) -> dict[str, int]:
     if accumulators := re.search(r"\.agpr_count:\s+(\d+)", metadata):
         figures["agprs"] = int(accumulators[1])
     figures["occupancy_waves"] = _figure(body, r"^; Occupancy: (\d+)", "; Occupancy:", min)
-    return figures | count_amd(_AMD_INSTRUCTION.findall(body), _AMD_SECOND.findall(body))
+    code = code_of_amdgcn(body)
+    counts = count_amd([instruction.opcode for instruction in code], _AMD_SECOND.findall(body))
+    return figures | counts | turn_figures([code], warpgroups=False)
 
 
 def _figure(text: str, pattern: str, what: str, worst: Callable[[list[int]], int] = max) -> int:

@@ -8,6 +8,15 @@ from ..core.rows import Row
 from ..core.units import format_bytes, listed, printable
 from ..core.verdicts import ExactVerdict, FigureChange, Kind
 
+# What a figure that is worse means, and what to try.
+ADVICE = {
+    "serialized_wgmma": "each of these matrix instructions waits for the one before it; let only products write an "
+    "accumulator, keep calls and prints out of the loop, or use more warps",
+    "exposed_exponentials": "no matrix instruction runs while these exponentials do; issue the next product ahead of "
+    "them, and wait for it behind them",
+    "narrow_lds": "these accesses of shared memory move 8 or 16 bits and cost as much as 32; try another num_warps, or "
+    "load that operand with its inner dimension contiguous",
+}
 # So many changed figures fit in a line that a person still reads.
 MOST_CHANGES = 6
 
@@ -33,6 +42,14 @@ def changes_text(changes: Sequence[FigureChange], at_most: int | None = MOST_CHA
     return listed(
         [change_text(change) for change in changes], len(changes) if at_most is None else at_most
     )
+
+
+def advice_lines(changes: Sequence[FigureChange], warning: str = "") -> list[str]:
+    """Return the meaning of each figure that is worse; `warning` is the assembler's, on matrix instructions."""
+    worse = [change.figure for change in changes if change.verdict == "worse"]
+    lines = [f"{figure}: {ADVICE[figure]}" for figure in worse if figure in ADVICE]
+    words = [f"ptxas: {warning}"] if warning and "serialized_wgmma" in worse else []
+    return [*lines, *words]
 
 
 def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
@@ -89,6 +106,7 @@ def failure_message(row: Row, where: str) -> str:
     first = f"{label}: {changes_text(worse)} {row.verdict}; exact; {', '.join(exact.remarks)}"
     second = [exact.reason] if exact.reason else []
     second += [f"also {changes_text(others)}"] if others else []
+    second += advice_lines(worse, found.warning)
     second.append(f"{details}; {ACCEPT}.")
     return printable(first) + "\n  " + printable(". ".join(second))
 
@@ -132,6 +150,7 @@ def explanation(run_path: str, found: Resources, judgement: ExactVerdict | None)
         for change in judgement.changes
     ]
     lines += [f"note: {remark}" for remark in judgement.remarks]
+    lines += [f"note: {advice}" for advice in advice_lines(judgement.changes, found.warning)]
     lines.append(judgement.verdict + (f": {judgement.reason}" if judgement.reason else ""))
     return [printable(line) for line in lines]
 

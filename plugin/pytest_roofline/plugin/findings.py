@@ -78,6 +78,7 @@ class Findings:
             slack=allowed,
             shared_limit_bytes=shared_limits().get(compiled.target),
             unread=compiled.unread,
+            warning=compiled.warning,
             invalid=too_much,
             tier=test.marks.tier,
             marks=marks_of(test.item),

@@ -17,7 +17,7 @@ from ..core.rows import Row, badness
 from ..core.units import format_bytes, format_seconds, listed, printable
 from ..core.verdicts import Kind
 from ..hardware import format_ceiling
-from ..kernel_gate.text import changes_text
+from ..kernel_gate.text import advice_lines, changes_text
 from .figures import STEPS, WARM_UPS, after_warm_up, deviation_text
 from .words import (
     CACHED,
@@ -320,15 +320,16 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
 
 
 def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
-    """Return a line for each kernel with other figures."""
-    lines = []
+    """Return a line for each kernel with other figures; then their meaning, once."""
+    lines, advice = [], list[str]()
     for row in rows:
         assert row.exact is not None
+        advice += advice_lines(row.exact.changes)
         changes = (changes_text(row.exact.changes), ", ".join(row.exact.remarks))
         texts = [row.exact.reason, *(changes if row.exact.changes else ())]
         if any(texts):
             lines.append(printable(f"{row.verdict} {row.label}: {'; '.join(filter(None, texts))}"))
-    return lines
+    return [*lines, *dict.fromkeys(advice)]
 
 
 def exact_as_json(entry: ExactEntry) -> dict[str, object]:

@@ -1,0 +1,48 @@
+"""The assembler's own words on matrix instructions that wait for one another, which Triton reads and throws away."""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .targets import TIMEOUT_S
+
+_SERIALIZED = re.compile(
+    r"\((?P<code>C75\d\d)\)[^:]*: (?P<words>wgmma\.mma_async instructions are serialized due to .*?)"
+    r"(?: in (?:the )?function .*)?$",
+    re.MULTILINE,
+)
+
+
+def why_serialized(compiled: Any) -> str:
+    """Return why the assembler lets the matrix instructions of a kernel run one by one; empty where it does not say.
+
+    It assembles the kernel's PTX once more, which takes about a second.
+    """
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    ptx, capability = compiled.asm.get("ptx"), compiled.metadata.target.arch
+    if ptx is None:
+        return ""
+    with tempfile.TemporaryDirectory(prefix="roofline-ptx-") as folder:
+        source = Path(folder) / "kernel.ptx"
+        source.write_text(ptx, encoding="utf-8")
+        arguments = ("-v", f"--gpu-name=sm_{capability}a", str(source), "-o", f"{source}.cubin")
+        try:
+            done = subprocess.run(
+                [get_ptxas(capability).path, *arguments],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=TIMEOUT_S,
+            )
+        except (OSError, RuntimeError, subprocess.TimeoutExpired):
+            return ""
+    return words_on_waits(done.stderr)
+
+
+def words_on_waits(text: str) -> str:
+    """Return the first reason of what `ptxas -v` printed: `wgmma.mma_async instructions are serialized … (C7515)`."""
+    match = _SERIALIZED.search(text)
+    return f"{match['words']} ({match['code']})" if match else ""

@@ -1,0 +1,76 @@
+"""Machine code as a list of instructions with their branches, from what each vendor's tools print."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Bytes of an instruction, from sm_70 on.
+_SASS_BYTES = 16
+_SASS_ENDS = ("BRA", "BRX", "EXIT", "RET")
+_AMD_LINE = re.compile(
+    r"^(?:(?P<label>[.\w$]+):|\s+(?P<opcode>[a-z]+_[a-z0-9_]+)(?P<operands>[^;\n]*))", re.MULTILINE
+)
+_AMD_ENDS = ("s_branch", "s_endpgm", "s_setpc_b64")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction of machine code.
+
+    Args:
+        opcode: with what stands behind its dots, or in its underscores.
+        operands: as the disassembler prints them.
+        target: the index of the instruction to which it may jump; None of what does not jump.
+        ends: the instruction behind it never follows it, as behind an exit or a plain branch.
+    """
+
+    opcode: str
+    operands: str = ""
+    target: int | None = None
+    ends: bool = False
+
+
+def code_of_sass(function: Mapping[str, Any]) -> list[Instruction]:
+    """Return the instructions of a function as `nvdisasm -json` prints it.
+
+    Raises:
+        KeyError: an instruction has no opcode, or the function no instructions.
+    """
+    start = function.get("start", 0)
+    return [_of_sass(each, start) for each in function["sass-instructions"]]
+
+
+def _of_sass(printed: Mapping[str, str], start: int) -> Instruction:
+    """Return an instruction; a branch names the byte of the section that it leads to."""
+    opcode, operands = printed["opcode"], printed.get("operands", "")
+    kind = opcode.partition(".")[0]
+    address = re.search(r"0x([0-9a-f]+)$", operands) if kind == "BRA" else None
+    # A condition stands ahead of the instruction, or among the operands.
+    plain = "predicate" not in printed and "," not in operands
+    return Instruction(
+        opcode=opcode,
+        operands=operands,
+        target=(int(address[1], 16) - start) // _SASS_BYTES if address else None,
+        ends=kind in _SASS_ENDS and plain,
+    )
+
+
+def code_of_amdgcn(text: str) -> list[Instruction]:
+    """Return the instructions of assembly that LLVM has written."""
+    labels: dict[str, int] = {}
+    lines: list[tuple[str, str]] = []
+    for line in _AMD_LINE.finditer(text):
+        if line["label"]:
+            labels[line["label"]] = len(lines)
+        else:
+            lines.append((line["opcode"], line["operands"].strip()))
+    return [
+        Instruction(
+            opcode=opcode,
+            operands=operands,
+            target=labels.get(operands) if opcode.startswith(("s_branch", "s_cbranch")) else None,
+            ends=opcode in _AMD_ENDS,
+        )
+        for opcode, operands in lines
+    ]

@@ -1,0 +1,108 @@
+"""What a turn of a loop costs beside its counts: products one by one, exponentials alone, narrow shared memory.
+
+A matrix instruction of a warpgroup runs on its own until a wait for its group. What is issued in between is under it,
+unless it runs one by one with others: it is waited for at once then, whatever stands in between.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ..core.resources import matrix_generation
+from .loops import Loop, loops_of
+from .machine_code import Instruction
+
+# Accesses of shared memory by 8 or 16 bits, which take the time of 32.
+_NARROW = re.compile(
+    r"(?:LDS|STS)\.(?:[A-Z0-9]+\.)*[US](?:8|16)(?:\.|$)|ds_(?:read|load|write|store)_[uib](?:8|16)(?:_|$)"
+)
+_WARPGROUP = 2
+
+
+def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) -> dict[str, int]:
+    """Return the figures of what stands in loops, over all functions of a kernel.
+
+    Args:
+        codes: the instructions of each function.
+        warpgroups: the target multiplies matrices by warpgroups, and waits for them by a count.
+    """
+    figures = dict.fromkeys(("serialized_wgmma", "exposed_exponentials") * warpgroups, 0)
+    figures["narrow_lds"] = 0
+    for code in codes:
+        for loop in loops_of(code):
+            figures["narrow_lds"] += sum(_is_narrow(code[index]) for index in loop.direct)
+            if warpgroups and any(_generation(code[index]) for index in loop.body):
+                serialized, exposed = _turn(code, loop)
+                figures["serialized_wgmma"] += serialized
+                figures["exposed_exponentials"] += exposed
+    return figures
+
+
+def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
+    """Return how many matrix instructions of a loop run one by one, and how many exponentials under no other ones.
+
+    What an inner loop has is its own. The turn counted is the second, which begins with what the first has left.
+    """
+    serialized = _serialized(code, loop)
+    flight = _Flight()
+    for index in loop.body:
+        flight.take(index, code[index])
+    exposed = 0
+    for index in loop.body:
+        if index in loop.direct and code[index].opcode.startswith("MUFU.EX2"):
+            exposed += flight.under_way <= serialized
+        flight.take(index, code[index])
+    return len(serialized & loop.direct), exposed
+
+
+def _serialized(code: Sequence[Instruction], loop: Loop) -> set[int]:
+    """Return the matrix instructions of a loop that are issued alone, and waited for before the next."""
+    flight, serialized = _Flight(), set[int]()
+    for index in loop.body:
+        flight.take(index, code[index])
+    # The last of a turn is waited for in the turn behind it.
+    alone: int | None = None
+    for index in loop.body * 2:
+        if _is_warpgroup(code[index]):
+            if alone is not None and not flight.under_way:
+                serialized.add(alone)
+            alone = None if flight.under_way else index
+        flight.take(index, code[index])
+    return serialized
+
+
+class _Flight:
+    """The matrix instructions of a warpgroup that are under way at a point of the code, in their groups."""
+
+    def __init__(self) -> None:
+        self._groups: list[set[int]] = []
+        self._open = set[int]()
+
+    @property
+    def under_way(self) -> set[int]:
+        """The indices of all of them."""
+        return self._open.union(*self._groups)
+
+    def take(self, index: int, instruction: Instruction) -> None:
+        """Go past an instruction."""
+        if _is_warpgroup(instruction):
+            self._open.add(index)
+            if "gsb0" in instruction.operands:
+                self._groups.append(self._open)
+                self._open = set()
+        elif instruction.opcode.startswith("WARPGROUP.DEPBAR"):
+            left = re.search(r"0x([0-9a-f]+)$", instruction.operands)
+            kept = int(left[1], 16) if left else 0
+            self._groups = self._groups[-kept:] if kept else []
+
+
+def _generation(instruction: Instruction) -> int:
+    """Return the generation of a matrix instruction, 0 of any other."""
+    return matrix_generation(instruction.opcode.partition(".")[0])
+
+
+def _is_warpgroup(instruction: Instruction) -> bool:
+    return _generation(instruction) == _WARPGROUP
+
+
+def _is_narrow(instruction: Instruction) -> bool:
+    return _NARROW.match(instruction.opcode) is not None
