@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "observe": {"engine", "core"},
     "machine": {"engine", "stats", "hardware", "core"},
     "report": {"observe", "kernel_gate", "baselines", "stats", "hardware", "core"},
-    "ab": {"ranks", "report", "plugin", "baselines", "stats", "core"},
+    "ab": {"ranks", "report", "plugin", "kernel_gate", "baselines", "stats", "core"},
     "many": {"report", "baselines", "stats", "hardware", "core"},
     "exchange": {"baselines", "stats", "hardware", "core"},
 }

@@ -14,6 +14,8 @@ from pytest_roofline.ab import running, sides
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Code
+from pytest_roofline.core.records import Outcome
+from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.ranks.children import ChildEnd
 
 
@@ -49,6 +51,8 @@ class World:
     Attributes:
         slow: by side, and by side and test, the factor on its time; of a side also `newer`, whose run files a later
             version wrote; of a test also `fail`, `busy`, `more`, `die`, `gone` or, once warm, `skip`.
+        kernels: by test, the figures that it compiles in place of a time; a function of the side's name, which is
+            `A again` of the second A, gives them.
         noise: the standard deviation of log seconds between processes.
         during: called in every process with its number, 0 of one that warms up, ahead of its tests.
         calls: of every process that was counted its number, its side, the tests asked for, and its variables.
@@ -58,7 +62,7 @@ class World:
         # What stands before every text of a run.
         self.make, self.path, self.before = make, path, before
         self.tests = [f"{before}test_it.py::test_copy[{number}]" for number in range(6)]
-        self.slow, self.noise, self.stray = {}, 0.002, ()
+        self.slow, self.noise, self.stray, self.kernels = {}, 0.002, (), {}
         self.during = lambda number: None
         self.commit = lambda cwd: git(cwd, "rev-parse", "HEAD")
         self.calls, self.warmed, self.said = [], Counter(), ""
@@ -67,7 +71,8 @@ class World:
 
     def run_child(self, command, folder, asked, *, variable, cwd, environ, quiet_s, parent=None):
         """As `ranks.children.run_child`, but that no process starts."""
-        side, number = Path(environ["TRITON_CACHE_DIR"]).parent.name, asked["round"]
+        cache, number = Path(environ["TRITON_CACHE_DIR"]), asked["round"]
+        side = cache.parent.name + " again" * cache.name.endswith("-again")
         warming = running.WARMING_BUDGET in command
         if warming:
             self.warmed[side] += 1
@@ -102,6 +107,8 @@ class World:
         return ChildEnd(tuple(started), finished, -11 if died else 0, "", planned, self.stray)
 
     def records(self, test_id, number, side, factor):
+        if test_id in self.kernels:
+            return self.compiled(test_id, side, factor)
         inside = test_id.partition("[")[2].rstrip("]").split("-")
         key = self.make.key(
             "copy", parameters=dict(zip(("size", "execution"), inside, strict=False))
@@ -121,6 +128,23 @@ class World:
             factor, ("passed", "")
         )
         return [one, self.make.outcome(one, ended[0], reason=self.before + ended[1])]
+
+    def compiled(self, test_id, side, factor):
+        """The kernel of a test, whose id names its target and further words."""
+        target, *words = test_id.partition("[")[2].rstrip("]").split("-")
+        parameters = {"target": target} | dict(zip(("num_warps",), words, strict=False))
+        key = ResourceKey("flash", parameters, target)
+        if factor == "fail":
+            return [Outcome(test_id, "failed", reason="no such instruction")]
+        kernel = Resources(
+            key,
+            test_id,
+            key.label,
+            "process-1",
+            self.kernels[test_id](side),
+            compiler={"triton": f"3.{side[0]}"},
+        )
+        return [kernel, Outcome(test_id, "passed")]
 
     @property
     def arms(self):

@@ -69,8 +69,8 @@ def ab(
     var:NAME=VALUE               an environment variable
     param:NAME=VALUE             on both sides: two values of a parameter of the tests
 
-    ARGUMENTS, behind --, are pytest's; both sides get them. Each test is measured until its verdict is out. Both sides
-    are saved as runs, NAME-a and NAME-b.
+    ARGUMENTS, behind --, are pytest's; both sides get them. Each test is measured until its verdict is out; compiled
+    kernels are compared exactly, without a GPU. Both sides are saved as runs, NAME-a and NAME-b.
 
     Example: roofline ab merge-base . -- perf_tests -k memcpy
 

@@ -11,11 +11,12 @@ from ..baselines.run_files import make_run_folder
 from ..baselines.runs import Line, Run, encode_line, now, read_run
 from ..core.errors import BadInput
 from ..core.facts import Environment
-from ..core.keys import Key
+from ..core.keys import Key, value_text
 from ..core.records import Footer, Header, Measurement
+from ..core.resources import Resources
 from ..core.samples import CANARY
 from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
-from ..core.verdicts import Verdict
+from ..core.verdicts import ExactVerdict, Verdict
 from ..core.writing import write_atomically, write_json
 from ..ranks.children import why_void
 from ..stats.key_results import KeyResults
@@ -25,6 +26,8 @@ from .sides import CACHES, SIDES
 SCHEMA = 1
 # A test whose process died so often on one side is not tried again.
 MOST_CRASHES = 2
+# The second A, which tells what no change looks like.
+CONTROL: Arm = "control"
 # More processes a side are a matter of hours.
 MOST = 12
 
@@ -136,11 +139,15 @@ class Found:
 
 @dataclass(slots=True)
 class Survey:
-    """The tests of a side, by what tells twins apart; by test, why it gave nothing; and how long it took."""
+    """The tests of a side, by what tells twins apart; by test, why it gave nothing; and how long it took.
+
+    `runs` are those that filled the caches: their times do not count, their kernels do.
+    """
 
     tests: dict[str, Found] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -156,8 +163,9 @@ class SidesResults:
     def __init__(
         self, folder: Path, state: State, parameters: Mapping[str, tuple[str, str] | None]
     ) -> None:
-        self.folder, self.state, self.parameters = folder, state, parameters
-        self.surveys = {side: Survey() for side in SIDES}
+        self.folder, self.state = folder, state
+        self.parameters = {**parameters, CONTROL: parameters["A"]}
+        self.surveys = {side: Survey() for side in (*SIDES, CONTROL)}
         self._runs: dict[int, list[Run]] = {}
         self._measured: dict[int, dict[str, list[Measurement]]] = {}
         for taken in state.taken:
@@ -172,6 +180,31 @@ class SidesResults:
     def twins(self) -> list[str]:
         """Tests that both sides have."""
         return [twin for twin in self.surveys["A"].tests if twin in self.surveys["B"].tests]
+
+    def compiled(self, side: str) -> list[Run]:
+        """The runs that filled a side's caches, of whose kernels those stay that are of the side."""
+        runs, parameter = self.surveys[side].runs, self.parameters[side]
+        if parameter is None:
+            return runs
+        return [
+            replace(run, resources=tuple(each for each in run.resources if _has(each, parameter)))
+            for run in runs
+        ]
+
+    def twins_compiled(self, side: str) -> list[Run]:
+        """The same, with each kernel under the key that it has in common with its twin."""
+        runs, parameter = self.compiled(side), self.parameters[side]
+        if parameter is None:
+            return runs
+        return [
+            replace(run, resources=tuple(_twin_of(each, parameter[0]) for each in run.resources))
+            for run in runs
+        ]
+
+    def kernels(self, side: str) -> dict[str, Resources]:
+        """The last of each kernel of a side, by the identity that it has in common with its twin."""
+        runs = self.twins_compiled(side)
+        return {each.key.identity: each for run in runs for each in run.resources}
 
     def add(self, taken: Taken, seconds: float) -> None:
         """Keep what a process has taken, on disk before anything else happens."""
@@ -280,7 +313,7 @@ class SidesResults:
             }
         return found
 
-    def save(self, verdicts: Sequence[Verdict]) -> dict[str, Path]:
+    def save(self, verdicts: Sequence[Verdict | ExactVerdict]) -> dict[str, Path]:
         """Write a run file for each side, its processes as rounds, as `baseline propose` takes it; by side its path.
 
         Args:
@@ -288,7 +321,7 @@ class SidesResults:
         """
         paths = {}
         for side in SIDES:
-            runs = self.runs_of(side)
+            runs = self._all_runs(side)
             if runs:
                 make_run_folder(self.folder)
                 path = self.folder / "runs" / f"{run_name(self.state.name, side)}.jsonl"
@@ -297,16 +330,22 @@ class SidesResults:
                 paths[side] = path
         return paths
 
+    def _all_runs(self, side: str) -> list[Run]:
+        """The runs of a side's processes; behind them those that compiled kernels."""
+        return [*self.runs_of(side), *(run for run in self.compiled(side) if run.resources)]
+
     def environment(self, side: str) -> Environment | None:
-        """That of a side's first process, without the caches that every side has of its own; None where none ran."""
-        runs = self.runs_of(side)
+        """That of a side's first process, without the caches that every side has of its own; None where none counts."""
+        runs = self._all_runs(side)
         if not runs:
             return None
         known = runs[0].environment
         kept = {name: value for name, value in known.variables.items() if name not in CACHES}
         return replace(known, variables=kept)
 
-    def _lines(self, side: str, runs: Sequence[Run], verdicts: Sequence[Verdict]) -> list[Line]:
+    def _lines(
+        self, side: str, runs: Sequence[Run], verdicts: Sequence[Verdict | ExactVerdict]
+    ) -> list[Line]:
         """The records of a side's run, of which each process is a round."""
         environment = self.environment(side)
         assert environment is not None
@@ -324,7 +363,25 @@ class SidesResults:
             for attempts in self._measured[taken.number].values():
                 lines += [replace(one, round=number) for one in attempts]
                 keys |= {one.key.identity for one in attempts}
+        for run in self.compiled(side):
+            tests = {each.test_id for each in run.resources}
+            lines += run.resources
+            lines += [outcome for outcome in run.outcomes if outcome.test_id in tests]
         return [*lines, *verdicts, Footer(now(), 0, len(keys))]
+
+
+def _has(kernel: Resources, parameter: tuple[str, str]) -> bool:
+    """Return whether the test of a kernel has a value of a parameter."""
+    name, value = parameter
+    parameters = kernel.key.parameters
+    return name in parameters and value_text(name, parameters[name]) == value
+
+
+def _twin_of(kernel: Resources, parameter: str) -> Resources:
+    """Return a kernel without a parameter in its key and its label."""
+    parameters = {name: value for name, value in kernel.key.parameters.items() if name != parameter}
+    key = replace(kernel.key, parameters=parameters)
+    return replace(kernel, key=key, label=key.label)
 
 
 def run_name(name: str, side: str) -> str:

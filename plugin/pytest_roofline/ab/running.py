@@ -20,8 +20,8 @@ from ..ranks.round_parent import RoundParent
 from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import A_SIDE, Paired, judge_paired, order_of_blocks
 from .making import Failed
-from .results import Found, SidesResults, Survey, Taken
-from .sides import SIDES, PreparedSide
+from .results import CONTROL, Found, SidesResults, Survey, Taken
+from .sides import CACHES, SIDES, PreparedSide
 
 # A process that warms caches may compile for so long without a word.
 WARMING_S = 3600.0
@@ -52,7 +52,7 @@ class Runner:
         tell: Callable[[str], None],
         began_s: float,
     ) -> None:
-        self.results, self.sides = results, sides
+        self.results, self.sides = results, {**sides, CONTROL: _with_new_caches(sides["A"])}
         self._variable, self._tell = variable, tell
         # One an arm: processes of one parent may be alike, and those of A and A' must not be for that.
         self._parents: dict[str, RoundParent] = {}
@@ -65,6 +65,7 @@ class Runner:
             BadInput: no test is on both sides, a side cannot start, or it runs other code than its own.
         """
         self._warm()
+        self._guard()
         try:
             return self._run_blocks(budget_s)
         finally:
@@ -143,15 +144,32 @@ class Runner:
         self._survey(
             "B", [one.test_id for one in surveys["B"].tests.values()] if of_one_list else None
         )
-        twins = self.results.twins
-        self._tell(
-            f"warmed up in {time.monotonic() - began_s:.0f} s: {count(len(twins), 'test')} on both sides"
-        )
-        if not twins:
-            told = [f"{side} ({made}): {_seen(surveys[side])}" for side, made in self.sides.items()]
+        twins, kernels = self.results.twins, self._kernels()
+        parts = [count(len(twins), "test")] * bool(twins or not kernels)
+        parts += [count(len(kernels), "kernel")] * bool(kernels)
+        took = f"warmed up in {time.monotonic() - began_s:.0f} s"
+        self._tell(f"{took}: {' and '.join(parts)} on both sides")
+        if not twins and not kernels:
+            told = [
+                f"{side} ({made}): {_seen(surveys[side])}"
+                for side, made in self.sides.items()
+                if side in SIDES
+            ]
             raise BadInput(
                 f"no test was measured on both sides: {'; '.join(told)}; expected some: name others by path or -k"
             )
+
+    def _kernels(self) -> list[str]:
+        """Return the identities of the kernels that both sides compiled."""
+        kernels = self.results.kernels("B")
+        return [identity for identity in self.results.kernels("A") if identity in kernels]
+
+    def _guard(self) -> None:
+        """Compile A's kernels once more, in caches of their own, where there are any to compare."""
+        kernels = self.results.kernels("A")
+        tests = dict.fromkeys(kernels[identity].test_id for identity in self._kernels())
+        if tests:
+            self._survey(CONTROL, list(tests))
 
     def _survey(self, side: str, ids: Sequence[str] | None) -> None:
         survey, left = self.results.surveys[side], ids
@@ -164,9 +182,10 @@ class Runner:
                 survey.seconds += time.monotonic() - began_s
                 runs = list(runs_of_child(Path(name), self._unreadable(side)))
             self._check(side, ended, runs)
-            for run in runs:
-                for each in SIDES if self.results.parameters[side] else (side,):
-                    self._note(each, run)
+            # One process of a parameter's tests is of both its values.
+            noted = SIDES if self.results.parameters[side] and side in SIDES else (side,)
+            for run, each in itertools.product(runs, noted):
+                self._note(each, run)
             if not ended.died_in:
                 break
             survey.trouble[ended.died_in] = f"its process died: {ended.cause}"
@@ -182,6 +201,7 @@ class Runner:
             if outcome.outcome != "passed" and mine:
                 told = survey.trouble if outcome.outcome == "failed" else survey.skipped
                 told[outcome.test_id] = outcome.reason
+        survey.runs.append(run)
         for one in run.tested:
             twin = self.results.twin(one.key, side)
             if twin is not None and one.test_id in passed:
@@ -306,6 +326,12 @@ class Runner:
         return self._parents[arm]
 
 
+def _with_new_caches(side: PreparedSide) -> PreparedSide:
+    """Return a side whose processes find nothing that its others have compiled."""
+    caches = {name: f"{side.environ[name]}-again" for name in CACHES if name in side.environ}
+    return replace(side, environ=side.environ | caches)
+
+
 def _spoiled(unsound: int, taken: int) -> bool:
     """Whether the processes of a test were spoiled so often that the next ones will be, too."""
     return unsound >= MOST_UNSOUND and unsound > MOST_EXCLUDED * taken
@@ -313,7 +339,8 @@ def _spoiled(unsound: int, taken: int) -> bool:
 
 def _seen(survey: Survey) -> str:
     """What a side has, or why it has nothing."""
-    told = [one.label for one in survey.tests.values()] or [
+    kernels = [kernel.label for run in survey.runs for kernel in run.resources]
+    told = [*(one.label for one in survey.tests.values()), *kernels] or [
         *survey.trouble.values(),
         *survey.skipped.values(),
     ]

@@ -14,10 +14,11 @@ from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
 from ..core.reasons import Reason, ReasonCode, of_processes, text_reasons
 from ..core.records import Measurement
-from ..core.rows import FAILED, Row, plain, worst_first
+from ..core.rows import FAILED, KERNEL, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
-from ..core.units import format_percent, format_seconds, listed, printable
+from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..core.verdicts import Group, Kind, Reference, Subject
+from ..report.comparison import kernel_as_json
 from ..report.messages import closing_lines
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
@@ -25,6 +26,8 @@ from ..report.words import tolerance_text
 from ..stats.paired import Paired
 from ..stats.stats import growth
 from ..stats.verdicts import changed_environment, span_text
+from .kernel_words import figures_markdown, figures_table, kernel_notes
+from .kernels import compare_kernels
 from .results import SidesResults, run_name
 from .sides import SIDES, PreparedSide
 
@@ -54,7 +57,7 @@ class Told:
     """Everything that a run came to.
 
     Args:
-        rows: a test each, worst first; its base's time stands for a baseline's.
+        rows: a test or a kernel each, worst first; its base's time or figures stand for a baseline's.
         controls: by label, what the second A showed against A, as a share of time.
         open: labels of tests that more processes could decide.
         changed: what differs between the sides' environments.
@@ -73,6 +76,16 @@ class Told:
     seconds: dict[str, float] = field(default_factory=dict)
     saved: dict[str, Path] = field(default_factory=dict)
     interrupted: bool = False
+
+    @property
+    def kernels(self) -> tuple[Row, ...]:
+        """The rows of kernels; all others are of tests."""
+        return tuple(row for row in self.rows if row.metric == KERNEL)
+
+    @property
+    def timed(self) -> tuple[Row, ...]:
+        """The rows of tests."""
+        return tuple(row for row in self.rows if row.metric != KERNEL)
 
     @property
     def reds(self) -> dict[str, tuple[str, str]]:
@@ -107,6 +120,8 @@ def tell(
             controls[row.label] = growth(found.control)
         if found.open:
             still.add(row.label)
+    kernels = compare_kernels(results)
+    rows += kernels.rows
     failed, notes = _failed(results, {row.test for row in rows})
     taken = results.state.taken
     return Told(
@@ -119,6 +134,7 @@ def tell(
         notes=(
             *notes,
             *_alone(results),
+            *kernels.notes,
             *_moved(results),
             *_sleeps(judged, results.state.processes),
         ),
@@ -130,7 +146,9 @@ def tell(
         }
         | {f"warming {side}": survey.seconds for side, survey in results.surveys.items()}
         | {"all": results.state.seconds},
-        saved=results.save([row.time_verdict for row in rows if row.time_verdict is not None]),
+        saved=results.save(
+            [verdict for row in rows if (verdict := row.time_verdict or row.exact) is not None]
+        ),
         interrupted=interrupted,
     )
 
@@ -203,7 +221,7 @@ def _reference(results: SidesResults, before: Sequence[Measurement]) -> Referenc
 def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str]]:
     """Rows of tests that fail on B and not on A, where both have them; and notes on the others that fail."""
     why = {side: {**results.surveys[side].trouble} for side in SIDES}
-    on_a = {one.test_id for one in results.surveys["A"].tests.values()}
+    on_a = {test_id for test_id, _ in _results_of(results, "A").values()}
     paired = results.parameters["A"] is not None
     rows, notes = [], []
     for test_id in {**why["A"], **why["B"]}:
@@ -227,20 +245,28 @@ def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str
     return rows, notes
 
 
+def _results_of(results: SidesResults, side: str) -> dict[str, tuple[str, str]]:
+    """Return the node id and the label of all that a side timed or compiled, by what tells twins apart."""
+    tests = results.surveys[side].tests.items()
+    timed = {twin: (each.test_id, each.label) for twin, each in tests}
+    kernels = results.kernels(side).items()
+    return timed | {identity: (each.test_id, each.label) for identity, each in kernels}
+
+
 def _alone(results: SidesResults) -> list[str]:
     """Tests that one side alone has."""
     notes = []
     for side, other in (("A", "B"), ("B", "A")):
         known = results.surveys[other].trouble.keys() | results.surveys[other].skipped.keys()
-        tests, twins = results.surveys[side].tests, results.surveys[other].tests
+        mine, twins = _results_of(results, side), _results_of(results, other)
         alone = [
-            one.label
-            for twin, one in tests.items()
-            if twin not in twins and one.test_id not in known
+            label
+            for twin, (test_id, label) in mine.items()
+            if twin not in twins and test_id not in known
         ]
         notes += [f"on {side} only: {listed(alone, MOST_NAMED)}"] if alone else []
-        mine = {one.test_id for one in tests.values()}
-        skipped = [test_id for test_id in results.surveys[other].skipped if test_id in mine]
+        ids = {test_id for test_id, _ in mine.values()}
+        skipped = [test_id for test_id in results.surveys[other].skipped if test_id in ids]
         notes += (
             [f"skipped on {other} only: {listed(list(map(short_name, skipped)), MOST_NAMED)}"]
             if skipped
@@ -286,18 +312,18 @@ def told_text(told: Told, width: int, colour: bool) -> str:
     head += [f"changed: {listed(told.changed, MOST_NAMED, '; ')}"] if told.changed else []
     table = TextTable(("test", "left"), ("A", "right"), ("B", "right"), ("B against A", "right"), ("A/A", "right"),
                       ("verdict", "left"))  # fmt: skip
-    for row in told.rows:
+    for row in told.timed:
         table.add_row(printable(row.label), *_cells(told, row), styled(row.verdict))
-    tail = [*_reasons(told), *told.notes]
+    tables = [render(table, width, colour)] if told.timed else []
+    tables += filter(None, [figures_table(told.kernels, width, colour)])
+    tail = [*_reasons(told), *kernel_notes(told.kernels), *told.notes]
     if told.saved:
         tail.append(
             f"saved: {', '.join(f'{side} as {path.stem}' for side, path in told.saved.items())}"
         )
     word = told.sentence.partition(":")[0]
     last = render(Text(printable(told.sentence), style=_COLOURS[word]), width, colour)
-    return "\n".join(
-        [*map(printable, head), render(table, width, colour), *map(printable, tail), last]
-    )
+    return "\n".join([*map(printable, head), *tables, *map(printable, tail), last])
 
 
 def _taken(told: Told) -> str:
@@ -306,7 +332,8 @@ def _taken(told: Told) -> str:
     processes = " + ".join(
         f"{told.processes[arm]} {word}" for arm, word in counts.items() if arm in told.processes
     )
-    return ", ".join(filter(None, (processes, tolerance_text(told.rows))))
+    kernels = f"{count(len(told.kernels), 'kernel')} of 1 A + 1 B + 1 A'" if told.kernels else ""
+    return ", ".join(filter(None, (processes, kernels, tolerance_text(told.timed))))
 
 
 def _cells(told: Told, row: Row) -> list[str]:
@@ -345,6 +372,7 @@ def told_as_json(told: Told) -> dict[str, object]:
                 "open": row.label in told.open,
                 "p": row.time_verdict.p_adjusted if row.time_verdict is not None else None,
             }
+            | (kernel_as_json(row) if row.metric == KERNEL else {})
             for row in told.rows
         ],
     }
@@ -355,15 +383,21 @@ def told_markdown(told: Told) -> str:
     names = ("test", "A", "B", "B against A", "A/A", "verdict")
     lines = [MARK, f"**{code(told.sentence)}**", ""]
     lines += [f"A {code(told.sides['A'])}, B {code(told.sides['B'])}: {_taken(told)}", ""]
-    if told.rows:
+    if told.timed:
         lines += [line(names), "|---|---:|---:|---:|---:|---|"]
         lines += [
             line([code(row.label), *_cells(told, row), row.verdict])
-            for row in told.rows[:MOST_ROWS]
+            for row in told.timed[:MOST_ROWS]
         ]
-        left = len(told.rows) - MOST_ROWS
+        left = len(told.timed) - MOST_ROWS
         lines += [f"\n… and {left} more"] if left > 0 else []
-    texts = [*_reasons(told), *(f"changed: {text}" for text in told.changed), *told.notes]
+    lines += figures_markdown(told.kernels, MOST_ROWS)
+    texts = [
+        *_reasons(told),
+        *kernel_notes(told.kernels),
+        *(f"changed: {text}" for text in told.changed),
+        *told.notes,
+    ]
     if texts:
         lines += ["", *(f"* {code(text)}" for text in texts[:MOST_ROWS])]
     return "\n".join([*lines, ""])

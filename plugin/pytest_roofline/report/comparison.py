@@ -103,7 +103,7 @@ def comparison_as_json(comparison: Comparison) -> list[dict[str, object]]:
     return [
         plain(columns)
         | (
-            _kernel_fields(row)
+            kernel_as_json(row)
             if row.exact
             else {}
             if columns.metric == PEAK
@@ -133,7 +133,7 @@ def _time_fields(row: Row, suite_change: float | None) -> dict[str, object]:
     }
 
 
-def _kernel_fields(row: Row) -> dict[str, object]:
+def kernel_as_json(row: Row) -> dict[str, object]:
     """Return the fields that a comparison adds to a kernel."""
     assert row.exact is not None
     return {

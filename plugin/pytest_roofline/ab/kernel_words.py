@@ -1,0 +1,68 @@
+"""The kernels of both sides in words: every figure that differs, by kernel and target."""
+
+from collections.abc import Iterator, Sequence
+
+from ..core.rows import Row
+from ..core.units import count, printable
+from ..core.verdicts import FigureChange
+from ..kernel_gate.text import advice_lines
+from ..report.summary import code, line, remarks_of
+from ..report.tables import TextTable, render, styled
+
+# Of what differs in how kernels were compiled, so much is named.
+MOST_REMARKS = 8
+_COLUMNS = ("test", "target", "figure", "A", "B", "B is", "verdict")
+
+
+def figures_table(rows: Sequence[Row], width: int, colour: bool) -> str:
+    """Return a line for each figure that differs; empty where none does."""
+    table = TextTable(*((name, "right" if name in ("A", "B") else "left") for name in _COLUMNS))
+    lines = list(_lines(rows))
+    for *cells, verdict in lines:
+        table.add_row(*map(printable, cells), styled(verdict))
+    return render(table, width, colour) if lines else ""
+
+
+def figures_markdown(rows: Sequence[Row], most: int) -> list[str]:
+    """Return the same as a table in Markdown, of at most so many lines."""
+    lines = list(_lines(rows))
+    if not lines:
+        return []
+    table = ["", line(_COLUMNS), "|---|---|---|---:|---:|---|---|"]
+    for test, *cells in lines[:most]:
+        table.append(line([code(test) if test else "", *map(printable, cells)]))
+    left_out = len(lines) - most
+    return [*table, *([f"\n… and {left_out} more"] if left_out > 0 else [])]
+
+
+def kernel_notes(rows: Sequence[Row]) -> list[str]:
+    """Return how many kernels differ, what they were compiled by, and what each figure that is worse means."""
+    if not rows:
+        return []
+    differing = sum(bool(_changes(row)) for row in rows)
+    remarks, total = remarks_of(rows)
+    texts = [
+        text if number == total else f"{text} ({number} of {total})"
+        for text, number in remarks.most_common(MOST_REMARKS)
+    ]
+    sentence = f"{differing} of {count(len(rows), 'kernel')} differ in what they ask for"
+    advice = dict.fromkeys(text for row in rows for text in advice_lines(_changes(row)))
+    return ["; ".join([sentence, *texts]), *advice]
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Yield the cells of each figure that differs; the test and its verdict stand in the first line of a kernel."""
+    for row in rows:
+        target = row.target or ""
+        head, verdict = [row.label.removesuffix(f"@{target}"), target], row.verdict
+        for change in _changes(row):
+            values = (
+                "not read" if value is None else f"{value}"
+                for value in (change.before, change.after)
+            )
+            yield [*head, change.figure, *values, change.verdict, verdict]
+            head, verdict = ["", ""], ""
+
+
+def _changes(row: Row) -> Sequence[FigureChange]:
+    return row.exact.changes if row.exact is not None else ()

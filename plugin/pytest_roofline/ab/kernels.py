@@ -1,0 +1,113 @@
+"""What compiled kernels ask for on both sides: exact, of one process a side; a second A tells what is not exact.
+
+A compiler says the same of the same code every time. A figure in which two processes of A differ is named, and not
+judged.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..baselines.exact import ExactKnown, compare_exact, figure_changes, known_in_runs
+from ..baselines.rows import kernel_row
+from ..core.resources import ResourceKey, Resources
+from ..core.rows import KERNEL, Row
+from ..core.units import listed
+from ..core.verdicts import ExactVerdict, FigureChange, Kind
+from ..kernel_gate.text import change_text
+from .results import CONTROL, SidesResults, run_name
+
+# Figures of a kernel in which the second A differs: so many are named.
+MOST_FIGURES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class KernelsOfSides:
+    """The comparison of the kernels that both sides compiled: a row each, worst first; and what was not judged."""
+
+    rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def compare_kernels(results: SidesResults) -> KernelsOfSides:
+    """Return B's kernels against A's, without the figures in which the second A differs from A."""
+    before, again, after = (
+        known_in_runs(results.twins_compiled(side)) for side in ("A", CONTROL, "B")
+    )
+    after = replace(after, unfit=_unfit_on_b_alone(before, after, results.trouble("B")))
+    unsteady = {
+        identity: figure_changes(kernel.entry.figures, again.kernels[identity].entry.figures, {})
+        for identity, kernel in before.kernels.items()
+        if identity in again.kernels
+    }
+    left_out = {
+        identity: {change.figure for change in changes} for identity, changes in unsteady.items()
+    }
+    rows, _ = compare_exact(_without(before, left_out), _without(after, left_out))
+    rows = (*rows, *_unguarded_rows(before, again, after))
+    tests = {identity: kernel.test_id for identity, kernel in results.kernels("B").items()}
+    return KernelsOfSides(
+        rows=tuple(_named(row, tests, run_name(results.state.name, "A")) for row in rows),
+        notes=tuple(_unsteady_notes(before, unsteady)),
+    )
+
+
+def _named(row: Row, tests: Mapping[str, str], source: str) -> Row:
+    """Return a row with the node id of its test, which an exact entry does not hold, and the run that A is saved as."""
+    assert row.exact is not None
+    key = ResourceKey(row.benchmark, row.parameters, row.target or "", row.name)
+    test = tests[key.identity]
+    return replace(row, test=test, exact=replace(row.exact, test_id=test, source=source))
+
+
+def _unfit_on_b_alone(
+    before: ExactKnown, after: ExactKnown, trouble: Collection[str]
+) -> dict[str, tuple[Resources, str]]:
+    """Return B's kernels that cannot be compared, but for those of tests that failed, which have rows of their own."""
+    return {
+        identity: (kernel, why)
+        for identity, (kernel, why) in after.unfit.items()
+        if identity not in before.unfit and kernel.test_id not in trouble
+    }
+
+
+def _without(side: ExactKnown, figures: Mapping[str, Collection[str]]) -> ExactKnown:
+    """Return the kernels that have an entry among some figures, and of each those that are not named there."""
+    kernels = {}
+    for identity, kernel in side.kernels.items():
+        if identity in figures:
+            kept = {
+                name: value
+                for name, value in kernel.entry.figures.items()
+                if name not in figures[identity]
+            }
+            kernels[identity] = replace(kernel, entry=replace(kernel.entry, figures=kept))
+    return replace(side, kernels=kernels)
+
+
+def _unguarded_rows(before: ExactKnown, again: ExactKnown, after: ExactKnown) -> Iterator[Row]:
+    """Yield a row that cannot tell for each kernel of both sides that the second A did not compile."""
+    for identity, kernel in after.kernels.items():
+        if identity in before.kernels and identity not in again.kernels:
+            entry = kernel.entry
+            exact = ExactVerdict(
+                test_id="",
+                label=entry.label,
+                metric=KERNEL,
+                verdict=Kind.INVALID.value,
+                name=entry.name,
+                target=entry.target,
+                reason="the second A did not compile it",
+            )
+            figures = before.kernels[identity].entry.figures
+            yield kernel_row(entry.key, entry.figures, exact, baseline_figures=figures)
+
+
+def _unsteady_notes(
+    before: ExactKnown, unsteady: Mapping[str, tuple[FigureChange, ...]]
+) -> Iterator[str]:
+    """Yield a sentence for each kernel in whose figures two processes of A differ."""
+    for identity, changes in unsteady.items():
+        if changes:
+            texts = listed([change_text(change) for change in changes], MOST_FIGURES)
+            label = before.kernels[identity].entry.label
+            yield f"not judged, since two processes of A differ: {label}: {texts}"
