@@ -37,7 +37,13 @@ ORDERS = {
 }
 CASE = ("kernel", "dtype", "head_dim", "variant")
 COLUMNS = ("kernel", "type", "head dim", "variant", "tile", "warps", "stages", "with", "shared bytes", "registers",
-           "spills", "matrix instructions")  # fmt: skip
+           "spills", "matrix instructions", "in loops")  # fmt: skip
+# Figures of loops, in the words of the page.
+IN_LOOPS = {
+    "serialized_wgmma": "serialized",
+    "exposed_exponentials": "exposed",
+    "narrow_lds": "narrow",
+}
 OUTSTANDING = (
     "architecture",
     "kernel",
@@ -60,6 +66,8 @@ where one asks for more ([compile gate](../compile-gate.md)).
 A tile is queries × keys. Shared bytes are those of a program, with their share of what the architecture gives to one.
 Registers are those of a thread, on AMD vector registers of a lane. Spills are instructions that store to and load from
 local memory (NVIDIA), or registers that did not fit (AMD). Matrix instructions are counted as they stand in the binary.
+In loops: matrix instructions that run one by one (`serialized`) and exponentials under none (`exposed`), both of sm_90
+alone, and accesses of shared memory by 8 or 16 bits (`narrow`).
 `general` has tails in both sequences and four query heads for each key head, `unaligned` also rows that are no multiple
 of 16 bytes, `sum` a gradient that comes from a sum; the others have whole tiles.
 """
@@ -149,6 +157,7 @@ def _row(entry: ExactEntry) -> tuple[str, ...]:
         " × ".join(arguments[name] for name in ("BLOCK_M", "BLOCK_N") if name in arguments),
         f"{options['num_warps']}", f"{options['num_stages']}", _with(entry),
         _shared(entry), _figure(registers_of(entry.figures)), _spills(entry), _matrix(entry),
+        _in_loops(entry),
     )  # fmt: skip
 
 
@@ -189,6 +198,12 @@ def _matrix(entry: ExactEntry) -> str:
         name: count for name, count in sorted(entry.figures.items()) if matrix_generation(name)
     }
     return ", ".join(f"{count} {name}" for name, count in kinds.items()) or "none"
+
+
+def _in_loops(entry: ExactEntry) -> str:
+    """Return what waits in loops; empty where nothing does."""
+    counts = {word: entry.figures.get(figure, 0) for figure, word in IN_LOOPS.items()}
+    return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,8 @@ FORWARD = ExactEntry(
     benchmark="flash_resources",
     target="sm_90",
     figures={
-        "HGMMA": 24, "MUFU.EX2": 132, "instructions": 2056, "matrix_instructions": 24, "registers": 163,
+        "HGMMA": 24, "serialized_wgmma": 24, "exposed_exponentials": 66, "narrow_lds": 0, "MUFU.EX2": 132,
+        "instructions": 2056, "matrix_instructions": 24, "registers": 163,
         "shared_bytes": 116224, "spill_loads": 0, "spill_stores": 0, "stack_bytes": 0,
     },
     parameters={"architecture": "sm_90", "kernel": "forward", "dtype": "bf16", "head_dim": 64, "variant": "causal"},
@@ -34,6 +35,7 @@ AMD = replace(
     figures={
         "matrix_instructions": 96,
         "shared_bytes": 32768,
+        "narrow_lds": 128,
         "v_mfma": 96,
         "vgpr_spills": 0,
         "vgprs": 224,
@@ -70,11 +72,11 @@ def test_a_row_says_what_was_compiled_and_what_it_asks_for(made, rows_of):
     assert status == 0
     assert rows_of(text, "sm_90") == [
         ["forward", "bf16", "64", "causal", "128 × 64", "8", "3", "descriptors", "116,224 (50%)", "163", "0",
-         "24 HGMMA"],
+         "24 HGMMA", "24 serialized, 66 exposed"],
     ]  # fmt: skip
     assert rows_of(text, "gfx942") == [
         ["forward", "bf16", "128", "causal", "128 × 64", "4", "1", "waves_per_eu 2, matrix_instr_nonkdim 16",
-         "32,768 (50%)", "224", "0", "96 v_mfma"],
+         "32,768 (50%)", "224", "0", "96 v_mfma", "128 narrow"],
     ]  # fmt: skip
     assert "sm_80" not in text
 
