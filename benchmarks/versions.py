@@ -2,17 +2,34 @@
 
     tox run -e oldest,image
     python benchmarks/versions.py .tox/oldest/tmp .tox/image/tmp -o docs/results/versions.md
+    python benchmarks/versions.py --tritons wheels -o docs/results/versions.md
+
+The last of these writes a part of the page: what two releases of Triton make of the same kernels, by `roofline ab`, of
+a folder with both wheels (`pip download triton==3.6.0 --no-deps -d wheels`) and with uv. It asks twice, without a GPU.
 
 The name of an environment is that of tox's folder (`.tox/oldest/tmp`), or is given before the folder (`oldest=FOLDER`).
 A test that stands in several files of a folder counts as in the one that was begun last.
 """
 
 import argparse
+import json
+import os
+import subprocess
 import sys
+import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from parts import comments, part_of, with_part
+from stamp import stamped
+
+from pytest_roofline.baselines.exact import figure_changes
+from pytest_roofline.core.errors import BadFile
+from pytest_roofline.core.rows import KERNEL
 
 ROOT = Path(__file__).resolve().parents[1]
 WORST_FIRST = ("error", "failure", "skipped", "passed")
@@ -32,6 +49,13 @@ Its builds for CUDA 12.6, which are not on PyPI, keep Volta up to 2.14
 ([190385](https://github.com/pytorch/pytorch/issues/190385)). torch 2.10 asks for Triton 3.6, which still compiles for
 `sm_70`, without the matrix instructions that Triton gave up in 3.2
 ([5066](https://github.com/triton-lang/triton/pull/5066)): it copies memory by Triton, and attention is refused."""
+
+
+# By which the page knows the part on compilers.
+PART = "benchmarks/versions.py --tritons"
+# Two targets, forward and backward: half a minute a side on a quiet machine of two cores.
+KERNELS = "flash_resources and (sm_90 or gfx942) and bf16-d64-causal"
+MOST_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +153,9 @@ def page(environments: list[Tried], files: set[str]) -> str:
         rows.append(
             table_row(f"`{tried.name}`", *(tried.versions[name] for name in SHOWN), when, *counts)
         )
-    return (
-        "\n\n".join([TITLE, "\n".join(rows), *(section(tried, files) for tried in environments)])
-        + "\n"
-    )
+    sections = (section(tried, files) for tried in environments)
+    place = "\n\n".join(comments(PART))
+    return "\n\n".join([TITLE, "\n".join(rows), *sections, place]) + "\n"
 
 
 def section(tried: Tried, files: set[str]) -> str:
@@ -176,15 +199,129 @@ def table_row(*cells: object) -> str:
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What `roofline ab` told of two compilers, as a program reads it, and how long that took."""
+
+    facts: dict[str, Any]
+    seconds: float
+
+    @property
+    def figures(self) -> list[tuple[str, ...]]:
+        """Every figure that differs: kernel, target, figure, both values, and how it is judged."""
+        return [
+            (
+                row["label"],
+                row["target"],
+                change.figure,
+                f"{change.before}",
+                f"{change.after}",
+                change.verdict,
+            )
+            for row in self.facts["tests"]
+            if row["metric"] == KERNEL
+            for change in figure_changes(row["baseline_figures"], row["figures"], {})
+        ]
+
+
+def versions_in(wheels: Path) -> tuple[str, str]:
+    """Return the versions of the two Tritons whose wheels a folder holds, the older first.
+
+    Raises:
+        SystemExit: it holds more or fewer.
+    """
+    names = sorted({path.name.split("-")[1] for path in wheels.glob("triton-*.whl")}, key=_number)
+    if len(names) != 2:
+        sys.exit(
+            f"{wheels}: has wheels of Triton {', '.join(names) or 'none'}; expected two versions"
+        )
+    return names[0], names[1]
+
+
+def _number(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def compare(wheels: Path, older: str, newer: str) -> Answer:
+    """Compile the kernels with both Tritons of a folder of wheels.
+
+    Raises:
+        SystemExit: the command cannot tell.
+    """
+    environ = os.environ | {"UV_FIND_LINKS": str(wheels.resolve()), "UV_NO_INDEX": "1"}
+    command = [str(Path(sys.executable).parent / "roofline"), "ab", "--json"]
+    sides = [f"with:triton=={older}", f"with:triton=={newer}"]
+    tests = ["--", "perf_tests", "-p", "no:cacheprovider", "-k", KERNELS]
+    with tempfile.TemporaryDirectory() as folder:
+        began_s = time.monotonic()
+        done = subprocess.run(
+            [*command, f"--dir={folder}", *sides, *tests],
+            cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        seconds = time.monotonic() - began_s
+    if done.returncode not in (0, 1):
+        sys.exit(f"roofline ab ended with status {done.returncode}; expected 0 or 1")
+    return Answer(json.loads(done.stdout), seconds)
+
+
+def tritons_part(older: str, newer: str, first: Answer, second: Answer) -> str:
+    """Return the part of the page on two compilers, which says whether both answers are the same."""
+    same = "the same answer" if first.figures == second.figures else "**another answer**"
+    times = " and ".join(f"{each.seconds:.0f} s" for each in (first, second))
+    kept = "" if max(first.seconds, second.seconds) <= MOST_S else f", **over {MOST_S:.0f} s**"
+    lines = [
+        "## Two releases of Triton",
+        "",
+        f"`roofline ab with:triton=={older} with:triton=={newer} -- perf_tests -k '{KERNELS}'`, asked twice on",
+        f"{os.cpu_count()} cores without a GPU, gave {same} after {times}{kept}: {first.facts['sentence']}.",
+        f"A is Triton {older}, B Triton {newer}. What no word stands behind is shown and never judged.",
+        "",
+        table_row("kernel", "target", "figure", "A", "B", "B is"),
+        "|---|---|---|---:|---:|---|",
+        *(table_row(f"`{label}`", *cells) for label, *cells in first.figures),
+    ]
+    return "\n".join([*lines, *(f"\n* {note}" for note in first.facts["notes"])])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "folders", nargs="+", metavar="[NAME=]FOLDER", help="the files for JUnit of an environment"
+        "folders", nargs="*", metavar="[NAME=]FOLDER", help="the files for JUnit of an environment"
+    )
+    parser.add_argument(
+        "--tritons",
+        type=Path,
+        metavar="WHEELS",
+        help="a folder with wheels of two Tritons to compare",
     )
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     options = parser.parse_args()
+    if bool(options.folders) == bool(options.tritons):
+        parser.error("expected folders of environments, or --tritons")
+    try:
+        text, whole = _made(options)
+    except BadFile as error:
+        sys.exit(f"{options.output}: {error}")
+    print(text)
+    if options.output:
+        options.output.write_text(whole, encoding="utf-8")
+
+
+def _made(options: argparse.Namespace) -> tuple[str, str]:
+    """Return what is new of the page, and all of the page with what another call has made of it."""
+    path: Path | None = options.output
+    before = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
+    if options.tritons:
+        if path is not None:
+            # Nobody waits for a part that has no place.
+            part_of(before, PART)
+        older, newer = versions_in(options.tritons)
+        text = tritons_part(
+            older, newer, *(compare(options.tritons, older, newer) for _ in range(2))
+        )
+        return text, with_part(before, PART, stamped(text)) if before else ""
     environments = []
     for given in options.folders:
         name, _, folder = given.rpartition("=")
@@ -193,9 +330,7 @@ def main() -> None:
         )
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
     text = page(environments, files)
-    print(text)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
+    return text, with_part(text, PART, part_of(before, PART)) if before else text
 
 
 if __name__ == "__main__":

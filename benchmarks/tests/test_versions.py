@@ -110,3 +110,60 @@ def test_a_run_of_the_tests_says_its_versions(versions, tmp_path, pytester, requ
     import torch
 
     assert (tried.versions["torch"], len(tried.tests)) == (torch.__version__, 1)
+
+
+def answer(versions, registers, seconds=100.0):
+    """Return what the command told of a kernel whose registers changed, and of one that is the same."""
+    rows = [
+        {"metric": "kernel", "label": label, "target": "sm_90", "baseline_figures": {"registers": 64},
+         "figures": {"registers": after}}
+        for label, after in (("flash[a]", registers), ("flash[b]", 64))
+    ]  # fmt: skip
+    facts = {
+        "tests": rows,
+        "sentence": "RED: 1 REGRESSED, 1 of 2 no worse",
+        "notes": ["on A only: flash[c]"],
+    }
+    return versions.Answer(facts, seconds)
+
+
+def test_two_compilers_have_a_line_for_each_figure_that_differs_and_must_answer_twice_alike(
+    versions,
+):
+    same = versions.tritons_part("3.6.0", "3.9.0", *(answer(versions, 72) for _ in range(2)))
+    assert ["| `flash[a]` | sm_90 | registers | 64 | 72 | worse |"] == [
+        line for line in same.splitlines() if line.startswith("| `")
+    ]
+    assert "gave the same answer after 100 s and 100 s: RED: 1 REGRESSED" in same
+    assert "* on A only: flash[c]" in same
+    other = versions.tritons_part(
+        "3.6.0", "3.9.0", answer(versions, 72), answer(versions, 73, 301.0)
+    )
+    assert "gave **another answer** after 100 s and 301 s, **over 300 s**" in other
+
+
+def test_a_folder_of_wheels_names_two_compilers_the_older_first(versions, tmp_path):
+    for version in ("3.10.0", "3.9.0"):
+        (tmp_path / f"triton-{version}-cp311-cp311-manylinux_2_27_x86_64.whl").touch()
+    assert ("3.9.0", "3.10.0") == versions.versions_in(tmp_path)
+    (tmp_path / "triton-3.6.0-cp311-cp311-manylinux_2_27_x86_64.whl").touch()
+    with pytest.raises(
+        SystemExit, match=r"has wheels of Triton 3\.6\.0, 3\.9\.0, 3\.10\.0; expected two"
+    ):
+        versions.versions_in(tmp_path)
+
+
+def test_the_page_of_environments_keeps_the_part_on_compilers(
+    versions, saved, tmp_path, monkeypatch
+):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "\n\n".join(
+            [versions.comments(versions.PART)[0], "kept", versions.comments(versions.PART)[1]]
+        )
+    )
+    monkeypatch.setattr("sys.argv", ["versions.py", str(saved(PASSED)), "-o", str(page)])
+    versions.main()
+    text = page.read_text(encoding="utf-8")
+    assert "kept" == versions.part_of(text, versions.PART)
+    assert text.startswith("# The versions that are promised, tried")
