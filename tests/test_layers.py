@@ -38,8 +38,8 @@ MAY_IMPORT = {
     "exchange": {"baselines", "stats", "hardware", "core"},
 }
 TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}
-# The fixtures hand torch's device on, and ask for it only when a test measures.
-TORCH_GUESTS = {"plugin/fixture.py", "plugin/findings.py"}
+# The fixtures hand torch's device on, and ask for it only when a test measures; a round is forked from what has torch.
+TORCH_GUESTS = {"plugin/fixture.py", "plugin/findings.py", "plugin/round_server.py"}
 PYTEST_LIVES_IN = {"plugin"}
 # These stand above all others.
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "plugin"}
@@ -156,10 +156,12 @@ def test_what_judges_makes_no_sentence_of_a_report():
 
 def test_nothing_is_imported_by_a_name_made_at_run_time_and_nothing_unpickled():
     # The package's own `__init__` loads its public names when they are first used, from a table of its own.
-    # Ranks load the functions that they are told of by file and name; that is what these are for.
-    loads = {PLUGIN / "__init__.py", PLUGIN / "ranks" / "tasks.py"}
+    # Ranks load the functions that they are told of by file and name, and the server of forks its module; that is what
+    # these are for.
+    ranks = PLUGIN / "ranks"
+    loads = {PLUGIN / "__init__.py", ranks / "tasks.py", ranks / "fork_server.py"}
     # No files: messages between processes that know each other's key, and reading them names plain types only.
-    unpickles = {PLUGIN / "ranks" / "tasks.py"}
+    unpickles = {ranks / "tasks.py"}
 
     def flaws(path):
         calls = {
