@@ -194,6 +194,22 @@ def test_the_self_test_of_a_fake_that_deviates_fails(lab, monkeypatch, capsys):
     ]
 
 
+def test_a_proposal_finds_the_recordings_of_an_earlier_call(lab, tmp_path):
+    machine = lab.stages.Machine("fake", tmp_path, {}, quick=True)
+    for _ in range(2):
+        commands = {command.name: command for command in lab.stages.gate(machine)}
+        recorded = [commands[f"baseline {number}"] for number in (1, 2, 3)]
+        paths = [each.runs / f"{each.name.replace(' ', '-')}.jsonl" for each in recorded]
+        assert {str(path) for path in paths} <= set(commands["propose"].command)
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    assert paths == [
+        tmp_path / f"runs/baseline-{number}/last/runs/baseline-{number}.jsonl"
+        for number in (1, 2, 3)
+    ]
+
+
 def copied(lab, facts, *runs):
     """Facts of copies, a run each, as seconds and mode by label."""
     for number, tests in enumerate(runs, 1):
