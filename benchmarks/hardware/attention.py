@@ -5,17 +5,23 @@ the median of 20, after 0.2 s of work.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from statistics import median
+from typing import Any
 
 from . import faithful
 from .facts import Fact, Facts
-from .labs import VARIANTS, Lab, Lacking
+from .labs import FakeLab, Lacking, TorchLab
 
 STAGE = "attention"
 SEQUENCE, TOKENS, COLUMNS = 8192, 16384, 2048
 WARM_S, TIMES = 0.2, 20
+# Configurations of our forward kernel that are tried beside the shipped one: what they change in it.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "triton_overlap": {"overlap": True, "block_n": 64, "num_stages": 2},
+    "triton_persistent": {"persistent": True},
+}
 # Nobody would choose these at this length.
 ASIDE = ("sdpa_efficient", "sdpa_math", "eager", "compiled")
 
@@ -64,17 +70,18 @@ def cases(fake: bool) -> dict[str, Case]:
     }
 
 
-def ask(lab: Lab, facts: Facts, labels: list[str]) -> None:
+def ask(lab: FakeLab | TorchLab, facts: Facts, labels: list[str]) -> None:
     """Ask these cases, one after the other; each fact is written when it is known."""
-    by_label = cases(lab.fake)
+    by_label = cases(isinstance(lab, FakeLab))
     for label in labels:
         facts.add(answer(by_label[label], lab))
 
 
-def answer(case: Case, lab: Lab) -> Fact:
+def answer(case: Case, lab: FakeLab | TorchLab) -> Fact:
     """Return the rate of a case, and what is wrong with its results; an error costs no other case its answer."""
     try:
-        call, check = lab.attention(case.name, case.passes, case.head_dim, case.causal, SEQUENCE)
+        made = _foreseen(lab, case) if isinstance(lab, FakeLab) else of_the_suite(lab, case)
+        call, check = made
         call_s = _call_s(lab, call)
         values = {"parameters": asdict(case), "label": case.label, "mode": "events", "labels": []}
         rates = {"median_s": call_s, "flops_per_s": case.flops / call_s, "invalid": _wrong(check)}
@@ -85,7 +92,54 @@ def answer(case: Case, lab: Lab) -> Fact:
         return Fact(STAGE, case.label, error=f"{type(error).__name__}: {error}"[:300])
 
 
-def _call_s(lab: Lab, call: Callable[[], object]) -> float:
+def _foreseen(lab: FakeLab, case: Case) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return a call at the rate that is foreseen, and a check that finds nothing: nothing is computed."""
+    rates = faithful.FORWARD if case.passes == "forward" else faithful.BACKWARD
+    rate = rates[case.name][case.head_dim] * 1e12 * (faithful.CAUSAL if case.causal else 1.0)
+    return lambda: lab.device.work(case.flops / rate), lambda: None
+
+
+def of_the_suite(lab: TorchLab, case: Case) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return a call of one of the suite's implementations, in bfloat16, and a check of its last results.
+
+    Raises:
+        Lacking: this device has none.
+    """
+    import torch
+
+    from roofline_kernels.attention.checking import right
+    from roofline_kernels.attention.implementations import Unavailable, make_case, pass_of
+
+    lab.only_gpus("attention kernels")
+    shape = TOKENS // case.sequence, COLUMNS // case.head_dim, case.sequence, case.head_dim
+    problem = make_case(*shape, torch.bfloat16, lab.where, causal=case.causal)
+    try:
+        call = pass_of(case.passes, _implementation(lab, case), problem)
+    except Unavailable as error:
+        raise Lacking(str(error).removeprefix("needs ")) from None
+    return lambda: call(problem), lambda: right(problem, passes=case.passes)
+
+
+def _implementation(lab: TorchLab, case: Case) -> Callable[..., Any]:
+    """Return the suite's, or ours under a configuration of its own."""
+    from roofline_kernels.attention.architectures import architecture_of
+    from roofline_kernels.attention.configurations import chosen, configuration
+    from roofline_kernels.attention.implementations import implementation
+
+    if case.name not in VARIANTS:
+        return implementation(case.name)
+    ours = implementation("triton")
+    shipped = configuration(architecture_of(lab.where), "forward", case.head_dim, 2)
+    variant = replace(shipped, **VARIANTS[case.name])
+
+    def run(*arguments: Any) -> Any:
+        with chosen(forward=variant):
+            return ours(*arguments)
+
+    return run
+
+
+def _call_s(lab: FakeLab | TorchLab, call: Callable[[], object]) -> float:
     """Return the median seconds of a call on a device at work."""
     device = lab.device
     began_s = device.host_s()

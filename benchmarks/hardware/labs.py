@@ -9,14 +9,7 @@ from typing import Any, Protocol
 from pytest_roofline.engine.ceiling import Workloads
 from pytest_roofline.engine.devices import Device
 
-from .faithful import BACKWARD, CAUSAL, FORWARD
-
 MIB = 2**20
-# Configurations of our forward kernel that are tried beside the shipped one: what they change in it.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "triton_overlap": {"overlap": True, "block_n": 64, "num_stages": 2},
-    "triton_persistent": {"persistent": True},
-}
 
 
 class Lacking(Exception):
@@ -44,7 +37,6 @@ class Lab(Workloads, Protocol):
     """What a probe may ask; whatever a machine lacks raises `Lacking`."""
 
     device: Device
-    fake: bool
 
     def node(self, kind: str, size_bytes: int) -> Callable[[], object]:
         """A short call of a graph: a `copy` of so many bytes, or a `kernel` that goes through as many."""
@@ -72,16 +64,9 @@ class Lab(Workloads, Protocol):
     def pin(self, size_bytes: int) -> tuple[int, int]:
         """Host memory taken for so many page-locked bytes, and what is left of it when they are given back."""
 
-    def attention(
-        self, name: str, passes: str, head_dim: int, causal: bool, sequence: int
-    ) -> tuple[Callable[[], object], Callable[[], object]]:
-        """A pass of an implementation of the suite, or of a variant; and a check that its last results are right."""
-
 
 class FakeLab:
     """The faithful fake's: everything takes scripted time on its clocks."""
-
-    fake = True
 
     def __init__(self, device: Any, facts: dict[str, Any]) -> None:
         self.device = device
@@ -153,20 +138,9 @@ class FakeLab:
         taken = (1 << (size_bytes - 1).bit_length()) * self._facts["pinned_share"]
         return int(taken), int(self._facts["pinned_left"])
 
-    def attention(
-        self, name: str, passes: str, head_dim: int, causal: bool, sequence: int
-    ) -> tuple[Callable[[], object], Callable[[], object]]:
-        """The rate that is foreseen, times what is planted; nothing is computed, so nothing is wrong."""
-        rates, flops = (FORWARD, 4.0) if passes == "forward" else (BACKWARD, 10.0)
-        rate = rates[name][head_dim] * 1e12 * (CAUSAL if causal else 1.0)
-        seconds = flops * 16384 * sequence * 2048 / (2 if causal else 1) / rate
-        return lambda: self.device.work(seconds), lambda: None
-
 
 class TorchLab:
     """That of a real device. What only CUDA and ROCm have is lacking elsewhere."""
-
-    fake = False
 
     def __init__(self, device: Device) -> None:
         import torch
@@ -174,7 +148,7 @@ class TorchLab:
         from pytest_roofline.engine.ceiling import TorchWorkloads
 
         self.device = device
-        self._where = torch.device(device.name)
+        self.where = torch.device(device.name)
         self._known = TorchWorkloads(device)
 
     def copy(self, size_bytes: int) -> Callable[[], object]:
@@ -193,7 +167,7 @@ class TorchLab:
         """A copy by the engine that torch chooses, or an elementwise kernel."""
         import torch
 
-        source = torch.zeros(size_bytes, dtype=torch.uint8, device=self._where)
+        source = torch.zeros(size_bytes, dtype=torch.uint8, device=self.where)
         target = torch.empty_like(source)
         if kind == "copy":
             return lambda: target.copy_(source)
@@ -207,17 +181,18 @@ class TorchLab:
         """Draw by torch's default generator of the device."""
         import torch
 
-        torch.rand(4, device=self._where)
+        torch.rand(4, device=self.where)
 
     def stream(self) -> object:
         """torch's current stream."""
         import torch
 
-        self._only_gpus("streams and graphs")
-        return torch.cuda.current_stream(self._where)
+        self.only_gpus("streams and graphs")
+        return torch.cuda.current_stream(self.where)
 
-    def _only_gpus(self, what: str) -> None:
-        if self._where.type != "cuda":
+    def only_gpus(self, what: str) -> None:
+        """Raise `Lacking` where this is no GPU of CUDA's or ROCm's."""
+        if self.where.type != "cuda":
             raise Lacking(f"{what} of CUDA or ROCm; this is {self.device.name}")
 
     def _nvml(self) -> tuple[Any, Any]:
@@ -226,14 +201,14 @@ class TorchLab:
 
         from pytest_roofline.engine.devices import nvidia
 
-        self._only_gpus("a management library")
+        self.only_gpus("a management library")
         if torch.version.hip is not None:
             raise Lacking("NVML; this is an AMD device")
         try:
             nvml = nvidia.start_nvml()
         except nvidia.Silent as silent:
             raise Lacking(f"NVML: {silent}") from None
-        properties: Any = torch.cuda.get_device_properties(self._where)
+        properties: Any = torch.cuda.get_device_properties(self.where)
         return nvml, nvidia.handle_of(nvml, str(properties.uuid))
 
     def accounts(self) -> Accounts:
@@ -243,12 +218,12 @@ class TorchLab:
         nvml, handle = self._nvml()
         first = nvml.nvmlDeviceGetMemoryInfo(handle).used
         second = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used
-        own = torch.cuda.memory_reserved(self._where)
+        own = torch.cuda.memory_reserved(self.where)
         return Accounts(int(first), int(second), own, getattr(self.device, "_before_bytes", None))
 
     def questions(self) -> dict[str, Callable[[], object]]:
         """Each that the plugin asks NVML; of other libraries only the round."""
-        self._only_gpus("a management library")
+        self.only_gpus("a management library")
         asked: dict[str, Callable[[], object]] = {"round": self.device.counters}
         try:
             nvml, handle = self._nvml()
@@ -273,9 +248,9 @@ class TorchLab:
         """By the shipped copies' own verification, in memory of the device."""
         from roofline_kernels import memcpy
 
-        if self._where.type == "cpu":
+        if self.where.type == "cpu":
             raise Lacking("an accelerator, for which comparing waits; this is cpu")
-        buffers = memcpy.CopyBuffers(size_bytes, self._where, self._where)
+        buffers = memcpy.CopyBuffers(size_bytes, self.where, self.where)
         sets: Sequence[Any] = [buffers.pair() for _ in range(pairs)]
         for source, target in sets:
             target.copy_(source)
@@ -288,7 +263,7 @@ class TorchLab:
 
         from pytest_roofline.engine.host import free_memory_bytes
 
-        self._only_gpus("page-locked memory")
+        self.only_gpus("page-locked memory")
         room = free_memory_bytes()
         if room < 3 * size_bytes:
             raise Lacking(f"{3 * size_bytes} bytes of free host memory; there are {room}")
@@ -298,46 +273,6 @@ class TorchLab:
         del held
         self.device.release()
         return taken, max(0, _page_locked_bytes() - before)
-
-    def attention(
-        self, name: str, passes: str, head_dim: int, causal: bool, sequence: int
-    ) -> tuple[Callable[[], object], Callable[[], object]]:
-        """One of the suite's, in bfloat16; 16,384 tokens, and 2,048 columns over all heads."""
-        import torch
-
-        from roofline_kernels.attention.checking import right
-        from roofline_kernels.attention.implementations import Unavailable, make_case, pass_of
-
-        self._only_gpus("attention kernels")
-        batch, heads = 16384 // sequence, 2048 // head_dim
-        case = make_case(
-            batch, heads, sequence, head_dim, torch.bfloat16, self._where, causal=causal
-        )
-        try:
-            call = pass_of(passes, self._implementation(name, head_dim), case)
-        except Unavailable as error:
-            raise Lacking(str(error).removeprefix("needs ")) from None
-        return lambda: call(case), lambda: right(case, passes=passes)
-
-    def _implementation(self, name: str, head_dim: int) -> Callable[..., Any]:
-        """The suite's, or ours under a configuration of its own."""
-        from dataclasses import replace
-
-        from roofline_kernels.attention.architectures import architecture_of
-        from roofline_kernels.attention.configurations import chosen, configuration
-        from roofline_kernels.attention.implementations import implementation
-
-        if name not in VARIANTS:
-            return implementation(name)
-        own = implementation("triton")
-        shipped = configuration(architecture_of(self._where), "forward", head_dim, 2)
-        variant = replace(shipped, **VARIANTS[name])
-
-        def run(*arguments: Any) -> Any:
-            with chosen(forward=variant):
-                return own(*arguments)
-
-        return run
 
 
 def _page_locked_bytes() -> int:

@@ -29,6 +29,7 @@ def lab(program):
         "faithful",
         "labs",
         "probe",
+        "processes",
         "predictions",
         "page",
         "running",
@@ -192,6 +193,165 @@ def test_the_self_test_of_a_fake_that_deviates_fails(lab, monkeypatch, capsys):
     assert [name for name, outcome in told.items() if outcome == "FAILS"] == [
         "a flush evicts the cache"
     ]
+
+
+# A quarter of an hour
+
+
+@pytest.fixture
+def paced(lab, header, tmp_path, monkeypatch):
+    """Makes calls of the plan for a GPU, whose steps take a share of their time on a scripted clock."""
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(lab.two_calls.time, "monotonic", lambda: clock.now_s)
+    machine = lab.stages.Machine("cuda:0", tmp_path, {})
+    path = lab.facts.begin(tmp_path, header).path
+    steps = []
+
+    def make_call(share, describing_s=0.0):
+        """The steps that were asked in one call, and its seconds."""
+        facts, began_s = lab.facts.read(path.parent), clock.now_s
+        clock.now_s += describing_s
+        asked = []
+
+        def ask(stage, names, seconds):
+            asked.append(f"{stage}: {names[0]}")
+            steps.append((stage, seconds))
+            clock.now_s += share * seconds
+            for name in names:
+                facts.add(lab.facts.Fact(stage, name))
+
+        monkeypatch.setattr(
+            lab.stages, "call_one", lambda _, __, stage, entry, s: ask(stage, [entry.name], s)
+        )
+        monkeypatch.setattr(
+            lab.processes, "ask_probes", lambda _, __, names, s: ask("probe", names, s)
+        )
+        monkeypatch.setattr(
+            lab.processes, "ask", lambda _, __, stage, names, s: ask(stage, names, s)
+        )
+        lab.two_calls.call(machine, facts, 15.0, began_s)
+        return asked, clock.now_s - began_s
+
+    return make_call
+
+
+FIRST = [
+    "probe: clock", "attention: attention: triton-forward-causal-s8192-d128", "copies: copies", "gemm: gemm",
+    "trust: selftest 1", "trust: doctor", "driver: nvidia-smi",
+]  # fmt: skip
+SECOND = [
+    "gate: baseline 1", "gate: baseline 2", "gate: baseline 3", "gate: propose", "gate: approve", "gate: gate",
+    "gate: drill",
+]  # fmt: skip
+
+
+def test_steps_that_take_all_of_their_time_fill_two_calls_of_400_and_290_seconds(paced):
+    assert paced(1.0, describing_s=20.0) == (FIRST[:5], 380.0)
+    # What no longer fitted comes first in the next call, and what never fitted is left.
+    assert paced(1.0, describing_s=5.0) == (FIRST[5:] + SECOND, 280.0)
+    assert paced(1.0) == (["model: transformer"], 90.0)
+
+
+def test_a_call_ends_in_its_time_however_long_its_steps_take_and_asks_none_twice(paced):
+    for share, calls in [(0.1, 1), (0.5, 1), (0.7, 2), (0.9, 2), (1.0, 3)]:
+        asked = []
+        for limit_s in (400.0, 290.0, 290.0)[:calls]:
+            names, seconds = paced(share, describing_s=5.0)
+            assert seconds <= limit_s
+            asked += names
+        assert len(asked) == len(set(asked))
+
+
+def test_its_facts_and_those_of_all_stages_do_not_join_and_it_takes_no_stages(
+    lab, header, tmp_path, capsys
+):
+    lab.facts.begin(tmp_path, header | {"minutes": None})
+    fake = ["--device", "fake", "--out", str(tmp_path), "--minutes", "15"]
+    assert lab.main.main(fake) == 2
+    assert "minutes None, here 15.0" in capsys.readouterr().err
+    assert lab.main.main([*fake, "--stages", "gemm"]) == 2
+    assert "expected neither --stages nor --again" in capsys.readouterr().err
+
+
+def test_attention_that_is_lacking_wrong_or_fails_costs_no_other_case_its_rate(
+    lab, header, tmp_path, monkeypatch
+):
+    labels = list(lab.attention.cases(fake=True))
+    usual = lab.attention._foreseen
+
+    def wrong():
+        raise AssertionError("output is off by 1; accepted is 0.01")
+
+    def some(fake, case):
+        if case.name == "sdpa_cudnn":
+            raise lab.labs.Lacking("a back end of PyTorch")
+        if case.name == "sdpa_flash":
+            raise RuntimeError("CUDA error: out of memory")
+        call, _ = usual(fake, case)
+        return call, wrong
+
+    monkeypatch.setattr(lab.attention, "_foreseen", some)
+    facts = lab.facts.begin(tmp_path, header)
+    device = lab.faithful.faithful()
+    lab.attention.ask(lab.labs.FakeLab(device, lab.faithful.lab_facts()), facts, labels)
+    found = {fact.what.split("-")[0]: fact for fact in facts.find("attention", "*-d128")}
+    assert found["attention: sdpa_cudnn"].lacking == "needs a back end of PyTorch"
+    assert found["attention: sdpa_flash"].error == "RuntimeError: CUDA error: out of memory"
+    ours = found["attention: triton"].values
+    assert ours["invalid"] == "output is off by 1; accepted is 0.01"
+    rate = lab.faithful.BACKWARD["triton"][128] * 1e12
+    assert ours["flops_per_s"] == pytest.approx(rate, rel=0.01)
+    assert {fact.what for fact in facts.all} == set(labels)
+    # A rate of wrong results is no rate.
+    assert list(lab.page._whole(facts).find("attention", "ours *")) == []
+
+
+def test_the_attention_of_a_device_is_the_suites_with_its_own_check(lab, monkeypatch):
+    from pytest_roofline.engine.devices.cpu import CpuDevice
+
+    cpu = lab.labs.TorchLab(CpuDevice())
+    flash, cudnn = (
+        lab.attention.Case(name, "forward", 128, True, sequence=128)
+        for name in ("sdpa_flash", "sdpa_cudnn")
+    )
+    with pytest.raises(lab.labs.Lacking, match="attention kernels of CUDA or ROCm; this is cpu"):
+        lab.attention.of_the_suite(cpu, flash)
+    # As if the kernels of this device were a GPU's.
+    monkeypatch.setattr(cpu, "only_gpus", lambda what: None)
+    call, check = lab.attention.of_the_suite(cpu, flash)
+    call()
+    assert check() is True
+    with pytest.raises(lab.labs.Lacking, match="found"):
+        lab.attention.of_the_suite(cpu, cudnn)
+    assert {"triton", "sdpa_flash", "sdpa_cudnn"} < set(lab.attention.names(fake=False))
+
+
+def test_a_question_whose_process_dies_or_hangs_is_marked_and_the_others_are_asked(
+    lab, header, tmp_path, monkeypatch
+):
+    facts = lab.facts.begin(tmp_path, header)
+    names = ["a", "b", "c", "d"]
+
+    def run(command, said, limit_s, environment, folder):
+        """The process dies in b and hangs in c."""
+        said.parent.mkdir(exist_ok=True)
+        said.write_text("")
+        said.with_suffix(".err").write_text("illegal memory access")
+        left = command[command.index("--ask") + 2 :]
+        told = lab.facts.read(tmp_path)
+        if left[0] in "ad":
+            told.add(lab.facts.Fact("attention", left[0]))
+        return lab.running.Ended({"c": None}.get(left[0], 1), 7.0, said)
+
+    monkeypatch.setattr(lab.processes, "run", run)
+    machine = lab.stages.Machine("fake", tmp_path, {})
+    assert lab.processes.ask(machine, facts, "attention", names, 3600.0) is True
+    found = {fact.what: fact.error for fact in lab.facts.read(tmp_path).all}
+    died = (
+        "the process ended with status 1 while it was asked; it ended with: illegal memory access"
+    )
+    hung = "its process was ended after 7 s, while it was asked"
+    assert found == {"a": "", "b": died, "c": hung, "d": ""}
 
 
 def test_a_proposal_finds_the_recordings_of_an_earlier_call(lab, tmp_path):

@@ -11,6 +11,7 @@ from .pages import ALLOWED, NEEDED, ROOT, pages, read_page
 
 # How many blocks of a page another test runs. Whoever adds one makes that test run it first, then counts it here.
 ELSEWHERE = {
+    ("CONTRIBUTING.md", "tests/slow/test_quarter_of_an_hour.py"): 1,
     ("docs/ci.md", "tests/slow/ci/test_page.py"): 1,
     ("docs/compare.md", "tests/slow/plugin/test_new_driver.py"): 9,
     ("docs/verdicts.md", "tests/slow/products/test_siblings.py"): 1,
