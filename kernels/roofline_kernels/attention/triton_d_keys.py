@@ -10,6 +10,10 @@ import triton.language as tl
 
 from .triton_tiles import head_of, load_rows, load_values, place, store_rows
 
+# Triton 3.6 heeds only the assumption, and masked loops always have a turn. 3.8 and 3.9 heed the guard, without which
+# they spill at head dimension 128.
+UNGUARDED = tl.constexpr(triton.__version__.startswith("3.6."))
+
 
 @triton.jit
 def gather_keys(
@@ -43,47 +47,51 @@ def gather_keys(
     WARP_SPECIALIZE: tl.constexpr,
 ):
     """Take queries `low` … `high` into the gradients [BLOCK_N, BLOCK_D] of a block of keys; everything transposed."""
-    for start in tl.range(low, high, BLOCK_M, warp_specialize=WARP_SPECIALIZE):
-        queries = load_rows(
-            q,
-            batch,
-            head,
-            start,
-            seq_q,
-            stride_qs,
-            stride_qd,
-            BLOCK_M,
-            HEAD_DIM,
-            BLOCK_D,
-            EVEN_Q,
-            DESCRIPTORS,
-        )
-        logs = load_values(lse, start, seq_q, BLOCK_M, EVEN_Q)
-        scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
-        shares = tl.math.exp2(scores * scale_log2 - logs[None, :])
-        if MASKED:
-            rows = start + tl.arange(0, BLOCK_M)
-            columns = first + tl.arange(0, BLOCK_N)
-            shares = tl.where(columns[:, None] <= rows[None, :] + shift, shares, 0.0)
-        gradient = load_rows(
-            d_out,
-            batch,
-            head,
-            start,
-            seq_q,
-            stride_gs,
-            stride_gd,
-            BLOCK_M,
-            HEAD_DIM,
-            BLOCK_D,
-            EVEN_Q,
-            DESCRIPTORS,
-        )
-        d_values = tl.dot(shares.to(gradient.dtype), gradient, d_values, input_precision="ieee")
-        d_shares = tl.dot(values, tl.trans(gradient), input_precision="ieee")
-        sums = load_values(delta, start, seq_q, BLOCK_M, EVEN_Q)
-        d_scores = shares * (d_shares - sums[None, :])
-        d_keys = tl.dot(d_scores.to(queries.dtype), queries, d_keys, input_precision="ieee")
+    # Where the loop may have no turn, the way around it joins behind it with sums that no matrix instruction made, and
+    # ptxas lets each instruction of the loop wait for the one before (C7515). Inside the guard it sees no such way.
+    if (MASKED and UNGUARDED) or low < high:
+        tl.assume(low < high)
+        for start in tl.range(low, high, BLOCK_M, warp_specialize=WARP_SPECIALIZE):
+            queries = load_rows(
+                q,
+                batch,
+                head,
+                start,
+                seq_q,
+                stride_qs,
+                stride_qd,
+                BLOCK_M,
+                HEAD_DIM,
+                BLOCK_D,
+                EVEN_Q,
+                DESCRIPTORS,
+            )
+            logs = load_values(lse, start, seq_q, BLOCK_M, EVEN_Q)
+            scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
+            shares = tl.math.exp2(scores * scale_log2 - logs[None, :])
+            if MASKED:
+                rows = start + tl.arange(0, BLOCK_M)
+                columns = first + tl.arange(0, BLOCK_N)
+                shares = tl.where(columns[:, None] <= rows[None, :] + shift, shares, 0.0)
+            gradient = load_rows(
+                d_out,
+                batch,
+                head,
+                start,
+                seq_q,
+                stride_gs,
+                stride_gd,
+                BLOCK_M,
+                HEAD_DIM,
+                BLOCK_D,
+                EVEN_Q,
+                DESCRIPTORS,
+            )
+            d_values = tl.dot(shares.to(gradient.dtype), gradient, d_values, input_precision="ieee")
+            d_shares = tl.dot(values, tl.trans(gradient), input_precision="ieee")
+            sums = load_values(delta, start, seq_q, BLOCK_M, EVEN_Q)
+            d_scores = shares * (d_shares - sums[None, :])
+            d_keys = tl.dot(d_scores.to(queries.dtype), queries, d_keys, input_precision="ieee")
     return d_keys, d_values
 
 
@@ -159,10 +167,11 @@ def d_keys_kernel(
     d_keys = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     d_values = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     if CAUSAL:
-        # The first key of the block is seen by the most queries; from `whole` on, every query sees every key.
-        low = tl.minimum(tl.maximum(first - shift, 0), seq_q) // BLOCK_M * BLOCK_M
+        # The first key of the block is seen by the most queries; from `whole` on, every query sees every key. At
+        # least one tile goes under the mask, which may hide all of it or nothing.
+        low = tl.minimum(tl.maximum(first - shift, 0), seq_q - 1) // BLOCK_M * BLOCK_M
         whole = (
-            tl.cdiv(tl.minimum(tl.maximum(first + BLOCK_N - 1 - shift, 0), seq_q), BLOCK_M)
+            tl.cdiv(tl.minimum(tl.maximum(first + BLOCK_N - 1 - shift, 1), seq_q), BLOCK_M)
             * BLOCK_M
         )
     else:

@@ -1,0 +1,84 @@
+"""What the installed compiler makes of attention on Hopper: products that do not wait for one another."""
+
+import re
+import subprocess
+import tempfile
+
+import pytest
+import torch
+
+from roofline_kernels.attention.ahead import Shape, launch_ahead
+from roofline_kernels.attention.configurations import shipped
+
+triton = pytest.importorskip("triton", reason="needs Triton, found none")
+TARGET = "sm_90"
+# A turn of dQ at head dimension 64 has 12 products and two waits, one for the scores and one at its end.
+PRODUCTS_A_WAIT = 6
+GENERAL = {"seq_q": 1000, "seq_k": 2000, "heads_k": 4}
+
+
+class StandIn:
+    """As much of Triton's driver as compiling asks for."""
+
+    def get_current_target(self):
+        return triton.backends.compiler.GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return TARGET
+
+    def get_current_stream(self, device):
+        return 0
+
+
+@pytest.fixture
+def machine_code(monkeypatch):
+    """The machine code of a launch."""
+    monkeypatch.setattr(triton.runtime.driver, "_active", StandIn())
+
+    def disassemble(launch):
+        compiled = launch.kernel.warmup(
+            grid=(launch.programs,), **launch.arguments, **launch.tiles.options()
+        )
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(compiled.asm["cubin"])
+            file.flush()
+            command = [triton.knobs.nvidia.nvdisasm.path, "-c", file.name]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    return disassemble
+
+
+def turns(code):
+    """The lines of each innermost loop with products; waits for barriers spin behind the code in their own loops."""
+    lines, labels, loops = code.splitlines(), {}, []
+    for number, line in enumerate(lines):
+        if label := re.match(r"\s*(\.L\w+):", line):
+            labels[label[1]] = number
+        branch = re.search(r"\bBRA\b.*`\((\.L\w+)\)", line)
+        if branch and branch[1] in labels:
+            loops.append((labels[branch[1]], number))
+    innermost = [
+        lines[first : last + 1]
+        for first, last in loops
+        if not any(first <= a and b <= last and (a, b) != (first, last) for a, b in loops)
+    ]
+    return [loop for loop in innermost if count(loop, "HGMMA")]
+
+
+def count(lines, word):
+    return sum(word in line for line in lines)
+
+
+@pytest.mark.parametrize("variant", ["causal", "full", "general"])
+@pytest.mark.parametrize("kernel", ["d_keys", "d_queries"])
+def test_a_backward_pass_waits_once_for_many_products(machine_code, kernel, variant):
+    lengths = GENERAL if variant == "general" else {}
+    found = {}
+    for head_dim in shipped()[TARGET][kernel]["16-bit"]:
+        shape = Shape(head_dim, torch.bfloat16, **lengths)
+        loops = turns(machine_code(launch_ahead(TARGET, kernel, shape, causal=variant != "full")))
+        counts = [(count(loop, "HGMMA"), count(loop, "WARPGROUP.DEPBAR")) for loop in loops]
+        assert len(counts) == (1 if variant == "full" else 2)
+        if any(waits * PRODUCTS_A_WAIT > products for products, waits in counts):
+            found[head_dim] = counts
+    assert found == {}
