@@ -1,5 +1,7 @@
 """FlashAttention: our Triton kernels beside PyTorch's back ends and the plain formula, forward and backward.
 
+`gluon` is our kernels with the forward pass for Hopper in Gluon.
+
 The shapes are those of FlashAttention-2's benchmark: 16,384 tokens in all and 2,048 columns over all heads, bfloat16.
 Beside them is one small shape in float32, which a CPU can do too. On a CPU the Triton kernels are checked, not timed:
 the time of an interpreter says nothing of a GPU.
@@ -13,7 +15,7 @@ import torch
 from pytest_roofline import Work
 from roofline_kernels.attention import compiling, flash_attention
 from roofline_kernels.attention.checking import FACTOR, float32_factor, right
-from roofline_kernels.attention.configurations import TILES
+from roofline_kernels.attention.configurations import GLUON, TILES
 from roofline_kernels.attention.implementations import (
     IMPLEMENTATIONS,
     PASSES,
@@ -47,6 +49,9 @@ on_accelerator = pytest.mark.roofline(needs="accelerator")
 def _large():
     combinations = product(IMPLEMENTATIONS, PASSES, MASKS, SEQUENCES, HEAD_DIMS)
     for name, passes, causal, sequence, head_dim in combinations:
+        # Its backward pass is that of `triton`, and it is made for no other head dimension.
+        if name == "gluon" and (passes != "forward" or head_dim not in GLUON):
+            continue
         gated = (name, sequence, head_dim) in GATED and causal and passes != "backward"
         # Nobody would choose these here, and each takes its time to compile or to run.
         aside = name in ("compiled", "sdpa_math", "eager") and (
@@ -61,7 +66,8 @@ def _large():
 
 
 def _small():
-    for name, passes, causal, sequence in product(IMPLEMENTATIONS, PASSES, MASKS, SMALL_SEQUENCES):
+    names = [name for name in IMPLEMENTATIONS if name != "gluon"]
+    for name, passes, causal, sequence in product(names, PASSES, MASKS, SMALL_SEQUENCES):
         quick = name in ("sdpa_flash", "eager") and causal and passes != "backward"
         # An interpreter's time is no result.
         needs = {"needs": "accelerator"} if name == "triton" else {}

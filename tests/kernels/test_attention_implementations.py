@@ -26,6 +26,7 @@ CPU = torch.device("cpu")
 # cuDNN and the memory-efficient back end want a GPU; `compiled` is made in another place.
 ON_A_CPU = ("triton", "sdpa_flash", "sdpa_math", "eager")
 NOT_ON_A_CPU = ("sdpa_cudnn", "sdpa_efficient")
+ON_HOPPER = "gluon"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 RESULTS = ("output", "dQ", "dK", "dV")
 
@@ -53,7 +54,7 @@ def same(one, other):
 
 
 def test_what_runs_on_a_cpu_is_right_and_leaves_its_inputs_as_they_were():
-    assert sorted(IMPLEMENTATIONS) == sorted([*ON_A_CPU, *NOT_ON_A_CPU, "compiled"])
+    assert sorted(IMPLEMENTATIONS) == sorted([*ON_A_CPU, *NOT_ON_A_CPU, ON_HOPPER, "compiled"])
     for name, causal in itertools.product(ON_A_CPU, [False, True]):
         case, untouched = case_of(causal=causal), case_of(causal=causal)
         once(implementation(name), case, "both")

@@ -13,6 +13,8 @@ from .architectures import configured_as
 Pass = Literal["forward", "d_keys", "d_queries"]
 PASSES: tuple[Pass, ...] = get_args(Pass)
 TILES = (16, 32, 64, 128, 256)
+# Warps that ask for a product of Hopper together.
+WARPGROUP = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Configuration:
         threshold: forward: the running output is rescaled only where a score exceeds its row's base by more than this,
             in powers of two; 0 rescales it at every tile.
         persistent: forward: whether as many programs as there are multiprocessors take one block after the other.
+        gluon: forward: whether it is the kernel in Gluon, see `triton_gluon_forward`; `num_warps` are those that
+            compute.
     """
 
     block_m: int
@@ -45,11 +49,13 @@ class Configuration:
     overlap: bool = False
     threshold: float = 0.0
     persistent: bool = False
+    gluon: bool = False
 
     def options(self) -> dict[str, Any]:
         """What the compiler is told."""
         named: dict[str, Any] = {
-            "num_warps": self.num_warps,
+            # Those with which a program begins; a kernel in Gluon names its others itself.
+            "num_warps": WARPGROUP if self.gluon else self.num_warps,
             "num_stages": self.num_stages,
             # The default is announced to turn off; without it every scaling of a score costs one instruction more.
             # Under an overlap that one must come first: fused, it reads the scores while the next ones are written over
@@ -62,6 +68,12 @@ class Configuration:
         return named
 
 
+# The forward pass in Gluon by head dimension, two-byte types and Hopper only: as many stages as fit. It is no default
+# until a card has shown that it is faster.
+GLUON = {
+    head_dim: Configuration(128, 128, 8, stages, descriptors=True, persistent=True, gluon=True)
+    for head_dim, stages in ((64, 4), (128, 2))
+}
 # Accumulators lie in tensor memory on these, and take no registers.
 TENSOR_MEMORY = ("sm_100", "sm_103")
 # 32-bit registers that a thread (NVIDIA) or a lane (CDNA, accumulation registers among them) can have.

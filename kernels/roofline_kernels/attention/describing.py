@@ -72,12 +72,27 @@ def described(tensor: torch.Tensor, rows: int, block_d: int) -> Any:
     """A descriptor of [B, H, S, D] by blocks [1, 1, rows, block_d]; what lies beyond S or D reads as zero."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
+    return TensorDescriptor(tensor, list(tensor.shape), _pitches(tensor), [1, 1, rows, block_d])
+
+
+def described_swizzled(tensor: torch.Tensor, rows: int) -> Any:
+    """The same for a kernel in Gluon, of all columns of a two-byte type, in the order that matrix instructions read."""
+    from triton.experimental.gluon.language import NVMMASharedLayout
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    layout = NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    block = [1, 1, rows, tensor.shape[3]]
+    return TensorDescriptor(tensor, list(tensor.shape), _pitches(tensor), block, layout)
+
+
+def _pitches(tensor: torch.Tensor) -> list[int]:
+    """The strides of a tensor as descriptors take them."""
     # Where there is one of something its stride says nothing, and may be one that no descriptor takes.
     pitches = [
         stride if size > 1 else DESCRIPTOR_BYTES
         for size, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
     ]
-    return TensorDescriptor(tensor, list(tensor.shape), [*pitches, 1], [1, 1, rows, block_d])
+    return [*pitches, 1]
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -9,6 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from .architectures import NoSuchArchitecture
+from .configurations import GLUON, chosen
 from .flash import flash_attention
 from .reference import attention_output
 
@@ -28,7 +29,7 @@ _REFUSALS = (
     "No execution plans",
     "cuDNN Frontend error",
 )
-IMPLEMENTATIONS = ("triton", *_SDPA, "eager", "compiled")
+IMPLEMENTATIONS = ("triton", "gluon", *_SDPA, "eager", "compiled")
 PASSES = ("forward", "backward", "both")
 
 
@@ -40,12 +41,14 @@ def implementation(name: str, *, tile: int | None = None) -> Attention:
     """An attention of queries, keys and values [B, H, S, D], called as `f(q, k, v, causal)`.
 
     Args:
-        name: one of `IMPLEMENTATIONS` but `compiled`, which is `compiling.compiled(plain)`; `sdpa_…` holds PyTorch to
-            one back end, and `eager` is the plain reference.
+        name: one of `IMPLEMENTATIONS` but `compiled`, which is `compiling.compiled(plain)`; `gluon` is `triton` with
+            the forward pass in Gluon, `sdpa_…` holds PyTorch to one back end, and `eager` is the plain reference.
         tile: of `triton`: queries and keys of a tile.
     """
     if name == "triton":
         return lambda q, k, v, causal: flash_attention(q, k, v, causal=causal, tile=tile)
+    if name == "gluon":
+        return _in_gluon
     if name in _SDPA:
         return _held_to(name)
     if name == "eager":
@@ -58,6 +61,17 @@ def implementation(name: str, *, tile: int | None = None) -> Attention:
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     """The reference, by its formula."""
     return attention_output(q, k, v, causal=causal)
+
+
+def _in_gluon(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    tiles = GLUON.get(q.shape[3])
+    if tiles is None or q.element_size() != 2:
+        raise Unavailable(
+            f"needs a two-byte type and a head dimension of {' or '.join(map(str, GLUON))}, found {q.dtype} and "
+            f"{q.shape[3]}"
+        )
+    with chosen(forward=tiles):
+        return flash_attention(q, k, v, causal=causal)
 
 
 def _held_to(name: str) -> Attention:

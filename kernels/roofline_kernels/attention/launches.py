@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from .architectures import SHARED_BYTES
-from .configurations import Configuration, Pass, configuration, loaded_bytes, registers
-from .describing import describable, strides, with_descriptors
+from .architectures import SHARED_BYTES, NoSuchArchitecture
+from .configurations import GLUON, Configuration, Pass, configuration, loaded_bytes, registers
+from .describing import describable, described_swizzled, strides, with_descriptors
 from .launching import Launch, TileTooLarge
 from .triton_d_keys import d_keys_kernel
 from .triton_d_queries import d_queries_kernel
@@ -22,6 +22,10 @@ from .triton_forward import forward_kernel
 LOG2E = 1 / math.log(2.0)
 # What four warps of the kernel of row sums hold of two tensors at a time: 64 registers a thread.
 DELTA_BYTES = 64 * 128 * 2
+# Registers of a thread: 240 for each of 256 that compute and 24 for each of the 128 places of the warp that loads are
+# 64,512 of Hopper's 65,536. Source: Shah et al., "FlashAttention-3", hopper/flash_fwd_kernel_sm90.h.
+COMPUTING_REGISTERS, LOADING_REGISTERS = 240, 24
+GLUON_ARCHITECTURE, WARPGROUPS = "sm_90", 2
 # What each kernel makes, for messages.
 NAMES: dict[Pass, str] = {"forward": "forward", "d_keys": "dK and dV", "d_queries": "dQ"}
 
@@ -55,6 +59,15 @@ def forward(
 ) -> Launch:
     """Output and log-sum-exp: see `forward_kernel`."""
     tiles = _tiles(problem, "forward", q, k, v)
+    programs = _programs(q, tiles.block_m)
+    if tiles.persistent:
+        programs = min(programs, _multiprocessors(q.device))
+    if tiles.gluon:
+        # Imported here, so that a Triton without Gluon has all other kernels.
+        from .triton_gluon_forward import gluon_forward_kernel
+
+        arguments = _gluon_arguments(problem, tiles, q, k, v, out, lse)
+        return Launch(gluon_forward_kernel, NAMES["forward"], tiles, programs, arguments)
     arguments = {
         "q": q, "k": k, "v": v, "out": out, "lse": lse,
         **strides("q", q), **strides("k", k), **strides("v", v), **strides("o", out),
@@ -65,10 +78,56 @@ def forward(
         **_constants(problem, q, k, tiles),
     }  # fmt: skip
     arguments = with_descriptors(tiles, arguments, {"q": "BLOCK_M", "k": "BLOCK_N", "v": "BLOCK_N"})
-    programs = _programs(q, tiles.block_m)
-    if tiles.persistent:
-        programs = min(programs, _multiprocessors(q.device))
     return Launch(forward_kernel, NAMES["forward"], tiles, programs, arguments)
+
+
+def _gluon_arguments(
+    problem: Problem,
+    tiles: Configuration,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+) -> dict[str, Any]:
+    """The arguments of `gluon_forward_kernel`."""
+    rows = tiles.block_m // WARPGROUPS
+    queries = {name: described_swizzled(tensor, rows) for name, tensor in (("q", q), ("out", out))}
+    keys = {
+        name: described_swizzled(tensor, tiles.block_n) for name, tensor in (("k", k), ("v", v))
+    }
+    return {
+        **queries, **keys, "lse": lse,
+        "blocks": -(-q.shape[2] // tiles.block_m), "rounds": q.shape[0] * q.shape[1], "heads": q.shape[1],
+        "seq_q": q.shape[2], "seq_k": k.shape[2], "shift": problem.shift,
+        "scale_log2": abs(problem.scale) * LOG2E, "NEGATIVE": problem.scale < 0,
+        "GROUP": q.shape[1] // k.shape[1], "HEAD_DIM": q.shape[3], "ROWS": rows, "WARPGROUPS": WARPGROUPS,
+        "BLOCK_N": tiles.block_n, "STAGES": tiles.num_stages, "CAUSAL": problem.causal,
+        "EVEN_K": k.shape[2] % tiles.block_n == 0,
+        "SHIFTED": problem.causal and problem.shift % tiles.block_n != 0,
+        "REGISTERS": COMPUTING_REGISTERS, "LOADING_REGISTERS": LOADING_REGISTERS,
+    }  # fmt: skip
+
+
+def _refuse_gluon(problem: Problem, *loaded: torch.Tensor) -> None:
+    """Refuse what the forward pass in Gluon is not made for, queries first in `loaded`.
+
+    Raises:
+        NoSuchArchitecture: it is not Hopper.
+        ValueError: the tensors do not fit.
+    """
+    if problem.architecture != GLUON_ARCHITECTURE:
+        raise NoSuchArchitecture(
+            f"the forward pass in Gluon on {problem.architecture}: its instructions are those of {GLUON_ARCHITECTURE}; "
+            "expected a Hopper GPU, or the default configuration here"
+        )
+    q = loaded[0]
+    made_for = q.shape[3] in GLUON and q.element_size() == 2
+    if not made_for or not all(map(describable, loaded)):
+        raise ValueError(
+            f"the forward pass in Gluon was given q {list(q.shape)} in {q.dtype}; expected two-byte types, a head "
+            f"dimension of {' or '.join(map(str, GLUON))}, and addresses and strides that are multiples of 16 bytes"
+        )
 
 
 def _tiles(problem: Problem, kernel: Pass, *loaded: torch.Tensor) -> Configuration:
@@ -76,6 +135,7 @@ def _tiles(problem: Problem, kernel: Pass, *loaded: torch.Tensor) -> Configurati
 
     Raises:
         TileTooLarge: it cannot but spill, or cannot be loaded, found before minutes go into compiling it.
+        NoSuchArchitecture: it is in Gluon, and this is not Hopper.
     """
     architecture, head_dim, item = (
         problem.architecture,
@@ -83,6 +143,8 @@ def _tiles(problem: Problem, kernel: Pass, *loaded: torch.Tensor) -> Configurati
         loaded[0].element_size(),
     )
     tiles = configuration(architecture, kernel, head_dim, item, problem.tile)
+    if tiles.gluon:
+        _refuse_gluon(problem, *loaded)
     block_d = _block_d(head_dim)
     needed, limit = registers(architecture, kernel, block_d, tiles)
     if needed > limit:
