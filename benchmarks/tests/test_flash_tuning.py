@@ -159,14 +159,23 @@ def test_hopper_tries_other_ways_through_the_loop_behind_the_shipped_one(lab):
     own = shipped()["sm_90"]["forward"]["16-bit"][128]
     names = [
         lab.candidates.name_of(one)
-        for one in lab.candidates.candidates("sm_90", "forward", 128, own)[:7]
+        for one in lab.candidates.candidates("sm_90", "forward", 128, own)[:8]
     ]
     assert names == [
         "128×128 w8 s2 tma", "128×64 w8 s2 tma overlap", "128×64 w8 s3 tma overlap", "128×128 w8 s2 tma threshold8",
         "128×128 w8 s2 tma persistent", "128×64 w8 s2 tma overlap persistent", "64×128 w4 s2 tma ws",
+        "128×128 w8 s2 tma persistent gluon",
     ]  # fmt: skip
-    for architecture, kernel in (("sm_80", "forward"), ("sm_90", "d_keys"), ("gfx942", "forward")):
+    for architecture, kernel in (("sm_80", "forward"), ("sm_90", "d_keys"), ("gfx942", "d_keys")):
         assert lab.candidates.variants(architecture, kernel, 128, own) == []
+
+
+def test_mi300_tries_four_warps_first(lab):
+    own = shipped()["gfx942"]["forward"]["16-bit"][128]
+    found = lab.candidates.candidates("gfx942", "forward", 128, own)[:3]
+    assert [lab.candidates.name_of(one) for one in found] == [
+        "128×64 w8 s1 wpe2", "128×64 w4 s1 wpe1 k16", "128×32 w4 s1 wpe2 k16",
+    ]  # fmt: skip
 
 
 # What the compiler says

@@ -5,7 +5,13 @@ from dataclasses import replace
 from itertools import product
 
 from roofline_kernels.attention.architectures import SHARED_BYTES
-from roofline_kernels.attention.configurations import Configuration, Pass, loaded_bytes, registers
+from roofline_kernels.attention.configurations import (
+    GLUON,
+    Configuration,
+    Pass,
+    loaded_bytes,
+    registers,
+)
 
 # Tuned is bfloat16.
 ELEMENT_BYTES = 2
@@ -40,7 +46,11 @@ def candidates(
 def variants(
     architecture: str, kernel: Pass, head_dim: int, shipped: Configuration
 ) -> list[Configuration]:
-    """Other ways through the loop over the keys than the shipped one, in tiles in which they fit: Hopper's forward."""
+    """Other ways through the forward pass than the shipped one, in tiles in which they fit: Hopper's, and MI300's."""
+    if (architecture, kernel, head_dim) == ("gfx942", "forward", 128):
+        # Eight warps transpose V through LDS two bytes at a time. Four do not, and spill where two waves are asked for.
+        four = replace(shipped, num_warps=4, waves_per_eu=1, matrix_instr_nonkdim=16)
+        return [four, replace(four, block_n=32, waves_per_eu=2)]
     if (architecture, kernel) != ("sm_90", "forward"):
         return []
     overlapping = [
@@ -54,6 +64,7 @@ def variants(
         replace(shipped, persistent=True),
         *(replace(one, persistent=True) for one in overlapping[:1]),
         replace(shipped, warp_specialize=True, block_m=64, num_warps=4),
+        *([GLUON[head_dim]] if head_dim in GLUON else []),
     ]
 
 
@@ -89,6 +100,7 @@ def name_of(tiles: Configuration) -> str:
     parts += [f"threshold{tiles.threshold:g}"] * bool(tiles.threshold) + [
         "persistent"
     ] * tiles.persistent
+    parts += ["gluon"] * tiles.gluon
     parts += [f"wpe{tiles.waves_per_eu}"] if tiles.waves_per_eu is not None else []
     parts += [f"k{tiles.matrix_instr_nonkdim}"] if tiles.matrix_instr_nonkdim is not None else []
     return " ".join(parts)

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pytest_roofline.core.resources import spills_of
 from roofline_kernels.attention.architectures import SHARED_BYTES
@@ -52,10 +52,16 @@ class StandIn:
 
 def figures(candidate: Candidate) -> dict[str, int]:
     """What its binary asks for, by name. It leaves the stand-in as this process's driver."""
+    from pytest_roofline.kernel_gate.compile import read
+
+    return read(compiled(candidate)).figures
+
+
+def compiled(candidate: Candidate) -> Any:
+    """Triton's compiled kernel of a candidate. It leaves the stand-in as this process's driver."""
     import torch
     import triton
 
-    from pytest_roofline.kernel_gate.compile import read
     from pytest_roofline.kernel_gate.targets import gpu_target
     from roofline_kernels.attention.ahead import Shape, launch_ahead
 
@@ -70,10 +76,9 @@ def figures(candidate: Candidate) -> dict[str, int]:
     triton.runtime.driver.set_active(StandIn(gpu_target(candidate.architecture)))
     with chosen(**{problem.kernel: candidate.configuration}):
         launch = launch_ahead(candidate.architecture, problem.kernel, shape, causal=setting.causal)
-    compiled = launch.kernel.warmup(
+    return launch.kernel.warmup(
         grid=(launch.programs,), **launch.arguments, **launch.tiles.options()
     )
-    return read(compiled).figures
 
 
 def why_not(candidate: Candidate, most_spills: int) -> str:
