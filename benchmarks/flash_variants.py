@@ -17,26 +17,29 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rank_figures.page import filled, table
 from tuning.candidates import name_of, variants
+from tuning.compiling import Candidate, compiled
+from tuning.problems import Problem, Setting
 
-from pytest_roofline.core.errors import CompileFailed
-from pytest_roofline.kernel_gate.compile import compile_for
-from roofline_kernels.attention.ahead import Shape, compile_arguments, launch_ahead
+from pytest_roofline.kernel_gate.compile import read
 from roofline_kernels.attention.architectures import SHARED_BYTES
-from roofline_kernels.attention.configurations import Configuration, chosen, shipped
+from roofline_kernels.attention.configurations import Configuration, shipped
 
 TARGET = "sm_90"
 HEAD_DIMS = (64, 128, 256)
-COLUMNS = ("head dim", "mask", "variant", "wgmma", "waits", "barriers", "exponentials under a wgmma", "registers",
+SHAPE = {"batch": 1, "heads": 16, "sequence": 16384}
+COLUMNS = ("head dim", "mask", "variant", "wgmma", "waits", "barriers", "exponentials under a wgmma", "of", "registers",
            "shared bytes", "spills", "what speaks against it")  # fmt: skip
 SAME = "compiles to the same figures as without"
 # ptxas says this of a kernel whose matrix instructions wait for each other after all.
 _SERIAL = re.compile(
     r"\((C75\d\d)\)[^:]*: (?P<said>wgmma\.mma_async instructions are serialized due to [^\n]*)"
 )
+# A wait that leaves none under way.
+_ALL_ENDED = re.compile(r"WARPGROUP\.DEPBAR.*\b0x0\b")
 # The compiler says this of a pass that failed, to the process's own stderr and not to whoever called it.
 _PASS = re.compile(rb"Pipeline failed while executing \[`(\w+)`")
 
@@ -51,11 +54,14 @@ that the compiler takes. Each computes the same, by a test against float64 in Tr
   work under the softmax. The first tile goes under the mask and stands before the loop.
 * `threshold8`: the running output is rescaled only where a score exceeds its row's base by more than 2⁸.
 * `persistent`: one program a multiprocessor, which takes block after block, the longest first under a causal mask.
+* `gluon`: [the kernel in Gluon](../suite.md#the-triton-kernels): one warp loads, two warpgroups compute in turn. It is
+  `flash_attention[gluon-…]` in the suite. Of its exponentials those that stand aside are the ones of each block's first
+  tile; the loop has none such.
 * `ws`: Triton's warp specialization: some warps load, others compute. At the shipped tile it stands here only: a tuner
   is not offered it.
 
 Waits are `WARPGROUP.DEPBAR`, barriers `BAR.SYNC`. An exponential stands under a wgmma where in the machine code one has
-been issued and not yet been waited for.
+been issued and not yet been waited for; `of` counts all exponentials of the kernel, in loops and beside them.
 """
 
 
@@ -120,38 +126,28 @@ def look(head_dim: int, causal: bool, tiles: Configuration) -> Found:
     """One variant, compiled and read."""
     import triton
 
-    made: list[Any] = []
-
-    def keep(*given: Any, **options: Any) -> Any:
-        made.append(compiler(*given, **options))
-        return made[-1]
-
-    with chosen(forward=tiles):
-        launch = launch_ahead(TARGET, "forward", Shape(head_dim), causal=causal)
-    compiler, triton.compile = triton.compile, keep
-    with _heard() as said:
+    problem = Problem("forward", Setting(head_dim, causal, **SHAPE))
+    driver = triton.runtime.driver
+    before = driver._active
+    with triton.knobs.compilation.scope(), _heard() as said:
+        # With it ptxas gives other registers to the same code once a comment moves its lines.
+        triton.knobs.compilation.disable_line_info = True
         try:
-            figures = compile_for(
-                launch.kernel, TARGET, compile_arguments(launch), tiles.options()
-            ).figures
-        except CompileFailed as error:
+            made = compiled(Candidate(TARGET, problem, tiles))
+        except Exception as error:
             said.seek(0)
-            return Found(head_dim, causal, tiles, against=failure(str(error), said.read()))
+            reason = f"{type(error).__name__}: {error}"
+            return Found(head_dim, causal, tiles, against=failure(reason, said.read()))
         finally:
-            triton.compile = compiler
-    code = disassembled(made[-1].asm["cubin"])
+            driver._active = before
+    figures, code = read(made).figures, disassembled(made.asm["cubin"])
     spills = figures["spill_stores"] + figures["spill_loads"]
     counts = (
         figures["HGMMA"], code.count("WARPGROUP.DEPBAR"), code.count("BAR.SYNC"), exponentials_under(code),
-        figures["registers"], figures["shared_bytes"], spills,
+        code.count("MUFU.EX2"), figures["registers"], figures["shared_bytes"], spills,
     )  # fmt: skip
-    return Found(
-        head_dim,
-        causal,
-        tiles,
-        counts,
-        _against(figures["shared_bytes"], spills, made[-1].asm["ptx"]),
-    )
+    against = _against(figures["shared_bytes"], spills, made.asm["ptx"])
+    return Found(head_dim, causal, tiles, counts, against)
 
 
 @contextlib.contextmanager
@@ -216,12 +212,12 @@ def _output(*command: str) -> str:
 
 
 def exponentials_under(code: str) -> int:
-    """How many exponentials stand between a matrix instruction and the next wait, or the end of the loop."""
+    """How many exponentials stand between a matrix instruction and the wait for all, or the end of the loop."""
     count, under_way = 0, False
     for line in code.splitlines():
         if "HGMMA" in line:
             under_way = True
-        elif "WARPGROUP.DEPBAR" in line or re.search(r"\bBRA\b", line):
+        elif _ALL_ENDED.search(line) or re.search(r"\bBRA\b", line):
             under_way = False
         elif "MUFU.EX2" in line:
             count += under_way
@@ -229,7 +225,7 @@ def exponentials_under(code: str) -> int:
 
 
 def _row(one: Found) -> tuple[object, ...]:
-    counts = [f"{count:,}" for count in one.counts] or [""] * 7
+    counts = [f"{count:,}" for count in one.counts] or [""] * 8
     return (
         str(one.head_dim),
         "causal" if one.causal else "full",

@@ -46,6 +46,8 @@ HGMMA, EX2, WAIT = (
     [
         ((HGMMA, WAIT, EX2, EX2), 0),
         ((HGMMA, EX2, HGMMA, EX2, WAIT, EX2), 2),
+        # One of two is waited for.
+        ((HGMMA, HGMMA, WAIT.replace("0x0", "0x1"), EX2, EX2, WAIT, EX2), 2),
         # What follows a branch need not run after what stands before it.
         ((HGMMA, EX2, "@!P0 BRA `(.L_x_4)", EX2, WAIT), 1),
     ],
@@ -66,14 +68,24 @@ def test_the_page_has_each_that_is_tried_and_none_that_spills(candidates, rows):
         ]
     ]
     assert [row[:3] for row in rows] == expected
-    assert {row[9] for row in rows} <= {"0", ""}
+    assert {row[10] for row in rows} <= {"0", ""}
     overlapping = [row for row in rows if "overlap" in row[2]]
     assert overlapping
     assert all(int(row[6]) > 0 for row in overlapping)
 
 
+def test_in_gluon_all_exponentials_but_those_of_the_first_tile_run_under_a_product(rows):
+    gluon = [row for row in rows if "gluon" in row[2]]
+    assert len(gluon) == 4
+    # As many stand before the loop as in it, but for one a row to rescale, of which the first tile needs none: two rows
+    # a thread.
+    for row in gluon:
+        under, everywhere = int(row[6]), int(row[7])
+        assert under >= 0.95 * everywhere / 2, row
+
+
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize("what", ["as shipped", "overlap", "ws"])
+@pytest.mark.parametrize("what", ["as shipped", "overlap", "ws", "gluon"])
 def test_the_page_shows_what_the_compiler_makes(page, candidates, rows, what, causal):
     triton = pytest.importorskip("triton", reason="needs Triton, found none")
     if f"with Triton {triton.__version__}," not in " ".join(
