@@ -4,18 +4,23 @@
 
 A tile of the forward pass has BLOCK_M x BLOCK_N scores. Its two products take 2 · D FLOPs a score each, a score one
 exponential and three float32 instructions (scaled less its base, largest, sum), and a row D more to rescale the output.
-The shipped kernel waits for QKᵀ before it begins with them, so their times add up. `predictions()` is what a program
-holds beside what a card did; `docs/results/attention-model.md` shows both tables.
+The shipped kernel waits for QKᵀ before it begins with them, so their times add up; the one in Gluon makes the softmax
+of a tile under products. Kernels that were measured reach a share of what the model allows, and the rates that are
+foreseen of ours are that share of it. `predictions()` is what a program holds beside what a card did;
+`docs/results/attention-model.md` shows all three tables.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from rank_figures.page import table
 
-from roofline_kernels.attention.configurations import shipped
+from pytest_roofline.hardware.lookup import shipped as shipped_hardware
+from roofline_kernels.attention.configurations import GLUON, shipped
 
 PREDICTED = Path(__file__).with_name("attention_predictions.json")
 # Of which product all of this is foreseen, by its name in `specs.json`, and how its kernels are configured.
@@ -27,9 +32,11 @@ MATRIX_FLOPS, EXPONENTIALS, FLOAT32 = 4096, 16, 128
 # Of a score: a fused multiply-add (its scale and its base), a maximum, an addition.
 INSTRUCTIONS = 3
 HEAD_DIMS = (64, 128)
+OWN = shipped()[ARCHITECTURE]["forward"]["16-bit"]
 COLUMNS = ("head dim", "tile", "products", "exponentials", "float32", "one after the other",
            "float32 under exponentials", "softmax under the next QKᵀ")  # fmt: skip
-PREDICTIONS = ("what", "pass", "head dim", "mask", "foreseen")
+MEASUREMENTS = ("kernel", "measured", "allowed", "of which it reaches")
+PREDICTIONS = ("what", "kernel", "pass", "head dim", "mask", "foreseen")
 WORDS = {
     "flops_per_s": "rate", "less_than_full": "slower than without a mask by", "of_best": "of the best other's rate",
     "over_flash": "over PyTorch's flash",
@@ -68,11 +75,46 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """The rate of somebody's forward pass on an H100, in tiles of 128 x 128 at head dimension 128, without a mask.
+
+    Args:
+        kernel: whose.
+        path: which property of `Tile` is its path through a tile.
+        flops_per_s: bfloat16, 8,192 queries and keys.
+    """
+
+    kernel: str
+    path: str
+    flops_per_s: float
+
+    @property
+    def allowed_flops_per_s(self) -> float:
+        """What the model allows of it."""
+        return getattr(tile(128, 128, 128), self.path) * peak_flops_per_s()
+
+    @property
+    def reached(self) -> float:
+        """Share of what the model allows."""
+        return self.flops_per_s / self.allowed_flops_per_s
+
+
+# Source: pytorch/benchmark pull request 2391, one H100, both in the same run.
+MEASURED = (
+    Measured("Triton's tutorial", "in_turn", 470.7e12),
+    Measured("FlashAttention-3", "overlapped", 614.2e12),
+)
+# How each of our kernels goes through a tile.
+PATHS = {"triton": "in_turn", "gluon": "overlapped"}
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """What is foreseen of our kernels on an H100 at long sequences in bfloat16.
 
     Args:
         name: short, and never changed.
+        kernel: `triton`, or `gluon` where the forward pass is the one in Gluon.
         passes: `forward` or `backward`.
         head_dim: None means each.
         causal: whether under a causal mask.
@@ -84,6 +126,7 @@ class Prediction:
     """
 
     name: str
+    kernel: str
     passes: str
     head_dim: int | None
     causal: bool
@@ -103,20 +146,49 @@ def tile(head_dim: int, block_m: int, block_n: int) -> Tile:
     )
 
 
+def peak_flops_per_s() -> float:
+    """The datasheet's rate of products of bfloat16."""
+    products = shipped_hardware().catalogue.products
+    (h100,) = (row for row in products if row.product == PRODUCT)
+    return h100.peaks["bf16_TFLOPS"].value * 1e12
+
+
 def predictions() -> list[Prediction]:
-    """All of them, each name once."""
-    return [Prediction(**row) for row in json.loads(PREDICTED.read_text(encoding="utf-8"))]
+    """All of them, each name once: rates of forward passes by the model, then what was estimated."""
+    estimated = json.loads(PREDICTED.read_text(encoding="utf-8"))
+    return [*_modelled(), *(Prediction(**row) for row in estimated)]
+
+
+def _modelled() -> Iterator[Prediction]:
+    """Rates without a mask: of what the model allows, as much as measured kernels reach."""
+    shares = [measured.reached for measured in MEASURED]
+    for (kernel, path), head_dim in product(PATHS.items(), HEAD_DIMS):
+        tiles = GLUON[head_dim] if kernel == "gluon" else OWN[head_dim]
+        allowed = getattr(tile(head_dim, tiles.block_m, tiles.block_n), path) * peak_flops_per_s()
+        name = f"forward d{head_dim}" if kernel == "triton" else f"{kernel} forward d{head_dim}"
+        yield Prediction(name, kernel, "forward", head_dim, False, "flops_per_s", min(shares) * allowed,
+                         max(shares) * allowed, "FLOP/s")  # fmt: skip
+
+
+def measured_table() -> str:
+    """What measured kernels reach of the model, as Markdown."""
+    rows = []
+    for measured in MEASURED:
+        rates = (measured.flops_per_s, measured.allowed_flops_per_s)
+        words = (f"{rate * 1e-12:.0f} TFLOP/s" for rate in rates)
+        rows.append((measured.kernel, *words, f"{measured.reached:.2f}"))
+    return table(MEASUREMENTS, rows)
 
 
 def model_table() -> str:
     """The model of each shipped tile, as Markdown."""
     rows = []
     for head_dim in HEAD_DIMS:
-        own = shipped()[ARCHITECTURE]["forward"]["16-bit"][head_dim]
-        one = tile(head_dim, own.block_m, own.block_n)
+        tiles = OWN[head_dim]
+        one = tile(head_dim, tiles.block_m, tiles.block_n)
         clocks = (f"{value:,.0f}" for value in (one.products, one.exponentials, one.float32))
         shares = (f"{value:.0%}" for value in (one.in_turn, one.pipes_at_once, one.overlapped))
-        rows.append((str(head_dim), f"{own.block_m} × {own.block_n}", *clocks, *shares))
+        rows.append((str(head_dim), f"{tiles.block_m} × {tiles.block_n}", *clocks, *shares))
     return table(COLUMNS, rows)
 
 
@@ -127,7 +199,8 @@ def prediction_table() -> str:
 
 def _row(one: Prediction) -> tuple[str, ...]:
     head_dim = "each" if one.head_dim is None else str(one.head_dim)
-    return WORDS[one.value], one.passes, head_dim, "causal" if one.causal else "full", _range(one)
+    mask = "causal" if one.causal else "full"
+    return WORDS[one.value], one.kernel, one.passes, head_dim, mask, _range(one)
 
 
 def _range(one: Prediction) -> str:
@@ -141,8 +214,8 @@ def _range(one: Prediction) -> str:
 
 
 def main() -> int:
-    """Print both tables."""
-    print(model_table(), prediction_table(), sep="\n\n")
+    """Print all three tables."""
+    print(model_table(), measured_table(), prediction_table(), sep="\n\n")
     return 0
 
 
