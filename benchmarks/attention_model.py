@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rank_figures.page import table
 
-from pytest_roofline.hardware.lookup import shipped as shipped_hardware
+from pytest_roofline.hardware.lookup import shipped_hardware
 from roofline_kernels.attention.configurations import GLUON, shipped
 
 PREDICTED = Path(__file__).with_name("attention_predictions.json")

@@ -22,6 +22,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "triton_overlap": {"overlap": True, "block_n": 64, "num_stages": 2},
     "triton_persistent": {"persistent": True},
 }
+# Their backward pass is that of the shipped kernels.
+FORWARD_ONLY = {"gluon", *VARIANTS}
 # Nobody would choose these at this length.
 ASIDE = ("sdpa_efficient", "sdpa_math", "eager", "compiled")
 
@@ -59,13 +61,13 @@ def names(fake: bool) -> list[str]:
 
 
 def cases(fake: bool) -> dict[str, Case]:
-    """Return the cases by their labels, the ones that decide most first; variants have a forward pass only."""
+    """Return the cases by their labels, the ones that decide most first."""
     return {
         case.label: case
         for head_dim, causal, name, passes in product(
             (128, 64), (True, False), names(fake), ("forward", "backward")
         )
-        if passes == "forward" or name not in VARIANTS
+        if passes == "forward" or name not in FORWARD_ONLY
         for case in [Case(name, passes, head_dim, causal)]
     }
 
@@ -95,7 +97,11 @@ def answer(case: Case, lab: FakeLab | TorchLab) -> Fact:
 def _foreseen(lab: FakeLab, case: Case) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return a call at the rate that is foreseen, and a check that finds nothing: nothing is computed."""
     rates = faithful.FORWARD if case.passes == "forward" else faithful.BACKWARD
-    rate = rates[case.name][case.head_dim] * 1e12 * (faithful.CAUSAL if case.causal else 1.0)
+    rate = (
+        rates[case.name][case.head_dim]
+        * 1e12
+        * (faithful.CAUSAL[case.name] if case.causal else 1.0)
+    )
     return lambda: lab.device.work(case.flops / rate), lambda: None
 
 

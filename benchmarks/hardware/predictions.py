@@ -227,14 +227,28 @@ def _forward(head_dim: int) -> Prediction:
     )  # fmt: skip
 
 
+def _in_gluon(name: str, what: str, fact: str) -> Prediction:
+    return Prediction(
+        f"gluon {name}", "attention", f"our forward pass in Gluon, {what}", f"ours in Gluon forward {fact} s[18]*",
+        *_foreseen(f"gluon {name}"), _MODEL, "suite.md", "H100",
+    )  # fmt: skip
+
+
 ATTENTION = (
     _ran("attention", "attention", "the sweep", "suite.md"),
     _forward(64),
     _forward(128),
+    _in_gluon("forward d64", "head dimension 64, long, no mask", "d64 full"),
+    _in_gluon("forward d128", "head dimension 128, long, no mask", "d128 full"),
+    _in_gluon("causal", "slower under a causal mask by", "d* causal"),
+    _in_gluon("of the best forward", "of the best back end's rate, head dimension 128", "d128 full"),
+    _in_gluon("over flash", "over SDPA's flash", "d* full"),
     Prediction("causal", "attention", "a causal forward pass is slower by", "ours forward d* causal s[18]*",
                *_foreseen("causal"), _MODEL, "suite.md", "H100"),
     Prediction("backward", "attention", "our backward pass", "ours backward d* full s[18]*",
                *_foreseen("backward"), _MODEL, "suite.md", "H100"),
+    Prediction("backward d128 causal", "attention", "our backward pass under a causal mask, head dimension 128",
+               "ours backward d128 causal s16384", *_foreseen("backward d128 causal"), _MODEL, "suite.md", "H100"),
     Prediction("of the best forward", "attention", "of the best back end's rate, head dimension 128",
                "ours forward d128 full s[18]*", *_foreseen("of the best forward"), _MODEL, "suite.md", "H100"),
     Prediction("of the best backward", "attention", "of the best back end's rate, head dimension 128",

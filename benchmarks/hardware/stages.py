@@ -178,7 +178,8 @@ def attention(machine: Machine) -> list[Command]:
         if machine.gpu or machine.fake
         else f"a GPU that the kernels know; this is {machine.device}"
     )
-    ours = "(triton or sdpa_flash or sdpa_cudnn) and not tile and not interpreted and not leaderboard and not resources"
+    side_by_side = "(triton or gluon or sdpa_flash or sdpa_cudnn)"
+    ours = f"{side_by_side} and not tile and not interpreted and not leaderboard and not resources"
     sweep = f"test_flash_attention and {ours} and (s4096 or s16384) and (d64 or d128)"
     nightly = "--roofline-tier=nightly"
     best = "leaderboard and (triton or sdpa_flash or sdpa_cudnn)"

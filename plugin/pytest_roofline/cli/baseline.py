@@ -303,7 +303,9 @@ def approve(
                 raise CannotStore(
                     f"{error}; {path} has been written already" if pending else f"{error}"
                 ) from None
-        print_line(f"{count_text(len(exact), 'exact entry', 'exact entries')} {state} {kernel_path}")
+        print_line(
+            f"{count_text(len(exact), 'exact entry', 'exact entries')} {state} {kernel_path}"
+        )
     if as_json:
         print_json(
             changes_as_json(
