@@ -51,7 +51,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RunSelection:
     """The runs to take, and what a person should know of those that were not."""
 
     runs: tuple[Run, ...]
@@ -74,7 +74,7 @@ def hardware_of(run: Run) -> HardwareKey:
     return next(alone, None) or key_of(run.header.environment)
 
 
-def pick(runs: Sequence[Run], choice: Choice) -> Selection:
+def pick(runs: Sequence[Run], choice: Choice) -> RunSelection:
     """Return those of the named runs that match a choice."""
     # A product that names one of the hardware keys in full means no partition of it.
     exact = any(str(hardware_of(run)) == choice.product for run in runs)
@@ -82,10 +82,10 @@ def pick(runs: Sequence[Run], choice: Choice) -> Selection:
     if not matches:
         raise BadInput(f"no run matches {choice}; {describe(runs)}")
     note = f"{len(matches)} of {len(runs)} runs match {choice}"
-    return Selection(tuple(matches), (note,) if len(matches) < len(runs) else ())
+    return RunSelection(tuple(matches), (note,) if len(matches) < len(runs) else ())
 
 
-def scan(folder: Path, choice: Choice) -> Selection:
+def scan(folder: Path, choice: Choice) -> RunSelection:
     """Return the runs of a folder that match a choice.
 
     Files that cannot be read are named and left out.
@@ -108,7 +108,7 @@ def scan(folder: Path, choice: Choice) -> Selection:
             notes += [f"{run.path} is left out: {reason}" for run in excluded]
             matches = [run for run in matches if not is_excluded(run)]
     _refuse_several(matches)
-    return Selection(tuple(matches), (*notes, *selection.notes))
+    return RunSelection(tuple(matches), (*notes, *selection.notes))
 
 
 def is_fake(run: Run) -> bool:

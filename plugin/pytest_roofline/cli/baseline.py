@@ -29,7 +29,7 @@ from .options import (
 from .upkeep import check, show
 
 if TYPE_CHECKING:
-    from ..baselines.picking import Choice, Selection
+    from ..baselines.picking import Choice, RunSelection
     from ..baselines.proposals import Proposal
 
 
@@ -148,7 +148,7 @@ def _entry_counts(entries: Collection[Entry]) -> str:
     return count_text(len(entries) - canaries, "entry", "entries") + canary_note * bool(canaries)
 
 
-def _pick_runs(names: tuple[str, ...], folder: Path, choice: "Choice") -> "Selection":
+def _pick_runs(names: tuple[str, ...], folder: Path, choice: "Choice") -> "RunSelection":
     from ..baselines.picking import pick, scan
 
     if not names:
