@@ -117,7 +117,7 @@ def _bound(share: float, freedom: float) -> float:
 
 
 def open_reasons(breach: Breach, looks: Looks) -> tuple[Reason, ...]:
-    """Return why a time beyond a limit is open, with a remedy."""
+    """Return why a limit is undecided, with a remedy."""
     if breach.interval[0] <= 0:
         return breach.reason(ReasonCode.MAY_MISS_LIMIT), _remedy(breach, looks)
     least = min(FEWEST_RED, looks.most)

@@ -178,10 +178,10 @@ def _spread_ties(medians_s: Sequence[float]) -> list[float]:
 
 
 def detectable_effects(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
-    """Return the slowdowns that a run could detect 80 times in 100.
+    """Return the slowdowns that a run could detect.
 
-    They are the median and the largest over its tests, each as (slowdown, tests that would show it,
-    tests).
+    Each is detected 80 times in 100. They are the median and the largest over its tests, each as
+    (slowdown, tests that would show it, tests).
     """
     reaches = sorted(verdict.reach for verdict in verdicts if verdict.reach is not None)
     if not reaches:

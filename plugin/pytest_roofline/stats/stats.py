@@ -186,7 +186,7 @@ def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
 
 
 def _spreads_of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
-    """Return the spreads from three or more sessions of several processes."""
+    """Return the spreads from three sessions or more."""
     squares, freedom = within([*new, *reference])
     process = join_prior(squares, freedom, prior, "estimated")
     variance, session_freedom = _session_variance(reference, process)

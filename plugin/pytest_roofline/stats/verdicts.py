@@ -288,7 +288,7 @@ def default_looks(reference: Reference | None, device: str, prior: Prior) -> Loo
 
 
 def _few_days(groups: Sequence[Group]) -> bool:
-    """Return True where several-process sessions span fewer than three days."""
+    """Return True where sessions span fewer than three days."""
     joined = join_days(groups)
     return len(joined) < ENOUGH_SESSIONS and (len(joined) == 1 or within(joined)[1] > 0)
 
@@ -362,7 +362,7 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
 def changes_between(
     now: Iterable[Mapping[str, str]], before: Sequence[dict[str, str]]
 ) -> tuple[str, ...]:
-    """Return the differences between new and recorded environments, each once."""
+    """Return the changes between new and recorded environments, once each."""
     changes = (change for facts in now for change in changed_environment(dict(facts), before))
     return tuple(dict.fromkeys(changes))
 
