@@ -38,13 +38,13 @@ def test_the_sets_take_turns_however_calls_are_batched():
     sequence, called = recorded("abc")
     sequence.first()
     sequence(1)
-    assert (called, sequence.made, list(sequence.touched)) == (["a", "b"], 2, [("a",), ("b",)])
+    assert (called, sequence.made, list(sequence.called_sets)) == (["a", "b"], 2, [("a",), ("b",)])
     sequence(3)
-    assert list(sequence.touched) == [("a",), ("b",), ("c",)]
+    assert list(sequence.called_sets) == [("a",), ("b",), ("c",)]
     # The sets were replaced in place.
     sequence.sets[0] = ("new",)
     sequence.restart()
-    assert list(sequence.touched) == []
+    assert list(sequence.called_sets) == []
     sequence(1)
     assert called[-1] == "new"
 

@@ -414,7 +414,7 @@ def test_after_a_refused_graph_only_sets_count_as_touched_whose_work_was_done():
                 done.add((number,))
 
         engine = engine_of(device, fn, sets=numbered(4000), renew=lambda _, done=done: done.clear())
-        assert set(engine.calls.touched) <= done, kind
+        assert set(engine.calls.called_sets) <= done, kind
 
 
 def test_what_stamps_add_is_stored_and_never_subtracted_and_every_call_is_accounted_for():

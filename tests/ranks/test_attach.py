@@ -185,7 +185,7 @@ def test_a_process_of_the_launch_that_is_gone_or_does_not_answer_is_given_up(lau
     monkeypatch.setattr(one.children[1], "tail", lambda _: given_up.wait(60))
     assert one.attached.ask([1], "tail", 7, seconds=0.2) == {1: None}
     given_up.set()
-    assert one.attached.lost(1)
+    assert one.attached.is_gone(1)
     # An order that rank 0 may not give is refused.
     one = launch()
     one.attached.tell(JOIN)

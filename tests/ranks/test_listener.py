@@ -86,7 +86,7 @@ def many_files():
 
 @pytest.mark.usefixtures("many_files")
 def test_a_peer_comes_while_1200_silent_strangers_stay_connected(monkeypatch):
-    monkeypatch.setattr(listening, "SPARED_S", 0.01)
+    monkeypatch.setattr(listening, "SHORT_HANDSHAKE_S", 0.01)
     with contextlib.ExitStack() as stack:
         own = stack.enter_context(contextlib.closing(Listener(HOST)))
         threads = threading.active_count()

@@ -77,7 +77,7 @@ class CallSequence:
         self.made = 0
 
     @property
-    def touched(self) -> Sequence[tuple[object, ...]]:
+    def called_sets(self) -> Sequence[tuple[object, ...]]:
         """The sets that were called with since the last restart."""
         return self.sets[: self.made]
 
@@ -95,32 +95,32 @@ _WAITS_BY = {
 }
 
 
-def refuse_promise(returned: object) -> None:
+def refuse_promise(output: object) -> None:
     """Refuse a function that only promises to work, or computes nothing."""
-    if isinstance(returned, list | tuple):
-        for member in returned:
+    if isinstance(output, list | tuple):
+        for member in output:
             refuse_promise(member)
         return
-    kind = type(returned).__name__
-    if inspect.isawaitable(returned):
-        if inspect.iscoroutine(returned):
-            returned.close()
+    kind = type(output).__name__
+    if inspect.isawaitable(output):
+        if inspect.iscoroutine(output):
+            output.close()
         raise BadInput(
             f"the measured function returned {kind}, which does its work only when awaited; expected "
             "a plain function that returns when the work is submitted or done"
         )
-    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+    if inspect.isgenerator(output) or inspect.isasyncgen(output):
         raise BadInput(
             f"the measured function returned a {kind}, which does its work only when something takes its values; "
             "expected a plain function: take out `yield`, or call list() on it inside"
         )
-    named = (f"{base.__module__}.{base.__qualname__}" for base in type(returned).__mro__)
+    named = (f"{base.__module__}.{base.__qualname__}" for base in type(output).__mro__)
     if wait := next((_WAITS_BY[name] for name in named if name in _WAITS_BY), ""):
         raise BadInput(
             f"the measured function returned {kind}, whose work may not be done yet; expected a function that waits "
             f"for it: call .{wait} on it inside, also after async_op=True"
         )
-    if getattr(getattr(returned, "device", None), "type", "") == "meta":
+    if getattr(getattr(output, "device", None), "type", "") == "meta":
         raise BadInput(
             "the measured function returned a tensor on `meta`, which holds no data, so nothing was computed; expected "
             "tensors on the device that is measured: make them with device=roofline.device"
@@ -309,16 +309,16 @@ def rotation_sets(
     warm in one run and cold in the next cannot be compared. Fewer than needed where half of all the device's memory,
     free or not (None where it does not tell), does not hold them.
     """
-    touched = bytes_per_set(work)
-    if touched == 0 or touched >= ROTATION_FACTOR * cache_bytes:
+    call_bytes = bytes_per_set(work)
+    if call_bytes == 0 or call_bytes >= ROTATION_FACTOR * cache_bytes:
         return 1
-    needed = math.ceil(ROTATION_FACTOR * cache_bytes / touched) + 1
+    needed_sets = math.ceil(ROTATION_FACTOR * cache_bytes / call_bytes) + 1
     most_sets = (
         MOST_SETS
         if memory_bytes is None
-        else max(1, int(memory_bytes * MEMORY_SHARE // max(touched, set_bytes)))
+        else max(1, int(memory_bytes * MEMORY_SHARE // max(call_bytes, set_bytes)))
     )
-    return min(needed, most_sets, MOST_SETS)
+    return min(needed_sets, most_sets, MOST_SETS)
 
 
 def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:

@@ -31,8 +31,8 @@ MOST_PREEMPTIONS_HZ = 100
 # A process with more threads than cores, or that gets its memory from the kernel anew at every call, is interrupted as
 # often on a quiet machine. So somebody else must have had the cores, for this share of the block and more than the
 # 10 ms by which the kernel counts are wrong at either end.
-LEAST_TAKEN, TAKEN_ERROR_S = 0.05, 0.02
-SHORTEST_TOLD_S = 0.1
+LEAST_SHARE_TAKEN, CORE_TIME_ERROR_S = 0.05, 0.02
+SHORTEST_INTERVAL_S = 0.1
 # Of the device's time, by other processes.
 MOST_OTHERS_BUSY = 0.05
 # Another process holds memory: no harm in itself, but a spin that then takes longer shares its time.
@@ -148,7 +148,7 @@ class Conditions:
             return HOST_GAP
         if self.spoiled:
             return self.spoiled
-        if probes_differ and self._time_sliced():
+        if probes_differ and self._is_time_sliced():
             self.neighbours = "seen"
             return NEIGHBOUR
         if self.judged:
@@ -189,7 +189,7 @@ class Conditions:
             return
         if (after.others_busy or 0.0) > MOST_OTHERS_BUSY:
             self.spoiled, self.neighbours = NEIGHBOUR, "seen"
-        elif self._preempted():
+        elif self._was_preempted():
             self.spoiled = PREEMPTED
 
     def _was_active(self, cause: str) -> bool:
@@ -211,7 +211,7 @@ class Conditions:
         elif self.neighbours == "unknown":
             self.neighbours = "none"
 
-    def _time_sliced(self) -> bool:
+    def _is_time_sliced(self) -> bool:
         """Return whether a neighbour alone can have moved the clock.
 
         Somebody else holds memory, nobody can say whether it works, and the power cap was not active. Products of
@@ -232,7 +232,7 @@ class Conditions:
         )
         self._probes_differed = False
 
-    def _preempted(self) -> bool:
+    def _was_preempted(self) -> bool:
         before, after = self._before.preemptions, self._after.preemptions
         most = max(1, MOST_PREEMPTIONS_HZ * self._wall_s)
         return (
@@ -256,8 +256,8 @@ class Conditions:
         ):
             if before is None or after is None:
                 return True
-            if seconds >= SHORTEST_TOLD_S:
-                return after - before > LEAST_TAKEN * seconds + TAKEN_ERROR_S
+            if seconds >= SHORTEST_INTERVAL_S:
+                return after - before > LEAST_SHARE_TAKEN * seconds + CORE_TIME_ERROR_S
         return True
 
 

@@ -17,7 +17,7 @@ from .calls import dense, tensors_of
 
 # Of a large tensor, how much is given new values; and how many values of one are looked at beside its sum.
 MOST_CHANGED, LEAST_SHARE = 1 << 22, 1 / 64
-SAMPLED = 4096
+MOST_SAMPLED = 4096
 # Two in a row, since what works in every second call passes one.
 ROUNDS = 2
 # Of what is far above the largest value there. Nothing that is honest leaves all of them: `relu_` and a running maximum
@@ -122,21 +122,21 @@ class FreshnessCheck:
 
         The function is called a few times more; what was spoiled holds afterwards what it held before.
         """
-        saved: list[tuple[Any, Any]] = []
+        originals: list[tuple[Any, Any]] = []
         try:
             settle()
-            written = self._written()
-            spots = self._spots(fn, written)
+            written_tensors = self._written_tensors()
+            spots = self._spots(fn, written_tensors)
             if 2 * sum(spot.nbytes for spot in spots) <= free_bytes():
-                saved += [(spot, spot.clone()) for spot in spots]
-            if saved and all(self._stays(fn, saved, level) for level in LEVELS):
+                originals += [(spot, spot.clone()) for spot in spots]
+            if originals and all(self._stays(fn, originals, level) for level in LEVELS):
                 return STALE
-            _put_back(saved)
+            _put_back(originals)
             parts = _parts_to_change(self._sets[0])
             if not parts or 2 * sum(part.nbytes for part in parts) > free_bytes():
                 return ""
-            saved += [(part, part.clone()) for part in parts]
-            return REMEMBERED if self._remembers(fn, parts, written, free_bytes) else ""
+            originals += [(part, part.clone()) for part in parts]
+            return REMEMBERED if self._remembers(fn, parts, written_tensors, free_bytes) else ""
         except Exception:
             # Of what a function accepts nothing is known: other values may be none of it.
             return ""
@@ -144,10 +144,10 @@ class FreshnessCheck:
             # A device that cannot do this any more tells whoever asks it next.
             with contextlib.suppress(Exception):
                 settle()
-                _put_back(saved)
+                _put_back(originals)
                 settle()
 
-    def _spots(self, fn: Callable[..., object], written: list[Any]) -> list[Any]:
+    def _spots(self, fn: Callable[..., object], written_tensors: list[Any]) -> list[Any]:
         """Return what every call writes to, if it works. These are arguments, and results in memory
         that was not allocated for them.
 
@@ -156,22 +156,22 @@ class FreshnessCheck:
         # What is only read must be there too: what a tensor is clamped to, it is also when clamped once more.
         if not any(
             _is_changeable(tensor)
-            and all(tensor is not written_tensor for written_tensor in written)
+            and all(tensor is not written_to for written_to in written_tensors)
             for tensor in self._tensors
         ):
             return []
         own_storages = {_storage(tensor) for tensor in dense(self._sets[0]) if _is_plain(tensor)}
         # The first is held, or the second would be given its memory.
-        returns = [fn(*self._sets[0]) for _ in range(2)]
+        outputs = [fn(*self._sets[0]) for _ in range(2)]
         first, second = (
             [
                 tensor
-                for tensor in dense(returned)
+                for tensor in dense(output)
                 if not _is_plain(tensor) or _storage(tensor) not in own_storages
             ]
-            for returned in returns
+            for output in outputs
         )
-        spots = _one_per_storage([*written, *second])
+        spots = _one_per_storage([*written_tensors, *second])
         if [_storage(tensor) for tensor in first] != [
             _storage(tensor) for tensor in second
         ] or not all(map(_is_changeable, spots)):
@@ -185,7 +185,7 @@ class FreshnessCheck:
             tensor for tensor in dense((self._sets[0], tensors_of(self._fn))) if _is_plain(tensor)
         ]
 
-    def _written(self) -> list[Any]:
+    def _written_tensors(self) -> list[Any]:
         """Return the tensors that calls have changed since the first."""
         return [
             tensor
@@ -197,17 +197,17 @@ class FreshnessCheck:
         self,
         fn: Callable[..., object],
         parts: list[Any],
-        written: list[Any],
+        written_tensors: list[Any],
         free_bytes: Callable[[], int],
     ) -> bool:
         """Return whether results follow the arguments' addresses, not their content."""
         arguments = self._sets[0]
         tensors = list(dense(arguments))
-        first = _outcome(fn(*arguments), written)
+        first = _outcome(fn(*arguments), written_tensors)
         for part in parts:
             _write(part, OTHER * _wide(part))
         # With most functions it is done here: what they give is another.
-        if first is None or first != _outcome(fn(*arguments), written):
+        if first is None or first != _outcome(fn(*arguments), written_tensors):
             return False
         needed = 2 * sum(
             {_storage(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values()
@@ -219,26 +219,28 @@ class FreshnessCheck:
             dict(zip(map(id, tensors), copy.deepcopy(tensors), strict=True)) for _ in range(2)
         ]
         # In place, a call changed them once more; now they hold what the copies hold.
-        if first != _outcome(fn(*arguments), written):
+        if first != _outcome(fn(*arguments), written_tensors):
             return False
         outcomes = [
             _outcome(
-                fn(*_exchanged(arguments, by_id)),
-                [by_id.get(id(tensor), tensor) for tensor in written],
+                fn(*_exchange(arguments, by_id)),
+                [by_id.get(id(tensor), tensor) for tensor in written_tensors],
             )
             for by_id in copies
         ]
         return outcomes[0] == outcomes[1] != first
 
-    def _stays(self, fn: Callable[..., object], saved: list[tuple[Any, Any]], level: float) -> bool:
+    def _stays(
+        self, fn: Callable[..., object], originals: list[tuple[Any, Any]], level: float
+    ) -> bool:
         """Return whether a call leaves its outputs as they were spoiled."""
         stays = False
         for _ in range(ROUNDS):
-            for spot, content in saved:
+            for spot, content in originals:
                 _spoil(spot, content, level)
-            before = [_state(spot) for spot, _ in saved]
+            before = [_state(spot) for spot, _ in originals]
             fn(*self._sets[0])
-            stays |= before == [_state(spot) for spot, _ in saved]
+            stays |= before == [_state(spot) for spot, _ in originals]
         return stays
 
 
@@ -253,13 +255,13 @@ def _state(tensor: Any) -> tuple[int, tuple[Any, ...]]:
     words = flat[: flat.numel() // 8 * 8]
     aligned = words.numel() and words.storage_offset() % 8 == 0
     total = int(words.view(torch.int64).sum()) if aligned else 0
-    count = max(1, round(SAMPLED ** (1 / max(1, plain.dim()))))
+    count = max(1, round(MOST_SAMPLED ** (1 / max(1, plain.dim()))))
     places = tuple(slice(None, None, max(1, size // count)) for size in plain.shape)
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[plain.element_size()]
     return total, tuple(plain[places].reshape(-1).view(bits).tolist())
 
 
-def _outcome(returned: object, written: list[Any]) -> tuple[list[Any], list[Any]] | None:
+def _outcome(output: object, written_tensors: list[Any]) -> tuple[list[Any], list[Any]] | None:
     """Return the states of a result's tensors, and its numbers. The tensors that were written to
     count too.
 
@@ -267,16 +269,16 @@ def _outcome(returned: object, written: list[Any]) -> tuple[list[Any], list[Any]
     """
     from torch.utils._pytree import tree_leaves
 
-    tensors = [*dense(returned), *written]
+    tensors = [*dense(output), *written_tensors]
     numbers = [
-        leaf for leaf in tree_leaves(returned) if isinstance(leaf, int | float | complex | str)
+        leaf for leaf in tree_leaves(output) if isinstance(leaf, int | float | complex | str)
     ]
     if not (tensors or numbers) or not all(map(_is_plain, tensors)):
         return None
     return [_state(tensor) for tensor in tensors], numbers
 
 
-def _exchanged(arguments: tuple[object, ...], by_id: dict[int, Any]) -> tuple[object, ...]:
+def _exchange(arguments: tuple[object, ...], by_id: dict[int, Any]) -> tuple[object, ...]:
     """The arguments with other tensors in the places of these."""
     from torch.utils._pytree import tree_map
 
@@ -335,8 +337,8 @@ def _write(flat: Any, content: Any) -> None:
         flat.copy_(content)
 
 
-def _put_back(saved: list[tuple[Any, Any]]) -> None:
-    for spot, content in saved:
+def _put_back(originals: list[tuple[Any, Any]]) -> None:
+    for spot, content in originals:
         _write(spot, content)
 
 

@@ -146,13 +146,15 @@ class Log:
         self.labels |= {label} if label else set()
         if self.state.clock_moved:
             self.labels.add("clock_moved")
-        counted = [
+        counted_blocks = [
             timed_block for timed_block in self.timed_blocks if not timed_block.block.excluded
         ] or self.timed_blocks
         # Of most blocks, since one hiccup of the host says nothing of the rest.
-        if 2 * sum(timed_block.paced for timed_block in counted) > len(counted):
+        if 2 * sum(timed_block.paced for timed_block in counted_blocks) > len(counted_blocks):
             self.labels.add("host_bound")
-        span_s = median(median(timed_block.seconds) for timed_block in counted) * self.iterations
+        span_s = (
+            median(median(timed_block.seconds) for timed_block in counted_blocks) * self.iterations
+        )
         if span_s < TICKS_PER_SAMPLE * self.tick_s:
             self.labels.add("unresolved")
 
@@ -248,7 +250,7 @@ class WarmUp:
         returns the seconds that they took.
         """
         began_s, count, readable = host_s(), 1, False
-        while not (self.lasted_s >= self.cap_s or (readable and self._converged)):
+        while not (self.lasted_s >= self.cap_s or (readable and self._has_converged)):
             before_s = host_s()
             calls_s = span_s(count)
             self.calls += count
@@ -272,7 +274,7 @@ class WarmUp:
             self._windows = [*self._windows[-2:], _Window()]
 
     @property
-    def _converged(self) -> bool:
+    def _has_converged(self) -> bool:
         enough_calls = self.calls >= FEWEST_CALLS or self.lasted_s >= 2 * self.floor_s
         if self.lasted_s < self.floor_s or not enough_calls or len(self._windows) < 3:
             return False

@@ -148,7 +148,7 @@ class _Steps:
         held_bytes = engine.held_bytes() if request.held_bytes else None
         self.phase = "verify"
         engine.settle()
-        right, wrong = verify_data(self.peers, device, request.target, engine.calls.touched)
+        right, wrong = verify_data(self.peers, device, request.target, engine.calls.called_sets)
         doubt = engine.left_running or (
             ""
             if wrong or freshness_check is None
@@ -189,8 +189,8 @@ class _Steps:
         """In a drill: the function, slower by a share."""
         timed = self.request.target
         # Of ranks none may make more calls than others, and sets that are made anew are not there to be tried.
-        scouted = None if self.peers.size > 1 or renewed else self.sets
-        return slow_down(timed.call, self.device, share, on_host=timed.on_host, sets=scouted)
+        scouting_sets = None if self.peers.size > 1 or renewed else self.sets
+        return slow_down(timed.call, self.device, share, on_host=timed.on_host, sets=scouting_sets)
 
     def _plan(self, renew: Callable[[int], None] | None) -> Plan:
         request, device = self.request, self.device
@@ -256,12 +256,12 @@ def slow_down(
 
 def _then_wait(fn: Callable[..., object], arguments: tuple[object, ...], share: float) -> object:
     began_s = time.perf_counter()
-    returned = fn(*arguments)
+    output = fn(*arguments)
     now_s = time.perf_counter()
     end_s = now_s + share * (now_s - began_s)
     while time.perf_counter() < end_s:
         pass
-    return returned
+    return output
 
 
 class _Spinning:
@@ -280,9 +280,9 @@ class _Spinning:
     def __call__(self, *arguments: object) -> object:
         if self._cycles is None:
             self._cycles = self._find_cycles(arguments)
-        returned = self._fn(*arguments)
+        output = self._fn(*arguments)
         self._device.spin(self._cycles)
-        return returned
+        return output
 
     def _find_cycles(self, arguments: tuple[object, ...]) -> int:
         calibration = calibrate(self._device)

@@ -9,7 +9,7 @@ from .devices import cpu
 from .devices.base import Device
 
 # Looks follow each other by so much, and a person hears so often who is still at work.
-PAUSE_S, TOLD_EVERY_S = 2.0, 30.0
+PAUSE_S, REMARK_EVERY_S = 2.0, 30.0
 
 
 def busy_at(device: Device) -> str:
@@ -54,7 +54,7 @@ def wait_until_quiet(
         if now_s >= until_s:
             return busy
         if now_s >= silent_until_s:
-            silent_until_s = now_s + TOLD_EVERY_S
+            silent_until_s = now_s + REMARK_EVERY_S
             say(f"waits for a quiet machine, {until_s - now_s:.0f} s at most: {busy}")
         clock.sleep(min(PAUSE_S, until_s - now_s))
     return ""

@@ -88,7 +88,7 @@ class Engine:
         self.refused = ""
         # Seconds of the budget that went by before the first block.
         self._before_s = 0.0
-        self._left: list[bool] = []
+        self._late_work: list[bool] = []
 
     def run(self) -> None:
         """Take the samples. Whatever is raised meanwhile, `log` keeps what there is."""
@@ -145,7 +145,7 @@ class Engine:
         """Return what is wrong if work went on after the last stamps. This is about most blocks;
         empty if they had no such work.
         """
-        if 2 * sum(self._left) <= len(self._left):
+        if 2 * sum(self._late_work) <= len(self._late_work):
             return ""
         return (
             "the device went on working after the calls were timed: what they submit to another stream is not in "
@@ -317,7 +317,9 @@ class Engine:
         log.iterations, log.mode, log.overhead_s = calls, block_plan.mode, block_plan.overhead_s
         log.device_s = block_plan.device_s
         rank_times = times.rank_times or times
-        self._left.append(rank_times.left_s > max(LEAST_LEFT_S, LEFT_SHARE * rank_times.wall_s))
+        self._late_work.append(
+            rank_times.left_s > max(LEAST_LEFT_S, LEFT_SHARE * rank_times.wall_s)
+        )
         clock_hz = (
             times.clocks_hz[1] if times.clocks_hz and self.device.traits.spin_is_clock else None
         )

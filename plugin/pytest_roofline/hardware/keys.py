@@ -83,8 +83,12 @@ def has_fewer_units(device: DeviceFacts, product: Product) -> bool:
 
 
 def _has_less_memory(device: DeviceFacts, product: Product) -> bool:
-    rated, seen = product.memory_bytes, device.memory_bytes
-    return rated is not None and seen is not None and seen <= LEAST_SHARE * rated
+    rated_bytes, visible_bytes = product.memory_bytes, device.memory_bytes
+    return (
+        rated_bytes is not None
+        and visible_bytes is not None
+        and visible_bytes <= LEAST_SHARE * rated_bytes
+    )
 
 
 def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
@@ -129,14 +133,14 @@ def unknown_line(device: DeviceFacts) -> str:
     return ""
 
 
-def part_line(name: str, seen: str = "") -> str:
+def part_line(name: str, evidence: str = "") -> str:
     """Return the line that a part of a device has no roofline.
 
     Args:
         name: of the device, be it that of a slice.
-        seen: by what it is known to be a part, after a blank.
+        evidence: by what it is known to be a part, after a blank.
     """
-    return f'roof: this is a part of a "{_SLICE.sub("", name)}"{seen}, and no datasheet tells the peaks of a part'
+    return f'roof: this is a part of a "{_SLICE.sub("", name)}"{evidence}, and no datasheet tells the peaks of a part'
 
 
 def is_slice(name: str) -> bool:

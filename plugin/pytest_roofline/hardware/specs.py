@@ -135,14 +135,18 @@ class Product:
         """Return whether a device agrees in every fact of `needs`. A fact that the device does not
         tell disagrees.
         """
-        units, rated, seen = self.facts.get("units"), self.memory_bytes, device.memory_bytes
+        units, rated_bytes, visible_bytes = (
+            self.facts.get("units"),
+            self.memory_bytes,
+            device.memory_bytes,
+        )
         agrees = {
             "architecture": (device.architecture or "").split(":")[0]
             == self.architecture.split("-")[0],
             "units": units is not None and device.units == units.value,
-            "memory": rated is not None
-            and seen is not None
-            and ALIKE[0] * rated < seen < ALIKE[1] * rated,
+            "memory": rated_bytes is not None
+            and visible_bytes is not None
+            and ALIKE[0] * rated_bytes < visible_bytes < ALIKE[1] * rated_bytes,
         }
         return all(agrees[need] for need in needs)
 

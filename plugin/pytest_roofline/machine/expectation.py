@@ -85,7 +85,7 @@ def expectation_of(machine: Machine) -> Expectation:
     """Return what every node must have, if this one is good."""
     products: dict[str, list[ExpectedGpus]] = {}
     for gpu in machine.gpus:
-        products.setdefault(gpu.product, []).append(_expected(gpu))
+        products.setdefault(gpu.product, []).append(_expected_gpus(gpu))
     gpus = tuple(_common(alike) for alike in products.values())
     drivers = {gpu.driver for gpu in machine.gpus}
     host = machine.host
@@ -110,7 +110,7 @@ def _common(alike: list[ExpectedGpus]) -> ExpectedGpus:
     return ExpectedGpus(**facts | {"count": len(alike)})  # type: ignore[arg-type]
 
 
-def _expected(gpu: Gpu) -> ExpectedGpus:
+def _expected_gpus(gpu: Gpu) -> ExpectedGpus:
     return ExpectedGpus(
         product=gpu.product,
         count=1,
@@ -164,10 +164,10 @@ def differences(expected: Expectation, machine: Machine) -> list[Unexpected]:
 
 def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
     for fact in ("pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition"):
-        expected_fact, seen = getattr(expected, fact), getattr(gpu, fact)
-        seen = seen or WHOLE if fact == "partition" else seen
-        if expected_fact is not None and expected_fact != seen:
-            yield Unexpected(gpu.label, fact, _text(expected_fact), _text(seen))
+        expected_fact, actual_fact = getattr(expected, fact), getattr(gpu, fact)
+        actual_fact = actual_fact or WHOLE if fact == "partition" else actual_fact
+        if expected_fact is not None and expected_fact != actual_fact:
+            yield Unexpected(gpu.label, fact, _text(expected_fact), _text(actual_fact))
     if expected.memory_bytes is not None and not _about(expected.memory_bytes, gpu.memory_bytes):
         yield Unexpected(
             gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes)

@@ -178,13 +178,13 @@ def _rated_links(gpu: Gpu) -> int | None:
 
 
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
-    seen = [fact_seen for gpu in ends if (fact_seen := getattr(gpu, fact)) is not None]
-    rated = [fact_seen for gpu in ends if (fact_seen := getattr(gpu, f"{fact}_rated")) is not None]
-    if not seen or not rated or max(seen) >= max(rated):
+    readings = [reading for gpu in ends if (reading := getattr(gpu, fact)) is not None]
+    ratings = [reading for gpu in ends if (reading := getattr(gpu, f"{fact}_rated")) is not None]
+    if not readings or not ratings or max(readings) >= max(ratings):
         return None
     return _finding(
         ends,
-        f"{_WORDS[fact]} {max(seen)} of {max(rated)}",
+        f"{_WORDS[fact]} {max(readings)} of {max(ratings)}",
         "copies between host and device are slower",
         "reseat the card or the riser; look at the slot's settings and at `dmesg` for link errors",
     )
@@ -208,7 +208,7 @@ def unknown_health(gpu: Gpu | None) -> str:
     if gpu is None:
         return "no management library tells of this device: power limit, links, memory errors and throttling withheld"
     withheld, rated = _withheld_facts(gpu), _rated_links(gpu)
-    texts = [f"{_listed(withheld)} withheld"] if withheld else []
+    texts = [f"{_list_text(withheld)} withheld"] if withheld else []
     if gpu.ecc is False:
         texts.append("ECC is off, so memory errors show nowhere")
     if gpu.links and rated is None:
@@ -237,7 +237,7 @@ def _withheld_facts(gpu: Gpu) -> list[str]:
     return [name for name, unknown in unknown_facts.items() if unknown]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_text(names: Sequence[str]) -> str:
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -273,13 +273,13 @@ def persistent_slowdown(
         Counter(block.excluded for block in measurement.samples.blocks)
         for measurement in measurements
     ]
-    slowed = [sum(counts[cause] for cause in _CAUSES) for counts in block_counts]
+    slow_blocks = [sum(counts[cause] for cause in _CAUSES) for counts in block_counts]
     total = sum(counts.total() for counts in block_counts)
     mostly = sum(
         blocks > MOST_EXCLUDED * counts.total()
-        for blocks, counts in zip(slowed, block_counts, strict=True)
+        for blocks, counts in zip(slow_blocks, block_counts, strict=True)
     )
-    throughout = total >= FEWEST_BLOCKS and sum(slowed) > MOST_EXCLUDED * total
+    throughout = total >= FEWEST_BLOCKS and sum(slow_blocks) > MOST_EXCLUDED * total
     if not throughout and mostly < FEWEST_MEASUREMENTS:
         return None
     by_cause = Counter({cause: sum(counts[cause] for counts in block_counts) for cause in _CAUSES})

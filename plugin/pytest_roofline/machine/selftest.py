@@ -180,7 +180,7 @@ class _Checks:
 
     def copy_lands(self) -> Property:
         """Known work takes its time: twice the bytes, twice the seconds."""
-        small_s, large_s = self._interleaved(
+        small_s, large_s = self._time_interleaved(
             *(self.workloads.copy(n * self._beyond_cache) for n in (1, 2))
         )
         off = large_s / small_s / 2 - 1
@@ -275,7 +275,7 @@ class _Checks:
 
     def runs_agree(self) -> Property:
         """Two measurements of the same thing, interleaved, say the same."""
-        one_s, other_s = self._interleaved(
+        one_s, other_s = self._time_interleaved(
             *(self.workloads.copy(self._beyond_cache) for _ in range(2))
         )
         off = other_s / one_s - 1
@@ -348,7 +348,7 @@ class _Checks:
         )
         return max(ROTATION_FACTOR * self.cache_bytes // 2, affordable)
 
-    def _interleaved(
+    def _time_interleaved(
         self, first_call: Callable[[], object], second_call: Callable[[], object]
     ) -> tuple[float, float]:
         """Return the seconds of two calls, measured in turn. The order A B B A cancels a steady

@@ -173,7 +173,7 @@ def _bracketed_call(device: Device, calls: Calls, index: int) -> float:
     the seconds are by the host's clock.
     """
     began_s = device.host_s()
-    with _marked(CALL, nvtx_of(device.name)), record_function(CALL):
+    with _mark(CALL, nvtx_of(device.name)), record_function(CALL):
         calls.call(index)
         device.synchronize()
     return device.host_s() - began_s
@@ -190,7 +190,7 @@ def nvtx_of(device: str) -> Marks | None:
 
 
 @contextlib.contextmanager
-def _marked(name: str, marks: Marks | None) -> Iterator[None]:
+def _mark(name: str, marks: Marks | None) -> Iterator[None]:
     if marks is None:
         yield
         return
@@ -225,7 +225,7 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
     def before(*_: object) -> None:
         if not torch.compiler.is_compiling():
             ranges = contextlib.ExitStack()
-            ranges.enter_context(_marked(name, marks))
+            ranges.enter_context(_mark(name, marks))
             ranges.enter_context(record_function(name))
             open_ranges.append(ranges)
 
@@ -261,5 +261,5 @@ def _unwrap(model: nn.Module) -> tuple[nn.Module, int]:
     children = dict(model.named_children())
     if len(children) != 1 or not children.keys() <= {PARALLEL, *WRAPPERS}:
         return model, 0
-    inner, wrapped = _unwrap(*children.values())
-    return inner, wrapped + 1
+    inner, wrapper_count = _unwrap(*children.values())
+    return inner, wrapper_count + 1

@@ -31,7 +31,7 @@ def _rule(kind: str, pattern: str, *, inclusive: bool = False) -> Rule:
     return Rule(kind, inclusive, re.compile(pattern, re.DOTALL))
 
 
-def _named(words: str) -> str:
+def _names(words: str) -> str:
     return rf"aten::(_foreach_|_fused_)?({'|'.join(words.split())})(_backward)?_?(\.\w+)?"
 
 
@@ -62,16 +62,16 @@ OPERATORS = (
           r"einsum|(_scaled)?(_grouped)?_mm|_int_mm|_addmm_activation|mkldnn_linear\w*|\w*convolution\w*|conv\dd|"
           r"conv_transpose\dd)(\.\w+)?_?|mkl::\w+|mkldnn::_?linear\w*"),
     # Casts of autocast are among them.
-    _rule("copy", _named("copy _to_copy to type_as clone contiguous cat _cat concat concatenate stack repeat "
+    _rule("copy", _names("copy _to_copy to type_as clone contiguous cat _cat concat concatenate stack repeat "
                          "repeat_interleave roll flip pin_memory _pin_memory constant_pad_nd pad")),
-    _rule("reduction", _named("sum nansum mean prod max min amax amin aminmax argmax argmin any all var std var_mean "
+    _rule("reduction", _names("sum nansum mean prod max min amax amin aminmax argmax argmin any all var std var_mean "
                               "std_mean norm linalg_vector_norm cumsum cumprod logsumexp topk sort argsort median "
                               "kthvalue count_nonzero histc bincount")),
-    _rule("embedding and gather", _named(
+    _rule("embedding and gather", _names(
         "index index_select index_add index_copy index_fill index_put _index_put_impl _unsafe_index _unsafe_index_put "
         "gather scatter scatter_add scatter_reduce take take_along_dim put masked_select masked_scatter nonzero one_hot"
     )),
-    _rule("elementwise", _named(
+    _rule("elementwise", _names(
         "add sub rsub mul div true_divide floor_divide remainder fmod pow exp exp2 expm1 log log2 log10 log1p sqrt "
         "rsqrt neg abs sign sgn sigmoid silu gelu relu leaky_relu elu mish hardtanh hardswish softplus tanh sin cos "
         "tan erf atan2 reciprocal square where masked_fill clamp clamp_min clamp_max maximum minimum eq ne lt gt le ge "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..core.profiles import Tool
 
 # Variables that profilers set in the processes that they start, or that name a library of theirs to load.
-ATTACHED = {
+PROFILER_VARIABLES = {
     "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
     "CUDA_INJECTION64_PATH": "a profiler injected into CUDA",
     "ROCP_TOOL_LIB": "rocprof",
@@ -19,8 +19,8 @@ ATTACHED = {
 
 def attached_profiler(environment: Mapping[str, str]) -> str:
     """Return the profiler that this process runs under, and its variable. Empty if there is none."""
-    variable = next((name for name in ATTACHED if environment.get(name)), None)
-    return "" if variable is None else f"{ATTACHED[variable]} ({variable} is set)"
+    variable = next((name for name in PROFILER_VARIABLES if environment.get(name)), None)
+    return "" if variable is None else f"{PROFILER_VARIABLES[variable]} ({variable} is set)"
 
 
 def is_bracketed(device: str) -> bool:

@@ -122,21 +122,21 @@ def _measure_rise(device: Device, call: FollowedCall, tracker: "Tracker") -> int
     """Return the rise in memory by the device's own counter. The tracker follows the call
     meanwhile; None if the device has no counter.
     """
-    returned: list[object] = []
+    outputs: list[object] = []
 
     def run() -> None:
         with torch.compiler.set_stance("force_eager"), tracker:
-            returned.append(call.fn(*call.arguments))
+            outputs.append(call.fn(*call.arguments))
         tracker.note_end()
 
     try:
         rise_bytes = device.peak_bytes(run)
-        if not returned:
+        if not outputs:
             # A device that does not tell makes no call.
             run()
     finally:
         # The traceback of a failure holds on to this list.
-        returned.clear()
+        outputs.clear()
     return rise_bytes
 
 

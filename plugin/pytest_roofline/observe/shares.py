@@ -199,11 +199,11 @@ def _device_activities(
     """
     ranges_there = {event.name for event in device if event.is_user_annotation}
     # By name, seconds and launches that no operator has answered for.
-    left: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+    remaining: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
     for event in device:
         if not event.is_user_annotation:
-            left[event.name][0] += event.time_range.elapsed_us() * 1e-6
-            left[event.name][1] += 1
+            remaining[event.name][0] += event.time_range.elapsed_us() * 1e-6
+            remaining[event.name][1] += 1
     for event in host:
         ranges, backward = places[id(event)]
         kernels = [kernel for kernel in event.kernels if kernel.name not in ranges_there]
@@ -211,9 +211,9 @@ def _device_activities(
             kind = class_of(_names_around(event), ranges, kernel.name)
             seconds = kernel.duration * 1e-6
             yield Activity(kernel.name, kind, seconds, event, ranges, backward, is_first=index == 0)
-            left[kernel.name][0] -= seconds
-            left[kernel.name][1] -= 1
-    for name, (seconds, count) in left.items():
+            remaining[kernel.name][0] -= seconds
+            remaining[kernel.name][1] -= 1
+    for name, (seconds, count) in remaining.items():
         if count > 0:
             yield Activity(name, class_of((), (), name), max(0.0, seconds), count=int(count))
 

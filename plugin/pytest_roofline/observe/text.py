@@ -21,7 +21,7 @@ from .classes import LAUNCH
 # The terminal shows so many of each; the run file has all.
 MOST_SHOWN, MOST_KERNELS, MOST_OPERATORS, MOST_PARTS = 8, 8, 12, 8
 # Above this the profiler changed what it looked at, and idle time is partly its own.
-SLOWED = 1.1
+MOST_OVERHEAD = 1.1
 COLUMNS = ("time", "share", "calls", "mean")
 # Of operators; what is behind the fourth a CPU does not have.
 OPERATOR_COLUMNS, HOST_COLUMNS = (
@@ -93,7 +93,7 @@ def clock_sentences(profile: Profile) -> list[str]:
         )
     sentences = [f"a call: {', '.join(times)}"] * bool(times)
     plain, under = profile.measured_s, profile.profiled_s
-    if plain and under is not None and under > SLOWED * plain:
+    if plain and under is not None and under > MOST_OVERHEAD * plain:
         sentences.append(
             f"the profiler made a call {under / plain:.2f} times as long: a part of idle, and of operators' times on a "
             "host, is its own"
@@ -314,7 +314,7 @@ def use_lines(use: MemoryUse) -> list[str]:
         )
     if use.device_peak_bytes is not None:
         unseen = (
-            f", {_signed(use.unseen_bytes)} not seen by operators"
+            f", {_signed_text(use.unseen_bytes)} not seen by operators"
             if use.unseen_bytes
             else ", the same"
         )
@@ -354,7 +354,7 @@ def _share(share: float) -> str:
     return f"{share * 100:.0f} %" if share >= 0.005 else "<1 %"
 
 
-def _signed(size_bytes: int) -> str:
+def _signed_text(size_bytes: int) -> str:
     # Formatters choose a unit by size, so the sign is none of theirs.
     return "-" * (size_bytes < 0) + format_memory(abs(size_bytes))
 
@@ -371,16 +371,16 @@ def failure_message(record: OutOfMemory, where: str) -> str:
     for it.
     """
     sizes = f" ({record.sizes})" if record.sizes else ""
-    lost = [
+    losses = [
         format_seconds(seconds)
         + (f" for {printable(name)}" if name and name != record.name else "")
         for name, seconds in record.lost.items()
     ]
-    lost += [f"the kernel {printable(label)}" for label in record.lost_kernels]
+    losses += [f"the kernel {printable(label)}" for label in record.lost_kernels]
     details = f"Details: {where}" if where else "The run could not be saved"
     return (
         f"{printable(record.label)}: ran out of memory{sizes}, where the baseline has "
-        f"{', '.join(lost)} REGRESSED\n  {printable(record.message)}\n  {details}; if that is intended, remove "
+        f"{', '.join(losses)} REGRESSED\n  {printable(record.message)}\n  {details}; if that is intended, remove "
         "its entry from the baseline."
     )
 

@@ -133,9 +133,9 @@ class Tracker(MemTracker):
             self._count_from_the_start(sizes_before)
         self._update_peak_stats(None)
         storage_count = len(self._WINFO)
-        returned = super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+        output = super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
         self.seen, self.allocated = True, self.allocated or len(self._WINFO) > storage_count
-        return returned
+        return output
 
     def _meet_argument(self, tensor: torch.Tensor) -> None:
         self._track(

@@ -122,14 +122,18 @@ def _form(names: Sequence[str]) -> Form | None:
     # With a source, names are those of MPI's calls.
     if time and "instances" in names and "name" in names and "source" not in names:
         return lambda row: _line("kernel", row["name"], row[time], _SECONDS[unit], row["instances"])
-    counted = next((name for name in ("count", "operations") if name in names), "")
-    if time and counted and "operation" in names:
-        return lambda row: _line("copy", row["operation"], row[time], _SECONDS[unit], row[counted])
+    count_column = next((name for name in ("count", "operations") if name in names), "")
+    if time and count_column and "operation" in names:
+        return lambda row: _line(
+            "copy", row["operation"], row[time], _SECONDS[unit], row[count_column]
+        )
     size, unit = next(
         ((name, match[1]) for name in names if (match := _SIZE.fullmatch(name))), ("", "b")
     )
-    if size and counted and "operation" in names:
-        return lambda row: _line("size", row["operation"], row[size], _BYTES[unit], row[counted])
+    if size and count_column and "operation" in names:
+        return lambda row: _line(
+            "size", row["operation"], row[size], _BYTES[unit], row[count_column]
+        )
     return None
 
 

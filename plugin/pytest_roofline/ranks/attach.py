@@ -65,7 +65,7 @@ class AttachedProcesses:
         """Return whether the whole launch runs on this host."""
         return len(set(self.hosts.values())) == 1
 
-    def lost(self, rank: int) -> bool:
+    def is_gone(self, rank: int) -> bool:
         """Return whether the process of a rank is gone."""
         return rank != 0 and rank not in self._channels
 
@@ -87,11 +87,13 @@ class AttachedProcesses:
         """
         # A round that was killed may have left a reply that nobody read.
         mark = secrets.token_hex(4)
-        reached = [
+        reached_ranks = [
             rank for rank in ranks if self._send(rank, {"do": do, "what": arguments, "mark": mark})
         ]
         until_s = time.monotonic() + seconds
-        return dict.fromkeys(ranks) | {rank: self._reply(rank, mark, until_s) for rank in reached}
+        return dict.fromkeys(ranks) | {
+            rank: self._reply(rank, mark, until_s) for rank in reached_ranks
+        }
 
     def lend(self) -> tuple[dict[str, str], tuple[int, ...]]:
         """Return what a round needs to lead the other processes: environment and descriptors. A
@@ -198,7 +200,7 @@ class AttachPlacement:
             identity = Identity(rank, size, self._attached.local_ranks[rank], None, self.name)
             if (reason := self._ask(rank, "start_one", rank, common | identity.environ)) != "":
                 raise RanksFailed(
-                    f"rank {rank} on {self._attached.hosts[rank]}: {reason or self._gone(rank)}"
+                    f"rank {rank} on {self._attached.hosts[rank]}: {reason or self._gone_text(rank)}"
                 )
 
     def trouble(self) -> str:
@@ -207,14 +209,14 @@ class AttachPlacement:
         """
         reasons = {0: self._local.trouble()} | self._attached.ask(self._ranks[1:], "trouble")
         for rank in self._ranks:
-            if self._attached.lost(rank):
-                return f"rank {rank} on {self._attached.hosts[rank]}: {self._gone(rank)}"
+            if self._attached.is_gone(rank):
+                return f"rank {rank} on {self._attached.hosts[rank]}: {self._gone_text(rank)}"
         return next(filter(None, reasons.values()), "")
 
     def fate(self, rank: int) -> str:
         """Return the end of a rank, in words."""
         reply = self._ask(rank, "fate", rank, seconds=FATE_S + ASK_S)
-        return self._gone(rank) if reply is None else str(reply)
+        return self._gone_text(rank) if reply is None else str(reply)
 
     def stacks_of(self, rank: int, descriptor: int) -> str:
         """Return the stacks that a blocked rank writes at a signal."""
@@ -247,7 +249,7 @@ class AttachPlacement:
             return getattr(self._local, do)(*arguments)
         return self._attached.ask([rank], do, *arguments, seconds=seconds)[rank]
 
-    def _gone(self, rank: int) -> str:
+    def _gone_text(self, rank: int) -> str:
         return f"the process of the launch that stands for rank {rank} is gone"
 
 

@@ -130,12 +130,14 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
 
 def _left_waiting(away: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: float) -> str:
     """Describe ranks that returned while others wait in a collective."""
-    left = f"{' and '.join(end.name for end in away[:_MOST_NAMED])} returned from the function"
+    return_text = (
+        f"{' and '.join(end.name for end in away[:_MOST_NAMED])} returned from the function"
+    )
     waits = _where(stuck)
     sentence = (
-        f"{waits}, while {left}"
+        f"{waits}, while {return_text}"
         if len(stuck) < len(away)
-        else f"{left}, while others wait: {waits}"
+        else f"{return_text}, while others wait: {waits}"
     )
     return f"{sentence}: no answer within {timeout_s:g} s; {_SAME_ORDER}"
 
@@ -146,13 +148,13 @@ def _where(ends: Sequence[RankEnd]) -> str:
 
 def _last_step(bad: Sequence[RankEnd]) -> str:
     """Describe a failure after every rank had returned from the function."""
-    failed = sorted(
+    raisers = sorted(
         (end for end in bad if end.text),
         key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order),
     )
-    if not failed or OUT_OF_STEP in failed[0].text or len({end.collectives for end in bad}) > 1:
+    if not raisers or OUT_OF_STEP in raisers[0].text or len({end.collectives for end in bad}) > 1:
         return _out_of_step(bad)
-    return f"{failed[0].name} raised {failed[0].text}, in the step that ends a task, after the function had returned"
+    return f"{raisers[0].name} raised {raisers[0].text}, in the step that ends a task, after the function had returned"
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
@@ -177,8 +179,8 @@ def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int,
         word = "blocked on a peer" if failed else ("stopped" if first.stopped else "stuck")
         lines = [f"  {names}: {word}, {first.position}", *_cut(main_text(first.details))]
     elif first.how == "closing":
-        raised = f"then raised {first.text}" if first.text else "waits for the others"
-        lines = [f"  {names}: has returned from the function, and {raised}", *_cut(first.details)]
+        end_text = f"then raised {first.text}" if first.text else "waits for the others"
+        lines = [f"  {names}: has returned from the function, and {end_text}", *_cut(first.details)]
     else:
         # The traceback of one that only lost its peer leads nowhere.
         details = [] if first.lost_its_peer and first is not bad[0] else _cut(first.details)

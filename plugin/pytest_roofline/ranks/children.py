@@ -18,7 +18,7 @@ from typing import Any
 from ..core.records import Outcome
 from ..core.units import encodable
 from .fork_server import ForkedProcess, ForkServer
-from .processes import ended
+from .processes import end_clause
 from .round_parent import RoundParent
 
 # A child that says nothing for so long, or for so many times the test's first duration, hangs.
@@ -54,7 +54,7 @@ class ChildEnd:
         """Return the cause of its death, for a person."""
         if self.status is None:
             return "it hung and was ended"
-        return f"it {ended(self.status)}"
+        return f"it {end_clause(self.status)}"
 
 
 def run_child(
@@ -203,10 +203,10 @@ def _tail(log: Path) -> str:
     fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
     if not fatal:
         return "\n".join(lines[-TAIL_LINES:])
-    died = [
+    last_threads = [
         index
         for index, line in enumerate(lines)
         if index > fatal[-1] and line.startswith("Current thread")
     ]
-    start = died[0] if died else fatal[-1] + 1
+    start = last_threads[0] if last_threads else fatal[-1] + 1
     return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])

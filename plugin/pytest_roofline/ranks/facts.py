@@ -128,9 +128,11 @@ def check(facts: Sequence[RankFacts], controllers: Mapping[str, str]) -> None:
         for rank in facts:
             holders[rank.versions.get(name, "none")].append(f"rank {rank.rank} on {rank.host}")
         if len(holders) > 1:
-            seen = "; ".join(f"{version}: {', '.join(who)}" for version, who in holders.items())
+            versions_text = "; ".join(
+                f"{version}: {', '.join(who)}" for version, who in holders.items()
+            )
             raise RanksFailed(
-                f"pytest and its ranks have different versions of {name} ({seen}); expected one"
+                f"pytest and its ranks have different versions of {name} ({versions_text}); expected one"
             )
 
 
@@ -167,14 +169,14 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
         if len(there) < len(ranks):
             raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
     owners: dict[tuple[str, str], RankFacts] = {}
-    owned: dict[int, int] = {}
+    index_of_rank: dict[int, int] = {}
     for rank in sorted(facts, key=lambda rank: (len(rank.devices), rank.rank)):
         free = [index for index, uuid in enumerate(rank.devices) if (rank.host, uuid) not in owners]
         if not free:
             raise RanksFailed(_no_device(rank, owners))
-        owned[rank.rank] = rank.local_rank if rank.local_rank in free else free[0]
-        owners[rank.host, rank.devices[owned[rank.rank]]] = rank
-    return owned
+        index_of_rank[rank.rank] = rank.local_rank if rank.local_rank in free else free[0]
+        owners[rank.host, rank.devices[index_of_rank[rank.rank]]] = rank
+    return index_of_rank
 
 
 def _no_device(rank: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Any
 
-from .processes import FORKER, PARENT_VARIABLE, die_with_parent, ended, last_words
+from .processes import FORKER, PARENT_VARIABLE, die_with_parent, end_clause, last_words
 
 SUPPORTED = sys.platform.startswith("linux")
 # For its end after the pair's, before it is killed.
@@ -104,7 +104,7 @@ class ForkServer:
             )
         self._requests = 0
         # Those that have not ended.
-        self._forked: dict[int, ForkedProcess] = {}
+        self._running: dict[int, ForkedProcess] = {}
         self._end = weakref.finalize(self, _end, self._process, self._connection, self._output)
 
     @property
@@ -127,7 +127,7 @@ class ForkServer:
             arguments: of its life.
         """
         self._requests += 1
-        forked = self._forked[self._requests] = ForkedProcess(self)
+        forked = self._running[self._requests] = ForkedProcess(self)
         # Of one that has ended the next look tells.
         with contextlib.suppress(OSError):
             self._connection.send((self._requests, dict(environ), log, list(arguments)))
@@ -147,9 +147,9 @@ class ForkServer:
 
     def _note(self, word: str, number: int, content: Any) -> None:
         if word == "started":
-            self._forked[number].pid = content
+            self._running[number].pid = content
             return
-        forked = self._forked.pop(number)
+        forked = self._running.pop(number)
         if word == "ended":
             forked.returncode = content
         else:
@@ -160,9 +160,9 @@ class ForkServer:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
         why = self._end_text()
-        for forked in self._forked.values():
+        for forked in self._running.values():
             forked.returncode, forked.why = -signal.SIGKILL, why
-        self._forked.clear()
+        self._running.clear()
 
     def _end_text(self) -> str:
         """Return its end in words, with its last words. Empty if this process ended it."""
@@ -171,7 +171,7 @@ class ForkServer:
         self._output.seek(0)
         words = last_words(self._output.read().decode("utf-8", "replace"))
         status = self._process.returncode
-        end = "closed its connection" if status is None else ended(status)
+        end = "closed its connection" if status is None else end_clause(status)
         return f"{FORKER} {end}\n{words}".rstrip()
 
     def end(self) -> None:

@@ -77,15 +77,15 @@ class LauncherPlacement:
         """Start the launcher."""
         if self.bind == "127.0.0.1":
             variables = variables | loopback()
-        launched = identify(os.environ) is not None
-        environ = (without_launch(os.environ) if launched else dict(os.environ)) | variables
+        in_launch = identify(os.environ) is not None
+        environ = (without_launch(os.environ) if in_launch else dict(os.environ)) | variables
         self._folder = tempfile.mkdtemp(prefix=owned_prefix("launch"))
         try:
             command = self._command(
                 Launch(size, self._arguments, tuple(variables), environ, self._folder)
             )
             if shutil.which(command[0]) is None:
-                raise _not_found(command[0])
+                raise _missing_command(command[0])
             self._run(command, environ)
         except BaseException:
             self._forget()
@@ -205,7 +205,7 @@ class LauncherPlacement:
 def _probe(command: str, option: str) -> str:
     """Return what a launcher prints about itself."""
     if shutil.which(command) is None:
-        raise _not_found(command)
+        raise _missing_command(command)
     try:
         process = subprocess.run(
             [command, option],
@@ -226,7 +226,7 @@ def _probe(command: str, option: str) -> str:
     return process.stdout + process.stderr
 
 
-def _not_found(command: str) -> BadInput:
+def _missing_command(command: str) -> BadInput:
     return BadInput(f"`{command}` is not in PATH; {NOT_FOUND[command]}")
 
 

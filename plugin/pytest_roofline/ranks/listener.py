@@ -25,7 +25,7 @@ HELLO_S = 10.0
 # Handshakes at a time; a further peer waits in the system's queue.
 MOST_GREETINGS = 64
 # For a handshake, while others wait for its place or its descriptor: a silent peer may try again.
-SPARED_S = 0.25
+SHORT_HANDSHAKE_S = 0.25
 GLOO_VARIABLE = "GLOO_SOCKET_IFNAME"
 # Linux: the first IPv4 address of an interface (man 7 netdevice), in a record whose name has 16 bytes.
 _SIOCGIFADDR = 0x8915
@@ -114,7 +114,7 @@ class Listener:
         while not self._closed.is_set():
             now_s = time.monotonic()
             room = len(self._greetings) < MOST_GREETINGS and now_s >= self._resume_s
-            self._hang_up(now_s, HANDSHAKE_S if room else SPARED_S)
+            self._hang_up(now_s, HANDSHAKE_S if room else SHORT_HANDSHAKE_S)
             for ready in wait([*self._greetings, *[self._socket] * room], POLL_S):
                 if ready is self._socket:
                     self._admit()

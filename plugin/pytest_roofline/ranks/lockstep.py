@@ -74,13 +74,11 @@ def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) 
     """Return what `fn(rank, *args)` gives to time. It is a `Timed` or a function; if neither, that
     very call.
     """
-    returned = fn(rank, *args)
+    output = fn(rank, *args)
     kind = (
-        2 + (returned.make_args is not None)
-        if isinstance(returned, Timed)
-        else int(callable(returned))
+        2 + (output.make_args is not None) if isinstance(output, Timed) else int(callable(output))
     )
-    rows = rank.gather((kind, isinstance(returned, Timed) and returned.on_host))
+    rows = rank.gather((kind, isinstance(output, Timed) and output.on_host))
     for number, (other_kind, _) in enumerate(rows):
         if other_kind != rows[0][0]:
             raise BadInput(
@@ -88,20 +86,20 @@ def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) 
                 f"on rank {number} {KINDS[int(other_kind)]}; "
                 "expected the same on every rank, since all of them make the same calls"
             )
-    if not isinstance(returned, Timed):
-        return Timed(returned if callable(returned) else lambda: fn(rank, *args))
-    return replace(returned, on_host=any(on_host for _, on_host in rows))
+    if not isinstance(output, Timed):
+        return Timed(output if callable(output) else lambda: fn(rank, *args))
+    return replace(output, on_host=any(on_host for _, on_host in rows))
 
 
 def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> None:
     """Call `fn(rank, *args)`. If it returns something to time, as for `measure_ranks`, do that
     once.
     """
-    returned = fn(rank, *args)
-    if isinstance(returned, Timed):
-        returned.call(*returned.arguments())
-    elif callable(returned):
-        returned()
+    output = fn(rank, *args)
+    if isinstance(output, Timed):
+        output.call(*output.arguments())
+    elif callable(output):
+        output()
     rank.meter.synchronize()
 
 
@@ -135,10 +133,10 @@ class _RankObserver(Observer):
 
 def samples_of(progress: Sequence[log.LatestBlock]) -> Samples | None:
     """Return a rank's samples, by the blocks that it told of. None if there is no sample yet."""
-    counted = _measured_blocks(progress)
-    if not counted:
+    blocks = _measured_blocks(progress)
+    if not blocks:
         return None
-    return log.samples_of([latest.block for latest in counted], counted[-1].common)
+    return log.samples_of([latest.block for latest in blocks], blocks[-1].common)
 
 
 def rank_seconds(progress: Sequence[log.LatestBlock]) -> tuple[float, ...]:

@@ -53,7 +53,7 @@ class Pool:
         self._tasks = 0
         self._inside = 0
         # By number of ranks, how boots in a row have failed: what cannot be is not tried again and again.
-        self._failed: dict[int, list[RanksFailed | RanksSkipped]] = defaultdict(list)
+        self._boot_failures: dict[int, list[RanksFailed | RanksSkipped]] = defaultdict(list)
         # However pytest ends, its ranks do not outlive it.
         atexit.register(self.kill)
 
@@ -185,12 +185,12 @@ class Pool:
             self._boot()
 
     def _boot(self) -> None:
-        failed = self._failed[self.size]
-        if failed and isinstance(failed[-1], RanksSkipped):
-            raise RanksSkipped(str(failed[-1]))
-        if len(failed) >= MOST_FAILED_BOOTS:
+        failures = self._boot_failures[self.size]
+        if failures and isinstance(failures[-1], RanksSkipped):
+            raise RanksSkipped(str(failures[-1]))
+        if len(failures) >= MOST_FAILED_BOOTS:
             raise RanksFailed(
-                f"{failed[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)"
+                f"{failures[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)"
             )
         self.generation += 1
         boot = Boot(
@@ -209,10 +209,10 @@ class Pool:
             if not isinstance(error, RanksFailed | RanksSkipped):
                 raise
             # Without its traceback, which would hold on to the channels of those that came.
-            failed.append(type(error)(printable_lines(str(error))))
-            raise type(error)(*failed[-1].args) from None
+            failures.append(type(error)(printable_lines(str(error))))
+            raise type(error)(*failures[-1].args) from None
         self._members = boot.members
-        failed.clear()
+        failures.clear()
 
     def store_port(self) -> int:
         """Return the port of the store that worlds meet in. The store is made once and kept as long

@@ -93,7 +93,7 @@ def ending(status: int) -> str:
     )
 
 
-def ended(status: int) -> str:
+def end_clause(status: int) -> str:
     """Return an exit status as the end of a sentence. For example `was killed by SIGKILL`, `ended
     with exit code 3`.
     """
@@ -116,11 +116,11 @@ def raise_file_limit() -> None:
     `MOST_FILES`.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    raised = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < raised:
+    new_limit = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < new_limit:
         # Some systems have a lower limit than the hard one that they tell.
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
 
 def text_of(path: Path) -> str:
@@ -229,13 +229,15 @@ def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, 
     """Return the stacks that blocked ranks write at a signal. The ranks are of this space, by their
     processes and descriptors.
     """
-    reached = [rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)]
-    stacks, before = dict.fromkeys(reached, ""), dict[int, str]()
+    reached_ranks = [
+        rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)
+    ]
+    stacks, before = dict.fromkeys(reached_ranks, ""), dict[int, str]()
     until_s = time.monotonic() + SIGNAL_S
     while not (all(stacks.values()) and stacks == before) and time.monotonic() < until_s:
         time.sleep(SETTLED_S)
         before, stacks = stacks, {}
-        for rank in reached:
+        for rank in reached_ranks:
             process, descriptor = ranks[rank]
             with contextlib.suppress(OSError):
                 stacks[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(
@@ -252,11 +254,11 @@ def descendants(pid: int) -> set[ProcessId]:
         if status is not None:
             family.setdefault(status.parent, []).append(ProcessId(int(entry.name), status.ticks))
     family_members: set[ProcessId] = set()
-    left = [pid]
-    while left:
-        children = set(family.get(left.pop(), ())) - family_members
+    pending = [pid]
+    while pending:
+        children = set(family.get(pending.pop(), ())) - family_members
         family_members |= children
-        left += [child.pid for child in children]
+        pending += [child.pid for child in children]
     return family_members
 
 

@@ -30,7 +30,7 @@ class RoundParent:
     ) -> None:
         self._plugins, self._python, self._folder = plugins, python, folder
         self._server: ForkServer | None = None
-        self._left = 0
+        self._rounds_left = 0
         self._works = SUPPORTED
 
     def next(self, environ: Mapping[str, str]) -> ForkServer | None:
@@ -39,13 +39,13 @@ class RoundParent:
         """
         if not self._works:
             return None
-        if self._server is None or not self._left or not self._server.serves(environ):
+        if self._server is None or not self._rounds_left or not self._server.serves(environ):
             self.close()
             self._server = ForkServer(
                 environ, SERVER, self._plugins, python=self._python, folder=self._folder
             )
-            self._left = ROUNDS_PER_PARENT
-        self._left -= 1
+            self._rounds_left = ROUNDS_PER_PARENT
+        self._rounds_left -= 1
         return self._server
 
     def gave_up(self, environ: Mapping[str, str]) -> bool:

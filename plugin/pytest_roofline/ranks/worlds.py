@@ -216,9 +216,11 @@ class Worlds:
         task_number = torch.tensor([number], dtype=torch.int64, device=rank.device)
         rows = [torch.zeros_like(task_number) for _ in range(rank.size)]
         dist.all_gather(rows, task_number)
-        seen = [int(row.item()) for row in rows]
-        if set(seen) != {number}:
-            raise RuntimeError(f"{OUT_OF_STEP}: at the end of task {number} they hold {seen}")
+        task_numbers = [int(row.item()) for row in rows]
+        if set(task_numbers) != {number}:
+            raise RuntimeError(
+                f"{OUT_OF_STEP}: at the end of task {number} they hold {task_numbers}"
+            )
 
     @property
     def collectives(self) -> int | None:

@@ -294,10 +294,10 @@ class EventDevice(RealDevice):
         self.synchronize()
         before = self.library.memory_allocated(self.index)
         self.library.reset_peak_memory_stats(self.index)
-        returned = call()
+        output = call()
         self.synchronize()
         now = self.allocated()
-        del returned
+        del output
         return max(0, int(now.most_bytes or 0) - before), max(0, int(now.now_bytes or 0) - before)
 
     def allocated(self) -> AllocatedBytes:

@@ -126,8 +126,8 @@ def _allocations(call: Callable[[], object]) -> list[int] | None:
     if torch._C._autograd._profiler_enabled():
         return None
     with torch.autograd.profiler.profile(use_kineto=True, profile_memory=True) as profile:
-        returned = call()
-    del returned
+        output = call()
+    del output
     return [
         event.nbytes() for event in profile.kineto_results.events() if event.name() == "[memory]"
     ]

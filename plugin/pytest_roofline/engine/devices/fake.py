@@ -133,14 +133,14 @@ class FakeDevice:
         self._recording: list[Callable[[], float]] | None = None
         self._cached: OrderedDict[object, int] = OrderedDict()
         self._held_bytes = self._most_bytes = 0
-        told_bytes = cache_bytes if reported_cache_bytes is None else reported_cache_bytes
+        reported_bytes = cache_bytes if reported_cache_bytes is None else reported_cache_bytes
         self._facts = DeviceFacts(
             type="fake",
             product=product,
             uuid="GPU-fake",
             memory_bytes=memory_bytes,
             architecture=architecture,
-            last_level_cache_bytes=last_level_cache(told_bytes, architecture),
+            last_level_cache_bytes=last_level_cache(reported_bytes, architecture),
             driver=driver,
         )
 
@@ -332,9 +332,9 @@ class FakeDevice:
     def held_bytes(self, call: Callable[[], object]) -> int:
         """Return what a call leaves allocated above what was before."""
         before = self._held_bytes
-        returned = call()
+        output = call()
         held_bytes = max(0, self._held_bytes - before)
-        del returned
+        del output
         return held_bytes
 
     def allocated(self) -> AllocatedBytes:

@@ -143,7 +143,7 @@ class Nvml:
         self._handle: Any = None
         self._before_bytes = before_bytes
         # From now on: the library remembers who worked here before us.
-        self._asked_us = time.time_ns() // 1000
+        self._last_sample_us = time.time_ns() // 1000
         try:
             self._nvml = start_nvml()
             self._handle = ask(self._nvml, handle_of, self._nvml, uuid)
@@ -205,10 +205,12 @@ class Nvml:
         """Return the share of time that other processes kept it busy. Unknown if ours is not on the
         list, as in containers.
         """
-        samples = ask(self._nvml, "nvmlDeviceGetProcessUtilization", self._handle, self._asked_us)
+        samples = ask(
+            self._nvml, "nvmlDeviceGetProcessUtilization", self._handle, self._last_sample_us
+        )
         if not samples:
             return None
-        self._asked_us = max(int(sample.timeStamp) for sample in samples)
+        self._last_sample_us = max(int(sample.timeStamp) for sample in samples)
         mine = os.getpid()
         if all(sample.pid != mine for sample in samples):
             return None
