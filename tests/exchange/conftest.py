@@ -9,7 +9,7 @@ import pytest
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.exchange import export, read
-from pytest_roofline.exchange.records import Given
+from pytest_roofline.exchange.records import UserFacts
 
 DATA = Path(__file__).parent / "data"
 
@@ -26,7 +26,7 @@ def take():
 
     def take(content, name=None, **given):
         data = content if isinstance(content, bytes) else content.encode()
-        return read(data, "file", Given(**given), name)
+        return read(data, "file", UserFacts(**given), name)
 
     return take
 

@@ -11,7 +11,7 @@ from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
 from pytest_roofline.exchange import EXPORT_NAMES, export
-from pytest_roofline.exchange.exportable import exportable
+from pytest_roofline.exchange.exportable import select_exportable
 
 LABEL = "memcpy_d2d[64MiB]"
 # What stands for several processes.
@@ -25,7 +25,7 @@ def kept(make, tmp_path):
     """What a run of these records gives out, and what it keeps, each by label."""
 
     def kept(*records, **changes):
-        fit, left_out = exportable([make.run(tmp_path / "run.jsonl", *records, **changes)])
+        fit, left_out = select_exportable([make.run(tmp_path / "run.jsonl", *records, **changes)])
         return {one.row.label: one for one in fit}, {one.label: one for one in left_out}
 
     return kept

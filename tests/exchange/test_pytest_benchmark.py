@@ -13,7 +13,7 @@ from pytest_roofline.core.facts import Code
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.exchange import read
 from pytest_roofline.exchange.pytest_benchmark import round_stats
-from pytest_roofline.exchange.records import Given
+from pytest_roofline.exchange.records import UserFacts
 
 NAME = "pytest-benchmark"
 TEST = "test_live.py::test_live[64MiB]"
@@ -160,7 +160,7 @@ def test_a_live_run_compares_with_our_file_and_has_its_layout(make, write, live,
         other[name] for name in ("fullname", "name", "param", "params")
     )
     # Its own file is read with every round, and a round that took no time is left out by name.
-    (imported,) = read(json.dumps(theirs).encode(), "theirs.json", Given(), None)
+    (imported,) = read(json.dumps(theirs).encode(), "theirs.json", UserFacts(), None)
     (reading,) = imported.readings
     assert (reading.seconds, reading.iterations) == (tuple(one["stats"]["data"]), 3)
     assert imported.cores == theirs["machine_info"]["cpu"].get("count")
@@ -168,7 +168,7 @@ def test_a_live_run_compares_with_our_file_and_has_its_layout(make, write, live,
     theirs["benchmarks"].append(
         {**one, "fullname": "other", "stats": {"median": 1.0, "iterations": 1}}
     )
-    (imported,) = read(json.dumps(theirs).encode(), "theirs.json", Given(), None)
+    (imported,) = read(json.dumps(theirs).encode(), "theirs.json", UserFacts(), None)
     assert (len(imported.readings), imported.left_out) == (
         1,
         (f"{TEST}: a round that took no time at all",),
@@ -220,7 +220,7 @@ def test_its_compare_command_reads_two_of_our_files(make, write, tmp_path):
 
 def test_we_read_our_own_file_back(processes, write):
     path = write("run", *processes([1e-3, 1.5e-3, 1.1e-3], [2e-3]))
-    (imported,) = read(path.read_bytes(), str(path), Given(), None)
+    (imported,) = read(path.read_bytes(), str(path), UserFacts(), None)
     (reading,) = imported.readings
     assert ((1e-3, 1.5e-3, 1.1e-3, 2e-3), 10) == (reading.seconds, reading.iterations)
     assert ("node", "AMD EPYC", 8, "6.8") == (

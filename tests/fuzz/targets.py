@@ -20,7 +20,7 @@ from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange import NAMES
 from pytest_roofline.exchange import read as read_foreign
 from pytest_roofline.exchange.building import build
-from pytest_roofline.exchange.records import Given
+from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.hardware.lookup import merge_hardware
 from pytest_roofline.machine.expectation import read_expectation
 from pytest_roofline.many.reading import load_index, read_run_tables, tables_of
@@ -118,7 +118,7 @@ def _many(path: Path) -> bool:
 
 
 def _import(path: Path, form: str | None = None) -> None:
-    given = Given(None, None, None, None)
+    given = UserFacts(None, None, None, None)
     imported = read_foreign(path.read_bytes(), path.name, given, form)
     build(imported, given, "run", "tool", ("roofline", "import"))
 

@@ -12,8 +12,8 @@ from pytest_roofline.cli.main import main
 from pytest_roofline.core.records import Header, Measurement, Outcome
 from pytest_roofline.exchange import read
 from pytest_roofline.exchange.building import build, run_id_of
-from pytest_roofline.exchange.nodes import located
-from pytest_roofline.exchange.records import Given
+from pytest_roofline.exchange.nodes import with_node
+from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.many.fleet import fleet
 from pytest_roofline.many.reading import file_of, tables_of
 from pytest_roofline.many.text import fleet_text
@@ -66,9 +66,9 @@ def many(*logs):
     """Imported runs, one of each log and host, as they are once their files were read."""
     files = []
     for number, (log, host) in enumerate(logs):
-        given = Given(host=host)
+        given = UserFacts(host=host)
         run_id = run_id_of([log.encode()])
-        entries = [located(entry, "log", host) for entry in read(log.encode(), "log", given)]
+        entries = [with_node(entry, "log", host) for entry in read(log.encode(), "log", given)]
         header, *lines = build(entries, given, run_id, "", ("roofline", "import", "log"))
         assert isinstance(header, Header)
         measured, outcomes = (

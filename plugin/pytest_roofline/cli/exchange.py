@@ -34,8 +34,8 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..exchange.exportable import LeftOut
-    from ..exchange.records import Given, Imported
+    from ..exchange.exportable import Omission
+    from ..exchange.records import ImportedLog, UserFacts
 
 # The number of lines that are shown of those that an import leaves out.
 LINES = 5
@@ -101,11 +101,11 @@ def import_(
 
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
-    from ..exchange.building import check_given, save
+    from ..exchange.building import check_user_facts, save
     from ..exchange.nodes import by_node, refuse_several
-    from ..exchange.records import Given
+    from ..exchange.records import UserFacts
 
-    user_facts = check_given(Given(product, devices, link, operation, begun, unit, host))
+    user_facts = check_user_facts(UserFacts(product, devices, link, operation, begun, unit, host))
     contents = {file: _content(file) for file in files}
     imported, duplicates = _read_all(contents, user_facts, format_name)
     nodes = {"": imported} if by is None else by_node(imported)
@@ -130,21 +130,21 @@ def import_(
 
 
 def _read_all(
-    contents: dict[str, bytes], user_facts: "Given", format_name: str | None
-) -> "tuple[list[Imported], dict[str, str]]":
+    contents: dict[str, bytes], user_facts: "UserFacts", format_name: str | None
+) -> "tuple[list[ImportedLog], dict[str, str]]":
     """Return the logs in the files, and the duplicates.
 
     A duplicate maps to the first file that holds the same of the same nodes.
     """
     from ..exchange import read
-    from ..exchange.nodes import located
+    from ..exchange.nodes import with_node
 
-    imported: list[Imported] = []
+    imported: list[ImportedLog] = []
     duplicates: dict[str, str] = {}
     firsts: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
     for file, content in contents.items():
         entries = [
-            located(entry, file, user_facts.host)
+            with_node(entry, file, user_facts.host)
             for entry in read(content, _source(file), user_facts, format_name)
         ]
         first = firsts.setdefault((content, tuple(entry.host for entry in entries)), file)
@@ -159,7 +159,7 @@ def _read_all(
 class _ImportedRun:
     """A run of imported logs, and its path."""
 
-    imported: "Sequence[Imported]"
+    imported: "Sequence[ImportedLog]"
     lines: Sequence[Line]
     path: Path = Path()
     written: bool = False
@@ -181,7 +181,7 @@ class _ImportedRun:
 
 
 def _build_run(
-    imported: "Sequence[Imported]", user_facts: "Given", contents: dict[str, bytes]
+    imported: "Sequence[ImportedLog]", user_facts: "UserFacts", contents: dict[str, bytes]
 ) -> _ImportedRun:
     """Return the run of one node's logs. Impossible readings are invalid."""
     from ..exchange.building import build, run_id_of, without_impossible
@@ -240,7 +240,7 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node
     return folder / "runs" / f"{name}.jsonl"
 
 
-def _print_imported(imported: Sequence["Imported"]) -> None:
+def _print_imported(imported: Sequence["ImportedLog"]) -> None:
     """Print the readings, their conventions, and the left-out lines."""
     from ..report.tables import TextTable, render
 
@@ -268,7 +268,7 @@ def _print_imported(imported: Sequence["Imported"]) -> None:
         say(f"how {tool} counts: {convention}")
 
 
-def _remarks(log: "Imported") -> list[str]:
+def _remarks(log: "ImportedLog") -> list[str]:
     lines = [
         f"INVALID {reading.label}, {reading.where}: {reading.invalid}"
         for reading in log.readings
@@ -382,7 +382,7 @@ def export(
         say(printable(f"{summary} to {target}"))
 
 
-def _print_left_out(left_out: "Iterable[LeftOut]") -> None:
+def _print_left_out(left_out: "Iterable[Omission]") -> None:
     """Print on standard error what is not exported.
 
     Every number is named; labels without a time are listed by their reason.

@@ -21,12 +21,12 @@ from . import (
     triton_report,
 )
 from .building import run_id_of
-from .exportable import Exportable, LeftOut, exportable, refuse_twice
+from .exportable import Exportable, Omission, refuse_twice, select_exportable
 from .logs import lines
-from .records import Given, Imported, decode, looks_like_json, refuse
+from .records import ImportedLog, UserFacts, decode, looks_like_json, refuse
 
 # Of a line of text.
-LONGEST = 256 * 2**10
+MOST_LINE_BYTES = 256 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ImportFormat:
     name: str
     title: str
     sniff: Callable[[str], bool]
-    read: Callable[[str, str, Given], tuple[Imported, ...]]
+    read: Callable[[str, str, UserFacts], tuple[ImportedLog, ...]]
 
 
 # A further format is a module with these two functions, and a line here.
@@ -68,7 +68,9 @@ FORMATS = (
 NAMES = tuple(one.name for one in FORMATS)
 
 
-def read(data: bytes, source: str, given: Given, name: str | None = None) -> tuple[Imported, ...]:
+def read(
+    data: bytes, source: str, given: UserFacts, name: str | None = None
+) -> tuple[ImportedLog, ...]:
     """What a file holds: one entry for each process of the tool."""
     if name is not None and name not in NAMES:
         raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
@@ -94,7 +96,7 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
     if not any(imported.readings or imported.failed for imported in found):
         why = next((f": {reason}" for imported in found for reason in imported.left_out), "")
         raise BadFile(f"{source}: {chosen.title} without a number that could be taken{why}")
-    _refuse_idle(source, found, given)
+    _refuse_contradiction(source, found, given)
     _refuse_impossible(source, found)
     # By content, so that a log that was imported twice is known again.
     digest = run_id_of([data])
@@ -105,14 +107,14 @@ def read(data: bytes, source: str, given: Given, name: str | None = None) -> tup
 
 def _refuse_long(text: str, source: str) -> None:
     """Refuse what no tool prints as a line; of JSON any."""
-    if not looks_like_json(text) and (match := re.search(rf"[^\n]{{{LONGEST + 1}}}", text)):
+    if not looks_like_json(text) and (match := re.search(rf"[^\n]{{{MOST_LINE_BYTES + 1}}}", text)):
         number = text.count("\n", 0, match.start()) + 1
         raise BadFile(
-            f"{source}, line {number}: more than {LONGEST // 2**10} KiB; expected lines as a tool prints them"
+            f"{source}, line {number}: more than {MOST_LINE_BYTES // 2**10} KiB; expected lines as a tool prints them"
         )
 
 
-def _refuse_impossible(source: str, found: tuple[Imported, ...]) -> None:
+def _refuse_impossible(source: str, found: tuple[ImportedLog, ...]) -> None:
     """Refuse times that no run file can hold."""
     for reading in (reading for imported in found for reading in imported.readings):
         if not all(SMALLEST <= seconds <= LARGEST for seconds in reading.seconds):
@@ -122,7 +124,7 @@ def _refuse_impossible(source: str, found: tuple[Imported, ...]) -> None:
             )
 
 
-def _refuse_idle(source: str, found: tuple[Imported, ...], given: Given) -> None:
+def _refuse_contradiction(source: str, found: tuple[ImportedLog, ...], given: UserFacts) -> None:
     """Refuse what the user tells where it is said of something else."""
     counts = {reading.devices for imported in found for reading in imported.readings}
     if given.devices is not None and counts and given.devices not in counts:
@@ -163,26 +165,28 @@ EXPORT_NAMES = tuple(one.name for one in EXPORTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedDocument:
     """A document for another tool as plain data, None where nothing is fit; what is in it, and what is not and why."""
 
     document: Any
     names: tuple[str, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[Omission, ...]
 
 
-def export(runs: Sequence[Run], name: str) -> Exported:
+def export(runs: Sequence[Run], name: str) -> ExportedDocument:
     """What of these runs may go out, as a format writes it."""
     chosen = next((one for one in EXPORTS if one.name == name), None)
     if chosen is None:
         raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")
-    fit, left_out = exportable(runs)
+    fit, left_out = select_exportable(runs)
     written = [entry for entry in fit if not chosen.why_not(entry)]
     left_out += [
-        LeftOut(entry.row.label, reason, measured=True)
+        Omission(entry.row.label, reason, measured=True)
         for entry in fit
         if (reason := chosen.why_not(entry))
     ]
     names = [chosen.name_of(entry) for entry in written]
     refuse_twice(zip(names, written, strict=True))
-    return Exported(chosen.write(written) if written else None, tuple(names), tuple(left_out))
+    return ExportedDocument(
+        chosen.write(written) if written else None, tuple(names), tuple(left_out)
+    )

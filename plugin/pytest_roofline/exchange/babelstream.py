@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from ..core.keys import Scalar
 from ..core.units import MIB
 from ..core.work import Work
-from .logs import Foreign, OpenTable, Rule, marked, read_runs, require_columns, skip
-from .records import Given, Imported, Reading, Refused, amount, pooled, whole
+from .logs import ForeignLine, OpenTable, Rule, has_line_with, read_runs, require_columns, skip
+from .records import BadLine, ImportedLog, Reading, UserFacts, amount, pool_readings, whole_number
 
 CONVENTION = (
     "bytes read and written; {unit} is {factor} bytes; the host's clock around each call until it is done, the first "
@@ -70,13 +70,13 @@ class _Table(OpenTable[Reading]):
     left_out: list[str] = field(default_factory=list)
     product: str | None = None
     driver: str | None = None
-    wrong: set[str] = field(default_factory=set)
+    wrong_arrays: set[str] = field(default_factory=set)
     listing: bool = False
 
     def text_of(self, name: str) -> str:
         """Return what a line above the table says."""
         if name not in self.head:
-            raise Refused(
+            raise BadLine(
                 f"no line above tells the {name}; expected the whole output of BabelStream"
             )
         return self.head[name]
@@ -84,21 +84,21 @@ class _Table(OpenTable[Reading]):
     @property
     def calls(self) -> int:
         """How often each kernel ran; 2, one of them left out, where versions before 1 do not say."""
-        return whole(self.head.get("calls", "2"))
+        return whole_number(self.head.get("calls", "2"))
 
     @property
     def element_bytes(self) -> int:
         """The bytes of one number."""
         precision = self.text_of("precision")
         if precision not in _SIZES:
-            raise Refused(f"precision {precision!r} above; expected one of {', '.join(_SIZES)}")
+            raise BadLine(f"precision {precision!r} above; expected one of {', '.join(_SIZES)}")
         return _SIZES[precision]
 
     def array_bytes(self) -> int:
         """Of one array; the text rounds it to a tenth, and most are powers of two."""
         element_bytes = self.element_bytes
-        if whole(self.head.get("elements", "0")):
-            return whole(self.head["elements"]) * element_bytes
+        if whole_number(self.head.get("elements", "0")):
+            return whole_number(self.head["elements"]) * element_bytes
         unit, printed = self.text_of("size_unit"), amount(self.text_of("size"))
         # Version 1 printed MiB, and called them MB.
         binary = (
@@ -108,7 +108,7 @@ class _Table(OpenTable[Reading]):
         )
         factor = float(MIB) if binary else UNITS.get(unit, 0.0)
         if not printed * factor:
-            raise Refused(
+            raise BadLine(
                 f"an array size of {printed:g} {unit} above; expected one that can be told from 0"
             )
         power = 2 ** round(math.log2(printed * factor))
@@ -136,13 +136,13 @@ def _take_banner(tables: _Tables, _: int, match: re.Match[str]) -> None:
 
 def _take_head(tables: _Tables, _: int, match: re.Match[str]) -> None:
     if not tables or tables[-1].unit:
-        raise Foreign
+        raise ForeignLine
     tables[-1].head |= {name: told for name, told in match.groupdict().items() if told}
 
 
 def _take_listing(tables: _Tables, _: int, __: re.Match[str]) -> None:
     if not tables or tables[-1].unit:
-        raise Foreign
+        raise ForeignLine
     tables[-1].listing = True
 
 
@@ -156,13 +156,13 @@ def _take_driver(tables: _Tables, _: int, match: re.Match[str]) -> None:
 
 def _take_wrong(tables: _Tables, _: int, match: re.Match[str]) -> None:
     # Some versions say it before the table, some behind it.
-    (tables[-1] if tables else tables.begin()).wrong.add(match["array"])
+    (tables[-1] if tables else tables.begin()).wrong_arrays.add(match["array"])
 
 
 def _take_columns(tables: _Tables, _: int, match: re.Match[str]) -> None:
     unit = match[1]
     if unit not in UNITS:
-        raise Refused(f"unit {unit!r}; expected one of {', '.join(UNITS)}")
+        raise BadLine(f"unit {unit!r}; expected one of {', '.join(UNITS)}")
     tables.begin().unit = unit
 
 
@@ -172,11 +172,11 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     table = tables.table
     if table is None or len(values) != _COLUMNS:
         expected = _COLUMNS if table is not None else "the line that names them above"
-        raise Refused(f"{len(values)} columns; expected {expected}")
-    calls, elements, element_bytes = (whole(value) for value in values[1:4])
+        raise BadLine(f"{len(values)} columns; expected {expected}")
+    calls, elements, element_bytes = (whole_number(value) for value in values[1:4])
     _, best, slowest, mean = (amount(value) for value in values[4:])
     if not (best and slowest and mean):
-        raise Refused("a time of 0; expected more")
+        raise BadLine("a time of 0; expected more")
     table.rows += _readings(
         values[0], calls, elements * element_bytes, element_bytes, {"best": best, "mean": mean, "slowest": slowest},
         number, {},
@@ -187,7 +187,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     """A row of the text, whose rate has more digits than its times."""
     table, values = tables.table, match[0].split()
     if table is None:
-        raise Foreign
+        raise ForeignLine
     require_columns(values, 5)
     kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
     if "precision" not in table.head and "elements" in table.head:
@@ -202,7 +202,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     array_bytes = table.array_bytes()
     moved = sum(KERNELS[kernel]) * array_bytes
     if not rate:
-        raise Refused("a rate of 0; expected more")
+        raise BadLine("a rate of 0; expected more")
     seconds = moved / (rate * UNITS[table.unit])
     off = (
         seconds
@@ -210,7 +210,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         + _HALF_TICK_S
     )
     if abs(seconds - best) > off:
-        raise Refused(
+        raise BadLine(
             f"{rate:g} {table.unit}/s of {moved} bytes are {seconds:.5f} s, but the least time is {best:g} s"
         )
     times = {"best": seconds, "mean": mean, "slowest": slowest}
@@ -233,13 +233,13 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
 def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None:
     """What `--triad-only` prints in place of a table: the rate of all calls, with the first."""
     if not tables or tables[-1].unit or "size" not in tables[-1].head:
-        raise Foreign
+        raise ForeignLine
     if match[1] not in UNITS:
-        raise Refused(f"unit {match[1]!r}; expected one of {', '.join(UNITS)}")
+        raise BadLine(f"unit {match[1]!r}; expected one of {', '.join(UNITS)}")
     table, array_bytes, calls = tables[-1], tables[-1].array_bytes(), tables[-1].calls
     table.unit, rate = match[1], amount(match[2])
     if not rate:
-        raise Refused("a rate of 0; expected more")
+        raise BadLine("a rate of 0; expected more")
     table.rows += _readings(
         "Triad", calls + 1, array_bytes, table.element_bytes,
         {"mean": 3 * array_bytes / (rate * UNITS[table.unit])}, number, {"calls": "all"},
@@ -252,9 +252,9 @@ def _readings(
 ) -> list[Reading]:  # fmt: skip
     """One kernel's times as readings."""
     if kernel not in KERNELS:
-        raise Refused(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
+        raise BadLine(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
     if calls < 2 or not array_bytes or element_bytes not in _DTYPES:
-        raise Refused(
+        raise BadLine(
             "a count or a size that cannot be; expected two calls or more of fp32 or fp64"
         )
     read, written = KERNELS[kernel]
@@ -276,13 +276,13 @@ _RULES: tuple[Rule[_Tables], ...] = (
 )  # fmt: skip
 
 
-sniff = marked(
+sniff = has_line_with(
     r"function,num_times,|phase,n_elements,|(?:BabelStream|GPU-STREAM) *\r?$"
     r"|Function[ \t]+\w+/s(?:ec)?[ \t]+Min \(sec\)"
 )
 
 
-def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     """The runs in a file, one behind the other."""
     return read_runs(
         text,
@@ -295,19 +295,21 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     )
 
 
-def _imported(table: _Table, source: str) -> Imported:
+def _imported(table: _Table, source: str) -> ImportedLog:
     if not table.rows:
         failed = ("babelstream", "a run ended before the rows of its table")
-        return Imported(source, "BabelStream", CONVENTION, (), failed=(failed,))
+        return ImportedLog(source, "BabelStream", CONVENTION, (), failed=(failed,))
     software = {
         "BabelStream": table.head.get("version"),
         "implementation": table.head.get("implementation"),
     }
-    return Imported(
+    return ImportedLog(
         source=source,
         tool="BabelStream",
         convention=CONVENTION.format(unit=table.unit, factor=f"{UNITS[table.unit]:.0f}"),
-        readings=pooled([_checked(reading, table.wrong) for reading in table.rows]),
+        readings=pool_readings(
+            [_apply_check(reading, table.wrong_arrays) for reading in table.rows]
+        ),
         product=table.product,
         driver=table.driver,
         software={name: told for name, told in software.items() if told},
@@ -315,12 +317,12 @@ def _imported(table: _Table, source: str) -> Imported:
     )
 
 
-def _checked(reading: Reading, wrong: set[str]) -> Reading:
+def _apply_check(reading: Reading, wrong_arrays: set[str]) -> Reading:
     """A reading that wrong data spoil: a sum those of `dot`, an array all of them."""
-    if not wrong or (wrong == {"sum"} and not reading.benchmark.endswith(".dot")):
+    if not wrong_arrays or (wrong_arrays == {"sum"} and not reading.benchmark.endswith(".dot")):
         return reading
     return replace(
         reading,
-        invalid=f"the tool's own check found wrong data in {' and '.join(sorted(wrong))}",
+        invalid=f"the tool's own check found wrong data in {' and '.join(sorted(wrong_arrays))}",
         verified=False,
     )

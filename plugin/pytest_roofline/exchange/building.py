@@ -23,14 +23,14 @@ from ..hardware import (
     products,
 )
 from .collectives import NAMES, operation_of
-from .records import Given, Imported, Reading
+from .records import ImportedLog, Reading, UserFacts
 
 UNKNOWN = "unknown"
 # What lies between devices; `none` is for one alone.
 LINKS = ("nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "mixed", UNKNOWN)
 
 
-def check_given(given: Given) -> Given:
+def check_user_facts(given: UserFacts) -> UserFacts:
     """`given`, where it can be."""
     if given.link is not None and given.link not in LINKS:
         raise BadInput(f"--link is {given.link!r}; expected one of {', '.join(LINKS)}")
@@ -62,7 +62,11 @@ def run_id_of(contents: Sequence[bytes]) -> str:
 
 
 def build(
-    imported: Sequence[Imported], given: Given, run_id: str, tool: str, command: tuple[str, ...]
+    imported: Sequence[ImportedLog],
+    given: UserFacts,
+    run_id: str,
+    tool: str,
+    command: tuple[str, ...],
 ) -> list[Line]:
     """The lines of one run: a session, in which each run of a tool is a process."""
     first = _surroundings(imported, given)
@@ -83,7 +87,7 @@ def build(
     ]
 
 
-def without_impossible(imported: Sequence[Imported], given: Given) -> list[Imported]:
+def without_impossible(imported: Sequence[ImportedLog], given: UserFacts) -> list[ImportedLog]:
     """The same with those readings invalid whose rate is above what the gate believes of the device."""
     first = _surroundings(imported, given)
     environment = Environment(_device(first, imported, given), _host(first, imported), {})
@@ -91,7 +95,7 @@ def without_impossible(imported: Sequence[Imported], given: Given) -> list[Impor
         replace(
             entry,
             readings=tuple(
-                replace(reading, invalid=_above(reading, entry, environment, given))
+                replace(reading, invalid=_invalid_reason(reading, entry, environment, given))
                 for reading in entry.readings
             ),
         )
@@ -99,7 +103,9 @@ def without_impossible(imported: Sequence[Imported], given: Given) -> list[Impor
     ]
 
 
-def _above(reading: Reading, one: Imported, environment: Environment, given: Given) -> str:
+def _invalid_reason(
+    reading: Reading, one: ImportedLog, environment: Environment, given: UserFacts
+) -> str:
     """Why a reading stands for nothing: what its tool says, or a rate above the peak that applies; else empty."""
     measurement = _measurement(reading, one, environment, given)
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
@@ -143,9 +149,9 @@ def _same(lines: Sequence[Line], path: Path) -> bool:
     )
 
 
-def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
+def _surroundings(imported: Sequence[ImportedLog], given: UserFacts) -> ImportedLog:
     """The file that tells of the machine, if any does; all with readings must be of one."""
-    machines: dict[str, Imported] = {}
+    machines: dict[str, ImportedLog] = {}
     for one in (one for one in imported if one.readings):
         if given.product is not None and one.product not in (None, given.product):
             raise BadFile(
@@ -161,7 +167,7 @@ def _surroundings(imported: Sequence[Imported], given: Given) -> Imported:
     return next((one for one in imported if one.product), imported[0])
 
 
-def _device(first: Imported, imported: Sequence[Imported], given: Given) -> DeviceFacts:
+def _device(first: ImportedLog, imported: Sequence[ImportedLog], given: UserFacts) -> DeviceFacts:
     product = given.product or first.product or first.cpu_model
     return DeviceFacts(
         type="accelerator" if given.product else first.device_type,
@@ -170,14 +176,14 @@ def _device(first: Imported, imported: Sequence[Imported], given: Given) -> Devi
     )
 
 
-def _host(first: Imported, imported: Sequence[Imported]) -> HostFacts:
+def _host(first: ImportedLog, imported: Sequence[ImportedLog]) -> HostFacts:
     """What is known of the host; of the rest, zeros and `unknown`."""
     host = next((entry.host for entry in imported if entry.host), None)
     cores, name = first.cores or 0, host or UNKNOWN
     return HostFacts(name, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
 
 
-def _software(imported: Sequence[Imported]) -> dict[str, str]:
+def _software(imported: Sequence[ImportedLog]) -> dict[str, str]:
     """Versions and settings, and for each tool its convention."""
     found: dict[str, str] = {}
     for one in imported:
@@ -185,7 +191,7 @@ def _software(imported: Sequence[Imported]) -> dict[str, str]:
     return found
 
 
-def _hardware(environment: Environment, reading: Reading, given: Given) -> HardwareKey:
+def _hardware(environment: Environment, reading: Reading, given: UserFacts) -> HardwareKey:
     link = (given.link or UNKNOWN) if reading.devices > 1 else "none"
     if environment.device.type != "cpu":
         return key_of(environment, reading.devices, link)
@@ -199,7 +205,7 @@ def _hardware(environment: Environment, reading: Reading, given: Given) -> Hardw
 
 
 def _measurement(
-    reading: Reading, entry: Imported, environment: Environment, given: Given
+    reading: Reading, entry: ImportedLog, environment: Environment, given: UserFacts
 ) -> Measurement:
     hardware = _hardware(environment, reading, given)
     gpus = [] if entry.hosts or hardware.is_cpu else reading.gpus
@@ -233,7 +239,7 @@ def _measurement(
     )
 
 
-def _outcomes(measured: Sequence[Measurement], imported: Sequence[Imported]) -> list[Outcome]:
+def _outcomes(measured: Sequence[Measurement], imported: Sequence[ImportedLog]) -> list[Outcome]:
     """One for each test: failed where the tool found wrong data, or had no number at all."""
     reasons: dict[str, str] = {}
     for measurement in measured:

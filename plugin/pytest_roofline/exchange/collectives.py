@@ -11,7 +11,7 @@ from fractions import Fraction
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import SHOWN, Given, Reading, pooled
+from .records import MOST_SHOWN, Reading, UserFacts, pool_readings
 
 # Bytes of an element, and the name under which it stands in keys, by what the tests print.
 DTYPES = {
@@ -128,9 +128,9 @@ class Setting:
     extra: dict[str, Scalar] = field(default_factory=dict)
 
 
-def chosen(
+def find_operation(
     told: str,
-    given: Given,
+    given: UserFacts,
     hints: Sequence[str],
     rows: Sequence[CollectiveLine],
     ranks: int,
@@ -158,10 +158,10 @@ def chosen(
     if len(fits) == 1:
         return fits[0], ""
     for hint in reversed(hints):
-        if (named := named_in(hint)) in fits:
+        if (named := operation_named_in(hint)) in fits:
             return (
                 named,
-                f"the log does not say which collective it is of: {named.name} by {hint.strip()[:SHOWN]!r}",
+                f"the log does not say which collective it is of: {named.name} by {hint.strip()[:MOST_SHOWN]!r}",
             )
     if not fits:
         raise BadFile(
@@ -173,7 +173,7 @@ def chosen(
     )
 
 
-def named_in(text: str) -> Operation | None:
+def operation_named_in(text: str) -> Operation | None:
     """The one operation that a line of a job or the name of a file has in it, in whatever spelling."""
     told = " ".join(re.findall(r"\w+_perf", text)) or re.split(r"[/\\]", text)[-1]
     squeezed = re.sub(r"[^a-z]", "", told.lower())
@@ -197,7 +197,7 @@ def readings_of(
             left_out.append(
                 f"{row.where}, {row.place}: {'no time at all' if row.size_bytes else 'moves nothing'}"
             )
-    return pooled(found), tuple(left_out)
+    return pool_readings(found), tuple(left_out)
 
 
 def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Reading:

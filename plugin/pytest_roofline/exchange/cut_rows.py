@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from .records import Refused
+from .records import BadLine
 
 ROW_HALF = r" *[\d.e+]{1,20} +[\d.]{1,20} +[\d.]{1,20} +(?:\d{1,20}|N/A)"
 _FRONT = (
@@ -39,7 +39,7 @@ def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
     if len(fronts) == 1:
         return fronts.pop()
     if fronts or _TWO_DIGITS.fullmatch(front):
-        raise Refused(
+        raise BadLine(
             "a number and a host without a blank between them; expected a host that one line '# Rank …' names"
         )
     return front

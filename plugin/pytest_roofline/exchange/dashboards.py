@@ -57,13 +57,13 @@ def why_no_rate(one: Exportable) -> str:
 
 def write_times(found: Sequence[Exportable]) -> list[dict[str, object]]:
     """Nanoseconds per call, for `tool: customSmallerIsBetter`."""
-    return [_entry(one, "ns", one.seconds * _NS, _in_ns(one.bounds_s)) for one in found]
+    return [_point(one, "ns", one.seconds * _NS, _in_ns(one.bounds_s)) for one in found]
 
 
 def write_rates(found: Sequence[Exportable]) -> list[dict[str, object]]:
     """GB/s and TFLOP/s, for `tool: customBiggerIsBetter`; the name says how bytes are counted."""
     return [
-        _entry(one, one.rate[1], one.rate[0], one.inverse(one.rate[0]), f"{one.measurement.key.metric}\n")
+        _point(one, one.rate[1], one.rate[0], one.inverse(one.rate[0]), f"{one.measurement.key.metric}\n")
         for one in found if one.rate
     ]  # fmt: skip
 
@@ -72,7 +72,7 @@ def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:
     return (bounds_s[0] * _NS, bounds_s[1] * _NS) if bounds_s else None
 
 
-def _entry(
+def _point(
     one: Exportable, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
 ) -> dict[str, object]:
     entry = {"name": one.row.label, "unit": unit, "value": value, "extra": start + sentence(one)}

@@ -78,7 +78,7 @@ class Exportable:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Omission:
     """What stays at home, and why; `measured` where it has a number that somebody may look for."""
 
     label: str
@@ -86,20 +86,20 @@ class LeftOut:
     measured: bool
 
 
-def exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[LeftOut]]:
+def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omission]]:
     """What of these runs goes out, in the order measured, and what does not.
 
     A test that failed only because it is slower goes out: a dashboard without it would show that all is well.
     """
     _refuse_several(runs)
     fit: list[Exportable] = []
-    left_out: list[LeftOut] = []
+    left_out: list[Omission] = []
     for run in runs:
         names, imported = _names_by_test(run), is_imported(run)
         for row in rows_of_run(run):
-            reason, measurement = _why_not(run, row), row.measurement
+            reason, measurement = _omission_reason(run, row), row.measurement
             if reason:
-                left_out.append(LeftOut(row.label, reason, row.metric == TIME))
+                left_out.append(Omission(row.label, reason, row.metric == TIME))
             elif measurement is not None and row.time_s is not None:
                 place = names[row.test].index(measurement.key.name)
                 name = f"{row.test}.{measurement.key.name or place + 1}" if place else row.test
@@ -148,7 +148,7 @@ def _refuse_several(runs: Sequence[Run]) -> None:
         )
 
 
-def _why_not(run: Run, row: Row) -> str:
+def _omission_reason(run: Run, row: Row) -> str:
     """Why a row does not go out; empty where it does, and where a test measured nothing and need not have."""
     if row.measurement is not None:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
@@ -167,7 +167,7 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
     one, verdict = row.measurement, row.time_verdict
     assert one is not None
     rate, unit = _rate(row) or (None, None)
-    return _known(
+    return _without_unknown(
         {
             "label": row.label,
             "seconds": row.time_s,
@@ -202,7 +202,7 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
 def origin(header: Header) -> dict[str, object]:
     """The run that a measurement is from, and its machine, in the same way."""
     device = header.environment.device
-    return _known(
+    return _without_unknown(
         {
             "device": device.product,
             "device_uuid": device.uuid,
@@ -243,5 +243,5 @@ def _rate(row: Row) -> tuple[float, str] | None:
     return rate / RATE_UNITS[suffix], "TFLOP/s" if suffix == "TFLOPS" else "GB/s"
 
 
-def _known(told: dict[str, object]) -> dict[str, object]:
+def _without_unknown(told: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in told.items() if value is not None}

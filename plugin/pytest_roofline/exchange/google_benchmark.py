@@ -7,7 +7,7 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.units import count
 from ..core.work import Work
-from .records import Given, Imported, Reading, from_json, json_with, pooled
+from .records import ImportedLog, Reading, UserFacts, from_json, json_with, pool_readings
 
 CONVENTION = (
     "seconds of an iteration by the wall clock, the mean of each run; repetitions are samples; bytes are those that "
@@ -56,7 +56,7 @@ class _GoogleFile(Struct):
 sniff = json_with('"time_unit"', '"context"')
 
 
-def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     """The one process in a file."""
     file = from_json(_FIELD.sub(_finite, text), source, _GoogleFile)
     names = {one.name for one in file.benchmarks}
@@ -77,11 +77,11 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     }
     left_out = len(aggregates) - len(alone)
     return (
-        Imported(
+        ImportedLog(
             source=source,
             tool="Google Benchmark",
             convention=CONVENTION,
-            readings=pooled([_reading(one, source) for one in [*runs, *alone] if not one.skipped]),
+            readings=pool_readings([_reading(one, source) for one in [*runs, *alone] if not one.skipped]),
             device_type="cpu",
             host=file.context.host_name,
             cores=file.context.num_cpus,

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..core.errors import BadFile
 from ..core.units import count
-from .records import Imported, Refused, looks_like_json, refuse
+from .records import BadLine, ImportedLog, looks_like_json, refuse
 
 Row = TypeVar("Row")
 # Labels of `mpirun --tag-output`, which stand before every piece of a line: `[1,0]<stdout>:`.
@@ -46,7 +46,7 @@ _ROW_TAIL = re.compile(r".*(?:\d\.\d+|\d\s+\d+)\s*")
 HEAD_LINE = re.compile(r"# *([A-Za-z][\w ()/.-]{0,60}?) *: +(\S.*?) *")
 
 
-def marked(marks: str) -> Callable[[str], bool]:
+def has_line_with(marks: str) -> Callable[[str], bool]:
     """What tells whether a line of a text has one of these marks."""
     pattern = re.compile(rf"^[^\n]*(?:{marks})", re.MULTILINE)
     return lambda text: pattern.search(text) is not None
@@ -80,10 +80,10 @@ def keep_head(tables: Sequence[HeadedTable[Any]], _: int, match: re.Match[str]) 
 def require_columns(values: Sequence[str], number: int, name: str = "columns") -> None:
     """Refuse a row that has another number of values than its table has columns."""
     if len(values) != number:
-        raise Refused(f"{len(values)} {name}; expected {number}")
+        raise BadLine(f"{len(values)} {name}; expected {number}")
 
 
-class Foreign(Exception):
+class ForeignLine(Exception):
     """A line that looks like one of the tool, and is none."""
 
 
@@ -112,19 +112,19 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, _CONTROL.sub("", _COLOUR.sub("", match[0]))
 
 
-def _unstamped(line: str) -> str:
+def _without_stamp(line: str) -> str:
     match = _STAMP.match(line)
     return line[match.end() :] if match else line
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
     """What each label of a line stands before; a label that comes again goes on with its line."""
-    line = _unstamped(line)
+    line = _without_stamp(line)
     tagged = _TAG.split(line)
     if len(tagged) == 1:
         match = _LABEL.match(line)
         yield (
-            (next(filter(None, match.groups())), _unstamped(line[match.end() :]))
+            (next(filter(None, match.groups())), _without_stamp(line[match.end() :]))
             if match
             else ("", line)
         )
@@ -140,7 +140,7 @@ class _Stream(Generic[AnyRuns]):
 
     runs: AnyRuns
     skipped: int = 0
-    doubted: list[tuple[int, str]] = field(default_factory=list)
+    doubtful: list[tuple[int, str]] = field(default_factory=list)
     remarks: list[tuple[int, str]] = field(default_factory=list)
     numbered: bool = False
     above: str = ""
@@ -150,14 +150,14 @@ class _Stream(Generic[AnyRuns]):
         runs, table = self.runs, self.runs.table
         rows, before = len(table.rows) if table is not None else 0, len(runs)
         above, self.above = self.above, line
-        is_of_tool = _took(rules, runs, source, number, line)
+        is_of_tool = _apply_rules(rules, runs, source, number, line)
         if len(runs) > before and line == above:
             # A heading directly below itself begins no second run.
             runs.pop()
         if not is_of_tool:
             self.skipped += bool(line.strip())
             if table is not None and not _FOREIGN.fullmatch(line):
-                self.doubted.append((number, line))
+                self.doubtful.append((number, line))
             return
         grew = table is not None and len(table.rows) > rows
         self.numbered = line[:1].isdigit() if grew else self.numbered
@@ -165,17 +165,19 @@ class _Stream(Generic[AnyRuns]):
         if table is not None and (grew or table.ended):
             self._settle(source)
         if runs.table is not table:
-            self.doubted.clear()
+            self.doubtful.clear()
 
     def _settle(self, source: str) -> None:
         """Keep the lines in doubt as remarks, or refuse the first that may be a row."""
-        for number, line in self.doubted:
+        for number, line in self.doubtful:
             if not self.numbered or line[:1].isdigit() or _ROW_TAIL.fullmatch(line):
                 refuse(source, number, line, "a line inside a table that is no row of it")
             self.remarks.append((number, line))
-        self.doubted.clear()
+        self.doubtful.clear()
 
-    def left_out(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> bool:
+    def omits_cut_line(
+        self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str
+    ) -> bool:
         """Give a line without an end to the rules, and whether it is left out: of a row it may hold half a number."""
         kept, table = copy.deepcopy(self.runs), self.runs.table
         rows = len(table.rows) if table is not None else 0
@@ -190,7 +192,7 @@ class _Stream(Generic[AnyRuns]):
         return True
 
 
-def _took(
+def _apply_rules(
     rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str
 ) -> bool:
     """Whether a rule took the line."""
@@ -198,9 +200,9 @@ def _took(
         if match := pattern.fullmatch(line):
             try:
                 take(runs, number, match)
-            except Foreign:
+            except ForeignLine:
                 return False
-            except Refused as error:
+            except BadLine as error:
                 refuse(source, number, line, str(error))
             return True
     return False
@@ -211,8 +213,8 @@ def read_runs(
     source: str,
     rules: Sequence[Rule[AnyRuns]],
     begin: Callable[[], AnyRuns],
-    finish: Callable[[AnyRuns], Sequence[Imported]],
-) -> tuple[Imported, ...]:
+    finish: Callable[[AnyRuns], Sequence[ImportedLog]],
+) -> tuple[ImportedLog, ...]:
     """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
     if looks_like_json(text):
         raise BadFile(f"{source}: the log stands inside a JSON string; take it out")
@@ -233,7 +235,7 @@ def read_runs(
             printed = piece.replace("\t", " ").lstrip(" ")
             if number < last or not printed:
                 streams[label].take(rules, source, number, printed)
-            elif streams[label].left_out(rules, source, number, printed):
+            elif streams[label].omits_cut_line(rules, source, number, printed):
                 notes = [f"left out line {number}, the last, which has no end: it may be cut"]
     found = [one for stream in streams.values() for one in finish(stream.runs)]
     remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
@@ -256,7 +258,7 @@ def read_runs(
     return (replace(once[0], notes=(*once[0].notes, *notes)), *once[1:])
 
 
-def _content(one: Imported) -> object:
+def _content(one: ImportedLog) -> object:
     """What two copies of a table have in common."""
     return (
         one.tool,

@@ -5,20 +5,27 @@ from dataclasses import dataclass, field, replace
 
 from ..core.errors import BadFile
 from ..core.keys import Scalar
-from .collectives import CONVENTION, CollectiveLine, Setting, chosen, operation_of, readings_of
+from .collectives import (
+    CONVENTION,
+    CollectiveLine,
+    Setting,
+    find_operation,
+    operation_of,
+    readings_of,
+)
 from .cut_rows import CUT_ROW, ROW_HALF, front_of
 from .logs import (
     HEAD_LINE,
-    Foreign,
+    ForeignLine,
     HeadedTable,
     Rule,
+    has_line_with,
     keep_head,
-    marked,
     read_runs,
     require_columns,
     skip,
 )
-from .records import Given, Imported, Reading, Refused, amount, whole
+from .records import BadLine, ImportedLog, Reading, UserFacts, amount, whole_number
 
 _CONFIG = re.compile(
     r"(?:# )?nThreads?:? (\d+) nGpus:? (\d+)(?: nRanks: \d+)? minBytes:? (\d+) maxBytes:? (\d+) step: (\d+)"
@@ -76,24 +83,24 @@ class _Log(HeadedTable[CollectiveLine]):
     half: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     columns: int = 0
-    cut: list[str] = field(default_factory=list)
+    cut_cells: list[str] = field(default_factory=list)
     blocking: str = ""
-    bounds: int = 0
+    out_of_bounds: int = 0
     software: dict[str, str] = field(default_factory=dict)
     # Columns behind those that are read.
-    behind: tuple[str, ...] = ()
+    extra_columns: tuple[str, ...] = ()
     # What the tool took maxBytes down to, for want of memory.
-    reduced: int | None = None
+    reduced_max_bytes: int | None = None
     # Lines above that may name the collective, where the log does not.
     hints: tuple[str, ...] = ()
 
     # Of the ranks that are named.
-    highest: int = -1
+    highest_rank: int = -1
 
     @property
     def abridged(self) -> bool:
         """Whether lines between its ranks are missing, as in a log that somebody shortened."""
-        return self.highest >= len(self.ranks)
+        return self.highest_rank >= len(self.ranks)
 
     @property
     def tool(self) -> str:
@@ -121,10 +128,10 @@ class _Logs(list[_Log]):
     def refuse_mixed(self) -> None:
         """Refuse what stands behind the end of a run, where one before has none; elsewhere it was printed again."""
         if not all(log.ended for log in self):
-            raise Refused(
+            raise BadLine(
                 "two logs are mixed here: one begins before the other came to its average"
             )
-        raise Foreign
+        raise ForeignLine
 
 
 def _take_config(logs: _Logs, _: int, match: re.Match[str]) -> None:
@@ -151,14 +158,14 @@ def _take_library(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_rank(logs: _Logs, _: int, match: re.Match[str]) -> None:
     log = logs.begin(False)
     if match[1] == "0" and log.ranks:
-        raise Refused(
+        raise BadLine(
             "a second rank 0: processes that know nothing of each other print into one log, as nccl-tests does that is "
             "built without MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
         )
-    rank = whole(match[1])
-    if rank <= log.highest or (rank and not log.ranks):
-        raise Refused(f"rank {rank}; expected rank {log.highest + 1}")
-    log.highest = rank
+    rank = whole_number(match[1])
+    if rank <= log.highest_rank or (rank and not log.ranks):
+        raise BadLine(f"rank {rank}; expected rank {log.highest_rank + 1}")
+    log.highest_rank = rank
     log.ranks.append((int(match[2] or 0), match[3], match[5] or ""))
 
 
@@ -169,31 +176,31 @@ def _take_blocking(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
     names = ["#wrong" if name == "wrong" else name for name in match[0].removeprefix("#").split()]
     if "cputime" in names:
-        raise Refused("time of the CPU (-C 1) says nothing of the operation; run it without")
+        raise BadLine("time of the CPU (-C 1) says nothing of the operation; run it without")
     stamped = names[-1] == "timestamp"
     names = names[: len(names) - stamped]
     end = max((place for place, name in enumerate(names) if name in _LAST), default=len(names))
-    names, behind = names[: end + 1], names[end + 1 :]
+    names, extra_columns = names[: end + 1], names[end + 1 :]
     at = names.index("time") if "time" in names else len(names)
     half = tuple(names[at : at + (len(names) - at) // max(1, names.count("time"))])
     if (
         " ".join(names[:at]) not in _SHARED
         or half not in _HALVES
         or names[at:] not in ([*half], [*half, *half])
-        or not all(name.startswith("#") for name in behind)
+        or not all(name.startswith("#") for name in extra_columns)
     ):
-        raise Refused("columns that this importer does not know")
+        raise BadLine("columns that this importer does not know")
     log = logs.begin(False)
     log.shared, log.half, log.places = tuple(names[:at]), half, _PLACES[-names.count("time") :]
     # A moment is two words: date and clock.
-    log.columns = len(names) + len(behind) + 2 * stamped
-    log.behind = tuple(behind)
+    log.columns = len(names) + len(extra_columns) + 2 * stamped
+    log.extra_columns = tuple(extra_columns)
 
 
 def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
     units = match[0].removeprefix("#").split()
     if units[:2] != ["(B)", "(elements)"] or units[2:5] != ["(us)", "(GB/s)", "(GB/s)"]:
-        raise Refused(
+        raise BadLine(
             "units that this importer does not know; expected (B) (elements) (us) (GB/s) (GB/s)"
         )
 
@@ -202,7 +209,7 @@ def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
     if not logs or not logs[-1].half:
-        raise Refused(
+        raise BadLine(
             "a row of numbers where none is expected: the lines that name its columns are missing"
         )
     _add_row(logs[-1], number, match[0].split())
@@ -212,18 +219,18 @@ def _take_cut_row(logs: _Logs, _: int, match: re.Match[str]) -> None:
     table = logs.table
     front = front_of(match, {host for _, host, _ in table.ranks}) if table is not None else ""
     if table is None or not front:
-        raise Foreign
-    table.cut += front.split()
+        raise ForeignLine
+    table.cut_cells += front.split()
 
 
 def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
-    if logs.table is None or not logs.table.cut:
-        raise Foreign
+    if logs.table is None or not logs.table.cut_cells:
+        raise ForeignLine
     _add_row(logs.table, number, match[0].split())
 
 
 def _add_row(log: _Log, number: int, values: list[str]) -> None:
-    values, log.cut = log.cut + values, []
+    values, log.cut_cells = log.cut_cells + values, []
     if len(values) == log.columns - 1 and "redop" in log.shared and not values[3].isalpha():
         # Operations without a reduction left the column blank until 2022.
         values.insert(3, "")
@@ -240,42 +247,42 @@ def _row(number: int, place: str, told: dict[str, str]) -> CollectiveLine:
     # What old versions print is the largest error, which is no count of wrong elements.
     counted = None if wrong == "N/A" else amount(wrong) * ("#wrong" in told)
     time_us, algbw, busbw = (amount(told[name]) for name in _HALF)
-    size_bytes = whole(told["size"])
+    size_bytes = whole_number(told["size"])
     if "e" in told["time"] and algbw:
         # Of more than ten seconds one digit is printed, of the rate two or more.
         time_us = size_bytes / algbw / 1e3
     return CollectiveLine(
         f"line {number}", size_bytes, told["type"], told.get("redop", ""),
-        -1 if root == "-1" else whole(root), place, time_us, algbw, busbw, counted,
+        -1 if root == "-1" else whole_number(root), place, time_us, algbw, busbw, counted,
     )  # fmt: skip
 
 
 def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
     if logs:
-        logs[-1].bounds = whole(match[1])
+        logs[-1].out_of_bounds = whole_number(match[1])
 
 
 def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
-    if not logs or not logs[-1].half or logs[-1].cut:
-        raise Refused("an average of no rows, or inside one; expected a whole log")
+    if not logs or not logs[-1].half or logs[-1].cut_cells:
+        raise BadLine("an average of no rows, or inside one; expected a whole log")
     logs[-1].ended = True
 
 
 def _take_reduced(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(False).reduced = whole(match[1])
+    logs.begin(False).reduced_max_bytes = whole_number(match[1])
 
 
 def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
     logs.hints = (*logs.hints, match[0])
-    raise Foreign
+    raise ForeignLine
 
 
 def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs.table is None:
-        raise Foreign
-    raise Refused(
+        raise ForeignLine
+    raise BadLine(
         "a row behind a prefix that this importer does not know; expected the line without it"
     )
 
@@ -290,20 +297,20 @@ _RULES: tuple[Rule[_Logs], ...] = (
 )  # fmt: skip
 
 
-sniff = marked(
+sniff = has_line_with(
     r"nThreads?:? \d+ nGpus|# Collective test starting:|# [nr]ccl-tests version|# +\(B\) +\(elements\)"
     r"|Avg bus bandwidth +:"
 )
 
 
-def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
     """The runs in a log, one behind the other."""
     return read_runs(
         text, source, _RULES, _Logs, lambda logs: [_imported(log, source, given) for log in logs]
     )
 
 
-def _imported(log: _Log, source: str, given: Given) -> Imported:
+def _imported(log: _Log, source: str, given: UserFacts) -> ImportedLog:
     products = list(dict.fromkeys(name for *_, name in log.ranks if name))
     hosts = tuple(host for _, host, _ in log.ranks)
     if len(products) > 1:
@@ -311,31 +318,31 @@ def _imported(log: _Log, source: str, given: Given) -> Imported:
     if not (log.ended and log.rows):
         operation = operation_of(log.program)
         name = operation.name if operation is not None else log.program or "test"
-        return Imported(
+        return ImportedLog(
             source,
             log.tool.replace("_", "-"),
             CONVENTION,
             (),
             product=products[0] if products else None,
             host=hosts[0] if hosts else None,
-            failed=((f"{log.tool}.{name}", _why_nothing(log)),),
+            failed=((f"{log.tool}.{name}", _failure_reason(log)),),
             ended=log.ended,
         )
     setting = _setting(log, source, given)
-    operation, note = chosen(
+    operation, note = find_operation(
         log.program, given, (source, *log.hints), log.rows, setting.ranks, source
     )
     readings, left_out = readings_of(log.rows, operation, setting, source)
-    return Imported(
+    return ImportedLog(
         source=source,
         tool=setting.tool.replace("_", "-"),
         convention=CONVENTION,
-        readings=tuple(_spoiled(one, log) for one in readings),
+        readings=tuple(_apply_bounds_check(one, log) for one in readings),
         product=products[0] if products else None,
         host=hosts[0] if hosts else None,
         hosts=hosts if len(set(hosts)) > 1 and not log.abridged else (),
         software=log.software,
-        left_out=(*left_out, *(f"column {name}, which is not read" for name in log.behind)),
+        left_out=(*left_out, *(f"column {name}, which is not read" for name in log.extra_columns)),
         notes=tuple(filter(None, (note, _abridged_note(log, setting.devices)))),
         unread=log.unread,
     )
@@ -349,35 +356,33 @@ def _abridged_note(log: _Log, devices: int) -> str:
     return f"{named}: --devices tells how many took part, product and nodes are those named"
 
 
-def _why_nothing(log: _Log) -> str:
+def _failure_reason(log: _Log) -> str:
     """Why a log has no row, or rows without an end."""
     if not log.ended:
         return f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
     least = log.config[2] if log.config else 0
-    if log.reduced is not None and log.reduced < least:
-        return (
-            f"maxBytes was reduced to {log.reduced}, below minBytes {least}; no size was measured"
-        )
+    if log.reduced_max_bytes is not None and log.reduced_max_bytes < least:
+        return f"maxBytes was reduced to {log.reduced_max_bytes}, below minBytes {least}; no size was measured"
     return "no size was measured"
 
 
-def _spoiled(reading: Reading, log: _Log) -> Reading:
+def _apply_bounds_check(reading: Reading, log: _Log) -> Reading:
     """A reading of a log that counts wrong values as a whole, and does not tell where they were."""
-    if not log.bounds or any(row.wrong for row in log.rows):
+    if not log.out_of_bounds or any(row.wrong for row in log.rows):
         return reading
     return replace(
         reading,
         verified=None if reading.verified is None else False,
-        invalid=f"{log.bounds} values were out of bounds, and the log does not say where",
+        invalid=f"{log.out_of_bounds} values were out of bounds, and the log does not say where",
     )
 
 
-def _devices(log: _Log, source: str, given: Given) -> int:
+def _devices(log: _Log, source: str, given: UserFacts) -> int:
     """Return how many took part: as many as ranks are named, or as the user tells where lines of them are missing."""
     if log.abridged:
-        if given.devices is None or given.devices <= log.highest:
+        if given.devices is None or given.devices <= log.highest_rank:
             raise BadFile(
-                f"{source}: lines '# Rank …' are missing below rank {log.highest}; "
+                f"{source}: lines '# Rank …' are missing below rank {log.highest_rank}; "
                 "tell with --devices how many took part"
             )
         if len({group for group, *_ in log.ranks}) > 1:
@@ -395,7 +400,7 @@ def _devices(log: _Log, source: str, given: Given) -> int:
     return devices
 
 
-def _setting(log: _Log, source: str, given: Given) -> Setting:
+def _setting(log: _Log, source: str, given: UserFacts) -> Setting:
     if not log.config:
         raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
     threads, gpus, *_, warmup, iterations, together, _, graph, unalign, side_work, work_sms = (

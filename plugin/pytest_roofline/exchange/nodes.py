@@ -7,15 +7,15 @@ from dataclasses import replace
 from ..core.errors import BadFile
 from ..core.groups import grouped
 from ..core.units import count, listed
-from .records import Imported
+from .records import ImportedLog
 
 # Stands in `--host` where a path has the name of its node.
 NODE = "{node}"
 # Nodes that are named of many.
-SHOWN = 3
+MOST_NAMED = 3
 
 
-def located(imported: Imported, path: str, host: str) -> Imported:
+def with_node(imported: ImportedLog, path: str, host: str) -> ImportedLog:
     """Return what was read of a file with its node.
 
     Args:
@@ -45,7 +45,7 @@ def _node_of(path: str, pattern: str) -> str:
     return match["node"]
 
 
-def by_node(imported: Sequence[Imported]) -> dict[str, list[Imported]]:
+def by_node(imported: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
     """Return what is of each node, by its name; raise BadFile where nothing names the node of a file."""
     for entry in imported:
         if entry.host is None:
@@ -56,13 +56,13 @@ def by_node(imported: Sequence[Imported]) -> dict[str, list[Imported]]:
     return grouped(imported, key=lambda entry: entry.host or "")
 
 
-def refuse_several(imported: Sequence[Imported]) -> None:
+def refuse_several(imported: Sequence[ImportedLog]) -> None:
     """Raise BadFile where the files of one run are of several nodes, or were measured under several drivers."""
     imported = [entry for entry in imported if entry.readings]
     nodes = list(dict.fromkeys(entry.host for entry in imported if entry.host is not None))
     if len(nodes) > 1:
         raise BadFile(
-            f"the files are of {count(len(nodes), 'node')} ({listed(nodes, SHOWN)}); "
+            f"the files are of {count(len(nodes), 'node')} ({listed(nodes, MOST_NAMED)}); "
             "`roofline import FILES… --by node -o DIR` writes a run of each"
         )
     drivers = {entry.driver: entry.source for entry in imported if entry.driver is not None}

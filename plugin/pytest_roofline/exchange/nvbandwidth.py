@@ -11,13 +11,13 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar
 from ..core.units import MIB, count
 from ..core.work import Work
-from .logs import marked, read_runs
+from .logs import has_line_with, read_runs
 from .nvbandwidth_text import RULES, Texts
 from .records import (
-    Given,
-    Imported,
+    BadLine,
+    ImportedLog,
     Reading,
-    Refused,
+    UserFacts,
     amount,
     as_record,
     from_json,
@@ -39,7 +39,7 @@ _RATE = re.compile(
     r"(?:(?P<row>CPU|GPU)\(row\) (?P<way>->|<-|<->) )?(?:All G[Pp][Uu]s (?:->|<-) )?(?:GPU\(column\)|All)"
     r"(?: (?:->|<-) All G[Pp][Uu]s)?(?: (?P<part>Read1|Read2|Write1|Write2|Total))?(?: total)? bandwidth \(GB/s\)"
 )
-_MARKED = marked(r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\.")
+_MARKED = has_line_with(r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\.")
 _DOCUMENT = re.compile(r'^[ \t]*\{\s*"nvbandwidth"', re.MULTILINE)
 # A line of JSON that may be its last; of a job they begin with a letter.
 _LAST = re.compile(r"\s*(?:[^\sA-Za-z].*)?\}\s*")
@@ -48,7 +48,7 @@ _LATENCY = re.compile(
     r"GPU\(column\) \(ns\)"
 )
 # Of these a column is one device with all others, and no row is a partner.
-_WHOLE = ("all_to_one", "one_to_all", "multinode_all", "multinode_broadcast")
+_ONE_WITH_ALL = ("all_to_one", "one_to_all", "multinode_all", "multinode_broadcast")
 
 
 class _Settings(Struct, kw_only=True):
@@ -111,7 +111,7 @@ def sniff(text: str) -> bool:
     )
 
 
-def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
     """The one run in a JSON, or the runs in a log."""
     if (looks_like_json(text) or _DOCUMENT.search(text)) and not _MARKED(text):
         document, skipped = _document(text)
@@ -135,7 +135,7 @@ def _document(text: str) -> tuple[str, int]:
     return "\n" * first + "\n".join(printed[first : last + 1]), skipped
 
 
-def _of_texts(texts: Texts, source: str, given: Given) -> list[Imported]:
+def _of_texts(texts: Texts, source: str, given: UserFacts) -> list[ImportedLog]:
     """Runs that were printed as text; a test case whose matrix is not whole ended in the middle."""
     texts.close()
     for document in texts:
@@ -152,7 +152,7 @@ def _of_texts(texts: Texts, source: str, given: Given) -> list[Imported]:
     return found
 
 
-def _imported(run: _Run, source: str, given: Given) -> Imported:
+def _imported(run: _Run, source: str, given: UserFacts) -> ImportedLog:
     if run.error is not None:
         raise BadFile(
             f"{source}: the run ended with {run.error!r}; expected one that came to its end"
@@ -180,7 +180,7 @@ def _imported(run: _Run, source: str, given: Given) -> Imported:
             raise BadFile(
                 f"{source}: {case.name} has status {case.status!r}; expected Passed, Waived or Error"
             )
-    return Imported(
+    return ImportedLog(
         source=source,
         tool="nvbandwidth",
         convention=CONVENTION,
@@ -257,7 +257,7 @@ def _matrix(name: str, text: str) -> _Matrix | None:
         return None
     told, latency = match.groupdict(), match.re is _LATENCY
     engine = "sm" if "SM" in told["how"] else "tma" if "TMA" in told["how"] else "ce"
-    row = None if name.startswith(_WHOLE) else told["row"]
+    row = None if name.startswith(_ONE_WITH_ALL) else told["row"]
     return _Matrix(engine, row, told["way"] or "", told.get("part"), latency)
 
 
@@ -265,7 +265,7 @@ def _value(text: str, case: _Case, source: str) -> float:
     """A cell; 0 where there is nothing, as of a device beside itself."""
     try:
         return 0.0 if text == "N/A" else amount(text)
-    except Refused as error:
+    except BadLine as error:
         raise BadFile(f"{source}: {error} in the matrix of {case.name}") from None
 
 

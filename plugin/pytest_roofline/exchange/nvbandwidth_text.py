@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .logs import Foreign, OpenTable, Rule, require_columns, skip
-from .records import Refused, amount
+from .logs import ForeignLine, OpenTable, Rule, require_columns, skip
+from .records import BadLine, amount
 
 _HEAD = re.compile(
     r" *(?:nvbandwidth Version: (?P<version>\S+)|Built from Git version: (?P<git_version>\S+)"
@@ -25,7 +25,7 @@ _SUM = re.compile(r" *(?:SUM|&&&& PERF) \w+ (\d[\d.e+]*)\S* *")
 _COMMAND = re.compile(r".*\bnvbandwidth( +-.*)")
 _BUFFER = re.compile(r" (?:-b|--bufferSize)[ =]?([1-9]\d{0,8})\b")
 _MEAN = re.compile(r" (?:-m|--useMean)\b")
-_MORE = re.compile(
+_IGNORED_LINE = re.compile(
     r" *(?:(?:MIN|MAX|AVG|COEFFICIENT_OF_VARIATION) \w+ \S+|CUDA Driver Version.*|MPI version: .*|\t?Sample \d+: .*"
     r"|NOTE: .*|Performance can vary .*|Additional system-specific tuning .*)"
 )
@@ -39,7 +39,7 @@ class Matrix(OpenTable[list[str]]):
     columns: int = 0
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether no row is missing: of GPUs one each, of the host one."""
         return len(self.rows) == (self.columns if self.square else 1)
 
@@ -62,13 +62,13 @@ class Texts(list[dict[str, Any]]):
     def case(self) -> dict[str, Any]:
         """The test case that was begun last; a line that needs one and has none is of something else."""
         if not self or not self[-1]["testcases"]:
-            raise Foreign
+            raise ForeignLine
         case: dict[str, Any] = self[-1]["testcases"][-1]
         return case
 
     def close(self) -> None:
         """Keep the matrix that is open, where its sum is told or no row is missing."""
-        if self.table is not None and (self.table.ended or self.table.whole):
+        if self.table is not None and (self.table.ended or self.table.is_complete):
             case = self.case()
             case["bandwidth_matrix"] = [*case.get("bandwidth_matrix", ()), *self.table.rows]
             case["status"] = "Passed"
@@ -85,7 +85,7 @@ def _take_node(texts: Texts, _: int, match: re.Match[str]) -> None:
     """Keep a bare word between the driver and the first device as the name of the node."""
     run = texts[-1] if texts else {}
     if _NAMES["driver"] not in run or "GPU Device list" in run or run["testcases"]:
-        raise Foreign
+        raise ForeignLine
     run["Hostname"] = match[1]
 
 
@@ -127,7 +127,7 @@ def _take_description(texts: Texts, _: int, match: re.Match[str]) -> None:
 
 def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
     if texts.table is None:
-        raise Foreign
+        raise ForeignLine
     cells = match[0].split()[1:]
     if not texts.table.columns:
         texts.table.columns = len(cells) + 1
@@ -138,24 +138,24 @@ def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
 
 def _take_column(texts: Texts, _: int, __: re.Match[str]) -> None:
     if texts.table is None:
-        raise Foreign
+        raise ForeignLine
     if texts.table.columns:
-        raise Refused("a line inside a matrix that is no row of it")
+        raise BadLine("a line inside a matrix that is no row of it")
     texts.table.columns = 1
 
 
 def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
     if texts.table is None:
-        raise Foreign
+        raise ForeignLine
     cells = [amount(cell) for row in texts.table.rows for cell in row if cell != "N/A"]
     if abs(sum(cells) - amount(match[1])) > 0.006 * (len(cells) + 1):
-        raise Refused(f"the sum of the matrix above is {sum(cells):.2f}")
+        raise BadLine(f"the sum of the matrix above is {sum(cells):.2f}")
     texts.table.ended = True
     texts.close()
 
 
 RULES: tuple[Rule[Texts], ...] = (
-    (_MORE, skip), (_HEAD, _take_head), (_DEVICE, _take_device), (_CASE, _take_case), (_STATUS, _take_status),
+    (_IGNORED_LINE, skip), (_HEAD, _take_head), (_DEVICE, _take_device), (_CASE, _take_case), (_STATUS, _take_status),
     (_SUM, _take_sum), (_DESCRIPTION, _take_description), (_CELLS, _take_cells), (_COLUMN, _take_column),
     (_COMMAND, _take_command), (_NODE, _take_node),
 )  # fmt: skip

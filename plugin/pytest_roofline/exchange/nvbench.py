@@ -8,7 +8,7 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import Given, Imported, Reading, from_json, json_with
+from .records import ImportedLog, Reading, UserFacts, from_json, json_with
 
 CONVENTION = (
     "means of the samples; cold: alone behind a flushed cache, by CUDA events; batch: calls one after the other, by "
@@ -65,7 +65,7 @@ class _NvbenchFile(Struct, kw_only=True):
 sniff = json_with('"nv/cold/')
 
 
-def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
     """What was measured on one product; another in the file is left out where the user names one."""
     file = from_json(text, source, _NvbenchFile)
     used = {state.device for bench in file.benchmarks for state in bench.states}
@@ -87,7 +87,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
             readings += _readings(bench.name, state, source)
     version = file.meta.get("version", {}).get("nvbench", {}).get("string")
     return (
-        Imported(
+        ImportedLog(
             source,
             "NVBench",
             CONVENTION,

@@ -9,15 +9,15 @@ from ..core.units import slug
 from ..core.work import Work
 from .logs import (
     HEAD_LINE,
-    Foreign,
+    ForeignLine,
     HeadedTable,
     Rule,
+    has_line_with,
     keep_head,
-    marked,
     read_runs,
     require_columns,
 )
-from .records import Given, Imported, Reading, Refused, amount, pooled, whole
+from .records import BadLine, ImportedLog, Reading, UserFacts, amount, pool_readings, whole_number
 
 CONVENTION = (
     "MB is 1e6 bytes; a latency is half a round trip, of a collective the time of one call, the mean over ranks; "
@@ -29,8 +29,8 @@ _PAIRS = re.compile(r"# *\[ *pairs: (\d+) *\] *\[ *window size: (\d+|varied) *\]
 _BUFFERS = re.compile(r"# *Send Buffer on \w+ \((\w+)\) and Receive Buffer on \w+ \((\w+)\) *")
 _DATATYPE = re.compile(r"# *Datatype: MPI_(\w+)\. *")
 # Of one-sided tests; those that are the default are not in the key.
-_WAY = re.compile(r"# *(Window creation|Synchronization): *(MPI_\w+) *")
-_WAYS = {
+_ONE_SIDED_SETTING = re.compile(r"# *(Window creation|Synchronization): *(MPI_\w+) *")
+_ONE_SIDED_SETTINGS = {
     "Window creation": ("window", "MPI_Win_allocate"),
     "Synchronization": ("sync", "MPI_Win_flush"),
 }
@@ -63,7 +63,7 @@ class _Test(HeadedTable[Reading]):
     api: str
     title: str
     version: str
-    more: dict[str, Scalar] = field(default_factory=dict)
+    extra_parameters: dict[str, Scalar] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     last_bytes: int = -1
@@ -94,7 +94,7 @@ class _Tests(list[_Test]):
     def head(self) -> _Test:
         """The test whose head is read; a line of another program where there is none."""
         if not self or self[-1].columns:
-            raise Foreign
+            raise ForeignLine
         return self[-1]
 
 
@@ -103,22 +103,22 @@ def _take_title(tests: _Tests, _: int, match: re.Match[str]) -> None:
 
 
 def _take_pairs(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    tests.head().more |= {
+    tests.head().extra_parameters |= {
         "pairs": int(match[1]),
         "window": int(match[2]) if match[2].isdigit() else match[2],
     }
 
 
 def _take_buffers(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    tests.head().more["buffers"] = f"{match[1]}-{match[2]}"
+    tests.head().extra_parameters["buffers"] = f"{match[1]}-{match[2]}"
 
 
 def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
     """Note the type, above or below the names of the columns; behind rows it begins the table of a further one."""
     if not tests:
-        raise Foreign
+        raise ForeignLine
     test = tests[-1]
-    parameters = {name: value for name, value in test.more.items() if name != "dtype"}
+    parameters = {name: value for name, value in test.extra_parameters.items() if name != "dtype"}
     if match[1] != "CHAR":
         parameters["dtype"] = match[1].lower()
     if test.rows:
@@ -126,18 +126,18 @@ def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
             _Test(test.api, test.title, test.version, parameters, test.columns, unread=test.unread)
         )
     else:
-        test.more = parameters
+        test.extra_parameters = parameters
 
 
-def _take_way(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    name, usual = _WAYS[match[1]]
+def _take_one_sided_setting(tests: _Tests, _: int, match: re.Match[str]) -> None:
+    name, usual = _ONE_SIDED_SETTINGS[match[1]]
     if match[2] != usual:
-        tests.head().more[name] = match[2].removeprefix("MPI_").lower()
+        tests.head().extra_parameters[name] = match[2].removeprefix("MPI_").lower()
 
 
 def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
     if not tests or tests[-1].rows:
-        raise Foreign
+        raise ForeignLine
     test, left = tests[-1], match[0].removeprefix("#").strip()
     test.columns = []
     while left:
@@ -146,7 +146,7 @@ def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
             re.split(r"\s{2,}", left)[0],
         )
         if name not in _COLUMNS and len(test.columns) < FEWEST_COLUMNS:
-            raise Refused(f"a column that this importer does not know: {left!r}")
+            raise BadLine(f"a column that this importer does not know: {left!r}")
         test.columns.append(name)
         left = left.removeprefix(name).lstrip()
 
@@ -155,13 +155,13 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
     test, values = tests.table, match[0].split()
     numbers = all(re.fullmatch(r"[\d.]+|N/A|Pass|Fail", value) for value in values)
     if test is None or (len(values) != len(test.columns) and not numbers):
-        raise Foreign
+        raise ForeignLine
     require_columns(values, len(test.columns))
     cells = dict(zip(test.columns, values, strict=True))
-    size_bytes = whole(cells["Size"]) if "Size" in cells else None
+    size_bytes = whole_number(cells["Size"]) if "Size" in cells else None
     if size_bytes is not None:
         if size_bytes <= test.last_bytes:
-            raise Refused(
+            raise BadLine(
                 f"{size_bytes} bytes behind {test.last_bytes}; expected more with every row"
             )
         test.last_bytes = size_bytes
@@ -192,7 +192,7 @@ def _reading(
     )
     return Reading(
         benchmark=f"osu.{test.name}",
-        parameters=parameters | test.more | api,
+        parameters=parameters | test.extra_parameters | api,
         metric=("bidir_sum_payload_GBps" if test.name.endswith("bibw") else "payload_GBps")
         if rates
         else "time_s",
@@ -209,15 +209,15 @@ def _reading(
 
 _RULES: tuple[Rule[_Tests], ...] = (
     (_TITLE, _take_title), (_PAIRS, _take_pairs), (_BUFFERS, _take_buffers), (_DATATYPE, _take_datatype),
-    (_WAY, _take_way),
+    (_ONE_SIDED_SETTING, _take_one_sided_setting),
     (_HEADING, _take_heading), (_ROW, _take_row), (HEAD_LINE, keep_head),
 )  # fmt: skip
 
 
-sniff = marked(r"# *OSU \S+ ")
+sniff = has_line_with(r"# *OSU \S+ ")
 
 
-def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
     """The tests of a log, each run of a program for itself."""
     return read_runs(
         text,
@@ -228,18 +228,18 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
     )
 
 
-def _imported(test: _Test, source: str, given: Given) -> Imported:
+def _imported(test: _Test, source: str, given: UserFacts) -> ImportedLog:
     if test.rows and test.collective and given.devices is None:
         raise BadFile(
             f"{source}: no line says among how many ranks {test.name} was; tell it with --devices"
         )
     unknown = [name for name in test.columns if name not in _COLUMNS]
     ranks = given.devices if test.collective else None
-    return Imported(
+    return ImportedLog(
         source=source,
         tool="OSU Micro-Benchmarks",
         convention=CONVENTION,
-        readings=pooled([replace(row, devices=ranks or row.devices) for row in test.rows]),
+        readings=pool_readings([replace(row, devices=ranks or row.devices) for row in test.rows]),
         device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
         software={"OSU Micro-Benchmarks": test.version} if test.version else {},
         left_out=(*test.left_out, *(f"column {name}, which is not read" for name in unknown)),

@@ -13,7 +13,7 @@ from ..core.samples import Samples
 from ..core.units import moment
 from ..core.work import Work
 from .exportable import Exportable, facts, origin
-from .records import Given, Imported, Reading, from_json, json_with
+from .records import ImportedLog, Reading, UserFacts, from_json, json_with
 
 CONVENTION = (
     "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so that there "
@@ -27,7 +27,7 @@ LAYOUT = "5.3.1"
 # What the option `timer` says of the clocks that we read; those of a device are none that Python knows.
 _TIMERS = {"host": "perf_counter_ns", "events": "device_events", "graph": "device_events"}
 # What such a file says of a machine, and a run does not.
-_UNTOLD = (
+_UNKNOWN_FACTS = (
     "processor", "machine", "python_compiler", "python_implementation_version", "python_build", "system",
 )  # fmt: skip
 # Beyond so many interquartile ranges from the quartiles a round is an outlier, as Tukey's box plots have it.
@@ -58,7 +58,7 @@ class _BenchmarkFile(Struct):
 sniff = json_with('"benchmarks"', '"machine_info"')
 
 
-def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     """The one session in a file."""
     file = from_json(text, source, _BenchmarkFile)
     names = [one.fullname for one in file.benchmarks]
@@ -69,7 +69,7 @@ def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
     machine = file.machine_info
     cpu = machine["cpu"] if isinstance(machine.get("cpu"), dict) else {}
     return (
-        Imported(
+        ImportedLog(
             source=source,
             tool="pytest-benchmark",
             convention=CONVENTION,
@@ -149,7 +149,7 @@ def clock_of(samples: Samples) -> str:
     return _TIMERS[samples.mode]
 
 
-def warmed_up(samples: Samples) -> int | Literal[False]:
+def warmup_calls(samples: Samples) -> int | Literal[False]:
     """Calls before the first sample, as the option `warmup` in its files has it."""
     return samples.warmup_iterations or False
 
@@ -158,7 +158,7 @@ def _benchmark(one: Exportable) -> dict[str, object]:
     rounds, key = one.rounds_s, one.measurement.key
     return {
         "group": key.benchmark,
-        "name": _within(one.name),
+        "name": _test_name(one.name),
         "fullname": one.name,
         "params": dict(key.parameters) or None,
         "param": _param(one),
@@ -169,7 +169,7 @@ def _benchmark(one: Exportable) -> dict[str, object]:
     }
 
 
-def _within(test_id: str) -> str:
+def _test_name(test_id: str) -> str:
     """The test without its file and class; what stands in brackets may hold anything."""
     function, bracket, inside = (test_id.partition("::")[2] or test_id).partition("[")
     return function.rpartition("::")[2] + bracket + inside
@@ -177,7 +177,7 @@ def _within(test_id: str) -> str:
 
 def _param(one: Exportable) -> str | None:
     """What stands in the brackets of the test, not in those that the name of a measurement may have."""
-    _, bracket, inside = _within(one.name if one.imported else one.row.test).partition("[")
+    _, bracket, inside = _test_name(one.name if one.imported else one.row.test).partition("[")
     return inside.rpartition("]")[0] if bracket else None
 
 
@@ -188,14 +188,14 @@ def _options(one: Exportable) -> dict[str, object]:
         "disable_gc": None if imported else True,
         "timer": clock_of(samples),
         **dict.fromkeys(("min_rounds", "max_time", "min_time")),
-        "warmup": None if imported else warmed_up(samples),
+        "warmup": None if imported else warmup_calls(samples),
     }
 
 
 def _machine_info(environment: Environment, node: str) -> dict[str, object]:
     """What the run tells of its machine, None where it does not: the machine that exports may be another."""
     host, software, device = environment.host, environment.software, environment.device
-    return dict.fromkeys(_UNTOLD) | {
+    return dict.fromkeys(_UNKNOWN_FACTS) | {
         "node": node,
         "python_implementation": software.get("python implementation"),
         "python_version": software.get("python"),

@@ -20,11 +20,11 @@ _NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 # How files of gzip, Zstandard, xz, bzip2 and zip begin.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 # Longer lines are shown up to here.
-SHOWN = 160
+MOST_SHOWN = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UserFacts:
     """What the user tells because a file does not.
 
     `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601, `unit` of figures, `host` the
@@ -83,7 +83,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedLog:
     """What one process of another tool left in a file; what it does not tell is None.
 
     `convention` says how the tool counts and times; `left_out` has a line for what was read but not taken, `failed` the
@@ -114,7 +114,7 @@ class Imported:
     ended: bool = False
 
 
-def pooled(readings: Sequence[Reading]) -> tuple[Reading, ...]:
+def pool_readings(readings: Sequence[Reading]) -> tuple[Reading, ...]:
     """Readings with those of one key in one: a tool that goes through its sizes again took another sample of each."""
     found: dict[tuple[object, ...], Reading] = {}
     for reading in readings:
@@ -128,13 +128,13 @@ def pooled(readings: Sequence[Reading]) -> tuple[Reading, ...]:
     return tuple(found.values())
 
 
-class _Logged(msgspec.Struct):
+class _ContainerLine(msgspec.Struct):
     """A line of a container, as Docker's json-file driver keeps it."""
 
     log: str
 
 
-class Refused(ValueError):
+class BadLine(ValueError):
     """Why a line cannot be taken; who reads the lines says which it is."""
 
 
@@ -155,7 +155,7 @@ def decode(data: bytes, source: str) -> str:
     if not text.startswith('{"log":'):
         return text
     try:
-        return "".join(line.log for line in msgspec.json.Decoder(_Logged).decode_lines(text))
+        return "".join(line.log for line in msgspec.json.Decoder(_ContainerLine).decode_lines(text))
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadFile(
             f'{source}: {error}; expected a line {{"log": …}} for each of the container'
@@ -164,7 +164,7 @@ def decode(data: bytes, source: str) -> str:
 
 def refuse(source: str, number: int, line: str, why: str) -> NoReturn:
     """Raise BadFile: `log.txt, line 12: 7 columns; expected 9: '…'`."""
-    shown = line if len(line) <= SHOWN else line[:SHOWN] + "…"
+    shown = line if len(line) <= MOST_SHOWN else line[:MOST_SHOWN] + "…"
     raise BadFile(f"{source}, line {number}: {why}: '{printable(shown)}'")
 
 
@@ -172,14 +172,14 @@ def amount(text: str) -> float:
     """A finite number, zero or more, as programs print one: no sign, no other script's digits, no separators."""
     value = float(text) if _NUMBER.fullmatch(text) else math.inf
     if not math.isfinite(value):
-        raise Refused(f"{text!r} is not a number, zero or more")
+        raise BadLine(f"{text!r} is not a number, zero or more")
     return value
 
 
-def whole(text: str) -> int:
+def whole_number(text: str) -> int:
     """A whole number, zero or more, of at most 64 bits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise Refused(f"{text!r} is not a whole number, zero or more")
+        raise BadLine(f"{text!r} is not a whole number, zero or more")
     return int(text)
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from ..core.keys import Scalar, Timing
 from ..core.units import count
 from ..core.work import Work
-from .logs import Foreign, OpenTable, Rule, marked, read_runs, require_columns, skip
-from .records import Given, Imported, Reading, Refused, amount, pooled, whole
+from .logs import ForeignLine, OpenTable, Rule, has_line_with, read_runs, require_columns, skip
+from .records import BadLine, ImportedLog, Reading, UserFacts, amount, pool_readings, whole_number
 
 CONVENTION = (
     "payload that arrives; GB is 1e9 bytes; means over the iterations; transfers and executors by the device's clock, "
@@ -70,7 +70,7 @@ class _Call:
     ) -> None:  # fmt: skip
         """Keep a rate, in GB/s; of a whole block its devices are those of all rows. `counted` begins the metric."""
         if not rate:
-            raise Refused("a rate of 0; expected more")
+            raise BadLine("a rate of 0; expected more")
         moved = size_bytes or PAYLOAD_BYTES
         sized: dict[str, Scalar] = {"size_bytes": size_bytes} if size_bytes else {}
         reading = Reading(
@@ -110,10 +110,10 @@ def _take_test(runs: _Calls, _: int, match: re.Match[str]) -> None:
 
 def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
     """Rate and bytes, where the time agrees with them."""
-    moved, printed = whole(size), amount(milliseconds)
+    moved, printed = whole_number(size), amount(milliseconds)
     took = moved / (amount(rate) or 1) / 1e6
     if abs(took - printed) > 0.00051 + took * (0.00051 / (amount(rate) or 1)):
-        raise Refused(
+        raise BadLine(
             f"{moved} bytes at {rate} GB/s are {took:.3f} ms, but {milliseconds} ms are printed"
         )
     return amount(rate), moved
@@ -155,12 +155,12 @@ def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
 
 def _refuse_broken(runs: _Calls, _: int, __: re.Match[str]) -> None:
     if runs.table is None:
-        raise Foreign
-    raise Refused("no rate, time and bytes as this importer knows them")
+        raise ForeignLine
+    raise BadLine("no rate, time and bytes as this importer knows them")
 
 
 def _take_bytes(runs: _Calls, _: int, match: re.Match[str]) -> None:
-    runs.run().size_bytes = whole(match[1] or match[2] or match[3])
+    runs.run().size_bytes = whole_number(match[1] or match[2] or match[3])
 
 
 def _take_title(runs: _Calls, _: int, match: re.Match[str]) -> None:
@@ -187,7 +187,7 @@ def _take_heading(runs: _Calls, _: int, match: re.Match[str]) -> None:
 def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run, block, cells = runs.run(), runs.table, match[4].split()
     if block is None or not block.columns:
-        raise Foreign
+        raise ForeignLine
     require_columns(cells, len(block.columns), "cells")
     row, way = _place(match[1], match[2]), match[3] or "->"
     both = run.kind == "p2p_bidirectional"
@@ -229,28 +229,28 @@ _RULES: tuple[Rule[_Calls], ...] = (
 )  # fmt: skip
 
 
-sniff = marked(r"TransferBench v\d|Executor: \w+ \d+ +[|│]|SRC(?:\+EXE)?\\DST")
+sniff = has_line_with(r"TransferBench v\d|Executor: \w+ \d+ +[|│]|SRC(?:\+EXE)?\\DST")
 
 
-def read(text: str, source: str, _: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     """The calls in a log, one behind the other."""
     return read_runs(
         text, source, _RULES, _Calls, lambda runs: [_imported(run, source) for run in runs]
     )
 
 
-def _imported(run: _Call, source: str) -> Imported:
+def _imported(run: _Call, source: str) -> ImportedLog:
     unread = tuple(f"preset {preset}, which is not read" for preset in run.presets)
     reason = unread[0] if unread else "a run ended before a table with rows"
     if run.iterations:
         unread += (
             f"{count(run.iterations, 'line')} of SHOW_ITERATIONS, single iterations and their deviation",
         )
-    return Imported(
+    return ImportedLog(
         source,
         "TransferBench",
         CONVENTION,
-        pooled(run.rows),
+        pool_readings(run.rows),
         software={"TransferBench": run.version} if run.version else {},
         failed=() if run.rows else (("transferbench", reason),),
         left_out=unread,

@@ -9,7 +9,7 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar
 from ..core.work import Work
 from .logs import lines
-from .records import Given, Imported, Reading, Refused, amount, refuse
+from .records import BadLine, ImportedLog, Reading, UserFacts, amount, refuse
 
 CONVENTION = (
     "rates and times as the benchmark function gave them, most often a median of do_bench; GB is 1e9 bytes; seconds of "
@@ -40,7 +40,7 @@ def _values(line: str, source: str, number: int) -> list[str]:
         refuse(source, number, line, f"no row of a table ({error}); expected values between commas")
 
 
-def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
+def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
     """The one report in a file."""
     table = [
         (number, _values(line, source, number)) for number, line in lines(text) if line.strip()
@@ -78,7 +78,7 @@ def read(text: str, source: str, given: Given) -> tuple[Imported, ...]:
         line = match["line"] if match else names[at].strip()
         readings += _line(rows, names[:swept], at, line, unit, benchmark, source)
     return (
-        Imported(
+        ImportedLog(
             source,
             "triton.testing",
             CONVENTION,
@@ -110,8 +110,8 @@ def _line(
         try:
             value = amount(values[at])
             if not value:
-                raise Refused("0; expected more")
-        except Refused as error:
+                raise BadLine("0; expected more")
+        except BadLine as error:
             refuse(source, number, ",".join(values), str(error))
         points: dict[str, Scalar] = {
             # A whole number, which pandas writes as `4096.0`, is one.

@@ -115,7 +115,7 @@ class Bridge:
         self, request: pytest.FixtureRequest, measurement: "Measurement"
     ) -> dict[str, Any] | None:
         """Make their fixture for this test alone, on our clock; None where the test has made it for itself."""
-        from ..exchange.pytest_benchmark import clock_of, warmed_up
+        from ..exchange.pytest_benchmark import clock_of, warmup_calls
 
         item, samples = request.node, measurement.samples
         own = item.get_closest_marker(THEIRS)
@@ -127,7 +127,7 @@ class Bridge:
             "disable_gc": True,
             "cprofile": False,
             "warmup": True,
-            "warmup_iterations": warmed_up(samples),
+            "warmup_iterations": warmup_calls(samples),
         }
         item.add_marker(
             pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False
