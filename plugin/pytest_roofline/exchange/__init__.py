@@ -1,4 +1,7 @@
-"""Files of other tools, read into runs, and runs written as files that other tools read; `FORMATS` and `EXPORTS`."""
+"""Import of other tools' files, and export to them.
+
+`FORMATS` lists the readers, `EXPORTS` the writers.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -25,13 +28,17 @@ from .exportable import Exportable, Omission, refuse_twice, select_exportable
 from .logs import lines
 from .records import ImportedLog, UserFacts, decode, looks_like_json, refuse
 
-# Of a line of text.
+# Bytes of the longest line of text.
 MOST_LINE_BYTES = 256 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFormat:
-    """One format: its name for `--format`, what a person calls it, whether a text looks like it, and its reader."""
+    """One format of another tool.
+
+    `name` is that of `--format`, `title` what a person calls it; `sniff` recognises a text, `read`
+    reads it.
+    """
 
     name: str
     title: str
@@ -65,23 +72,28 @@ FORMATS = (
         "triton", "CSV of triton.testing.perf_report", triton_report.sniff, triton_report.read
     ),
 )
-NAMES = tuple(one.name for one in FORMATS)
+NAMES = tuple(import_format.name for import_format in FORMATS)
 
 
 def read(
-    data: bytes, source: str, given: UserFacts, name: str | None = None
+    content: bytes, source: str, user_facts: UserFacts, name: str | None = None
 ) -> tuple[ImportedLog, ...]:
-    """What a file holds: one entry for each process of the tool."""
+    """Return the logs in a file: one for each process of the tool."""
     if name is not None and name not in NAMES:
         raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
-    text = decode(data, source)
+    text = decode(content, source)
     _refuse_long(text, source)
-    chosen = next(
-        (one for one in FORMATS if one.name == name or (name is None and one.sniff(text))), None
+    import_format = next(
+        (
+            candidate
+            for candidate in FORMATS
+            if candidate.name == name or (name is None and candidate.sniff(text))
+        ),
+        None,
     )
-    if chosen is None:
+    if import_format is None:
         number, line = next((number, line) for number, line in lines(text) if line.strip())
-        titles = ", ".join(each.title for each in FORMATS)
+        titles = ", ".join(candidate.title for candidate in FORMATS)
         refuse(
             source,
             number,
@@ -89,24 +101,24 @@ def read(
             f"no format understands this file (tried: {titles}); --format tells what it is",
         )
     try:
-        found = chosen.read(text, source, given)
+        logs = import_format.read(text, source, user_facts)
     except BadInput as error:
         # A size beyond what arithmetic holds.
         raise BadFile(f"{source}: {error}") from None
-    if not any(imported.readings or imported.failed for imported in found):
-        why = next((f": {reason}" for imported in found for reason in imported.left_out), "")
-        raise BadFile(f"{source}: {chosen.title} without a number that could be taken{why}")
-    _refuse_contradiction(source, found, given)
-    _refuse_impossible(source, found)
+    if not any(log.readings or log.failed for log in logs):
+        reason = next((f": {reason}" for log in logs for reason in log.left_out), "")
+        raise BadFile(
+            f"{source}: {import_format.title} without a number that could be taken{reason}"
+        )
+    _refuse_contradiction(source, logs, user_facts)
+    _refuse_impossible(source, logs)
     # By content, so that a log that was imported twice is known again.
-    digest = run_id_of([data])
-    return tuple(
-        replace(imported, process=f"{digest}-{number}") for number, imported in enumerate(found, 1)
-    )
+    digest = run_id_of([content])
+    return tuple(replace(log, process=f"{digest}-{number}") for number, log in enumerate(logs, 1))
 
 
 def _refuse_long(text: str, source: str) -> None:
-    """Refuse what no tool prints as a line; of JSON any."""
+    """Refuse a text with a line longer than any tool prints. JSON may have one."""
     if not looks_like_json(text) and (match := re.search(rf"[^\n]{{{MOST_LINE_BYTES + 1}}}", text)):
         number = text.count("\n", 0, match.start()) + 1
         raise BadFile(
@@ -114,9 +126,9 @@ def _refuse_long(text: str, source: str) -> None:
         )
 
 
-def _refuse_impossible(source: str, found: tuple[ImportedLog, ...]) -> None:
+def _refuse_impossible(source: str, logs: tuple[ImportedLog, ...]) -> None:
     """Refuse times that no run file can hold."""
-    for reading in (reading for imported in found for reading in imported.readings):
+    for reading in (reading for log in logs for reading in log.readings):
         if not all(SMALLEST <= seconds <= LARGEST for seconds in reading.seconds):
             raise BadFile(
                 f"{source}, {reading.where}: {min(reading.seconds):g} to {max(reading.seconds):g} s a call; "
@@ -124,23 +136,29 @@ def _refuse_impossible(source: str, found: tuple[ImportedLog, ...]) -> None:
             )
 
 
-def _refuse_contradiction(source: str, found: tuple[ImportedLog, ...], given: UserFacts) -> None:
-    """Refuse what the user tells where it is said of something else."""
-    counts = {reading.devices for imported in found for reading in imported.readings}
-    if given.devices is not None and counts and given.devices not in counts:
+def _refuse_contradiction(
+    source: str, logs: tuple[ImportedLog, ...], user_facts: UserFacts
+) -> None:
+    """Refuse an option of the user that the file contradicts."""
+    counts = {reading.devices for log in logs for reading in log.readings}
+    if user_facts.devices is not None and counts and user_facts.devices not in counts:
         raise BadFile(
             f"{source} has readings of {' or '.join(map(str, sorted(counts)))} devices, "
-            f"but --devices={given.devices}; expected the same"
+            f"but --devices={user_facts.devices}; expected the same"
         )
-    if given.operation is not None and not all("ccl-tests" in imported.tool for imported in found):
+    if user_facts.operation is not None and not all("ccl-tests" in log.tool for log in logs):
         raise BadFile(
-            f"{source} is of {found[0].tool}, which knows no collectives; expected no --operation"
+            f"{source} is of {logs[0].tool}, which knows no collectives; expected no --operation"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One format: its name for `--to`, what it calls a measurement, its writer, and why it cannot hold one."""
+    """One format for another tool.
+
+    `name` is that of `--to`, `name_of` names a measurement, `write` makes the document; `why_not`
+    is why it cannot hold a measurement.
+    """
 
     name: str
     name_of: Callable[[Exportable], str]
@@ -161,12 +179,15 @@ EXPORTS = (
     ),
     ExportFormat("bencher", attrgetter("row.label"), dashboards.write_bencher),
 )
-EXPORT_NAMES = tuple(one.name for one in EXPORTS)
+EXPORT_NAMES = tuple(export_format.name for export_format in EXPORTS)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedDocument:
-    """A document for another tool as plain data, None where nothing is fit; what is in it, and what is not and why."""
+    """A document for another tool as plain data.
+
+    None where nothing may be written; with the names in it, and the omissions.
+    """
 
     document: Any
     names: tuple[str, ...]
@@ -174,19 +195,19 @@ class ExportedDocument:
 
 
 def export(runs: Sequence[Run], name: str) -> ExportedDocument:
-    """What of these runs may go out, as a format writes it."""
-    chosen = next((one for one in EXPORTS if one.name == name), None)
-    if chosen is None:
+    """Return the measurements of these runs in a format."""
+    export_format = next((candidate for candidate in EXPORTS if candidate.name == name), None)
+    if export_format is None:
         raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")
-    fit, left_out = select_exportable(runs)
-    written = [entry for entry in fit if not chosen.why_not(entry)]
+    entries, left_out = select_exportable(runs)
+    written = [entry for entry in entries if not export_format.why_not(entry)]
     left_out += [
         Omission(entry.row.label, reason, measured=True)
-        for entry in fit
-        if (reason := chosen.why_not(entry))
+        for entry in entries
+        if (reason := export_format.why_not(entry))
     ]
-    names = [chosen.name_of(entry) for entry in written]
+    names = [export_format.name_of(entry) for entry in written]
     refuse_twice(zip(names, written, strict=True))
     return ExportedDocument(
-        chosen.write(written) if written else None, tuple(names), tuple(left_out)
+        export_format.write(written) if written else None, tuple(names), tuple(left_out)
     )

@@ -1,4 +1,4 @@
-"""What BabelStream and, before it, GPU-STREAM print: text and CSV (`--csv`), versions 0 to 6: `src/main.cpp`."""
+"""Text and CSV (`--csv`) of BabelStream and GPU-STREAM. Versions 0 to 6 are read: `src/main.cpp`."""
 
 import math
 import re
@@ -40,7 +40,7 @@ _HEAD = re.compile(
     r"|Precision: (?P<precision>\w+)|Array size: (?P<size>\d\S*) (?P<size_unit>\w+)(?: .*)?"
     r"|Running .*?\b(?P<calls>\d{1,19}) times(?: in +(?P<order>\w+) order)?) *"
 )
-# What `--list` prints above the devices; no run has it.
+# The heading of `--list` above the devices; no run has it.
 _LISTING = re.compile(r" *Devices: *")
 _HEADING = re.compile(r" *Function +(\w+)/s(?:ec)? +Min \(sec\) +Max +Average *")
 _TABLE = re.compile(
@@ -63,7 +63,7 @@ _WRONG = re.compile(r"(?:Validation failed on|FAILED validation of) (?P<array>\w
 
 @dataclass(slots=True)
 class _Table(OpenTable[Reading]):
-    """One run: what stood before its table, and the rows."""
+    """One run: the lines above its table, and the rows."""
 
     head: dict[str, str] = field(default_factory=dict)
     unit: str = ""
@@ -74,7 +74,7 @@ class _Table(OpenTable[Reading]):
     listing: bool = False
 
     def text_of(self, name: str) -> str:
-        """Return what a line above the table says."""
+        """Return the text of a line above the table."""
         if name not in self.head:
             raise BadLine(
                 f"no line above tells the {name}; expected the whole output of BabelStream"
@@ -83,7 +83,10 @@ class _Table(OpenTable[Reading]):
 
     @property
     def calls(self) -> int:
-        """How often each kernel ran; 2, one of them left out, where versions before 1 do not say."""
+        """The calls of each kernel.
+
+        Versions before 1 do not print them, so it is 2, one of them left out.
+        """
         return whole_number(self.head.get("calls", "2"))
 
     @property
@@ -95,18 +98,21 @@ class _Table(OpenTable[Reading]):
         return _SIZES[precision]
 
     def array_bytes(self) -> int:
-        """Of one array; the text rounds it to a tenth, and most are powers of two."""
+        """Return the bytes of one array.
+
+        The text rounds them to a tenth, and most are powers of two.
+        """
         element_bytes = self.element_bytes
         if whole_number(self.head.get("elements", "0")):
             return whole_number(self.head["elements"]) * element_bytes
         unit, printed = self.text_of("size_unit"), amount(self.text_of("size"))
         # Version 1 printed MiB, and called them MB.
-        binary = (
+        is_binary = (
             unit == "MB"
             and "old" in self.head
             and self.head.get("version", "").startswith(("0.", "1."))
         )
-        factor = float(MIB) if binary else UNITS.get(unit, 0.0)
+        factor = float(MIB) if is_binary else UNITS.get(unit, 0.0)
         if not printed * factor:
             raise BadLine(
                 f"an array size of {printed:g} {unit} above; expected one that can be told from 0"
@@ -120,24 +126,24 @@ class _Tables(list[_Table]):
 
     @property
     def table(self) -> _Table | None:
-        """The run whose rows are expected; no line tells that one was its last."""
+        """The run whose rows are expected. No line says that one was its last."""
         return self[-1] if self and self[-1].unit else None
 
     def begin(self) -> _Table:
-        """The run that a line before a table belongs to."""
+        """Return the run that a line before a table belongs to."""
         if not self or self[-1].rows:
             self.append(_Table())
         return self[-1]
 
 
 def _take_banner(tables: _Tables, _: int, match: re.Match[str]) -> None:
-    tables.append(_Table(head={name: told for name, told in match.groupdict().items() if told}))
+    tables.append(_Table(head={name: text for name, text in match.groupdict().items() if text}))
 
 
 def _take_head(tables: _Tables, _: int, match: re.Match[str]) -> None:
     if not tables or tables[-1].unit:
         raise ForeignLine
-    tables[-1].head |= {name: told for name, told in match.groupdict().items() if told}
+    tables[-1].head |= {name: text for name, text in match.groupdict().items() if text}
 
 
 def _take_listing(tables: _Tables, _: int, __: re.Match[str]) -> None:
@@ -167,7 +173,7 @@ def _take_columns(tables: _Tables, _: int, match: re.Match[str]) -> None:
 
 
 def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """A row of the CSV."""
+    """Read a row of the CSV."""
     values = match[0].split(",")
     table = tables.table
     if table is None or len(values) != _COLUMNS:
@@ -184,7 +190,7 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
 
 
 def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """A row of the text, whose rate has more digits than its times."""
+    """Read a row of the text. Its rate has more digits than its times."""
     table, values = tables.table, match[0].split()
     if table is None:
         raise ForeignLine
@@ -195,23 +201,23 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         element_bytes = (
             rate * UNITS[table.unit] * best / sum(KERNELS[kernel]) / int(table.head["elements"])
         )
-        found = next(
+        precision = next(
             (name for name, size in _SIZES.items() if abs(element_bytes / size - 1) < 0.01), None
         )
-        table.head |= {"precision": found} if found else {}
+        table.head |= {"precision": precision} if precision else {}
     array_bytes = table.array_bytes()
-    moved = sum(KERNELS[kernel]) * array_bytes
+    moved_bytes = sum(KERNELS[kernel]) * array_bytes
     if not rate:
         raise BadLine("a rate of 0; expected more")
-    seconds = moved / (rate * UNITS[table.unit])
-    off = (
+    seconds = moved_bytes / (rate * UNITS[table.unit])
+    rounding_s = (
         seconds
         * (0.06 * UNITS.get(table.head.get("size_unit", "KB"), 0.0) / array_bytes + 0.0006 / rate)
         + _HALF_TICK_S
     )
-    if abs(seconds - best) > off:
+    if abs(seconds - best) > rounding_s:
         raise BadLine(
-            f"{rate:g} {table.unit}/s of {moved} bytes are {seconds:.5f} s, but the least time is {best:g} s"
+            f"{rate:g} {table.unit}/s of {moved_bytes} bytes are {seconds:.5f} s, but the least time is {best:g} s"
         )
     times = {"best": seconds, "mean": mean, "slowest": slowest}
     table.left_out += [
@@ -231,7 +237,10 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
 
 
 def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """What `--triad-only` prints in place of a table: the rate of all calls, with the first."""
+    """Read the line of `--triad-only` in place of a table.
+
+    Its rate is that of all calls, with the first.
+    """
     if not tables or tables[-1].unit or "size" not in tables[-1].head:
         raise ForeignLine
     if match[1] not in UNITS:
@@ -248,21 +257,21 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
 
 def _readings(
     kernel: str, calls: int, array_bytes: int, element_bytes: int, times: dict[str, float], number: int,
-    more: dict[str, Scalar],
+    further_parameters: dict[str, Scalar],
 ) -> list[Reading]:  # fmt: skip
-    """One kernel's times as readings."""
+    """Return one kernel's times as readings."""
     if kernel not in KERNELS:
         raise BadLine(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
     if calls < 2 or not array_bytes or element_bytes not in _DTYPES:
         raise BadLine(
             "a count or a size that cannot be; expected two calls or more of fp32 or fp64"
         )
-    read, written = KERNELS[kernel]
-    work = Work(read_bytes=read * array_bytes, write_bytes=written * array_bytes)
+    arrays_read, arrays_written = KERNELS[kernel]
+    work = Work(read_bytes=arrays_read * array_bytes, write_bytes=arrays_written * array_bytes)
     parameters: dict[str, Scalar] = {"size_bytes": array_bytes, "dtype": _DTYPES[element_bytes]}
     return [
         Reading(
-            f"babelstream.{kernel.lower()}", parameters | more, "traffic_GBps", name, work, (seconds,),
+            f"babelstream.{kernel.lower()}", parameters | further_parameters, "traffic_GBps", name, work, (seconds,),
             f"line {number}", calls - 1 if name == "mean" else 1, 1,
         )
         for name, seconds in times.items()
@@ -283,7 +292,7 @@ sniff = has_line_with(
 
 
 def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
-    """The runs in a file, one behind the other."""
+    """Return the runs in a file, one behind the other."""
     return read_runs(
         text,
         source,
@@ -312,13 +321,16 @@ def _imported(table: _Table, source: str) -> ImportedLog:
         ),
         product=table.product,
         driver=table.driver,
-        software={name: told for name, told in software.items() if told},
+        software={name: text for name, text in software.items() if text},
         left_out=tuple(table.left_out),
     )
 
 
 def _apply_check(reading: Reading, wrong_arrays: set[str]) -> Reading:
-    """A reading that wrong data spoil: a sum those of `dot`, an array all of them."""
+    """Return a reading, invalid where the tool found wrong data.
+
+    A wrong sum spoils those of `dot`, a wrong array all of them.
+    """
     if not wrong_arrays or (wrong_arrays == {"sum"} and not reading.benchmark.endswith(".dot")):
         return reading
     return replace(

@@ -1,4 +1,4 @@
-"""Imported readings as the records of a run file, so that every command that reads runs can read them."""
+"""Imported readings as the records of a run file. Every command that reads runs can then read them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -26,35 +26,37 @@ from .collectives import NAMES, operation_of
 from .records import ImportedLog, Reading, UserFacts
 
 UNKNOWN = "unknown"
-# What lies between devices; `none` is for one alone.
+# The links between devices; a single device has `none`.
 LINKS = ("nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "mixed", UNKNOWN)
 
 
-def check_user_facts(given: UserFacts) -> UserFacts:
-    """`given`, where it can be."""
-    if given.link is not None and given.link not in LINKS:
-        raise BadInput(f"--link is {given.link!r}; expected one of {', '.join(LINKS)}")
-    if given.devices is not None and not 1 <= given.devices <= 10**6:
-        raise BadInput(f"--devices is {given.devices}; expected 1 or more")
-    if given.operation is not None and operation_of(given.operation) is None:
-        raise BadInput(f"--operation is {given.operation!r}; expected one of {', '.join(NAMES)}")
-    if given.begun and moment(given.begun) is None:
+def check_user_facts(user_facts: UserFacts) -> UserFacts:
+    """Return the user's facts, or raise for an impossible one."""
+    if user_facts.link is not None and user_facts.link not in LINKS:
+        raise BadInput(f"--link is {user_facts.link!r}; expected one of {', '.join(LINKS)}")
+    if user_facts.devices is not None and not 1 <= user_facts.devices <= 10**6:
+        raise BadInput(f"--devices is {user_facts.devices}; expected 1 or more")
+    if user_facts.operation is not None and operation_of(user_facts.operation) is None:
         raise BadInput(
-            f"--begun is {given.begun!r}; expected a date or time as 2026-03-01 or 2026-03-01T10:00:00+01:00"
+            f"--operation is {user_facts.operation!r}; expected one of {', '.join(NAMES)}"
         )
-    if given.product is not None and not given.product.strip():
+    if user_facts.begun and moment(user_facts.begun) is None:
+        raise BadInput(
+            f"--begun is {user_facts.begun!r}; expected a date or time as 2026-03-01 or 2026-03-01T10:00:00+01:00"
+        )
+    if user_facts.product is not None and not user_facts.product.strip():
         raise BadInput("--product is empty; expected a name as the driver prints it")
-    if given.product is not None and given.product != printable(given.product):
+    if user_facts.product is not None and user_facts.product != printable(user_facts.product):
         raise BadInput(
-            f"--product is {given.product!r}; expected printable text, as the driver prints it"
+            f"--product is {user_facts.product!r}; expected printable text, as the driver prints it"
         )
-    if given.host != printable(given.host):
-        raise BadInput(f"--host is {given.host!r}; expected the printable name of a node")
-    return given
+    if user_facts.host != printable(user_facts.host):
+        raise BadInput(f"--host is {user_facts.host!r}; expected the printable name of a node")
+    return user_facts
 
 
 def run_id_of(contents: Sequence[bytes]) -> str:
-    """A run's name by its content, so that the same file imported twice counts as one session."""
+    """Return a run's name by its content. The same file imported twice then counts as one session."""
     digest = hashlib.sha256()
     for content in contents:
         digest.update(hashlib.sha256(content).digest())
@@ -62,66 +64,70 @@ def run_id_of(contents: Sequence[bytes]) -> str:
 
 
 def build(
-    imported: Sequence[ImportedLog],
-    given: UserFacts,
+    logs: Sequence[ImportedLog],
+    user_facts: UserFacts,
     run_id: str,
     tool: str,
     command: tuple[str, ...],
 ) -> list[Line]:
-    """The lines of one run: a session, in which each run of a tool is a process."""
-    first = _surroundings(imported, given)
-    environment = Environment(
-        _device(first, imported, given), _host(first, imported), _software(imported)
-    )
-    started = min((entry.started for entry in imported if entry.started), default=given.begun)
+    """Return the lines of one run. It is a session, in which each run of a tool is a process."""
+    first = _surroundings(logs, user_facts)
+    environment = Environment(_device(first, logs, user_facts), _host(first, logs), _software(logs))
+    started = min((log.started for log in logs if log.started), default=user_facts.begun)
     measurements = [
-        _measurement(reading, entry, environment, given)
-        for entry in imported
-        for reading in entry.readings
+        _measurement(reading, log, environment, user_facts)
+        for log in logs
+        for reading in log.readings
     ]
     return [
         Header(run_id, started, command, tool, environment),
         *measurements,
-        *_outcomes(measurements, imported),
+        *_outcomes(measurements, logs),
         Footer("", exit_status=0, measured=len(measurements)),
     ]
 
 
-def without_impossible(imported: Sequence[ImportedLog], given: UserFacts) -> list[ImportedLog]:
-    """The same with those readings invalid whose rate is above what the gate believes of the device."""
-    first = _surroundings(imported, given)
-    environment = Environment(_device(first, imported, given), _host(first, imported), {})
+def without_impossible(logs: Sequence[ImportedLog], user_facts: UserFacts) -> list[ImportedLog]:
+    """Return the logs with their impossible readings invalid.
+
+    Their rate is above what the gate believes of the device.
+    """
+    first = _surroundings(logs, user_facts)
+    environment = Environment(_device(first, logs, user_facts), _host(first, logs), {})
     return [
         replace(
-            entry,
+            log,
             readings=tuple(
-                replace(reading, invalid=_invalid_reason(reading, entry, environment, given))
-                for reading in entry.readings
+                replace(reading, invalid=_invalid_reason(reading, log, environment, user_facts))
+                for reading in log.readings
             ),
         )
-        for entry in imported
+        for log in logs
     ]
 
 
 def _invalid_reason(
-    reading: Reading, one: ImportedLog, environment: Environment, given: UserFacts
+    reading: Reading, log: ImportedLog, environment: Environment, user_facts: UserFacts
 ) -> str:
-    """Why a reading stands for nothing: what its tool says, or a rate above the peak that applies; else empty."""
-    measurement = _measurement(reading, one, environment, given)
+    """Return why a reading is invalid; empty where it is valid.
+
+    Its tool says so, or its rate is above the peak that applies.
+    """
+    measurement = _measurement(reading, log, environment, user_facts)
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
-    known = product_of(environment.device)
+    product = product_of(environment.device)
     if hardware.devices in (None, 1):
         ceiling = datasheet_ceiling(environment.device, work, metric)
     else:
         operation = reading.benchmark.rpartition(".")[2]
-        ceiling = link_ceiling(known, hardware, metric)
-        ceiling = ceiling or collective_ceiling(known, hardware, work, metric, operation)
+        ceiling = link_ceiling(product, hardware, metric)
+        ceiling = ceiling or collective_ceiling(product, hardware, work, metric, operation)
     share = replace(measurement, ceiling=ceiling).share_of_ceiling
     return reading.invalid or above_peak(ceiling, work, share, measurement.samples.labels)
 
 
 def save(lines: Sequence[Line], path: Path) -> bool:
-    """Write a run file that was not there before, whole or not at all; False where it holds this import already."""
+    """Write a new run file, whole or not at all. Return False where it holds this import already."""
     if path.suffix != ".jsonl":
         raise CannotStore(f"{path} does not end in .jsonl, as a run file must")
     if path.is_file() and _same(lines, path):
@@ -131,68 +137,77 @@ def save(lines: Sequence[Line], path: Path) -> bool:
 
 
 def _same(lines: Sequence[Line], path: Path) -> bool:
-    """Whether a run file holds this import, from the same content and told the same, by whatever names of files."""
+    """Return True if a run file holds this import.
+
+    It has the same content and user's facts; names of files may differ.
+    """
     try:
-        there = read_run(path)
+        run = read_run(path)
     except BadFile:
         return False
     header, *_ = lines
     assert isinstance(header, Header)
-    ours = [
+    new_readings = [
         (line.key, line.samples, line.invalid) for line in lines if isinstance(line, Measurement)
     ]
-    theirs = [(one.key, one.samples, one.invalid) for one in there.measurements]
-    return (there.header.run_id, there.header.started, theirs) == (
+    stored_readings = [
+        (measurement.key, measurement.samples, measurement.invalid)
+        for measurement in run.measurements
+    ]
+    return (run.header.run_id, run.header.started, stored_readings) == (
         header.run_id,
         header.started,
-        ours,
+        new_readings,
     )
 
 
-def _surroundings(imported: Sequence[ImportedLog], given: UserFacts) -> ImportedLog:
-    """The file that tells of the machine, if any does; all with readings must be of one."""
+def _surroundings(logs: Sequence[ImportedLog], user_facts: UserFacts) -> ImportedLog:
+    """Return the log that names the machine, if any does.
+
+    All logs with readings must be of one machine.
+    """
     machines: dict[str, ImportedLog] = {}
-    for one in (one for one in imported if one.readings):
-        if given.product is not None and one.product not in (None, given.product):
+    for log in (log for log in logs if log.readings):
+        if user_facts.product is not None and log.product not in (None, user_facts.product):
             raise BadFile(
-                f"{one.source} was measured on {one.product}, but --product={given.product}; expected the same"
+                f"{log.source} was measured on {log.product}, but --product={user_facts.product}; expected the same"
             )
-        unnamed = "a CPU" if one.device_type == "cpu" else "an unknown product"
-        machines.setdefault(given.product or one.product or unnamed, one)
+        fallback = "a CPU" if log.device_type == "cpu" else "an unknown product"
+        machines.setdefault(user_facts.product or log.product or fallback, log)
     if len(machines) > 1:
-        told = ", ".join(f"{one.source} on {product}" for product, one in machines.items())
+        sources = ", ".join(f"{log.source} on {product}" for product, log in machines.items())
         raise BadFile(
-            f"{told}; import them apart, or tell with --product what all were measured on"
+            f"{sources}; import them apart, or tell with --product what all were measured on"
         )
-    return next((one for one in imported if one.product), imported[0])
+    return next((log for log in logs if log.product), logs[0])
 
 
-def _device(first: ImportedLog, imported: Sequence[ImportedLog], given: UserFacts) -> DeviceFacts:
-    product = given.product or first.product or first.cpu_model
+def _device(first: ImportedLog, logs: Sequence[ImportedLog], user_facts: UserFacts) -> DeviceFacts:
+    product = user_facts.product or first.product or first.cpu_model
     return DeviceFacts(
-        type="accelerator" if given.product else first.device_type,
+        type="accelerator" if user_facts.product else first.device_type,
         product=product or UNKNOWN,
-        driver=next((entry.driver for entry in imported if entry.driver), None),
+        driver=next((log.driver for log in logs if log.driver), None),
     )
 
 
-def _host(first: ImportedLog, imported: Sequence[ImportedLog]) -> HostFacts:
-    """What is known of the host; of the rest, zeros and `unknown`."""
-    host = next((entry.host for entry in imported if entry.host), None)
+def _host(first: ImportedLog, logs: Sequence[ImportedLog]) -> HostFacts:
+    """Return the known facts of the host. Others are zeros and `unknown`."""
+    host = next((log.host for log in logs if log.host), None)
     cores, name = first.cores or 0, host or UNKNOWN
     return HostFacts(name, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
 
 
-def _software(imported: Sequence[ImportedLog]) -> dict[str, str]:
-    """Versions and settings, and for each tool its convention."""
-    found: dict[str, str] = {}
-    for one in imported:
-        found |= one.software | {f"{one.tool} convention": one.convention}
-    return found
+def _software(logs: Sequence[ImportedLog]) -> dict[str, str]:
+    """Return versions and settings, and for each tool its convention."""
+    software: dict[str, str] = {}
+    for log in logs:
+        software |= log.software | {f"{log.tool} convention": log.convention}
+    return software
 
 
-def _hardware(environment: Environment, reading: Reading, given: UserFacts) -> HardwareKey:
-    link = (given.link or UNKNOWN) if reading.devices > 1 else "none"
+def _hardware(environment: Environment, reading: Reading, user_facts: UserFacts) -> HardwareKey:
+    link = (user_facts.link or UNKNOWN) if reading.devices > 1 else "none"
     if environment.device.type != "cpu":
         return key_of(environment, reading.devices, link)
     return HardwareKey(
@@ -205,10 +220,10 @@ def _hardware(environment: Environment, reading: Reading, given: UserFacts) -> H
 
 
 def _measurement(
-    reading: Reading, entry: ImportedLog, environment: Environment, given: UserFacts
+    reading: Reading, log: ImportedLog, environment: Environment, user_facts: UserFacts
 ) -> Measurement:
-    hardware = _hardware(environment, reading, given)
-    gpus = [] if entry.hosts or hardware.is_cpu else reading.gpus
+    hardware = _hardware(environment, reading, user_facts)
+    gpus = [] if log.hosts or hardware.is_cpu else reading.gpus
     key = Key(
         reading.benchmark,
         reading.parameters,
@@ -220,43 +235,46 @@ def _measurement(
     )
     return Measurement(
         key=key,
-        test_id=f"{entry.source}::{reading.test_id}",
+        test_id=f"{log.source}::{reading.test_id}",
         label=key.label,
-        process=entry.process,
+        process=log.process,
         work=reading.work,
         samples=Samples(
             seconds=reading.seconds,
             iterations=reading.iterations,
             tick_s=0.0,
             warmup_iterations=reading.warmup_iterations,
-            labels=(IMPORTED, *(f"{HEAD}{name}: {text}" for name, text in entry.unread.items())),
+            labels=(IMPORTED, *(f"{HEAD}{name}: {text}" for name, text in log.unread.items())),
             mode=reading.mode,
         ),
         verified=reading.verified,
         invalid=reading.invalid,
-        ranks=Ranks(len(entry.hosts), "", "", entry.hosts) if entry.hosts else None,
+        ranks=Ranks(len(log.hosts), "", "", log.hosts) if log.hosts else None,
         device=f"{environment.host.name}:{gpus[0]}" if len(gpus) == 1 else "",
     )
 
 
-def _outcomes(measured: Sequence[Measurement], imported: Sequence[ImportedLog]) -> list[Outcome]:
-    """One for each test: failed where the tool found wrong data, or had no number at all."""
+def _outcomes(measurements: Sequence[Measurement], logs: Sequence[ImportedLog]) -> list[Outcome]:
+    """Return one outcome for each test.
+
+    It is failed where the tool found wrong data, or had no number at all.
+    """
     reasons: dict[str, str] = {}
-    for measurement in measured:
+    for measurement in measurements:
         reasons[measurement.test_id] = reasons.get(measurement.test_id) or measurement.invalid
     outcomes = [
         Outcome(test_id, "failed" if reason else "passed", reason=reason)
         for test_id, reason in reasons.items()
     ]
     return outcomes + [
-        Outcome(f"{entry.source}::{name}", "failed", reason=reason)
-        for entry in imported
-        for name, reason in entry.failed
+        Outcome(f"{log.source}::{name}", "failed", reason=reason)
+        for log in logs
+        for name, reason in log.failed
     ]
 
 
 def unknown_product(environment: Environment) -> str:
-    """Why there is no percentage for this product, and what to do; empty where it is known."""
+    """Return why this product has no percentage, and the remedy. Empty where it is known."""
     product = environment.device.product
     if environment.device.type == "cpu" or product in products():
         return ""

@@ -1,4 +1,4 @@
-"""How nccl-tests and rccl-tests count: sizes, factors and types.
+"""Counting of nccl-tests and rccl-tests: sizes, factors and types.
 
 Formulas: `GetCollByteCount` and `GetBw` of every file under src/ of both repositories, and doc/PERFORMANCE.md.
 """
@@ -27,13 +27,13 @@ CONVENTION = (
     "calls, one after the other, by the host's clock, and over ranks unless -a said otherwise; GB is 1e9 bytes; data "
     "are checked in calls of their own"
 )
-# What is left of a rate beyond a thousand GB/s, of which fewer digits are printed.
+# The rounding of a rate beyond a thousand GB/s, as a share: fewer digits are printed.
 ROUNDED = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of the tests: whether its rows have a reduction (None: either), and a root.
+    """One of the tests. Its rows may have a reduction (None: either), and a root.
 
     `shares` says how many times the share of the other ranks, (n - 1) / n, busbw is of algbw; 0 where both are alike.
     """
@@ -67,14 +67,17 @@ NAMES = tuple(operation.name for operation in OPERATIONS.values())
 
 
 def operation_of(program: str) -> Operation | None:
-    """The operation of a binary (`./build/all_reduce_perf_mpi`) or of a name (`all_reduce`, `AllReduce`)."""
+    """Return the operation of a binary or of a name.
+
+    Examples: `./build/all_reduce_perf_mpi`, `all_reduce`, `AllReduce`.
+    """
     name = re.split(r"[/\\]", program)[-1].split("_perf")[0].removesuffix(".exe")
     return OPERATIONS.get(name.replace("_", "").lower())
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveLine:
-    """One half of a row: what was moved, and what came of it; rates in GB/s.
+    """One half of a row: moved bytes, time and rates in GB/s.
 
     `root` is -1 where there is none; `wrong` is None where nobody looked.
     """
@@ -91,7 +94,10 @@ class CollectiveLine:
     wrong: float | None
 
     def trouble(self, operation: Operation, ranks: int) -> str:
-        """Why this cannot be a row of an operation among so many ranks; empty where it can."""
+        """Return why this cannot be a row of an operation.
+
+        Empty where it can; `ranks` is how many take part.
+        """
         if self.dtype not in DTYPES:
             return f"type {self.dtype!r}; expected one of {', '.join(DTYPES)}"
         if operation.reduces is not None and (self.redop in REDUCTIONS) != operation.reduces:
@@ -107,7 +113,10 @@ class CollectiveLine:
         return ""
 
     def work(self, operation: Operation, ranks: int) -> Work:
-        """The bytes of one call: S, and S times the factor, in whole bytes, halves up."""
+        """Return the bytes of one call: S, and S times the factor.
+
+        They are whole, halves rounded up.
+        """
         return Work(
             algbw_bytes=self.size_bytes,
             busbw_bytes=int(self.size_bytes * operation.factor(ranks) + Fraction(1, 2)),
@@ -117,7 +126,11 @@ class CollectiveLine:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a test was run: ranks of the reported group, devices of all, and in `extra` what is not the default."""
+    """The settings of a test.
+
+    `ranks` are those of the reported group, `devices` those of all groups; `extra` holds settings
+    that are not the default.
+    """
 
     tool: str
     ranks: int
@@ -129,25 +142,29 @@ class Setting:
 
 
 def find_operation(
-    told: str,
-    given: UserFacts,
+    program: str,
+    user_facts: UserFacts,
     hints: Sequence[str],
     rows: Sequence[CollectiveLine],
     ranks: int,
     source: str,
 ) -> tuple[Operation, str]:
-    """The operation that a file or the user names, or else the one that all its rows can be, and where it is from.
+    """Return the operation of the rows, and a note on its origin.
 
-    Where several can be, a hint decides that names one: a line of the job above the log, or the name of its file.
+    The file or the user names it, or else only one can have all the rows.
+
+    Where several can, a hint decides that names one: a line of the job above the log, or the name of its file.
     """
-    ours, asked = operation_of(told), operation_of(given.operation or "")
-    if ours and asked and ours != asked:
-        raise BadFile(f"{source} says {ours.name}, but --operation={asked.name}; expected the same")
-    if found := ours or asked:
-        return found, ""
-    if told:
+    of_file, of_user = operation_of(program), operation_of(user_facts.operation or "")
+    if of_file and of_user and of_file != of_user:
         raise BadFile(
-            f"{source}: {told!r} is no test that this importer knows; expected one of {', '.join(NAMES)}"
+            f"{source} says {of_file.name}, but --operation={of_user.name}; expected the same"
+        )
+    if operation := of_file or of_user:
+        return operation, ""
+    if program:
+        raise BadFile(
+            f"{source}: {program!r} is no test that this importer knows; expected one of {', '.join(NAMES)}"
         )
     fits = [
         operation
@@ -158,46 +175,51 @@ def find_operation(
     if len(fits) == 1:
         return fits[0], ""
     for hint in reversed(hints):
-        if (named := operation_named_in(hint)) in fits:
+        if (hinted := operation_named_in(hint)) in fits:
             return (
-                named,
-                f"the log does not say which collective it is of: {named.name} by {hint.strip()[:MOST_SHOWN]!r}",
+                hinted,
+                f"the log does not say which collective it is of: {hinted.name} by {hint.strip()[:MOST_SHOWN]!r}",
             )
     if not fits:
         raise BadFile(
             f"{source}: no collective of {ranks} ranks has these bus bandwidths; tell with --devices how many"
         )
-    names = ", ".join(one.name for one in fits)
+    names = ", ".join(operation.name for operation in fits)
     raise BadFile(
         f"{source} does not say which collective it is of; tell with --operation: {names}"
     )
 
 
 def operation_named_in(text: str) -> Operation | None:
-    """The one operation that a line of a job or the name of a file has in it, in whatever spelling."""
-    told = " ".join(re.findall(r"\w+_perf", text)) or re.split(r"[/\\]", text)[-1]
-    squeezed = re.sub(r"[^a-z]", "", told.lower())
-    found = [key for key in OPERATIONS if key in squeezed]
-    whole = [key for key in found if not any(key != other and key in other for other in found)]
-    return OPERATIONS[whole[0]] if len(whole) == 1 else None
+    """Return the one operation that a text names, in whatever spelling.
+
+    It is a line of a job, or the name of a file.
+    """
+    name = " ".join(re.findall(r"\w+_perf", text)) or re.split(r"[/\\]", text)[-1]
+    letters = re.sub(r"[^a-z]", "", name.lower())
+    matches = [key for key in OPERATIONS if key in letters]
+    longest = [
+        key for key in matches if not any(key != longer and key in longer for longer in matches)
+    ]
+    return OPERATIONS[longest[0]] if len(longest) == 1 else None
 
 
 def readings_of(
     rows: Sequence[CollectiveLine], operation: Operation, setting: Setting, source: str
 ) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
-    """Rows as readings, and what was left out."""
-    found: list[Reading] = []
+    """Return rows as readings, and the rows that were left out."""
+    readings: list[Reading] = []
     left_out: list[str] = []
     for row in rows:
-        if why := row.trouble(operation, setting.ranks):
-            raise BadFile(f"{source}, {row.where}: {why}")
+        if trouble := row.trouble(operation, setting.ranks):
+            raise BadFile(f"{source}, {row.where}: {trouble}")
         if row.size_bytes and row.time_us:
-            found.append(_reading(row, operation, setting))
+            readings.append(_reading(row, operation, setting))
         else:
             left_out.append(
                 f"{row.where}, {row.place}: {'no time at all' if row.size_bytes else 'moves nothing'}"
             )
-    return pool_readings(found), tuple(left_out)
+    return pool_readings(readings), tuple(left_out)
 
 
 def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Reading:

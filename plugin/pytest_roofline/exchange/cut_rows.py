@@ -1,4 +1,7 @@
-"""Rows of nccl-tests that lines of NCCL cut: `… sum      -1node7:1375:1375 [0] NCCL INFO AllReduce: …`."""
+"""Rows of nccl-tests that lines of NCCL cut.
+
+Example: `… sum      -1node7:1375:1375 [0] NCCL INFO AllReduce: …`.
+"""
 
 import re
 from collections.abc import Collection

@@ -1,7 +1,8 @@
-"""Numbers for dashboards: Bencher's metric format, version 0, and the lists of github-action-benchmark.
+"""Numbers for dashboards: Bencher and github-action-benchmark.
 
-The latter are `customSmallerIsBetter` for times and `customBiggerIsBetter` for rates: it compares a value with the last
-one of the same name and never looks at units, so each is always the same one.
+Bencher reads its metric format, version 0. github-action-benchmark reads the lists
+`customSmallerIsBetter` for times and `customBiggerIsBetter` for rates: it compares a value with the
+last one of the same name and never looks at units, so each is always the same one.
 """
 
 from collections.abc import Sequence
@@ -12,26 +13,28 @@ from .exportable import Exportable, sentence
 _NS = 1e9
 
 
-def write_bencher(found: Sequence[Exportable]) -> dict[str, dict[str, dict[str, float]]]:
-    """Measures by name. Bencher itself knows `latency` (ns) and `throughput` (calls per second); the others are ours.
+def write_bencher(entries: Sequence[Exportable]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return measures by name, for Bencher.
+
+    It knows `latency` (ns) and `throughput` (calls per second); the others are ours.
 
     `traffic-gbps`, `busbw-gbps`, `tflops` and so on are the rate under its metric, `roofline-share` is in percent,
     `peak-memory` and `held-memory` in bytes.
     """
-    return {one.row.label: _measures(one) for one in found}
+    return {entry.row.label: _measures(entry) for entry in entries}
 
 
-def _measures(one: Exportable) -> dict[str, dict[str, float]]:
-    measures = {"latency": _metric(one.seconds * _NS, _in_ns(one.bounds_s))}
-    rates = {"throughput": 1 / one.seconds}
-    if one.rate is not None:
-        rates[slug(one.measurement.key.metric)] = one.rate[0]
-    if one.row.roofline_share is not None:
-        rates["roofline-share"] = 100 * one.row.roofline_share
-    measures |= {name: _metric(value, one.inverse(value)) for name, value in rates.items()}
+def _measures(entry: Exportable) -> dict[str, dict[str, float]]:
+    measures = {"latency": _metric(entry.seconds * _NS, _in_ns(entry.bounds_s))}
+    rates = {"throughput": 1 / entry.seconds}
+    if entry.rate is not None:
+        rates[slug(entry.measurement.key.metric)] = entry.rate[0]
+    if entry.row.roofline_share is not None:
+        rates["roofline-share"] = 100 * entry.row.roofline_share
+    measures |= {name: _metric(value, entry.inverse(value)) for name, value in rates.items()}
     sizes = {
-        "peak-memory": one.measurement.peak_bytes,
-        "held-memory": one.measurement.held_bytes,
+        "peak-memory": entry.measurement.peak_bytes,
+        "held-memory": entry.measurement.held_bytes,
     }
     return measures | {
         name: _metric(float(size_bytes), None)
@@ -46,25 +49,28 @@ def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float
     )
 
 
-def why_no_rate(one: Exportable) -> str:
-    """Why a measurement is no rate; empty where it is one."""
+def why_no_rate(entry: Exportable) -> str:
+    """Return why a measurement has no rate; empty where it has one."""
     return (
         ""
-        if one.rate
+        if entry.rate
         else "it is a time without a rate; take `--to github-action-benchmark` for times"
     )
 
 
-def write_times(found: Sequence[Exportable]) -> list[dict[str, object]]:
-    """Nanoseconds per call, for `tool: customSmallerIsBetter`."""
-    return [_point(one, "ns", one.seconds * _NS, _in_ns(one.bounds_s)) for one in found]
+def write_times(entries: Sequence[Exportable]) -> list[dict[str, object]]:
+    """Return nanoseconds per call, for `tool: customSmallerIsBetter`."""
+    return [_point(entry, "ns", entry.seconds * _NS, _in_ns(entry.bounds_s)) for entry in entries]
 
 
-def write_rates(found: Sequence[Exportable]) -> list[dict[str, object]]:
-    """GB/s and TFLOP/s, for `tool: customBiggerIsBetter`; the name says how bytes are counted."""
+def write_rates(entries: Sequence[Exportable]) -> list[dict[str, object]]:
+    """Return GB/s and TFLOP/s, for `tool: customBiggerIsBetter`.
+
+    The name says how bytes are counted.
+    """
     return [
-        _point(one, one.rate[1], one.rate[0], one.inverse(one.rate[0]), f"{one.measurement.key.metric}\n")
-        for one in found if one.rate
+        _point(entry, entry.rate[1], entry.rate[0], entry.inverse(entry.rate[0]), f"{entry.measurement.key.metric}\n")
+        for entry in entries if entry.rate
     ]  # fmt: skip
 
 
@@ -73,9 +79,14 @@ def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 def _point(
-    one: Exportable, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
+    entry: Exportable, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
 ) -> dict[str, object]:
-    entry = {"name": one.row.label, "unit": unit, "value": value, "extra": start + sentence(one)}
+    point = {
+        "name": entry.row.label,
+        "unit": unit,
+        "value": value,
+        "extra": start + sentence(entry),
+    }
     if bounds is not None:
-        entry["range"] = " … ".join(map(three_digits, bounds))
-    return entry
+        point["range"] = " … ".join(map(three_digits, bounds))
+    return point

@@ -1,4 +1,6 @@
-"""Which measurements of runs may go out, and what is said of each: a number that must not be trusted leaves nobody.
+"""Measurements that may be exported, and their description.
+
+A number that must not be trusted is not written.
 
 All formats say the same of a measurement beside its samples, and so does the replay into pytest-benchmark.
 """
@@ -21,10 +23,12 @@ from ..stats.key_results import KeyResults
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """One measurement that goes out; `row.measurements` are those of processes that may be trusted, in order.
+    """One measurement for export.
 
-    `name` is the node id of the test, with the name of the measurement behind it where that was not its first; of what
-    another tool measured the label. `seconds` is the centre of the processes where several were judged.
+    `row.measurements` are those of processes that may be trusted, in order. `name` is the node id
+    of the test, with the name of the measurement behind it where that was not its first; for
+    another tool's measurement it is the label. `seconds` is the centre of the processes where
+    several were judged.
     """
 
     row: Row
@@ -35,18 +39,20 @@ class Exportable:
 
     @property
     def processes(self) -> tuple[Measurement, ...]:
-        """Of each process that may be trusted its slowest attempt."""
+        """The slowest attempt of each process that may be trusted."""
         return self.row.measurements
 
     @property
     def header(self) -> Header:
-        """That of its run."""
+        """The header of its run."""
         assert self.row.header is not None
         return self.row.header
 
     @property
     def bounds_s(self) -> tuple[float, float] | None:
-        """The smallest and the largest median of a process, or of a single one's blocks; None where there is but one.
+        """The smallest and the largest median of its processes.
+
+        Of a single process they are those of its blocks; None where there is but one.
 
         The centre lies between them.
         """
@@ -61,16 +67,25 @@ class Exportable:
 
     @property
     def rounds_s(self) -> tuple[float, ...]:
-        """Every sample behind it, in seconds per call: of all its processes, blocks that do not count left out."""
-        return tuple(value for one in self.processes for value in one.samples.kept)
+        """Every sample behind it, in seconds per call.
+
+        Those of all its processes count; blocks that do not count are left out.
+        """
+        return tuple(value for measurement in self.processes for value in measurement.samples.kept)
 
     @property
     def rate(self) -> tuple[float, str] | None:
-        """GB/s or TFLOP/s, as the key's metric counts, and the unit; None where a time is all there is."""
+        """GB/s or TFLOP/s, as the key's metric counts, with the unit.
+
+        None where there is only a time.
+        """
         return _rate(self.row)
 
     def inverse(self, value: float) -> tuple[float, float] | None:
-        """The bounds of a value that falls as the time rises: the fastest process has the highest rate."""
+        """Return the bounds of a value that falls as the time rises.
+
+        The fastest process has the highest rate.
+        """
         if self.bounds_s is None:
             return None
         fastest, slowest = self.bounds_s
@@ -79,7 +94,10 @@ class Exportable:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """What stays at home, and why; `measured` where it has a number that somebody may look for."""
+    """A result that is not exported, and the reason.
+
+    `measured` is true if it has a number that somebody may look for.
+    """
 
     label: str
     reason: str
@@ -87,7 +105,7 @@ class Omission:
 
 
 def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omission]]:
-    """What of these runs goes out, in the order measured, and what does not.
+    """Return the measurements to export, in order, and the others.
 
     A test that failed only because it is slower goes out: a dashboard without it would show that all is well.
     """
@@ -101,22 +119,30 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
             if reason:
                 left_out.append(Omission(row.label, reason, row.metric == TIME))
             elif measurement is not None and row.time_s is not None:
-                place = names[row.test].index(measurement.key.name)
-                name = f"{row.test}.{measurement.key.name or place + 1}" if place else row.test
+                position = names[row.test].index(measurement.key.name)
+                name = (
+                    f"{row.test}.{measurement.key.name or position + 1}" if position else row.test
+                )
                 trusted = [
-                    each for each in row.measurements if not run.unfit(each, accept_slower=True)
+                    process
+                    for process in row.measurements
+                    if not run.unfit(process, accept_slower=True)
                 ]
-                sound = replace(row, measurements=tuple(KeyResults(trusted).sound(None)))
+                sound_row = replace(row, measurements=tuple(KeyResults(trusted).sound(None)))
                 fit.append(
                     Exportable(
-                        sound, row.label if imported else name, measurement, row.time_s, imported
+                        sound_row,
+                        row.label if imported else name,
+                        measurement,
+                        row.time_s,
+                        imported,
                     )
                 )
     return fit, left_out
 
 
 def _names_by_test(run: Run) -> dict[str, list[str]]:
-    """Return the names of each test's measurements, in the order in which they were taken."""
+    """Return the names of each test's measurements, in order."""
     tests = grouped(run.measurements, key=lambda measurement: measurement.test_id)
     return {
         test_id: list(dict.fromkeys(measurement.key.name for measurement in measurements))
@@ -125,12 +151,14 @@ def _names_by_test(run: Run) -> dict[str, list[str]]:
 
 
 def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
-    """Raise where one name stands for two measurements: a reader would keep one of them."""
-    known: dict[str, Exportable] = {}
-    for name, one in names:
-        first = known.setdefault(name, one)
-        if first is not one:
-            runs = " and ".join(dict.fromkeys(str(each.row.path) for each in (first, one)))
+    """Raise where one name stands for two measurements. A reader would keep one of them."""
+    first_by_name: dict[str, Exportable] = {}
+    for name, entry in names:
+        first = first_by_name.setdefault(name, entry)
+        if first is not entry:
+            runs = " and ".join(
+                dict.fromkeys(str(exported.row.path) for exported in (first, entry))
+            )
             raise BadInput(
                 f"{name} stands twice in {runs}; expected each measurement once: export each run, and import each "
                 "file of another tool, into one of its own"
@@ -138,18 +166,23 @@ def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
 
 
 def _refuse_several(runs: Sequence[Run]) -> None:
-    known: dict[str, Run] = {}
+    run_by_hardware: dict[str, Run] = {}
     for run in runs:
-        known.setdefault(str(hardware_of(run)), run)
-    if len(known) > 1:
-        told = "; ".join(f"{run.path} of {hardware}" for hardware, run in known.items())
+        run_by_hardware.setdefault(str(hardware_of(run)), run)
+    if len(run_by_hardware) > 1:
+        sources = "; ".join(
+            f"{run.path} of {hardware}" for hardware, run in run_by_hardware.items()
+        )
         raise OtherHardware(
-            f"these runs are of several hardware: {told}; expected one, so export each into its own file"
+            f"these runs are of several hardware: {sources}; expected one, so export each into its own file"
         )
 
 
 def _omission_reason(run: Run, row: Row) -> str:
-    """Why a row does not go out; empty where it does, and where a test measured nothing and need not have."""
+    """Return why a row is not exported.
+
+    Empty where it is, and where a test measured nothing and need not have.
+    """
     if row.measurement is not None:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
         return run.unfit(row.measurement, accept_slower=True) or invalid
@@ -163,9 +196,12 @@ def _omission_reason(run: Run, row: Row) -> str:
 
 
 def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
-    """What was said of all processes that were judged, and of the samples `behind` it; nothing that is not known."""
-    one, verdict = row.measurement, row.time_verdict
-    assert one is not None
+    """Return the known facts of all judged processes.
+
+    `behind` are the measurements behind the exported samples.
+    """
+    measurement, verdict = row.measurement, row.time_verdict
+    assert measurement is not None
     rate, unit = _rate(row) or (None, None)
     return _without_unknown(
         {
@@ -182,16 +218,16 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
             "changed": list(verdict.subject.changed) or None if verdict is not None else None,
             "tolerance": row.tolerance,
             "baseline_s": row.baseline_time_s,
-            "work": {name: amount for name, amount in asdict(one.work).items() if amount},
+            "work": {name: amount for name, amount in asdict(measurement.work).items() if amount},
             "calls_per_sample": behind[0].samples.iterations,
-            "samples": sum(len(each.samples.kept) for each in behind),
+            "samples": sum(len(process.samples.kept) for process in behind),
             "samples_left_out": sum(
-                len(each.samples.seconds) - len(each.samples.kept) for each in behind
+                len(process.samples.seconds) - len(process.samples.kept) for process in behind
             ),
             "cache": row.cache,
             "timing": row.timing,
             "labels": row.labels,
-            "peak_bytes": one.peak_bytes,
+            "peak_bytes": measurement.peak_bytes,
             "held_bytes": row.held_bytes,
             "compile_s": row.compile_s,
             "hardware": row.hardware,
@@ -200,14 +236,14 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
 
 
 def origin(header: Header) -> dict[str, object]:
-    """The run that a measurement is from, and its machine, in the same way."""
+    """Return the known facts of a measurement's run and machine."""
     device = header.environment.device
     return _without_unknown(
         {
             "device": device.product,
             "device_uuid": device.uuid,
             "driver": device.driver,
-            "code": {one.name: str(one) for one in header.environment.code} or None,
+            "code": {state.name: str(state) for state in header.environment.code} or None,
             "host": header.environment.host.name,
             "run_id": header.run_id,
             "started": header.started,
@@ -216,32 +252,37 @@ def origin(header: Header) -> dict[str, object]:
     )
 
 
-def sentence(one: Exportable) -> str:
-    """What stands beside a number on a dashboard, a line each: verdict, roofline, hardware, driver, run."""
-    row = one.row
-    told = facts(row, one.processes) | origin(one.header)
+def sentence(entry: Exportable) -> str:
+    """Return the text beside a number on a dashboard.
+
+    Its lines are verdict, roofline, hardware, driver and run.
+    """
+    row = entry.row
+    known_facts = facts(row, entry.processes) | origin(entry.header)
     lines = [f"verdict: {row.verdict}"]
     if row.tolerance is not None:
         lines[0] += f" (tolerance {format_tolerance(row.tolerance)})"
     if row.roofline_share is not None:
-        lines.append(f"roofline: {format_share(row.roofline_share)} ({told['roofline_source']})")
+        lines.append(
+            f"roofline: {format_share(row.roofline_share)} ({known_facts['roofline_source']})"
+        )
     changed = row.time_verdict.subject.changed if row.time_verdict is not None else ()
     lines += [f"changed: {change}" for change in changed]
     lines += [
-        f"{name}: {told[name]}"
+        f"{name}: {known_facts[name]}"
         for name in ("hardware", "driver", "processes", "run_id")
-        if told.get(name)
+        if known_facts.get(name)
     ]
     return "\n".join(lines)
 
 
 def _rate(row: Row) -> tuple[float, str] | None:
-    """The rate of a row's time, and its unit."""
+    """Return the rate of a row's time, and its unit."""
     suffix, rate = rate_suffix(row.counting or ""), row.rate
     if suffix is None or rate is None:
         return None
     return rate / RATE_UNITS[suffix], "TFLOP/s" if suffix == "TFLOPS" else "GB/s"
 
 
-def _without_unknown(told: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in told.items() if value is not None}
+def _without_unknown(values: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,9 +1,10 @@
-"""How the tables of a tool are found in the log of a job.
+"""Tables of a tool, as they stand in the log of a job.
 
-A text format is a table of rules, a pattern and what to do with a line that matches; every line is given to the first
-that fits. Ranks that a launcher labels are read each for itself, and a table that several of them printed is
-taken once. What no rule knows is skipped and counted around a table; inside one only lines of libraries and launchers,
-and remarks between rows that begin with a number.
+A text format is a table of rules, a pattern and an action for a line that matches; every line is
+given to the first that fits. Ranks that a launcher labels are read each for itself, and a table
+that several of them printed is used once. Lines that no rule knows are skipped and counted around a
+table; inside one only lines of libraries and launchers, and remarks between rows that begin with a
+number.
 """
 
 import copy
@@ -34,31 +35,31 @@ _LABEL = re.compile(
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _END = re.compile(r"^[^,]*\d\.(\d+) *$")
-# What stands between the rows of a table though it is none: remarks, and lines of libraries and launchers.
+# Lines between the rows of a table that are no rows: remarks, and lines of libraries and launchers.
 _FOREIGN = re.compile(
     r"\s*(?:#.*)?|.*\b[NR]CCL (?:INFO|WARN|TRACE|ERROR|version)\b.*|.*\bUCX +[A-Z]+ .*|.*: Test (?:\w+ )?failure .*"
     r"|(?:srun|slurmstepd|salloc|mpirun|mpiexec|prterun|kubectl|libfabric|Warning|WARNING|\+):? .*"
     r"|\[[\w.-]+:\d+(?::\d+)?\].*|.*\blibfabric:\d+:.*|\[?[\w./-]+\.(?:c|cc|cpp|cu|h|hpp|py|go|rs):\d+\b.*"
 )
-# What ends in a decimal or in two numbers may be the rest of a row.
+# A line that ends in a decimal or in two numbers may be the end of a row.
 _ROW_TAIL = re.compile(r".*(?:\d\.\d+|\d\s+\d+)\s*")
 # A line of a tool's head.
 HEAD_LINE = re.compile(r"# *([A-Za-z][\w ()/.-]{0,60}?) *: +(\S.*?) *")
 
 
 def has_line_with(marks: str) -> Callable[[str], bool]:
-    """What tells whether a line of a text has one of these marks."""
+    """Return a function that finds a line with one of these marks."""
     pattern = re.compile(rf"^[^\n]*(?:{marks})", re.MULTILINE)
     return lambda text: pattern.search(text) is not None
 
 
 def skip(_: object, __: int, ___: re.Match[str]) -> None:
-    """For a line of the tool that tells nothing."""
+    """Ignore a line of the tool that holds no fact."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OpenTable(Generic[Row]):
-    """A table that is read row by row; `ended` where a line said that it is at its end."""
+    """A table that is read row by row. `ended` is true behind a line that closes it."""
 
     rows: list[Row] = field(default_factory=list)
     ended: bool = False
@@ -66,48 +67,48 @@ class OpenTable(Generic[Row]):
 
 @dataclass(slots=True, kw_only=True)
 class HeadedTable(OpenTable[Row]):
-    """A table below a head, of which `unread` has the lines that no rule reads, by name."""
+    """A table below a head. `unread` holds the lines that no rule reads, by name."""
 
     unread: dict[str, str] = field(default_factory=dict)
 
 
 def keep_head(tables: Sequence[HeadedTable[Any]], _: int, match: re.Match[str]) -> None:
-    """Keep a `HEAD_LINE` that no rule reads; above a run, and behind its rows, it tells nothing."""
+    """Keep a `HEAD_LINE` that no rule reads. Above a run, and behind its rows, it is ignored."""
     if tables and not tables[-1].rows:
         tables[-1].unread[match[1]] = match[2]
 
 
 def require_columns(values: Sequence[str], number: int, name: str = "columns") -> None:
-    """Refuse a row that has another number of values than its table has columns."""
+    """Refuse a row whose values do not match its columns."""
     if len(values) != number:
         raise BadLine(f"{len(values)} {name}; expected {number}")
 
 
 class ForeignLine(Exception):
-    """A line that looks like one of the tool, and is none."""
+    """A line that only looks like one of the tool."""
 
 
 class Runs(Protocol):
-    """The runs of a tool that one stream of lines has, while they are read."""
+    """The runs of a tool in one stream, while they are read."""
 
     @property
     def table(self) -> OpenTable[Any] | None:
-        """The table whose rows are expected; None outside of a table."""
+        """The table whose rows are expected. None outside of a table."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of runs."""
 
     def pop(self) -> object:
-        """Remove the last."""
+        """Remove the last run."""
 
 
 AnyRuns = TypeVar("AnyRuns", bound=Runs)
-# What to do with a line: given what was read so far, its number from 1, and the match.
+# The action for a line: it gets the runs so far, the number of the line from 1, and the match.
 Rule = tuple[re.Pattern[str], Callable[[AnyRuns, int, re.Match[str]], None]]
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
-    """Every line with its number from 1, without its ending and colours."""
+    """Yield every line with its number from 1. Its ending and colours are removed."""
     for number, match in enumerate(re.finditer(r"(?m)^.*$", text), 1):
         yield number, _CONTROL.sub("", _COLOUR.sub("", match[0]))
 
@@ -118,7 +119,7 @@ def _without_stamp(line: str) -> str:
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
-    """What each label of a line stands before; a label that comes again goes on with its line."""
+    """Yield each label of a line with its text. A label that comes again continues its line."""
     line = _without_stamp(line)
     tagged = _TAG.split(line)
     if len(tagged) == 1:
@@ -136,7 +137,7 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Stream(Generic[AnyRuns]):
-    """The lines of a rank that a launcher labels, or those without a label."""
+    """The lines of one labelled rank, or those without a label."""
 
     runs: AnyRuns
     skipped: int = 0
@@ -146,12 +147,15 @@ class _Stream(Generic[AnyRuns]):
     above: str = ""
 
     def take(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> None:
-        """Give a line to the first rule that it matches as a whole; count it where it is of something else."""
+        """Give a line to the first rule that matches all of it.
+
+        A line of another program is counted.
+        """
         runs, table = self.runs, self.runs.table
-        rows, before = len(table.rows) if table is not None else 0, len(runs)
+        rows, runs_before = len(table.rows) if table is not None else 0, len(runs)
         above, self.above = self.above, line
         is_of_tool = _apply_rules(rules, runs, source, number, line)
-        if len(runs) > before and line == above:
+        if len(runs) > runs_before and line == above:
             # A heading directly below itself begins no second run.
             runs.pop()
         if not is_of_tool:
@@ -168,7 +172,7 @@ class _Stream(Generic[AnyRuns]):
             self.doubtful.clear()
 
     def _settle(self, source: str) -> None:
-        """Keep the lines in doubt as remarks, or refuse the first that may be a row."""
+        """Keep doubtful lines as remarks, or refuse the first possible row."""
         for number, line in self.doubtful:
             if not self.numbered or line[:1].isdigit() or _ROW_TAIL.fullmatch(line):
                 refuse(source, number, line, "a line inside a table that is no row of it")
@@ -178,8 +182,11 @@ class _Stream(Generic[AnyRuns]):
     def omits_cut_line(
         self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str
     ) -> bool:
-        """Give a line without an end to the rules, and whether it is left out: of a row it may hold half a number."""
-        kept, table = copy.deepcopy(self.runs), self.runs.table
+        """Give a line without an end to the rules.
+
+        Return True if it is left out, since it may hold half a number of a row.
+        """
+        runs_before, table = copy.deepcopy(self.runs), self.runs.table
         rows = len(table.rows) if table is not None else 0
         try:
             self.take(rules, source, number, line)
@@ -188,14 +195,14 @@ class _Stream(Generic[AnyRuns]):
                 return False
         except BadFile:
             pass
-        self.runs = kept
+        self.runs = runs_before
         return True
 
 
 def _apply_rules(
     rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str
 ) -> bool:
-    """Whether a rule took the line."""
+    """Return True if a rule accepted the line."""
     for pattern, take in rules:
         if match := pattern.fullmatch(line):
             try:
@@ -215,18 +222,22 @@ def read_runs(
     begin: Callable[[], AnyRuns],
     finish: Callable[[AnyRuns], Sequence[ImportedLog]],
 ) -> tuple[ImportedLog, ...]:
-    """The runs in a log: `begin` makes what rules fill from one stream, `finish` what comes of it."""
+    """Return the runs in a log.
+
+    `begin` makes the runs that the rules fill from one stream, `finish` makes the imported logs of
+    them.
+    """
     if looks_like_json(text):
         raise BadFile(f"{source}: the log stands inside a JSON string; take it out")
     streams: dict[str, _Stream[AnyRuns]] = {}
     # A file whose last end of line was stripped is whole where its last row ends as the one above, to the decimals.
-    ends = [
+    row_ends = [
         (len(match[1]), len(line.split()))
         for line in text.rsplit("\n", 2)[1:]
         if (match := _END.search(line))
     ]
-    stripped = len(ends) == 2 and ends[0] == ends[1]
-    last, notes = text.count("\n") + 1 + stripped, []
+    is_stripped = len(row_ends) == 2 and row_ends[0] == row_ends[1]
+    last, notes = text.count("\n") + 1 + is_stripped, []
     for number, line in lines(text):
         for label, piece in _pieces(line):
             if label not in streams:
@@ -237,31 +248,31 @@ def read_runs(
                 streams[label].take(rules, source, number, printed)
             elif streams[label].omits_cut_line(rules, source, number, printed):
                 notes = [f"left out line {number}, the last, which has no end: it may be cut"]
-    found = [one for stream in streams.values() for one in finish(stream.runs)]
+    logs = [log for stream in streams.values() for log in finish(stream.runs)]
     remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
     skipped = sum(stream.skipped for stream in streams.values()) - len(remarks)
-    once = list({_content(one): one for one in reversed(found)}.values())[::-1]
-    if not any(one.readings or one.ended for one in once):
-        why = next(
-            (reason for one in once for _, reason in one.failed),
+    unique_logs = list({_content(log): log for log in reversed(logs)}.values())[::-1]
+    if not any(log.readings or log.ended for log in unique_logs):
+        reason = next(
+            (reason for log in unique_logs for _, reason in log.failed),
             "it has no table with rows, or each behind what another program wrote",
         )
-        raise BadFile(f"{source}: {why}; expected whole output that this importer reads")
+        raise BadFile(f"{source}: {reason}; expected whole output that this importer reads")
     if remarks:
-        (number, line), inside = remarks[0], count(len(remarks), "line")
+        (number, line), line_count = remarks[0], count(len(remarks), "line")
         notes.append(
-            f"skipped {inside} inside a table that begin with no number: line {number}, '{line}'"
+            f"skipped {line_count} inside a table that begin with no number: line {number}, '{line}'"
         )
     notes += [f"skipped {count(skipped, 'line')} around the tables"] if skipped else []
-    if copies := len(found) - len(once):
+    if copies := len(logs) - len(unique_logs):
         notes.append(f"left out {count(copies, 'repeated table')}, as every rank prints one")
-    return (replace(once[0], notes=(*once[0].notes, *notes)), *once[1:])
+    return (replace(unique_logs[0], notes=(*unique_logs[0].notes, *notes)), *unique_logs[1:])
 
 
-def _content(one: ImportedLog) -> object:
-    """What two copies of a table have in common."""
+def _content(log: ImportedLog) -> object:
+    """Return the content that two copies of a table share."""
     return (
-        one.tool,
-        one.failed,
-        tuple((reading.label, reading.metric, reading.seconds) for reading in one.readings),
+        log.tool,
+        log.failed,
+        tuple((reading.label, reading.metric, reading.seconds) for reading in log.readings),
     )

@@ -1,4 +1,7 @@
-"""Logs of nccl-tests and rccl-tests: what `all_reduce_perf` and the others print, in every version's columns."""
+"""Logs of nccl-tests and rccl-tests, in every version's columns.
+
+`all_reduce_perf` and the other programs print them.
+"""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -43,7 +46,7 @@ _COLUMNS = re.compile(r"# +size +count .*|size +count +type .*")
 _UNITS = re.compile(r"# +\(B\) .*|\(B\) +\(elements\) .*")
 _ROW = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 _ROW_END = re.compile(rf"{ROW_HALF}(?:{ROW_HALF})? *")
-# What is behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
+# A row behind a prefix that no launcher is known to write: size, count, type, maybe redop and root, time, two rates.
 _PREFIXED = re.compile(
     r".*?\b\d{1,20} +\d{1,20} +[a-z]\w*(?: +[a-z]+)?(?: +-?\d{1,20})?(?: +\d[\d.e+]*){3}(?: .*)?"
 )
@@ -67,7 +70,7 @@ _HALVES = (
     (*_HALF, "error"),
     (*_HALF, "#wrong", "i_min", "i_max", "i_p99", "i_cv%"),
 )
-# What a half of a row may end in.
+# The last columns of half a row.
 _LAST = {half[-1] for half in _HALVES}
 _PLACES = ("out_of_place", "in_place")
 
@@ -89,7 +92,7 @@ class _Log(HeadedTable[CollectiveLine]):
     software: dict[str, str] = field(default_factory=dict)
     # Columns behind those that are read.
     extra_columns: tuple[str, ...] = ()
-    # What the tool took maxBytes down to, for want of memory.
+    # The maxBytes that the tool reduced for want of memory.
     reduced_max_bytes: int | None = None
     # Lines above that may name the collective, where the log does not.
     hints: tuple[str, ...] = ()
@@ -99,17 +102,17 @@ class _Log(HeadedTable[CollectiveLine]):
 
     @property
     def abridged(self) -> bool:
-        """Whether lines between its ranks are missing, as in a log that somebody shortened."""
+        """True if lines between its ranks are missing. Somebody may have shortened the log."""
         return self.highest_rank >= len(self.ranks)
 
     @property
     def tool(self) -> str:
-        """What printed it."""
+        """The tool that printed it."""
         return "rccl_tests" if "rccl-tests" in self.software else "nccl_tests"
 
 
 class _Logs(list[_Log]):
-    """The runs of a stream, one behind the other; the last is the one being read."""
+    """The runs of a stream, one behind the other. The last is being read."""
 
     hints: tuple[str, ...] = ()
 
@@ -119,14 +122,20 @@ class _Logs(list[_Log]):
         return self[-1] if self and self[-1].half and not self[-1].ended else None
 
     def begin(self, anew: bool) -> _Log:
-        """The run that a line of its head belongs to; `anew` where the run at hand has this line already."""
+        """Return the run that a line of its head belongs to.
+
+        `anew` is true where the current run has this line already.
+        """
         if not self or self[-1].ended or self[-1].rows or anew:
             self.append(_Log(hints=self.hints))
             self.hints = ()
         return self[-1]
 
     def refuse_mixed(self) -> None:
-        """Refuse what stands behind the end of a run, where one before has none; elsewhere it was printed again."""
+        """Refuse a line behind the end of a run if an earlier one has no end.
+
+        Elsewhere it was printed again.
+        """
         if not all(log.ended for log in self):
             raise BadLine(
                 "two logs are mixed here: one begins before the other came to its average"
@@ -177,23 +186,29 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
     names = ["#wrong" if name == "wrong" else name for name in match[0].removeprefix("#").split()]
     if "cputime" in names:
         raise BadLine("time of the CPU (-C 1) says nothing of the operation; run it without")
-    stamped = names[-1] == "timestamp"
-    names = names[: len(names) - stamped]
-    end = max((place for place, name in enumerate(names) if name in _LAST), default=len(names))
+    has_timestamp = names[-1] == "timestamp"
+    names = names[: len(names) - has_timestamp]
+    end = max((index for index, name in enumerate(names) if name in _LAST), default=len(names))
     names, extra_columns = names[: end + 1], names[end + 1 :]
-    at = names.index("time") if "time" in names else len(names)
-    half = tuple(names[at : at + (len(names) - at) // max(1, names.count("time"))])
+    time_column = names.index("time") if "time" in names else len(names)
+    half = tuple(
+        names[time_column : time_column + (len(names) - time_column) // max(1, names.count("time"))]
+    )
     if (
-        " ".join(names[:at]) not in _SHARED
+        " ".join(names[:time_column]) not in _SHARED
         or half not in _HALVES
-        or names[at:] not in ([*half], [*half, *half])
+        or names[time_column:] not in ([*half], [*half, *half])
         or not all(name.startswith("#") for name in extra_columns)
     ):
         raise BadLine("columns that this importer does not know")
     log = logs.begin(False)
-    log.shared, log.half, log.places = tuple(names[:at]), half, _PLACES[-names.count("time") :]
+    log.shared, log.half, log.places = (
+        tuple(names[:time_column]),
+        half,
+        _PLACES[-names.count("time") :],
+    )
     # A moment is two words: date and clock.
-    log.columns = len(names) + len(extra_columns) + 2 * stamped
+    log.columns = len(names) + len(extra_columns) + 2 * has_timestamp
     log.extra_columns = tuple(extra_columns)
 
 
@@ -235,25 +250,25 @@ def _add_row(log: _Log, number: int, values: list[str]) -> None:
         # Operations without a reduction left the column blank until 2022.
         values.insert(3, "")
     require_columns(values, log.columns)
-    first, each = len(log.shared), len(log.half)
+    shared_columns, half_columns = len(log.shared), len(log.half)
     for index, place in enumerate(log.places):
-        half = values[first + index * each :][:each]
-        cells = dict(zip(log.shared + log.half, values[:first] + half, strict=True))
+        half = values[shared_columns + index * half_columns :][:half_columns]
+        cells = dict(zip(log.shared + log.half, values[:shared_columns] + half, strict=True))
         log.rows.append(_row(number, place, cells))
 
 
-def _row(number: int, place: str, told: dict[str, str]) -> CollectiveLine:
-    root, wrong = told.get("root", "-1"), told.get("#wrong") or told["error"]
+def _row(number: int, place: str, cells: dict[str, str]) -> CollectiveLine:
+    root, wrong = cells.get("root", "-1"), cells.get("#wrong") or cells["error"]
     # What old versions print is the largest error, which is no count of wrong elements.
-    counted = None if wrong == "N/A" else amount(wrong) * ("#wrong" in told)
-    time_us, algbw, busbw = (amount(told[name]) for name in _HALF)
-    size_bytes = whole_number(told["size"])
-    if "e" in told["time"] and algbw:
+    wrong_count = None if wrong == "N/A" else amount(wrong) * ("#wrong" in cells)
+    time_us, algbw, busbw = (amount(cells[name]) for name in _HALF)
+    size_bytes = whole_number(cells["size"])
+    if "e" in cells["time"] and algbw:
         # Of more than ten seconds one digit is printed, of the rate two or more.
         time_us = size_bytes / algbw / 1e3
     return CollectiveLine(
-        f"line {number}", size_bytes, told["type"], told.get("redop", ""),
-        -1 if root == "-1" else whole_number(root), place, time_us, algbw, busbw, counted,
+        f"line {number}", size_bytes, cells["type"], cells.get("redop", ""),
+        -1 if root == "-1" else whole_number(root), place, time_us, algbw, busbw, wrong_count,
     )  # fmt: skip
 
 
@@ -303,14 +318,18 @@ sniff = has_line_with(
 )
 
 
-def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
-    """The runs in a log, one behind the other."""
+def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ...]:
+    """Return the runs in a log, one behind the other."""
     return read_runs(
-        text, source, _RULES, _Logs, lambda logs: [_imported(log, source, given) for log in logs]
+        text,
+        source,
+        _RULES,
+        _Logs,
+        lambda logs: [_imported(log, source, user_facts) for log in logs],
     )
 
 
-def _imported(log: _Log, source: str, given: UserFacts) -> ImportedLog:
+def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
     products = list(dict.fromkeys(name for *_, name in log.ranks if name))
     hosts = tuple(host for _, host, _ in log.ranks)
     if len(products) > 1:
@@ -328,16 +347,16 @@ def _imported(log: _Log, source: str, given: UserFacts) -> ImportedLog:
             failed=((f"{log.tool}.{name}", _failure_reason(log)),),
             ended=log.ended,
         )
-    setting = _setting(log, source, given)
+    setting = _setting(log, source, user_facts)
     operation, note = find_operation(
-        log.program, given, (source, *log.hints), log.rows, setting.ranks, source
+        log.program, user_facts, (source, *log.hints), log.rows, setting.ranks, source
     )
     readings, left_out = readings_of(log.rows, operation, setting, source)
     return ImportedLog(
         source=source,
         tool=setting.tool.replace("_", "-"),
         convention=CONVENTION,
-        readings=tuple(_apply_bounds_check(one, log) for one in readings),
+        readings=tuple(_apply_bounds_check(reading, log) for reading in readings),
         product=products[0] if products else None,
         host=hosts[0] if hosts else None,
         hosts=hosts if len(set(hosts)) > 1 and not log.abridged else (),
@@ -349,25 +368,28 @@ def _imported(log: _Log, source: str, given: UserFacts) -> ImportedLog:
 
 
 def _abridged_note(log: _Log, devices: int) -> str:
-    """Return what a list of ranks with gaps leaves open; empty of one without."""
+    """Return what a list of ranks with gaps leaves open. Empty for a list without gaps."""
     if not log.abridged:
         return ""
-    named = f"{len(log.ranks)} of {devices} ranks are named"
-    return f"{named}: --devices tells how many took part, product and nodes are those named"
+    coverage = f"{len(log.ranks)} of {devices} ranks are named"
+    return f"{coverage}: --devices tells how many took part, product and nodes are those named"
 
 
 def _failure_reason(log: _Log) -> str:
-    """Why a log has no row, or rows without an end."""
+    """Return why a log has no row, or rows without an end."""
     if not log.ended:
         return f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
-    least = log.config[2] if log.config else 0
-    if log.reduced_max_bytes is not None and log.reduced_max_bytes < least:
-        return f"maxBytes was reduced to {log.reduced_max_bytes}, below minBytes {least}; no size was measured"
+    min_bytes = log.config[2] if log.config else 0
+    if log.reduced_max_bytes is not None and log.reduced_max_bytes < min_bytes:
+        return f"maxBytes was reduced to {log.reduced_max_bytes}, below minBytes {min_bytes}; no size was measured"
     return "no size was measured"
 
 
 def _apply_bounds_check(reading: Reading, log: _Log) -> Reading:
-    """A reading of a log that counts wrong values as a whole, and does not tell where they were."""
+    """Return a reading, invalid where the log counts wrong values as a whole.
+
+    It does not say where they were.
+    """
     if not log.out_of_bounds or any(row.wrong for row in log.rows):
         return reading
     return replace(
@@ -377,10 +399,13 @@ def _apply_bounds_check(reading: Reading, log: _Log) -> Reading:
     )
 
 
-def _devices(log: _Log, source: str, given: UserFacts) -> int:
-    """Return how many took part: as many as ranks are named, or as the user tells where lines of them are missing."""
+def _devices(log: _Log, source: str, user_facts: UserFacts) -> int:
+    """Return how many devices took part.
+
+    They are as many as the ranks, or as the user says where lines of ranks are missing.
+    """
     if log.abridged:
-        if given.devices is None or given.devices <= log.highest_rank:
+        if user_facts.devices is None or user_facts.devices <= log.highest_rank:
             raise BadFile(
                 f"{source}: lines '# Rank …' are missing below rank {log.highest_rank}; "
                 "tell with --devices how many took part"
@@ -389,28 +414,38 @@ def _devices(log: _Log, source: str, given: UserFacts) -> int:
             raise BadFile(
                 f"{source}: lines '# Rank …' of several groups are missing; expected every rank"
             )
-        return given.devices
-    devices = len(log.ranks) or given.devices
+        return user_facts.devices
+    devices = len(log.ranks) or user_facts.devices
     if not devices:
         raise BadFile(f"{source}: no lines '# Rank …'; tell with --devices how many took part")
-    if given.devices not in (None, devices):
+    if user_facts.devices not in (None, devices):
         raise BadFile(
-            f"{source}: {devices} ranks, but --devices={given.devices}; expected the same"
+            f"{source}: {devices} ranks, but --devices={user_facts.devices}; expected the same"
         )
     return devices
 
 
-def _setting(log: _Log, source: str, given: UserFacts) -> Setting:
+def _setting(log: _Log, source: str, user_facts: UserFacts) -> Setting:
     if not log.config:
         raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
-    threads, gpus, *_, warmup, iterations, together, _, graph, unalign, side_work, work_sms = (
-        log.config
-    )
-    devices = _devices(log, source, given)
+    (
+        threads,
+        gpus,
+        *_,
+        warmup,
+        iterations,
+        calls_per_iteration,
+        _,
+        graph,
+        unalign,
+        side_work,
+        work_sms,
+    ) = log.config
+    devices = _devices(log, source, user_facts)
     if devices % (threads * gpus or 1):
         raise BadFile(f"{source}: {threads} threads of {gpus} GPUs; that cannot be {devices} ranks")
     groups = [group for group, *_ in log.ranks]
-    several, hosts = len(set(groups)), len({host for _, host, _ in log.ranks})
+    group_count, host_count = len(set(groups)), len({host for _, host, _ in log.ranks})
     # "wait and barrier …", "wait …, no barrier", and both around the outer loop.
     blocking = (
         3
@@ -420,17 +455,18 @@ def _setting(log: _Log, source: str, given: UserFacts) -> Setting:
         else int(bool(log.blocking))
     )
     # Those that are not the default belong into the key.
-    ways: dict[str, Scalar] = {
-        "nodes": hosts if hosts > 1 else 0, "groups": several if several > 1 else 0,
-        "agg_iters": together if together > 1 else 0, "graph": graph, "unalign": unalign, "blocking": blocking,
+    settings: dict[str, Scalar] = {
+        "nodes": host_count if host_count > 1 else 0, "groups": group_count if group_count > 1 else 0,
+        "agg_iters": calls_per_iteration if calls_per_iteration > 1 else 0, "graph": graph, "unalign": unalign,
+        "blocking": blocking,
         "side_work": side_work, "work_sms": work_sms if side_work else 0,
     }  # fmt: skip
     return Setting(
         tool=log.tool,
         ranks=groups.count(groups[0]) if groups and not log.abridged else devices,
         devices=devices,
-        iterations=max(1, iterations) * max(1, together) * max(1, graph),
+        iterations=max(1, iterations) * max(1, calls_per_iteration) * max(1, graph),
         warmup_iterations=warmup,
         timing="isolated" if blocking else "pipelined",
-        extra={name: value for name, value in ways.items() if value},
+        extra={name: value for name, value in settings.items() if value},
     )

@@ -1,4 +1,4 @@
-"""On which node an imported log was measured, and the logs of several nodes as a run of each."""
+"""The node of an imported log, and a run for each node."""
 
 import re
 from collections.abc import Sequence
@@ -9,28 +9,28 @@ from ..core.groups import grouped
 from ..core.units import count, listed
 from .records import ImportedLog
 
-# Stands in `--host` where a path has the name of its node.
+# The placeholder in `--host` for the name of the node in a path.
 NODE = "{node}"
-# Nodes that are named of many.
+# The number of nodes that a message names.
 MOST_NAMED = 3
 
 
-def with_node(imported: ImportedLog, path: str, host: str) -> ImportedLog:
-    """Return what was read of a file with its node.
+def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
+    """Return an imported log with its node.
 
     Args:
-        path: of the file; a pattern for its end tells the node.
-        host: the node that the user tells, or a pattern as `nvbw-{node}-*.json` or `{node}/all_reduce.log`.
+        path: of the file; a pattern for its end holds the node.
+        host: the node that the user names, or a pattern as `nvbw-{node}-*.json` or `{node}/all_reduce.log`.
 
     Raises:
         BadFile: the path does not match, or the file names another node.
     """
     node = _node_of(path, host) if NODE in host else host
-    if node and imported.host is not None and node not in (imported.host, *imported.hosts):
+    if node and log.host is not None and node not in (log.host, *log.hosts):
         raise BadFile(
-            f"{imported.source} was measured on {imported.host}, but --host={host} says {node}; expected the same"
+            f"{log.source} was measured on {log.host}, but --host={host} says {node}; expected the same"
         )
-    return replace(imported, host=imported.host or node or None)
+    return replace(log, host=log.host or node or None)
 
 
 def _node_of(path: str, pattern: str) -> str:
@@ -45,29 +45,30 @@ def _node_of(path: str, pattern: str) -> str:
     return match["node"]
 
 
-def by_node(imported: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
-    """Return what is of each node, by its name; raise BadFile where nothing names the node of a file."""
-    for entry in imported:
-        if entry.host is None:
+def by_node(logs: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
+    """Return the logs of each node, by its name.
+
+    Raise BadFile where nothing names the node of a file.
+    """
+    for log in logs:
+        if log.host is None:
             raise BadFile(
-                f"{entry.source} names no node; tell where its path does: --host '{NODE}/*' for the folder, "
+                f"{log.source} names no node; tell where its path does: --host '{NODE}/*' for the folder, "
                 f"--host '*-{NODE}.log' for the name"
             )
-    return grouped(imported, key=lambda entry: entry.host or "")
+    return grouped(logs, key=lambda log: log.host or "")
 
 
-def refuse_several(imported: Sequence[ImportedLog]) -> None:
-    """Raise BadFile where the files of one run are of several nodes, or were measured under several drivers."""
-    imported = [entry for entry in imported if entry.readings]
-    nodes = list(dict.fromkeys(entry.host for entry in imported if entry.host is not None))
+def refuse_several(logs: Sequence[ImportedLog]) -> None:
+    """Raise BadFile for files of several nodes or drivers. They would be one run."""
+    logs = [log for log in logs if log.readings]
+    nodes = list(dict.fromkeys(log.host for log in logs if log.host is not None))
     if len(nodes) > 1:
         raise BadFile(
             f"the files are of {count(len(nodes), 'node')} ({listed(nodes, MOST_NAMED)}); "
             "`roofline import FILES… --by node -o DIR` writes a run of each"
         )
-    drivers = {entry.driver: entry.source for entry in imported if entry.driver is not None}
+    drivers = {log.driver: log.source for log in logs if log.driver is not None}
     if len(drivers) > 1:
-        measured = ", ".join(
-            f"{source} under driver {driver}" for driver, source in drivers.items()
-        )
-        raise BadFile(f"{measured}; expected one driver in a run: import them apart")
+        sources = ", ".join(f"{source} under driver {driver}" for driver, source in drivers.items())
+        raise BadFile(f"{sources}; expected one driver in a run: import them apart")

@@ -1,4 +1,4 @@
-"""What nvbandwidth prints: its text, and its JSON (`-j`), versions 0.5 on: `json_output.cpp` of nvbandwidth."""
+"""Text and JSON (`-j`) of nvbandwidth. Versions 0.5 on are read: `json_output.cpp` of nvbandwidth."""
 
 import re
 from collections.abc import Iterator
@@ -29,14 +29,14 @@ CONVENTION = (
     "GB is 1e9 bytes; median of the samples, or their mean under -m, which the file does not say; seconds are those "
     "of 1 GB, since the file has rates only"
 )
-# What a rate is kept of: the bytes that take a second at 1 GB/s.
+# The bytes behind a rate: those that take a second at 1 GB/s.
 PAYLOAD_BYTES = 10**9
 _DEVICE = re.compile(
     r"(?:Device )?\d+: (?P<name>\S.*?)(?: \([0-9a-fA-F]+(?::[0-9a-fA-F]+)*\))?(?:: \((?P<host>[^()]*)\))?"
 )
 _RATE = re.compile(
     r"(?P<how>(?:memcpy|multicast|local \w+) (?:CE|SM|TMA)|memcpy local)(?: local)? "
-    r"(?:(?P<row>CPU|GPU)\(row\) (?P<way>->|<-|<->) )?(?:All G[Pp][Uu]s (?:->|<-) )?(?:GPU\(column\)|All)"
+    r"(?:(?P<row>CPU|GPU)\(row\) (?P<arrow>->|<-|<->) )?(?:All G[Pp][Uu]s (?:->|<-) )?(?:GPU\(column\)|All)"
     r"(?: (?:->|<-) All G[Pp][Uu]s)?(?: (?P<part>Read1|Read2|Write1|Write2|Total))?(?: total)? bandwidth \(GB/s\)"
 )
 _MARKED = has_line_with(r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\.")
@@ -44,7 +44,7 @@ _DOCUMENT = re.compile(r'^[ \t]*\{\s*"nvbandwidth"', re.MULTILINE)
 # A line of JSON that may be its last; of a job they begin with a letter.
 _LAST = re.compile(r"\s*(?:[^\sA-Za-z].*)?\}\s*")
 _LATENCY = re.compile(
-    r"(?P<how>(?:memory latency|Device to Device Latency) (?:SM|TMA)) (?P<row>CPU|GPU)\(row\) (?P<way><->) "
+    r"(?P<how>(?:memory latency|Device to Device Latency) (?:SM|TMA)) (?P<row>CPU|GPU)\(row\) (?P<arrow><->) "
     r"GPU\(column\) \(ns\)"
 )
 # Of these a column is one device with all others, and no row is a partner.
@@ -83,27 +83,32 @@ class _NvbandwidthFile(Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """What a description tells of its matrix; `row` is None where a column is one device, alone or with all others."""
+    """The meaning of a matrix, by its description.
+
+    `row` is None where a column is one device, alone or with all others.
+    """
 
     engine: str
     row: str | None
-    way: str
+    arrow: str
     part: str | None
     latency: bool
 
     def ends(self, case: str, row: int, column: int) -> dict[str, Scalar]:
-        """Return where a copy begins and ends, by parameter: GPUs as numbers, the host as `cpu0`."""
+        """Return the ends of a copy by parameter. GPUs are numbers, the host is `cpu0`."""
         if self.row is None:
             end = "target" if "all_to_one" in case else "source" if "one_to_all" in case else "gpu"
             return {end: column}
         first = row if self.row == "GPU" else f"cpu{row}"
-        backwards = self.way == "<-" or (self.way == "<->" and case.startswith("device_to_host"))
+        backwards = self.arrow == "<-" or (
+            self.arrow == "<->" and case.startswith("device_to_host")
+        )
         source, target = (column, first) if backwards else (first, column)
         return {"source": source, "target": target}
 
 
 def sniff(text: str) -> bool:
-    """Whether a text looks like such a file."""
+    """Return True if a text looks like such a file."""
     return (
         _MARKED(text)
         or _DOCUMENT.search(text) is not None
@@ -111,22 +116,25 @@ def sniff(text: str) -> bool:
     )
 
 
-def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
-    """The one run in a JSON, or the runs in a log."""
+def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ...]:
+    """Return the one run in a JSON, or the runs in a log."""
     if (looks_like_json(text) or _DOCUMENT.search(text)) and not _MARKED(text):
         document, skipped = _document(text)
         imported = _imported(
-            from_json(document, source, _NvbandwidthFile).nvbandwidth, source, given
+            from_json(document, source, _NvbandwidthFile).nvbandwidth, source, user_facts
         )
         if skipped:
             note = f"skipped {count(skipped, 'line')} around the JSON"
             imported = replace(imported, notes=(*imported.notes, note))
         return (imported,)
-    return read_runs(text, source, RULES, Texts, lambda texts: _of_texts(texts, source, given))
+    return read_runs(text, source, RULES, Texts, lambda texts: _of_texts(texts, source, user_facts))
 
 
 def _document(text: str) -> tuple[str, int]:
-    """Return the JSON without the lines of a job around it, at its place, and the count of those lines."""
+    """Return the JSON without the lines of a job around it.
+
+    It stays at its place; the count is that of the lines.
+    """
     printed = text.split("\n")
     places = range(len(printed))
     first = next((place for place in places if printed[place].lstrip().startswith("{")), 0)
@@ -135,8 +143,8 @@ def _document(text: str) -> tuple[str, int]:
     return "\n" * first + "\n".join(printed[first : last + 1]), skipped
 
 
-def _of_texts(texts: Texts, source: str, given: UserFacts) -> list[ImportedLog]:
-    """Runs that were printed as text; a test case whose matrix is not whole ended in the middle."""
+def _of_texts(texts: Texts, source: str, user_facts: UserFacts) -> list[ImportedLog]:
+    """Return runs that were printed as text. A test case without its whole matrix ended early."""
     texts.close()
     for document in texts:
         for case in document["testcases"]:
@@ -145,14 +153,14 @@ def _of_texts(texts: Texts, source: str, given: UserFacts) -> list[ImportedLog]:
                     "status": "Error",
                     "error": "a test case ended before its matrix was whole",
                 }
-    found = [_imported(as_record(document, source, _Run), source, given) for document in texts]
-    if found and texts.unnamed:
+    logs = [_imported(as_record(document, source, _Run), source, user_facts) for document in texts]
+    if logs and texts.unnamed:
         waived = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth, which the text does not name"
-        found[0] = replace(found[0], left_out=(*found[0].left_out, waived))
-    return found
+        logs[0] = replace(logs[0], left_out=(*logs[0].left_out, waived))
+    return logs
 
 
-def _imported(run: _Run, source: str, given: UserFacts) -> ImportedLog:
+def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
     if run.error is not None:
         raise BadFile(
             f"{source}: the run ended with {run.error!r}; expected one that came to its end"
@@ -169,9 +177,11 @@ def _imported(run: _Run, source: str, given: UserFacts) -> ImportedLog:
                     f"{case.name}: this importer does not know {case.bandwidth_description!r}"
                 )
                 continue
-            found = list(_readings(case, matrix, run, source, given.devices or len(products)))
-            left_out += [] if found else [f"{case.name}: nothing but N/A"]
-            readings += found
+            readings_of_case = list(
+                _readings(case, matrix, run, source, user_facts.devices or len(products))
+            )
+            left_out += [] if readings_of_case else [f"{case.name}: nothing but N/A"]
+            readings += readings_of_case
         elif case.status.upper() == "ERROR":
             failed.append((f"nvbandwidth.{case.name}", case.error or "the test case failed"))
         elif case.status == "Waived":
@@ -197,7 +207,7 @@ def _imported(run: _Run, source: str, given: UserFacts) -> ImportedLog:
 
 
 def _notes(run: _Run) -> Iterator[str]:
-    """The warning of nvbandwidth, and which setting the file does not tell."""
+    """Yield the warning of nvbandwidth, and the missing setting."""
     if run.warning is not None:
         yield run.warning
     if run.buffer_size is None and any(case.buffer_size is None for case in run.testcases):
@@ -205,7 +215,10 @@ def _notes(run: _Run) -> Iterator[str]:
 
 
 def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
-    """The product of every device, all alike, and hosts; the list is null in some versions."""
+    """Return the product of every device, and the hosts.
+
+    All products are alike; the list is null in some versions.
+    """
     matches = [_DEVICE.fullmatch(text) for text in run.devices or ()]
     products = [match["name"] for match in matches if match is not None]
     if len(products) < len(matches) or len(set(products)) > 1:
@@ -239,13 +252,20 @@ def _readings(
         raise BadFile(
             f"{source}: the matrix of {case.name} is not the three that its description tells of"
         )
-    each = len(rows) // len(parts)
-    for at, row in enumerate(rows):
+    part_rows = len(rows) // len(parts)
+    for index, row in enumerate(rows):
         for column, text in enumerate(row):
             if value := _value(text, case, source):
-                where = f"{case.name}[{at}][{column}]"
+                where = f"{case.name}[{index}][{column}]"
                 yield _reading(
-                    case, run, matrix, parts[at // each], (at % each, column), value, where, devices
+                    case,
+                    run,
+                    matrix,
+                    parts[index // part_rows],
+                    (index % part_rows, column),
+                    value,
+                    where,
+                    devices,
                 )
 
 
@@ -255,14 +275,14 @@ def _matrix(name: str, text: str) -> _Matrix | None:
     match = _RATE.fullmatch(text) or _LATENCY.fullmatch(text)
     if match is None:
         return None
-    told, latency = match.groupdict(), match.re is _LATENCY
-    engine = "sm" if "SM" in told["how"] else "tma" if "TMA" in told["how"] else "ce"
-    row = None if name.startswith(_ONE_WITH_ALL) else told["row"]
-    return _Matrix(engine, row, told["way"] or "", told.get("part"), latency)
+    groups, latency = match.groupdict(), match.re is _LATENCY
+    engine = "sm" if "SM" in groups["how"] else "tma" if "TMA" in groups["how"] else "ce"
+    row = None if name.startswith(_ONE_WITH_ALL) else groups["row"]
+    return _Matrix(engine, row, groups["arrow"] or "", groups.get("part"), latency)
 
 
 def _value(text: str, case: _Case, source: str) -> float:
-    """A cell; 0 where there is nothing, as of a device beside itself."""
+    """Return the number in a cell. It is 0 without one, as of a device beside itself."""
     try:
         return 0.0 if text == "N/A" else amount(text)
     except BadLine as error:
@@ -284,21 +304,21 @@ def _reading(
         parameters["size_bytes"] = buffer * MIB
     if part:
         parameters["direction"] = part
-    mean = run.use_mean if case.use_mean is None else case.use_mean
-    way = (
+    uses_mean = run.use_mean if case.use_mean is None else case.use_mean
+    counting = (
         "bidir_sum_" if part == "sum" else "bidir_per_dir_" if "bidirectional" in case.name else ""
     )
-    alone, local = matrix.row == "CPU", "local" in case.name
-    work = Work(payload_bytes=PAYLOAD_BYTES, wire_bytes=0 if local else PAYLOAD_BYTES)
+    is_host_row, is_local = matrix.row == "CPU", "local" in case.name
+    work = Work(payload_bytes=PAYLOAD_BYTES, wire_bytes=0 if is_local else PAYLOAD_BYTES)
     return Reading(
         benchmark=f"nvbandwidth.{case.name}",
         parameters=parameters,
-        metric="time_s" if matrix.latency else f"{way}{matrix.engine}_payload_GBps",
-        statistic="median_or_mean" if mean is None else "mean" if mean else "median",
+        metric="time_s" if matrix.latency else f"{counting}{matrix.engine}_payload_GBps",
+        statistic="median_or_mean" if uses_mean is None else "mean" if uses_mean else "median",
         work=Work(calls=1) if matrix.latency else work,
         seconds=(value * 1e-9 if matrix.latency else 1 / value,),
         where=where,
         mode="events",
         timing="device",
-        devices=2 if matrix.row == "GPU" else 1 if alone or local else devices or 1,
+        devices=2 if matrix.row == "GPU" else 1 if is_host_row or is_local else devices or 1,
     )

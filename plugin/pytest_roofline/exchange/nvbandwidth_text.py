@@ -1,4 +1,4 @@
-"""The default text of nvbandwidth, versions 0.2 on, as the document that it writes under `-j`: `output.cpp`."""
+"""The default text of nvbandwidth as its JSON document. Versions 0.2 on are read: `output.cpp`."""
 
 import re
 from dataclasses import dataclass
@@ -40,19 +40,19 @@ class Matrix(OpenTable[list[str]]):
 
     @property
     def is_complete(self) -> bool:
-        """Whether no row is missing: of GPUs one each, of the host one."""
+        """True if no row is missing. There is one for each GPU, and one for the host."""
         return len(self.rows) == (self.columns if self.square else 1)
 
 
 class Texts(list[dict[str, Any]]):
-    """The runs of a stream as documents, and the matrix that is open."""
+    """The runs of a stream as documents, and the open matrix."""
 
     table: Matrix | None = None
     unnamed: int = 0
     settings: dict[str, Any] | None = None
 
     def run(self) -> dict[str, Any]:
-        """The run that a line of its head belongs to."""
+        """Return the run that a line of its head belongs to."""
         if not self or self[-1]["testcases"]:
             self.close()
             self.append({"testcases": [], **(self.settings or {})})
@@ -60,14 +60,14 @@ class Texts(list[dict[str, Any]]):
         return self[-1]
 
     def case(self) -> dict[str, Any]:
-        """The test case that was begun last; a line that needs one and has none is of something else."""
+        """Return the latest test case. Without one, a line that needs it is of another program."""
         if not self or not self[-1]["testcases"]:
             raise ForeignLine
         case: dict[str, Any] = self[-1]["testcases"][-1]
         return case
 
     def close(self) -> None:
-        """Keep the matrix that is open, where its sum is told or no row is missing."""
+        """Keep the open matrix, if its sum is printed or no row is missing."""
         if self.table is not None and (self.table.ended or self.table.is_complete):
             case = self.case()
             case["bandwidth_matrix"] = [*case.get("bandwidth_matrix", ()), *self.table.rows]
@@ -77,12 +77,12 @@ class Texts(list[dict[str, Any]]):
 
 def _take_head(texts: Texts, _: int, match: re.Match[str]) -> None:
     texts.run().update(
-        {_NAMES.get(name, name): told for name, told in match.groupdict().items() if told}
+        {_NAMES.get(name, name): text for name, text in match.groupdict().items() if text}
     )
 
 
 def _take_node(texts: Texts, _: int, match: re.Match[str]) -> None:
-    """Keep a bare word between the driver and the first device as the name of the node."""
+    """Keep a bare word as the name of the node. It stands between the driver and the first device."""
     run = texts[-1] if texts else {}
     if _NAMES["driver"] not in run or "GPU Device list" in run or run["testcases"]:
         raise ForeignLine

@@ -1,4 +1,7 @@
-"""What the OSU Micro-Benchmarks print, versions 2 to 7: point to point, one-sided and collective."""
+"""Output of the OSU Micro-Benchmarks, versions 2 to 7.
+
+They are point to point, one-sided and collective.
+"""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -36,7 +39,7 @@ _ONE_SIDED_SETTINGS = {
 }
 _HEADING = re.compile(r"# *(?:Size\b.*|Avg Latency.*|Latency \(us\).*)|Overall\(us\) .*")
 _ROW = re.compile(r"\s*\d+(?:\.\d+)?(?:\s+\S+)*\s*")
-# What a column holds: the unit of its rate or time, and the statistic; nothing is read of those without a unit.
+# By column the unit of its rate or time, and the statistic; those without a unit are not read.
 _COLUMNS = {
     "Size": ("", ""), "Bandwidth (MB/s)": ("MB/s", "mean"), "MB/s": ("MB/s", "mean"), "Messages/s": ("", ""),
     "Latency (us)": ("us", "mean"), "Latency(us)": ("us", "mean"), "Avg Latency(us)": ("us", "mean"),
@@ -58,7 +61,7 @@ _NAMES = {
 
 @dataclass(slots=True)
 class _Test(HeadedTable[Reading]):
-    """One test: its title, what its head says, and the rows."""
+    """One test: its title, its head, and the rows."""
 
     api: str
     title: str
@@ -70,16 +73,14 @@ class _Test(HeadedTable[Reading]):
 
     @property
     def name(self) -> str:
-        """As the program is called without `osu_`, or by its title."""
+        """The name of the program without `osu_`. Else it is made of the title."""
         one_sided = slug(self.api.removeprefix("MPI_")) + "_" if self.api.startswith("MPI_") else ""
-        known = _NAMES.get(self.title) or slug(self.title.removesuffix(" Latency")).replace(
-            "-", "_"
-        )
-        return one_sided + known
+        name = _NAMES.get(self.title) or slug(self.title.removesuffix(" Latency")).replace("-", "_")
+        return one_sided + name
 
     @property
     def collective(self) -> bool:
-        """Whether more ranks than a pair may take part."""
+        """True if more ranks than a pair may take part."""
         return self.title.endswith(" Latency") and not self.title.startswith("Multi-")
 
 
@@ -88,11 +89,11 @@ class _Tests(list[_Test]):
 
     @property
     def table(self) -> _Test | None:
-        """The test whose rows are expected; no line tells that one was its last."""
+        """The test whose rows are expected. No line says that one was its last."""
         return self[-1] if self and self[-1].columns else None
 
     def head(self) -> _Test:
-        """The test whose head is read; a line of another program where there is none."""
+        """Return the test whose head is being read. Without one, the line is of another program."""
         if not self or self[-1].columns:
             raise ForeignLine
         return self[-1]
@@ -114,7 +115,10 @@ def _take_buffers(tests: _Tests, _: int, match: re.Match[str]) -> None:
 
 
 def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    """Note the type, above or below the names of the columns; behind rows it begins the table of a further one."""
+    """Note the type, above or below the names of the columns.
+
+    Behind rows it begins a further table.
+    """
     if not tests:
         raise ForeignLine
     test = tests[-1]
@@ -138,17 +142,21 @@ def _take_one_sided_setting(tests: _Tests, _: int, match: re.Match[str]) -> None
 def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
     if not tests or tests[-1].rows:
         raise ForeignLine
-    test, left = tests[-1], match[0].removeprefix("#").strip()
+    test, unread_text = tests[-1], match[0].removeprefix("#").strip()
     test.columns = []
-    while left:
+    while unread_text:
         name = next(
-            (name for name in sorted(_COLUMNS, key=len, reverse=True) if left.startswith(name)),
-            re.split(r"\s{2,}", left)[0],
+            (
+                name
+                for name in sorted(_COLUMNS, key=len, reverse=True)
+                if unread_text.startswith(name)
+            ),
+            re.split(r"\s{2,}", unread_text)[0],
         )
         if name not in _COLUMNS and len(test.columns) < FEWEST_COLUMNS:
-            raise BadLine(f"a column that this importer does not know: {left!r}")
+            raise BadLine(f"a column that this importer does not know: {unread_text!r}")
         test.columns.append(name)
-        left = left.removeprefix(name).lstrip()
+        unread_text = unread_text.removeprefix(name).lstrip()
 
 
 def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
@@ -170,9 +178,9 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
         if unit and value != "N/A" and not amount(value):
             test.left_out.append(f"line {number}, {name}: printed as 0 {unit}")
         elif unit and value != "N/A":
-            checked = {"Pass": True, "Fail": False}.get(cells.get("Validation", ""))
+            is_valid = {"Pass": True, "Fail": False}.get(cells.get("Validation", ""))
             test.rows.append(
-                _reading(test, size_bytes, amount(value), unit, statistic, checked, number)
+                _reading(test, size_bytes, amount(value), unit, statistic, is_valid, number)
             )
 
 
@@ -182,10 +190,10 @@ def _reading(
     value: float,
     unit: str,
     statistic: str,
-    checked: bool | None,
+    is_valid: bool | None,
     number: int,
 ) -> Reading:
-    rates = unit == "MB/s"
+    is_rate = unit == "MB/s"
     parameters: dict[str, Scalar] = {} if size_bytes is None else {"size_bytes": size_bytes}
     api: dict[str, Scalar] = (
         {} if test.api.startswith("MPI") and "-" not in test.api else {"api": test.api.lower()}
@@ -194,16 +202,16 @@ def _reading(
         benchmark=f"osu.{test.name}",
         parameters=parameters | test.extra_parameters | api,
         metric=("bidir_sum_payload_GBps" if test.name.endswith("bibw") else "payload_GBps")
-        if rates
+        if is_rate
         else "time_s",
         statistic=statistic,
-        work=Work(payload_bytes=size_bytes or 0) if rates else Work(calls=1),
-        seconds=((size_bytes or 0) / (value * 1e6) if rates else value * 1e-6,),
+        work=Work(payload_bytes=size_bytes or 0) if is_rate else Work(calls=1),
+        seconds=((size_bytes or 0) / (value * 1e6) if is_rate else value * 1e-6,),
         where=f"line {number}",
-        timing="pipelined" if rates else "isolated",
+        timing="pipelined" if is_rate else "isolated",
         devices=2,
-        verified=checked,
-        invalid="the tool's own check found wrong data" if checked is False else "",
+        verified=is_valid,
+        invalid="the tool's own check found wrong data" if is_valid is False else "",
     )
 
 
@@ -217,24 +225,24 @@ _RULES: tuple[Rule[_Tests], ...] = (
 sniff = has_line_with(r"# *OSU \S+ ")
 
 
-def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
-    """The tests of a log, each run of a program for itself."""
+def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ...]:
+    """Return the tests of a log, one for each run of a program."""
     return read_runs(
         text,
         source,
         _RULES,
         _Tests,
-        lambda tests: [_imported(test, source, given) for test in tests],
+        lambda tests: [_imported(test, source, user_facts) for test in tests],
     )
 
 
-def _imported(test: _Test, source: str, given: UserFacts) -> ImportedLog:
-    if test.rows and test.collective and given.devices is None:
+def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
+    if test.rows and test.collective and user_facts.devices is None:
         raise BadFile(
             f"{source}: no line says among how many ranks {test.name} was; tell it with --devices"
         )
     unknown = [name for name in test.columns if name not in _COLUMNS]
-    ranks = given.devices if test.collective else None
+    ranks = user_facts.devices if test.collective else None
     return ImportedLog(
         source=source,
         tool="OSU Micro-Benchmarks",

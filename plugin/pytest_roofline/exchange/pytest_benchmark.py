@@ -1,4 +1,7 @@
-"""The JSON of pytest-benchmark: read with or without the data of every round, and written with them."""
+"""The JSON of pytest-benchmark.
+
+It is read with or without the data of every round, and written with them.
+"""
 
 import statistics
 from collections.abc import Sequence
@@ -22,11 +25,11 @@ CONVENTION = (
 # Clocks that go on while a process waits; others stand in the key.
 WALL = ("perf_counter", "time", "monotonic", "default_timer", "perf_counter_ns", "monotonic_ns")
 Seconds = Annotated[float, Meta(ge=0)]
-# The version of pytest-benchmark whose layout this is; a file of its own names there who wrote it.
+# The version of pytest-benchmark with this layout; its own files name their writer there.
 LAYOUT = "5.3.1"
-# What the option `timer` says of the clocks that we read; those of a device are none that Python knows.
+# Values of the option `timer` for our clocks; Python has no name for those of a device.
 _TIMERS = {"host": "perf_counter_ns", "events": "device_events", "graph": "device_events"}
-# What such a file says of a machine, and a run does not.
+# Facts of a machine in such a file that a run does not hold.
 _UNKNOWN_FACTS = (
     "processor", "machine", "python_compiler", "python_implementation_version", "python_build", "system",
 )  # fmt: skip
@@ -59,13 +62,16 @@ sniff = json_with('"benchmarks"', '"machine_info"')
 
 
 def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
-    """The one session in a file."""
+    """Return the one session in a file."""
     file = from_json(text, source, _BenchmarkFile)
-    names = [one.fullname for one in file.benchmarks]
+    names = [benchmark.fullname for benchmark in file.benchmarks]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadFile(f"{source} holds {twice} twice; expected it once")
-    timed = {one.fullname: one.stats.data or (one.stats.median,) for one in file.benchmarks}
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise BadFile(f"{source} holds {duplicate} twice; expected it once")
+    timed = {
+        benchmark.fullname: benchmark.stats.data or (benchmark.stats.median,)
+        for benchmark in file.benchmarks
+    }
     machine = file.machine_info
     cpu = machine["cpu"] if isinstance(machine.get("cpu"), dict) else {}
     return (
@@ -74,9 +80,9 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
             tool="pytest-benchmark",
             convention=CONVENTION,
             readings=tuple(
-                _reading(one, timed[one.fullname], f"benchmarks[{index}]")
-                for index, one in enumerate(file.benchmarks)
-                if min(timed[one.fullname]) > 0
+                _reading(benchmark, timed[benchmark.fullname], f"benchmarks[{index}]")
+                for index, benchmark in enumerate(file.benchmarks)
+                if min(timed[benchmark.fullname]) > 0
             ),
             device_type="cpu",
             host=_text(machine, "node"),
@@ -94,10 +100,10 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     )
 
 
-def _reading(one: _Benchmark, seconds: tuple[float, ...], where: str) -> Reading:
-    test, _, rest = one.fullname.partition("[")
-    parameters: dict[str, Scalar] = {"id": rest.removesuffix("]")} if rest else {}
-    timer = _text(one.options or {}, "timer")
+def _reading(benchmark: _Benchmark, seconds: tuple[float, ...], where: str) -> Reading:
+    test, _, parameter_id = benchmark.fullname.partition("[")
+    parameters: dict[str, Scalar] = {"id": parameter_id.removesuffix("]")} if parameter_id else {}
+    timer = _text(benchmark.options or {}, "timer")
     if timer is not None and timer not in WALL:
         parameters["timer"] = timer
     return Reading(
@@ -108,12 +114,12 @@ def _reading(one: _Benchmark, seconds: tuple[float, ...], where: str) -> Reading
         work=Work(calls=1),
         seconds=seconds,
         where=where,
-        iterations=one.stats.iterations,
+        iterations=benchmark.stats.iterations,
     )
 
 
 def _software(file: _BenchmarkFile) -> dict[str, str]:
-    """Versions of the tool and of Python, and the commit."""
+    """Return versions of the tool and of Python, and the commit."""
     values = {
         "pytest-benchmark": file.version if isinstance(file.version, str) else None,
         "python": _text(file.machine_info, "python_version"),
@@ -123,67 +129,80 @@ def _software(file: _BenchmarkFile) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def _text(told: dict[str, Any], *names: str) -> str | None:
-    """The first of some names under which there is text."""
+def _text(document: dict[str, Any], *names: str) -> str | None:
+    """Return the first text under some names."""
     return next(
-        (told[name] for name in names if isinstance(told.get(name), str) and told[name]), None
+        (
+            document[name]
+            for name in names
+            if isinstance(document.get(name), str) and document[name]
+        ),
+        None,
     )
 
 
-def write(found: Sequence[Exportable]) -> dict[str, object]:
-    """One session of pytest-benchmark: a benchmark each measurement, a round each sample of its processes."""
-    header = found[0].header
+def write(entries: Sequence[Exportable]) -> dict[str, object]:
+    """Return one session of pytest-benchmark.
+
+    Each measurement is a benchmark, each sample of its processes a round.
+    """
+    header = entries[0].header
     time = moment(header.started)
-    hosts = dict.fromkeys(entry.header.environment.host.name for entry in found)
+    hosts = dict.fromkeys(entry.header.environment.host.name for entry in entries)
     return {
         "machine_info": _machine_info(header.environment, ", ".join(hosts)),
         "commit_info": _commit_info(header.environment),
-        "benchmarks": [_benchmark(one) for one in found],
+        "benchmarks": [_benchmark(entry) for entry in entries],
         "datetime": time.isoformat() if time else header.started,
         "version": LAYOUT,
     }
 
 
 def clock_of(samples: Samples) -> str:
-    """The name that pytest-benchmark has for the clock behind samples."""
+    """Return pytest-benchmark's name of the clock behind samples."""
     return _TIMERS[samples.mode]
 
 
 def warmup_calls(samples: Samples) -> int | Literal[False]:
-    """Calls before the first sample, as the option `warmup` in its files has it."""
+    """Return the calls before the first sample, as the option `warmup`."""
     return samples.warmup_iterations or False
 
 
-def _benchmark(one: Exportable) -> dict[str, object]:
-    rounds, key = one.rounds_s, one.measurement.key
+def _benchmark(entry: Exportable) -> dict[str, object]:
+    rounds, key = entry.rounds_s, entry.measurement.key
     return {
         "group": key.benchmark,
-        "name": _test_name(one.name),
-        "fullname": one.name,
+        "name": _test_name(entry.name),
+        "fullname": entry.name,
         "params": dict(key.parameters) or None,
-        "param": _param(one),
-        "extra_info": facts(one.row, one.processes) | origin(one.header),
-        "options": _options(one),
+        "param": _param(entry),
+        "extra_info": facts(entry.row, entry.processes) | origin(entry.header),
+        "options": _options(entry),
         "stats": round_stats(rounds)
-        | {"data": list(rounds), "iterations": one.processes[0].samples.iterations},
+        | {"data": list(rounds), "iterations": entry.processes[0].samples.iterations},
     }
 
 
 def _test_name(test_id: str) -> str:
-    """The test without its file and class; what stands in brackets may hold anything."""
-    function, bracket, inside = (test_id.partition("::")[2] or test_id).partition("[")
-    return function.rpartition("::")[2] + bracket + inside
+    """Return the test without its file and class. The text in brackets may hold anything."""
+    function, bracket, parameters = (test_id.partition("::")[2] or test_id).partition("[")
+    return function.rpartition("::")[2] + bracket + parameters
 
 
-def _param(one: Exportable) -> str | None:
-    """What stands in the brackets of the test, not in those that the name of a measurement may have."""
-    _, bracket, inside = _test_name(one.name if one.imported else one.row.test).partition("[")
-    return inside.rpartition("]")[0] if bracket else None
+def _param(entry: Exportable) -> str | None:
+    """Return the text in the brackets of the test.
+
+    The name of a measurement may have brackets of its own.
+    """
+    _, bracket, parameters = _test_name(entry.name if entry.imported else entry.row.test).partition(
+        "["
+    )
+    return parameters.rpartition("]")[0] if bracket else None
 
 
-def _options(one: Exportable) -> dict[str, object]:
-    """Those of pytest-benchmark that say something of how we measure; the others are not asked for, and None."""
-    samples, imported = one.measurement.samples, one.imported
+def _options(entry: Exportable) -> dict[str, object]:
+    """Return pytest-benchmark's options that describe our method. All others are None."""
+    samples, imported = entry.measurement.samples, entry.imported
     return {
         "disable_gc": None if imported else True,
         "timer": clock_of(samples),
@@ -193,7 +212,10 @@ def _options(one: Exportable) -> dict[str, object]:
 
 
 def _machine_info(environment: Environment, node: str) -> dict[str, object]:
-    """What the run tells of its machine, None where it does not: the machine that exports may be another."""
+    """Return the run's facts of its machine, or None for each.
+
+    The machine that exports may be another.
+    """
     host, software, device = environment.host, environment.software, environment.device
     return dict.fromkeys(_UNKNOWN_FACTS) | {
         "node": node,
@@ -208,27 +230,35 @@ def _machine_info(environment: Environment, node: str) -> dict[str, object]:
 
 
 def _commit_info(environment: Environment) -> dict[str, object]:
-    """What was checked out, as pytest-benchmark writes it also outside of a repository."""
-    own = next((code for code in environment.code if code.name == "."), None)
+    """Return the commit of the tests. pytest-benchmark writes it outside of a repository, too."""
+    test_code = next((code for code in environment.code if code.name == "."), None)
     return {
-        "id": own.commit if own else environment.software.get("commit", "unversioned"),
+        "id": test_code.commit if test_code else environment.software.get("commit", "unversioned"),
         "time": None,
         "author_time": None,
-        "dirty": bool(own and own.changes),
+        "dirty": bool(test_code and test_code.changes),
         "project": None,
-        "branch": (own.branch if own else "") or "(unknown)",
+        "branch": (test_code.branch if test_code else "") or "(unknown)",
     }
 
 
 def round_stats(seconds: Sequence[float]) -> dict[str, object]:
-    """Every figure that such a file holds of the rounds of a test, but the rounds themselves."""
+    """Return pytest-benchmark's figures of a test's rounds.
+
+    The rounds themselves are not among them.
+    """
     ordered = sorted(seconds)
     mean, total = statistics.mean(ordered), sum(seconds)
-    several = len(ordered) > 1
-    stddev = statistics.stdev(ordered) if several else 0.0
-    q1, median, q3 = statistics.quantiles(ordered, method="inclusive") if several else ordered * 3
+    has_spread = len(ordered) > 1
+    stddev = statistics.stdev(ordered) if has_spread else 0.0
+    q1, median, q3 = (
+        statistics.quantiles(ordered, method="inclusive") if has_spread else ordered * 3
+    )
     low, high = q1 - _FENCE * (q3 - q1), q3 + _FENCE * (q3 - q1)
-    far, outside = _beyond(ordered, mean - stddev, mean + stddev), _beyond(ordered, low, high)
+    stddev_outliers, iqr_outliers = (
+        _beyond(ordered, mean - stddev, mean + stddev),
+        _beyond(ordered, low, high),
+    )
     return {
         "min": ordered[0],
         "max": ordered[-1],
@@ -239,9 +269,9 @@ def round_stats(seconds: Sequence[float]) -> dict[str, object]:
         "iqr": q3 - q1,
         "q1": q1,
         "q3": q3,
-        "iqr_outliers": outside,
-        "stddev_outliers": far,
-        "outliers": f"{far};{outside}",
+        "iqr_outliers": iqr_outliers,
+        "stddev_outliers": stddev_outliers,
+        "outliers": f"{stddev_outliers};{iqr_outliers}",
         "ld15iqr": min(value for value in ordered if value >= min(low, ordered[-1])),
         "hd15iqr": max(value for value in ordered if value <= max(high, ordered[0])),
         "ops": len(ordered) / total,

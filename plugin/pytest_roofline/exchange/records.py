@@ -1,4 +1,7 @@
-"""What readers of other tools' files share: what they hand on, in SI units, and how numbers and JSON are read."""
+"""Parts that the readers of other tools' files share.
+
+They hand on SI units; numbers and JSON are read here.
+"""
 
 import math
 import re
@@ -19,13 +22,13 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 _NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 # How files of gzip, Zstandard, xz, bzip2 and zip begin.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
-# Longer lines are shown up to here.
+# Characters of a line that a message shows at most.
 MOST_SHOWN = 160
 
 
 @dataclass(frozen=True, slots=True)
 class UserFacts:
-    """What the user tells because a file does not.
+    """Facts that the user states because a file does not.
 
     `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601, `unit` of figures, `host` the
     node.
@@ -42,10 +45,11 @@ class UserFacts:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number of another tool, converted: `seconds` per call, several where the file has several.
+    """One number of another tool, in SI units.
 
-    `statistic` says what they are of all calls (mean, best, median) and is part of the key; `invalid` why the number
-    stands for nothing; `verified` is None where the tool did not look, or the file does not tell. The GPUs
+    `seconds` are per call, several where the file has several. `statistic` names their place among
+    all calls (mean, best, median) and is part of the key; `invalid` is why the number is worth
+    nothing; `verified` is None where the tool did not look, or the file does not tell. The GPUs
     that it is of stand as numbers among the parameters, `gpu` or the ends `source` and `target`.
     """
 
@@ -84,12 +88,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ImportedLog:
-    """What one process of another tool left in a file; what it does not tell is None.
+    """The output of one process of another tool. Facts that it lacks are None.
 
-    `convention` says how the tool counts and times; `left_out` has a line for what was read but not taken, `failed` the
-    tests that left no number with the reason, `started` ISO 8601 as far as the file tells; `hosts` are the nodes of all
-    ranks in their order, where there are several; `process` is its name by the content of the file.
-    `unread` are lines of the head that are not part of the key, by name; `ended` tells of a whole log without a row.
+    `convention` says how the tool counts and times; `left_out` has a line for each number that is
+    read but not used, `failed` the tests that left no number with the reason, `started` ISO 8601 as
+    far as the file tells; `hosts` are the nodes of all ranks in their order, where there are
+    several; `process` is its name by the content of the file. `unread` are lines of the head that
+    are not part of the key, by name; `ended` is true of a whole log without a row.
     """
 
     source: str
@@ -115,17 +120,22 @@ class ImportedLog:
 
 
 def pool_readings(readings: Sequence[Reading]) -> tuple[Reading, ...]:
-    """Readings with those of one key in one: a tool that goes through its sizes again took another sample of each."""
-    found: dict[tuple[object, ...], Reading] = {}
+    """Return readings with those of one key in one.
+
+    A tool that goes through its sizes again took another sample of each.
+    """
+    readings_by_key: dict[tuple[object, ...], Reading] = {}
     for reading in readings:
         key = (reading.label, reading.metric, reading.timing, reading.work, reading.invalid)
-        known = found.get(key)
-        if known is None:
-            found[key] = reading
+        earlier = readings_by_key.get(key)
+        if earlier is None:
+            readings_by_key[key] = reading
         else:
-            verified = known.verified if known.verified == reading.verified else None
-            found[key] = replace(known, seconds=known.seconds + reading.seconds, verified=verified)
-    return tuple(found.values())
+            verified = earlier.verified if earlier.verified == reading.verified else None
+            readings_by_key[key] = replace(
+                earlier, seconds=earlier.seconds + reading.seconds, verified=verified
+            )
+    return tuple(readings_by_key.values())
 
 
 class _ContainerLine(msgspec.Struct):
@@ -135,17 +145,17 @@ class _ContainerLine(msgspec.Struct):
 
 
 class BadLine(ValueError):
-    """Why a line cannot be taken; who reads the lines says which it is."""
+    """A line that cannot be used. The reader of the lines adds its number."""
 
 
-def decode(data: bytes, source: str) -> str:
-    """The text of a file, without a byte order mark; of the log of a container what it printed."""
-    if data.startswith(_PACKED):
+def decode(content: bytes, source: str) -> str:
+    """Return the text of a file, without a byte order mark. Of a container's log it is the output."""
+    if content.startswith(_PACKED):
         raise BadFile(f"{source} is compressed; expected what the tool printed: unpack it first")
     try:
-        text = data.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = content.count(b"\n", 0, error.start) + 1
         raise BadFile(
             f"{source}, line {line}: byte {error.start} is not UTF-8 text; expected what the tool printed, converted "
             "with iconv where a shell wrote UTF-16"
@@ -162,14 +172,17 @@ def decode(data: bytes, source: str) -> str:
         ) from None
 
 
-def refuse(source: str, number: int, line: str, why: str) -> NoReturn:
+def refuse(source: str, number: int, line: str, reason: str) -> NoReturn:
     """Raise BadFile: `log.txt, line 12: 7 columns; expected 9: '…'`."""
-    shown = line if len(line) <= MOST_SHOWN else line[:MOST_SHOWN] + "…"
-    raise BadFile(f"{source}, line {number}: {why}: '{printable(shown)}'")
+    excerpt = line if len(line) <= MOST_SHOWN else line[:MOST_SHOWN] + "…"
+    raise BadFile(f"{source}, line {number}: {reason}: '{printable(excerpt)}'")
 
 
 def amount(text: str) -> float:
-    """A finite number, zero or more, as programs print one: no sign, no other script's digits, no separators."""
+    """Return a finite number, zero or more.
+
+    Programs print it without a sign, another script's digits or separators.
+    """
     value = float(text) if _NUMBER.fullmatch(text) else math.inf
     if not math.isfinite(value):
         raise BadLine(f"{text!r} is not a number, zero or more")
@@ -177,29 +190,29 @@ def amount(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """A whole number, zero or more, of at most 64 bits."""
+    """Return a whole number, zero or more, of at most 64 bits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise BadLine(f"{text!r} is not a whole number, zero or more")
     return int(text)
 
 
 def looks_like_json(text: str) -> bool:
-    """Whether a text begins as JSON does, and not with the label of a rank."""
+    """Return True if a text begins as JSON does. The label of a rank is no such beginning."""
     return re.match(r"\s*(?:\{|\[\s*[\[{])", text) is not None
 
 
 def json_with(*marks: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a text is JSON with each of these marks in it."""
+    """Return a function that recognises JSON with these marks."""
     return lambda text: looks_like_json(text) and all(mark in text for mark in marks)
 
 
 def from_json(text: str, source: str, struct: type[Struct]) -> Struct:
-    """The JSON of a file as a record; what the record does not name is left alone."""
+    """Return the JSON of a file as a record. Names that the record lacks are ignored."""
     return as_record(decode_json(text, source), source, struct)
 
 
 def as_record(document: object, source: str, struct: type[Struct]) -> Struct:
-    """Plain data as a record."""
+    """Return plain data as a record."""
     try:
         return msgspec.convert(document, struct)
     except msgspec.ValidationError as error:

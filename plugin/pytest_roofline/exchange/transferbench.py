@@ -1,4 +1,4 @@
-"""What TransferBench prints: the transfers of its tests, and the matrices of its presets p2p and a2a."""
+"""Output of TransferBench: transfers, and matrices of p2p and a2a."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,7 @@ class _Block(OpenTable[Reading]):
 
 @dataclass(slots=True)
 class _Call:
-    """One call of TransferBench: where the reading stands, and what was read."""
+    """One call of TransferBench: its current place, and the readings."""
 
     version: str = ""
     test: int = 0
@@ -66,16 +66,20 @@ class _Call:
 
     def add(
         self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int,
-        *, counted: str = "", timing: Timing = "device", whole_block: bool = False,
+        *, counting: str = "", timing: Timing = "device", whole_block: bool = False,
     ) -> None:  # fmt: skip
-        """Keep a rate, in GB/s; of a whole block its devices are those of all rows. `counted` begins the metric."""
+        """Keep a rate, in GB/s.
+
+        A whole block has the devices of all its rows. `counting` begins the metric.
+        """
         if not rate:
             raise BadLine("a rate of 0; expected more")
-        moved = size_bytes or PAYLOAD_BYTES
-        sized: dict[str, Scalar] = {"size_bytes": size_bytes} if size_bytes else {}
+        moved_bytes = size_bytes or PAYLOAD_BYTES
+        size_parameter: dict[str, Scalar] = {"size_bytes": size_bytes} if size_bytes else {}
         reading = Reading(
-            f"transferbench.{name}", sized | parameters, f"{counted}payload_GBps", "mean", Work(payload_bytes=moved),
-            (moved / (rate * 1e9),), f"line {number}", timing=timing, mode="events" if timing == "device" else "host",
+            f"transferbench.{name}", size_parameter | parameters, f"{counting}payload_GBps", "mean",
+            Work(payload_bytes=moved_bytes), (moved_bytes / (rate * 1e9),), f"line {number}", timing=timing,
+            mode="events" if timing == "device" else "host",
         )  # fmt: skip
         rows = self.block.rows if whole_block and self.block is not None else [reading]
         gpus = {gpu for row in rows for gpu in row.gpus}
@@ -89,11 +93,11 @@ class _Calls(list[_Call]):
 
     @property
     def table(self) -> _Block | None:
-        """The test or the matrix that is read; no line tells that a matrix is at its end."""
+        """The test or the matrix that is being read. No line says that a matrix is at its end."""
         return self[-1].block if self else None
 
     def run(self) -> _Call:
-        """The call at hand; a log may lack its first line."""
+        """Return the current call. A log may lack its first line."""
         if not self:
             self.append(_Call())
         return self[-1]
@@ -109,45 +113,47 @@ def _take_test(runs: _Calls, _: int, match: re.Match[str]) -> None:
 
 
 def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
-    """Rate and bytes, where the time agrees with them."""
-    moved, printed = whole_number(size), amount(milliseconds)
-    took = moved / (amount(rate) or 1) / 1e6
-    if abs(took - printed) > 0.00051 + took * (0.00051 / (amount(rate) or 1)):
+    """Return rate and bytes, if the time agrees with them."""
+    moved_bytes, printed_ms = whole_number(size), amount(milliseconds)
+    expected_ms = moved_bytes / (amount(rate) or 1) / 1e6
+    if abs(expected_ms - printed_ms) > 0.00051 + expected_ms * (0.00051 / (amount(rate) or 1)):
         raise BadLine(
-            f"{moved} bytes at {rate} GB/s are {took:.3f} ms, but {milliseconds} ms are printed"
+            f"{moved_bytes} bytes at {rate} GB/s are {expected_ms:.3f} ms, but {milliseconds} ms are printed"
         )
-    return amount(rate), moved
+    return amount(rate), moved_bytes
 
 
 def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
-    run, (rate, moved) = runs.run(), _figures(*match.groups()[1:])
+    run, (rate, moved_bytes) = runs.run(), _figures(*match.groups()[1:])
     kind, index = match[1].split()
     parameters: dict[str, Scalar] = {"executor": f"{kind}{index}", "test": run.test}
     if kind in _GPU_EXECUTORS:
         parameters = {"executor": kind, "gpu": int(index), "test": run.test}
-    run.add("executor", parameters, rate, moved, number)
+    run.add("executor", parameters, rate, moved_bytes, number)
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
-    run, (rate, moved) = runs.run(), _figures(*match.groups()[1:4])
+    run, (rate, moved_bytes) = runs.run(), _figures(*match.groups()[1:4])
     source, executor, target = match[5].replace(" ", "").split("->")
     parameters = {"source": _end(source), "target": _end(target), "executor": executor}
     letters = f"{source[:1]}-{target[:1]}"
     if "F" in letters or "M" in letters:
         parameters["memory"] = letters
     parameters |= {"test": run.test, "transfer": int(match[1])}
-    run.add("transfer", parameters, rate, moved, number)
+    run.add("transfer", parameters, rate, moved_bytes, number)
 
 
 def _end(memory: str) -> Scalar:
-    """Return where a transfer begins or ends: a GPU as its number, anything else as it is printed."""
+    """Return one end of a transfer. A GPU is its number, any other end as printed."""
     letter, index = memory[:1], memory[1:]
     return int(index) if letter in _DEVICE_MEMORY and index.isdigit() else memory
 
 
 def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
-    run, (rate, moved) = runs.run(), _figures(*match.groups())
-    run.add("aggregate", {"test": run.test}, rate, moved, number, timing="wall", whole_block=True)
+    run, (rate, moved_bytes) = runs.run(), _figures(*match.groups())
+    run.add(
+        "aggregate", {"test": run.test}, rate, moved_bytes, number, timing="wall", whole_block=True
+    )
     if run.block is not None:
         run.block.ended = True
     run.block = None
@@ -189,22 +195,22 @@ def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     if block is None or not block.columns:
         raise ForeignLine
     require_columns(cells, len(block.columns), "cells")
-    row, way = _place(match[1], match[2]), match[3] or "->"
-    both = run.kind == "p2p_bidirectional"
-    counted = "" if not both else "bidir_sum_" if way == "<->" else "bidir_per_dir_"
+    row, arrow = _place(match[1], match[2]), match[3] or "->"
+    is_bidirectional = run.kind == "p2p_bidirectional"
+    counting = "" if not is_bidirectional else "bidir_sum_" if arrow == "<->" else "bidir_per_dir_"
     for column, cell in zip(block.columns, cells, strict=True):
         if "PU" not in column or cell == "N/A":
             continue
         parameters: dict[str, Scalar] = {"source": row, "target": _place(*column.split())}
-        if both:
-            parameters["direction"] = way
+        if is_bidirectional:
+            parameters["direction"] = arrow
         if run.engine:
             parameters["engine"] = run.engine
-        run.add(run.kind, parameters, amount(cell), run.size_bytes, number, counted=counted)
+        run.add(run.kind, parameters, amount(cell), run.size_bytes, number, counting=counting)
 
 
 def _place(kind: str, index: str) -> Scalar:
-    """Return the end of a pair: a GPU as its number, a node of the host's memory as `cpu0`."""
+    """Return one end of a pair. A GPU is its number, a node of the host's memory `cpu0`."""
     return int(index) if kind == "GPU" else f"cpu{int(index)}"
 
 
@@ -233,7 +239,7 @@ sniff = has_line_with(r"TransferBench v\d|Executor: \w+ \d+ +[|│]|SRC(?:\+EXE)
 
 
 def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
-    """The calls in a log, one behind the other."""
+    """Return the calls in a log, one behind the other."""
     return read_runs(
         text, source, _RULES, _Calls, lambda runs: [_imported(run, source) for run in runs]
     )
