@@ -268,12 +268,12 @@ def approve(
         )
     # With --json, standard output is for the machine alone.
     print_line: Callable[[str], None] = (lambda _: None) if as_json else say
-    proposed = read_baseline(proposal)
-    path, kernel_path = into / f"{proposed.family}.json", exact_path(into)
+    new_baseline = read_baseline(proposal)
+    path, kernel_path = into / f"{new_baseline.family}.json", exact_path(into)
     changes = renewal.changes(
-        proposed, into, only=only, replaces=replace, accept_slower=accept_slower
+        new_baseline, into, only=only, replaces=replace, accept_slower=accept_slower
     )
-    kernels = renewal.kernel_changes(proposed, into, only=only)
+    kernels = renewal.kernel_changes(new_baseline, into, only=only)
     pending = [change for change in changes if change.action != "unchanged"]
     exact = [change for change in kernels if change.action != "unchanged"]
     if not pending and not exact:
@@ -289,7 +289,7 @@ def approve(
             print_line(note)
         if not dry_run:
             renewal.approve(
-                proposed, into, only=only, replaces=replace, accept_slower=accept_slower
+                new_baseline, into, only=only, replaces=replace, accept_slower=accept_slower
             )
         print_line(f"{_entry_counts([change.entry for change in pending])} {state} {path}")
     if exact:

@@ -99,20 +99,22 @@ def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as
         if (verdict.subject.test_id, verdict.subject.label) not in siblings
     ]
     # A test that was INVALID beside a baseline would not have turned red either.
-    compared = [
+    compared_verdicts = [
         verdict
         for verdict in verdicts
         if verdict.estimate is not None
         or (verdict.kind is Kind.INVALID and verdict.reference is not None)
     ]
-    if not compared:
-        cause = _nothing_compared(run, verdicts, arguments)
+    if not compared_verdicts:
+        cause = _cause_of_no_comparison(run, verdicts, arguments)
         say(
             printable(f"roofline: nothing was compared, so nothing could turn red; {cause}"),
             err=True,
         )
         return 2
-    drilled_tests = [_test_as_json(verdict, slowdown, len(compared)) for verdict in compared]
+    drilled_tests = [
+        _test_as_json(verdict, slowdown, len(compared_verdicts)) for verdict in compared_verdicts
+    ]
     red = sum(test["red"] for test in drilled_tests)
     if as_json:
         print_json(
@@ -125,24 +127,27 @@ def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as
             }
         )
     else:
-        _print_drill(compared, drilled_tests, slowdown, red)
+        _print_drill(compared_verdicts, drilled_tests, slowdown, red)
     return 1 if red < len(drilled_tests) or any(test["missed"] for test in drilled_tests) else 0
 
 
-def _nothing_compared(run: Run, verdicts: Sequence[Verdict], arguments: Sequence[str]) -> str:
-    """Return why nothing was compared, and what to do first."""
+def _cause_of_no_comparison(run: Run, verdicts: Sequence[Verdict], arguments: Sequence[str]) -> str:
+    """Return the cause of an empty comparison, and the first remedy."""
     invalid = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
     if invalid is not None:
         return f"{invalid.subject.label} is INVALID: {reason_text(invalid)}"
-    failed = next((outcome for outcome in run.outcomes if outcome.outcome == "failed"), None)
-    if failed is not None and not verdicts:
-        return f"{failed.test_id} failed before it was judged; mend it, and drill again"
+    failed_test = next((outcome for outcome in run.outcomes if outcome.outcome == "failed"), None)
+    if failed_test is not None and not verdicts:
+        return f"{failed_test.test_id} failed before it was judged; mend it, and drill again"
     words = [word for word in arguments if not word.startswith(_NOT_RECORDED)]
     return f"record a baseline first: {shlex.join(['pytest', *words, '--roofline-record'])}"
 
 
 def _print_drill(
-    compared: Sequence[Verdict], drilled_tests: Sequence[dict[str, Any]], slowdown: float, red: int
+    compared_verdicts: Sequence[Verdict],
+    drilled_tests: Sequence[dict[str, Any]],
+    slowdown: float,
+    red: int,
 ) -> None:
     from ..stats.stats import growth
 
@@ -152,7 +157,7 @@ def _print_drill(
             say(printable(f"  not red: {test['not_red']}"))
     slowdowns = sorted(
         growth(verdict.estimate)
-        for verdict in compared
+        for verdict in compared_verdicts
         if verdict.estimate is not None and verdict.reference is not None
     )
     if slowdowns:
@@ -161,10 +166,10 @@ def _print_drill(
             f"against their baselines {format_percent(slowdowns[0])}{upper_end} time; "
             f"{format_percent(slowdown)} was asked for"
         )
-    missed = [test for test in drilled_tests if test["missed"]]
-    for test in missed:
+    mismatches = [test for test in drilled_tests if test["missed"]]
+    for test in mismatches:
         say(printable(f"  not the drill's doing: {test['test']} {test['missed']}"))
-    if missed:
+    if mismatches:
         say(
             "What is red for another reason proves nothing: bring the machine back to how it was recorded, drill again."
         )
@@ -183,11 +188,11 @@ def _test_as_json(verdict: Verdict, slowdown: float, tests: int) -> dict[str, An
         "seen": None if verdict.estimate is None else growth(verdict.estimate),
         "tolerance": verdict.tolerance,
         "not_red": "" if red else _not_red(verdict, slowdown),
-        "missed": _missed(verdict, slowdown, tests),
+        "missed": _mismatch(verdict, slowdown, tests),
     }
 
 
-def _missed(verdict: Verdict, slowdown: float, tests: int) -> str:
+def _mismatch(verdict: Verdict, slowdown: float, tests: int) -> str:
     """Return how a test's slowdown differs from the drill's. It is empty within the tolerance.
 
     Its interval is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by

@@ -107,8 +107,8 @@ def import_(
 
     user_facts = check_user_facts(UserFacts(product, devices, link, operation, begun, unit, host))
     contents = {file: _content(file) for file in files}
-    imported, duplicates = _read_all(contents, user_facts, format_name)
-    nodes = {"": imported} if by is None else by_node(imported)
+    logs, duplicates = _read_all(contents, user_facts, format_name)
+    nodes = {"": logs} if by is None else by_node(logs)
     for entries in nodes.values():
         refuse_several(entries)
     sources = {_source(file): content for file, content in contents.items()}
@@ -123,8 +123,8 @@ def import_(
         print_json(documents[0] if by is None else {"runs": documents})
         return
     _print_imported([entry for run in runs for entry in run.imported])
-    for file, first in duplicates.items():
-        say(printable(f"note: {file} holds the same as {first}, and was read once"))
+    for file, first_file in duplicates.items():
+        say(printable(f"note: {file} holds the same as {first_file}, and was read once"))
     for line in dict.fromkeys(line for run in runs for line in run.remarks):
         say(printable(line))
 
@@ -139,7 +139,7 @@ def _read_all(
     from ..exchange import read
     from ..exchange.nodes import with_node
 
-    imported: list[ImportedLog] = []
+    logs: list[ImportedLog] = []
     duplicates: dict[str, str] = {}
     firsts: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
     for file, content in contents.items():
@@ -147,12 +147,12 @@ def _read_all(
             with_node(entry, file, user_facts.host)
             for entry in read(content, _source(file), user_facts, format_name)
         ]
-        first = firsts.setdefault((content, tuple(entry.host for entry in entries)), file)
-        if first == file:
-            imported += entries
+        first_file = firsts.setdefault((content, tuple(entry.host for entry in entries)), file)
+        if first_file == file:
+            logs += entries
         else:
-            duplicates[file] = first
-    return imported, duplicates
+            duplicates[file] = first_file
+    return logs, duplicates
 
 
 @dataclass(slots=True)
@@ -176,19 +176,19 @@ class _ImportedRun:
 
         remark = unknown_product(self.header.environment)
         state = "holds this import already, and was left alone"
-        saved = f"saved as {self.path}" if self.written else f"{self.path} {state}"
-        return [f"note: {remark}", saved] if remark else [saved]
+        path_remark = f"saved as {self.path}" if self.written else f"{self.path} {state}"
+        return [f"note: {remark}", path_remark] if remark else [path_remark]
 
 
 def _build_run(
-    imported: "Sequence[ImportedLog]", user_facts: "UserFacts", contents: dict[str, bytes]
+    logs: "Sequence[ImportedLog]", user_facts: "UserFacts", contents: dict[str, bytes]
 ) -> _ImportedRun:
     """Return the run of one node's logs. Impossible readings are invalid."""
     from ..exchange.building import build, run_id_of, without_impossible
 
-    sources = list(dict.fromkeys(entry.source for entry in imported))
+    sources = list(dict.fromkeys(entry.source for entry in logs))
     run_id = run_id_of([contents[source] for source in sources])
-    possible, command = without_impossible(imported, user_facts), ("roofline", "import", *sources)
+    possible, command = without_impossible(logs, user_facts), ("roofline", "import", *sources)
     lines = build(possible, user_facts, run_id, f"pytest-roofline {__version__}", command)
     return _ImportedRun(possible, lines)
 
@@ -240,11 +240,11 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node
     return folder / "runs" / f"{name}.jsonl"
 
 
-def _print_imported(imported: Sequence["ImportedLog"]) -> None:
+def _print_imported(logs: Sequence["ImportedLog"]) -> None:
     """Print the readings, their conventions, and the left-out lines."""
     from ..report.tables import TextTable, render
 
-    for log in imported:
+    for log in logs:
         say(
             printable(
                 f"{log.source}: {log.tool}, {log.product or log.cpu_model or 'product unknown'}"
@@ -264,7 +264,7 @@ def _print_imported(imported: Sequence["ImportedLog"]) -> None:
             say(render(table, width(), sys.stdout.isatty()))
         for line in _remarks(log):
             say(printable(line))
-    for tool, convention in {log.tool: log.convention for log in imported}.items():
+    for tool, convention in {log.tool: log.convention for log in logs}.items():
         say(f"how {tool} counts: {convention}")
 
 
@@ -275,9 +275,9 @@ def _remarks(log: "ImportedLog") -> list[str]:
         if reading.invalid
     ]
     lines += [f"FAILED {name}: {reason}" for name, reason in log.failed]
-    if unchecked := sum(reading.verified is None for reading in log.readings):
+    if unchecked_count := sum(reading.verified is None for reading in log.readings):
         lines.append(
-            f"note: {unchecked} of {len(log.readings)} readings do not say whether their data were checked"
+            f"note: {unchecked_count} of {len(log.readings)} readings do not say whether their data were checked"
         )
     lines += [f"note: {note}" for note in log.notes]
     lines += [f"note: not part of the key: {name}: {text}" for name, text in log.unread.items()]
@@ -354,16 +354,18 @@ def export(
     if target is not None:
         refuse_overwriting(target, paths)
     exported_runs = [read_run(path) for path in paths]
-    exported = export_runs(exported_runs, format_name)
+    exported_document = export_runs(exported_runs, format_name)
     note_cuts(exported_runs)
-    _print_left_out(exported.left_out)
-    measured_count = len(exported.names) + sum(entry.measured for entry in exported.left_out)
-    if exported.document is None:
+    _print_left_out(exported_document.left_out)
+    measured_count = len(exported_document.names) + sum(
+        entry.measured for entry in exported_document.left_out
+    )
+    if exported_document.document is None:
         raise BadInput(
             f"none of {measured_count} measurements may go out as {format_name}; name a run that has one"
         )
-    summary = f"{len(exported.names)} of {measured_count} measurements exported"
-    text = json_text(exported.document, ensure_ascii=True)
+    summary = f"{len(exported_document.names)} of {measured_count} measurements exported"
+    text = json_text(exported_document.document, ensure_ascii=True)
     if target is None:
         print_document(text)
         say(summary, err=True)
@@ -374,8 +376,8 @@ def export(
             {
                 "format": format_name,
                 "file": str(target),
-                "exported": list(exported.names),
-                "left_out": [asdict(entry) for entry in exported.left_out],
+                "exported": list(exported_document.names),
+                "left_out": [asdict(entry) for entry in exported_document.left_out],
             }
         )
     else:

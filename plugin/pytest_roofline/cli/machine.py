@@ -74,16 +74,16 @@ def doctor(
         write_expectation,
     )
 
-    expected = read_expectation(expect) if expect is not None else None
+    expectation = read_expectation(expect) if expect is not None else None
     if write_expect is not None and write_expect.exists():
         raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
     timed_device = _open_device(device, measures)
     neighbours = _stays_busy(parse_duration(wait, "--wait"), as_json) if wait is not None else ""
     machine = take_stock(WATCH_S)
     findings = diagnose(machine)
-    unexpected = differences(expected, machine) if expected is not None else []
+    deviations = differences(expectation, machine) if expectation is not None else []
     if not as_json:
-        _print_doctor(machine, findings, unexpected, expect)
+        _print_doctor(machine, findings, deviations, expect)
     timing, failures = (
         _check_timing(timed_device, device, as_json) if timed_device is not None else ({}, 0)
     )
@@ -94,7 +94,7 @@ def doctor(
             {
                 "machine": to_plain(machine),
                 "findings": list(map(to_plain, findings)),
-                "differences": list(map(to_plain, unexpected)),
+                "differences": list(map(to_plain, deviations)),
                 **timing,
             }
         )
@@ -103,13 +103,13 @@ def doctor(
             f"expectation written to {write_expect}; read it, and leave out what may differ",
             err=as_json,
         )
-    alone = expect is None and write_expect is None and not machine.torch_devices
+    is_bare_call = expect is None and write_expect is None and not machine.torch_devices
     busy = neighbours or (
-        alone and occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
+        is_bare_call and occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     )
     if busy:
         say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)
-    return 1 if unexpected or failures or busy else 0
+    return 1 if deviations or failures or busy else 0
 
 
 def _open_device(name: str | None, measures: bool) -> "Device | None":
@@ -177,7 +177,7 @@ def _stays_busy(patience_s: float, as_json: bool) -> str:
 def _print_doctor(
     machine: "Machine",
     findings: "list[Finding]",
-    unexpected: "list[Unexpected]",
+    deviations: "list[Unexpected]",
     expect: Path | None,
 ) -> None:
     from ..report.machine import difference_lines, finding_lines, machine_lines
@@ -189,7 +189,7 @@ def _print_doctor(
         say(line)
     if expect is not None:
         say("")
-        for line in difference_lines(unexpected, str(expect)):
+        for line in difference_lines(deviations, str(expect)):
             say(line)
 
 

@@ -53,7 +53,7 @@ into_option = click.option(
 
 
 def command(
-    short_help: str, *shared: Callable[..., Any], group: click.Group | None = None, name: str | None = None,
+    short_help: str, *shared_options: Callable[..., Any], group: click.Group | None = None, name: str | None = None,
     json_option: Callable[..., Any] = json_option, **settings: Any,
 ) -> Callable[[Callable[..., int | None]], click.Command]:  # fmt: skip
     """Return a decorator that makes a command.
@@ -70,7 +70,7 @@ def command(
         parameters: list[click.Parameter] = getattr(function, "__click_params__", [])
         # click reads decorators from the function outward, so the option that is named last is applied first.
         run.__click_params__ = []  # type: ignore[attr-defined]
-        for option in reversed((json_option, *shared)):
+        for option in reversed((json_option, *shared_options)):
             option(run)
         run.__click_params__ += parameters  # type: ignore[attr-defined]
         make: Callable[[Callable[..., None]], click.Command] = click.command(
@@ -195,9 +195,9 @@ def say(text: str = "", *, err: bool = False) -> None:
     All that commands print goes through here, so that no text steers what shows it. On a terminal
     lines may be coloured; there the texts in them were made printable before.
     """
-    coloured = not err and sys.stdout.isatty()
+    is_coloured = not err and sys.stdout.isatty()
     click.echo(
-        "\n".join(map(without_commands if coloured else printable, text.split("\n"))), err=err
+        "\n".join(map(without_commands if is_coloured else printable, text.split("\n"))), err=err
     )
 
 

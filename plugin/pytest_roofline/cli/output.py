@@ -87,7 +87,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
         # An empty variable in a script; as a path it would be the folder that everything lies in.
         raise BadInput("-o is empty; give a path: -o report")
     target = None if output is None else check_folder(Path(output), "-o")
-    runs_read = _read(runs, folder)
+    runs_read = _read_runs(runs, folder)
     if target is not None:
         _write_report(runs_read, target, silent=as_json)
     if as_json:
@@ -96,7 +96,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
         print_document(run_json(runs_read))
 
 
-def _read(names: tuple[str, ...], folder: Path) -> "list[Run]":
+def _read_runs(names: tuple[str, ...], folder: Path) -> "list[Run]":
     from ..baselines.run_files import resolve_run
     from ..baselines.runs import read_run
 
@@ -180,28 +180,28 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     )
     left_out |= {"pytest.ini"} if pytest_config else set()
     files = {name: content for name, content in shipped_files().items() if name not in left_out}
-    changed = {
+    changed_files = {
         name: content for name, content in files.items()
         if not (folder / name).is_file() or (folder / name).read_bytes() != content
     }  # fmt: skip
-    conflicts = [name for name in changed if os.path.lexists(folder / name)]
+    conflicts = [name for name in changed_files if os.path.lexists(folder / name)]
     if conflicts and not force:
         raise BadInput(
             f"there already, and not what ships: {', '.join(conflicts)}; nothing was written, overwrite with --force"
         )
-    _write(folder, changed)
+    _write(folder, changed_files)
     if as_json:
-        unchanged = [name for name in files if name not in changed]
+        unchanged_files = [name for name in files if name not in changed_files]
         print_json(
             {
                 "folder": str(folder),
                 "version": __version__,
-                "written": list(changed),
-                "same": unchanged,
+                "written": list(changed_files),
+                "same": unchanged_files,
             }
         )
         return
-    for line in _lines(folder, changed, ci, total=len(files)):
+    for line in _lines(folder, changed_files, ci, total=len(files)):
         say(printable(line))
     if pytest_config:
         say(f"note: no pytest.ini is written, since {pytest_config} configures pytest here")
@@ -219,16 +219,18 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _lines(
-    folder: Path, changed: Mapping[str, bytes], ci: Iterable[str], total: int
+    folder: Path, changed_files: Mapping[str, bytes], ci: Iterable[str], total: int
 ) -> Iterator[str]:
-    counts = Counter(name.split("/")[0] for name in changed)
+    counts = Counter(name.split("/")[0] for name in changed_files)
     folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
-    single_files = [name for name in changed if counts[name.split("/")[0]] == 1]
+    single_files = [name for name in changed_files if counts[name.split("/")[0]] == 1]
     parts = ", ".join(folders + single_files)
-    summary = f"{len(changed)} file{'s' * (len(changed) != 1)} written into {folder}: {parts}"
+    summary = (
+        f"{len(changed_files)} file{'s' * (len(changed_files) != 1)} written into {folder}: {parts}"
+    )
     yield (
         summary
-        if changed
+        if changed_files
         else f"nothing to write: all {total} files stand in {folder} already, as they ship"
     )
     path = folder.resolve()

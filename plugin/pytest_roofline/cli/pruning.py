@@ -35,15 +35,18 @@ class UnusedEntries:
     """Hints on entries that no planned test uses."""
 
     def __init__(
-        self, baselines: Mapping[Path, Baseline], planned: Sequence[PlannedTest], removes: bool
+        self,
+        baselines: Mapping[Path, Baseline],
+        planned_tests: Sequence[PlannedTest],
+        removes: bool,
     ) -> None:
         self._removes = removes
-        self._tests = len(planned)
+        self._tests = len(planned_tests)
         self._entries = sum(
             len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
         )
         self._unused = {
-            path: unused_entries([*baseline.entries, *baseline.exact], planned)
+            path: unused_entries([*baseline.entries, *baseline.exact], planned_tests)
             for path, baseline in baselines.items()
         }
 
@@ -55,9 +58,9 @@ class UnusedEntries:
     def flaws(self) -> "list[tuple[Path, Flaw]]":
         """Return a hint for each entry."""
         return [
-            (path, _hint_of(listed, self._removes))
+            (path, _hint_of(unused_entry, self._removes))
             for path, entries in self._unused.items()
-            for listed in entries
+            for unused_entry in entries
         ]
 
     def remove(self, into: Path) -> Iterator[str]:
@@ -81,18 +84,20 @@ class UnusedEntries:
         yield f"{count_text(self._count, 'entry', 'entries')} removed"
 
 
-def _hint_of(listed: UnusedEntry, removes: bool) -> "Flaw":
+def _hint_of(unused_entry: UnusedEntry, removes: bool) -> "Flaw":
     """Return a hint that no test uses an entry."""
     from ..baselines.plausible import Flaw
 
-    entry = listed.entry
+    entry = unused_entry.entry
     details = (
         f"{entry.target}; exact"
         if isinstance(entry, ExactEntry)
         else f"{entry.hardware}; {entry.kind}"
     )
     reason = (
-        "its test has other parameters now" if listed.benchmark_known else "there is no such test"
+        "its test has other parameters now"
+        if unused_entry.benchmark_known
+        else "there is no such test"
     )
     return Flaw(
         f"no test uses it, since {reason}",
@@ -110,13 +115,15 @@ def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
     """
     for path, entries_of_file in unused_by_path.items():
         if entries_of_file:
-            removed = {listed.entry.identity for listed in entries_of_file}
+            removed_identities = {unused_entry.entry.identity for unused_entry in entries_of_file}
             with lock_file(path):
                 baseline = read_baseline(path)
                 entries = tuple(
-                    entry for entry in baseline.entries if entry.identity not in removed
+                    entry for entry in baseline.entries if entry.identity not in removed_identities
                 )
-                exact = tuple(entry for entry in baseline.exact if entry.identity not in removed)
+                exact = tuple(
+                    entry for entry in baseline.exact if entry.identity not in removed_identities
+                )
                 write_baseline(path, replace(baseline, entries=entries, exact=exact))
 
 
@@ -153,9 +160,9 @@ def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
                 "unused; mend that, or name other tests with --tests"
             )
         lines = plan.read_text(encoding="utf-8").splitlines() if plan.exists() else []
-    planned = [PlannedTest(**json.loads(line)) for line in lines]
-    if not planned:
+    planned_tests = [PlannedTest(**json.loads(line)) for line in lines]
+    if not planned_tests:
         raise BadInput(
             "pytest collected no test that measures, so nothing can be called unused; name them with --tests"
         )
-    return planned
+    return planned_tests

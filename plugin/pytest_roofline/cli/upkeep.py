@@ -46,18 +46,18 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
     baselines = read_baselines(files, into)
     entries = [entry for baseline in baselines.values() for entry in baseline.entries]
     kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
-    selected: list[Entry | ExactEntry] = [
+    selected_entries: list[Entry | ExactEntry] = [
         *select(entries, parts, [kernel.label for kernel in kernels]),
         *select(kernels, parts, [entry.label for entry in entries]),
     ]
-    identities = {entry.identity for entry in selected}
+    identities = {entry.identity for entry in selected_entries}
     rows = []
     for path, baseline in baselines.items():
         # The prior of an entry is what all of its file tell, so the choice comes after.
         healths = [
             health for health in health_of(baseline.entries) if health.entry.identity in identities
         ]
-        published = [
+        published_entries = [
             entry
             for entry in baseline.entries
             if entry.identity in identities and entry.kind != "measured"
@@ -66,9 +66,9 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
         if as_json:
             rows += [{"file": str(path), **exact_as_json(entry)} for entry in exact]
             rows += [{"file": str(path), **health_as_json(health)} for health in healths]
-            rows += [{"file": str(path), **published_as_json(entry)} for entry in published]
-        elif healths or published or exact:
-            _print_health(path, healths, published, all_published=bool(parts))
+            rows += [{"file": str(path), **published_as_json(entry)} for entry in published_entries]
+        elif healths or published_entries or exact:
+            _print_health(path, healths, published_entries, all_published=bool(parts))
             if exact:
                 say(exact_table(exact, width(), sys.stdout.isatty()))
     if as_json:
@@ -76,7 +76,11 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
 
 
 def _print_health(
-    path: Path, healths: "Sequence[Health]", published: Sequence[Entry], *, all_published: bool
+    path: Path,
+    healths: "Sequence[Health]",
+    published_entries: Sequence[Entry],
+    *,
+    all_published: bool,
 ) -> None:
     """Print the entries of a file. `whole` adds the full list of published ones."""
     from ..report.baseline_tables import (
@@ -96,7 +100,7 @@ def _print_health(
         drivers = {driver for health in healths for driver in health.drivers}
         if len(drivers) == 1:
             say(f"driver: {printable(drivers.pop())}")
-    published_texts = published_lines(published, None if all_published else MOST_OF_ONE)
+    published_texts = published_lines(published_entries, None if all_published else MOST_OF_ONE)
     for line in [
         *cap_lines(renewal_lines(healths)),
         *cap_lines(provisional_lines(healths)),
@@ -205,11 +209,11 @@ def _print_flaws(
         text = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
         say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {text}"))
     count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
-    entries, files_read = (
+    entry_text, file_text = (
         count_text(count, "entry", "entries"),
         count_text(len(baselines) + hardware_count, "file", "files"),
     )
-    say(f"{mistakes or 'nothing'} wrong in {entries} of {files_read}")
+    say(f"{mistakes or 'nothing'} wrong in {entry_text} of {file_text}")
 
 
 def read_baselines(files: Sequence[Path], into: Path) -> dict[Path, Baseline]:

@@ -229,8 +229,8 @@ class Entry:
         """
         if self.kind == "floor":
             return bool(self.value)
-        trusted = self.confidence in ("high", "medium") and not self.implausible
-        return self.kind == "threshold" and isinstance(self.value, float | int) and trusted
+        is_trusted = self.confidence in ("high", "medium") and not self.implausible
+        return self.kind == "threshold" and isinstance(self.value, float | int) and is_trusted
 
     @property
     def identity(self) -> str:

@@ -155,7 +155,7 @@ class Measurement:
     def derived(self) -> dict[str, float]:
         """Return the rates that follow from work and time."""
         of_datasheet = self.ceiling is None or self.ceiling.source == "datasheet"
-        derived = {
+        rates = {
             "median_s": self.median_s,
             **{metric: self._scaled(metric) for metric in RATE_UNITS if metric != "TFLOPS"},
             "flops_per_s": self._rate("TFLOPS"),
@@ -163,9 +163,9 @@ class Measurement:
             "share_of_ceiling": self.share_of_ceiling,
         }
         if self.work.tokens:
-            derived["tokens_per_s"] = self.tokens_per_s
-            derived["mfu" if of_datasheet else "mfu_of_measured_product"] = self.mfu
-        return {name: value for name, value in derived.items() if value is not None}
+            rates["tokens_per_s"] = self.tokens_per_s
+            rates["mfu" if of_datasheet else "mfu_of_measured_product"] = self.mfu
+        return {name: value for name, value in rates.items() if value is not None}
 
     def _scaled(self, metric: str) -> float | None:
         value = self._rate(metric)

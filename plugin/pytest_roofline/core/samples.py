@@ -167,8 +167,8 @@ class Samples:
 
         None where the device does not report it.
         """
-        capped = [block.power_capped for block in self.blocks if block.power_capped is not None]
-        return sum(capped) / len(capped) if capped else None
+        cap_flags = [block.power_capped for block in self.blocks if block.power_capped is not None]
+        return sum(cap_flags) / len(cap_flags) if cap_flags else None
 
     @property
     def achieved(self) -> tuple[str, ...]:

@@ -97,8 +97,8 @@ def check_schema(raw: object, where: str) -> None:
         raise BadFile(f"{where} is a {type(raw).__name__}; expected an object")
     version = raw.get("schema")
     if version != SCHEMA or isinstance(version, bool):
-        observed = "no schema version" if version is None else f"schema version {version!r}"
-        raise BadFile(f"{where} has {observed}; this pytest-roofline reads version {SCHEMA}")
+        version_text = "no schema version" if version is None else f"schema version {version!r}"
+        raise BadFile(f"{where} has {version_text}; this pytest-roofline reads version {SCHEMA}")
 
 
 def to_record(raw: object, record: type[Record], where: str) -> Record:
@@ -124,15 +124,15 @@ _OUTSIDE = re.compile(
 
 def _sentence(words: str, raw: object, record: type) -> str:
     """Return a sentence about a value outside its range. Other mistakes are in msgspec's words."""
-    outside = _OUTSIDE.fullmatch(words)
-    if outside is None:
+    match = _OUTSIDE.fullmatch(words)
+    if match is None:
         return words
-    ranges = _ranges_at(record, re.sub(r"\[[\d.]+\]", "", outside["place"]).split("."))
-    for name, value in _values_at(raw, re.findall(r"\w+|\.{3}", outside["place"]), ""):
-        for limited in ranges:
-            if _refusal(value, limited) == outside["words"]:
-                owner = f" - at `$.{outside['owner']}`" if outside["owner"] else ""
-                return _observed(name, value, limited) + owner
+    ranges = _ranges_at(record, re.sub(r"\[[\d.]+\]", "", match["place"]).split("."))
+    for name, value in _values_at(raw, re.findall(r"\w+|\.{3}", match["place"]), ""):
+        for limited_type in ranges:
+            if _refusal(value, limited_type) == match["words"]:
+                owner = f" - at `$.{match['owner']}`" if match["owner"] else ""
+                return _observed(name, value, limited_type) + owner
     return words
 
 
@@ -168,22 +168,22 @@ def _values_at(value: Any, steps: Sequence[str], name: str) -> Iterator[tuple[st
         yield from _values_at(value[steps[0]], steps[1:], steps[0])
 
 
-def _refusal(value: object, limited: Any) -> str:
+def _refusal(value: object, limited_type: Any) -> str:
     """Return msgspec's words against a value alone. Empty where it is allowed."""
     try:
-        msgspec.convert(value, limited)
+        msgspec.convert(value, limited_type)
     except msgspec.ValidationError as error:
         return str(error)
     return ""
 
 
-def _observed(name: str, value: Any, limited: Any) -> str:
+def _observed(name: str, value: Any, limited_type: Any) -> str:
     """Return `p is 2; expected a chance from 0 to 1`."""
-    (limits,) = limited.__metadata__
+    (limits,) = limited_type.__metadata__
     if isinstance(value, list | dict):
         return f"{name} is empty; expected {limits.description}"
     # Of a negative time, a reader needs the sign and not the limits.
-    is_magnitude = limited == Magnitude and value <= 0
+    is_magnitude = limited_type == Magnitude and value <= 0
     expected = ABOVE_ZERO if is_magnitude else limits.description
     return f"{name} is {shown(value)}; expected {expected}"
 

@@ -200,14 +200,16 @@ def export(runs: Sequence[Run], name: str) -> ExportedDocument:
     if export_format is None:
         raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")
     entries, left_out = select_exportable(runs)
-    written = [entry for entry in entries if not export_format.why_not(entry)]
+    exportable_entries = [entry for entry in entries if not export_format.why_not(entry)]
     left_out += [
         Omission(entry.row.label, reason, measured=True)
         for entry in entries
         if (reason := export_format.why_not(entry))
     ]
-    names = [export_format.name_of(entry) for entry in written]
-    refuse_twice(zip(names, written, strict=True))
+    names = [export_format.name_of(entry) for entry in exportable_entries]
+    refuse_twice(zip(names, exportable_entries, strict=True))
     return ExportedDocument(
-        export_format.write(written) if written else None, tuple(names), tuple(left_out)
+        export_format.write(exportable_entries) if exportable_entries else None,
+        tuple(names),
+        tuple(left_out),
     )

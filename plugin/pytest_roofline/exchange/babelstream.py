@@ -105,7 +105,7 @@ class _Table(OpenTable[Reading]):
         element_bytes = self.element_bytes
         if whole_number(self.head.get("elements", "0")):
             return whole_number(self.head["elements"]) * element_bytes
-        unit, printed = self.text_of("size_unit"), amount(self.text_of("size"))
+        unit, printed_size = self.text_of("size_unit"), amount(self.text_of("size"))
         # Version 1 printed MiB, and called them MB.
         is_binary = (
             unit == "MB"
@@ -113,12 +113,16 @@ class _Table(OpenTable[Reading]):
             and self.head.get("version", "").startswith(("0.", "1."))
         )
         factor = float(MIB) if is_binary else UNITS.get(unit, 0.0)
-        if not printed * factor:
+        if not printed_size * factor:
             raise BadLine(
-                f"an array size of {printed:g} {unit} above; expected one that can be told from 0"
+                f"an array size of {printed_size:g} {unit} above; expected one that can be told from 0"
             )
-        power = 2 ** round(math.log2(printed * factor))
-        return power if f"{power / factor:.1f}" == f"{printed:.1f}" else round(printed * factor)
+        power = 2 ** round(math.log2(printed_size * factor))
+        return (
+            power
+            if f"{power / factor:.1f}" == f"{printed_size:.1f}"
+            else round(printed_size * factor)
+        )
 
 
 class _Tables(list[_Table]):
@@ -306,8 +310,8 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
 
 def _imported(table: _Table, source: str) -> ImportedLog:
     if not table.rows:
-        failed = ("babelstream", "a run ended before the rows of its table")
-        return ImportedLog(source, "BabelStream", CONVENTION, (), failed=(failed,))
+        failure = ("babelstream", "a run ended before the rows of its table")
+        return ImportedLog(source, "BabelStream", CONVENTION, (), failed=(failure,))
     software = {
         "BabelStream": table.head.get("version"),
         "implementation": table.head.get("implementation"),

@@ -71,8 +71,10 @@ def build(
     command: tuple[str, ...],
 ) -> list[Line]:
     """Return the lines of one run. It is a session, in which each run of a tool is a process."""
-    first = _surroundings(logs, user_facts)
-    environment = Environment(_device(first, logs, user_facts), _host(first, logs), _software(logs))
+    machine_log = _surroundings(logs, user_facts)
+    environment = Environment(
+        _device(machine_log, logs, user_facts), _host(machine_log, logs), _software(logs)
+    )
     started = min((log.started for log in logs if log.started), default=user_facts.begun)
     measurements = [
         _measurement(reading, log, environment, user_facts)
@@ -92,8 +94,8 @@ def without_impossible(logs: Sequence[ImportedLog], user_facts: UserFacts) -> li
 
     Their rate is above what the gate believes of the device.
     """
-    first = _surroundings(logs, user_facts)
-    environment = Environment(_device(first, logs, user_facts), _host(first, logs), {})
+    machine_log = _surroundings(logs, user_facts)
+    environment = Environment(_device(machine_log, logs, user_facts), _host(machine_log, logs), {})
     return [
         replace(
             log,
@@ -182,20 +184,24 @@ def _surroundings(logs: Sequence[ImportedLog], user_facts: UserFacts) -> Importe
     return next((log for log in logs if log.product), logs[0])
 
 
-def _device(first: ImportedLog, logs: Sequence[ImportedLog], user_facts: UserFacts) -> DeviceFacts:
-    product = user_facts.product or first.product or first.cpu_model
+def _device(
+    machine_log: ImportedLog, logs: Sequence[ImportedLog], user_facts: UserFacts
+) -> DeviceFacts:
+    product = user_facts.product or machine_log.product or machine_log.cpu_model
     return DeviceFacts(
-        type="accelerator" if user_facts.product else first.device_type,
+        type="accelerator" if user_facts.product else machine_log.device_type,
         product=product or UNKNOWN,
         driver=next((log.driver for log in logs if log.driver), None),
     )
 
 
-def _host(first: ImportedLog, logs: Sequence[ImportedLog]) -> HostFacts:
+def _host(machine_log: ImportedLog, logs: Sequence[ImportedLog]) -> HostFacts:
     """Return the known facts of the host. Others are zeros and `unknown`."""
     host = next((log.host for log in logs if log.host), None)
-    cores, name = first.cores or 0, host or UNKNOWN
-    return HostFacts(name, first.cpu_model or UNKNOWN, cores, cores, 0, 0, first.kernel or UNKNOWN)
+    cores, name = machine_log.cores or 0, host or UNKNOWN
+    return HostFacts(
+        name, machine_log.cpu_model or UNKNOWN, cores, cores, 0, 0, machine_log.kernel or UNKNOWN
+    )
 
 
 def _software(logs: Sequence[ImportedLog]) -> dict[str, str]:

@@ -36,8 +36,10 @@ def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
     front: str = match["front"]
     if match["stamp"] or not front:
         return front
-    glued = front + match["host"]
-    fronts = {glued.removesuffix(host) for host in hosts if glued.endswith(host)}
+    number_and_host = front + match["host"]
+    fronts = {
+        number_and_host.removesuffix(host) for host in hosts if number_and_host.endswith(host)
+    }
     fronts = {text for text in fronts if _WHOLE_FRONT.fullmatch(text)}
     if len(fronts) == 1:
         return fronts.pop()

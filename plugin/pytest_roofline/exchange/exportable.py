@@ -123,12 +123,14 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
                 name = (
                     f"{row.test}.{measurement.key.name or position + 1}" if position else row.test
                 )
-                trusted = [
+                trusted_processes = [
                     process
                     for process in row.measurements
                     if not run.unfit(process, accept_slower=True)
                 ]
-                sound_row = replace(row, measurements=tuple(KeyResults(trusted).sound(None)))
+                sound_row = replace(
+                    row, measurements=tuple(KeyResults(trusted_processes).sound(None))
+                )
                 fit.append(
                     Exportable(
                         sound_row,
@@ -154,10 +156,10 @@ def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
     """Raise where one name stands for two measurements. A reader would keep one of them."""
     first_by_name: dict[str, Exportable] = {}
     for name, entry in names:
-        first = first_by_name.setdefault(name, entry)
-        if first is not entry:
+        first_entry = first_by_name.setdefault(name, entry)
+        if first_entry is not entry:
             runs = " and ".join(
-                dict.fromkeys(str(exported.row.path) for exported in (first, entry))
+                dict.fromkeys(str(duplicate.row.path) for duplicate in (first_entry, entry))
             )
             raise BadInput(
                 f"{name} stands twice in {runs}; expected each measurement once: export each run, and import each "

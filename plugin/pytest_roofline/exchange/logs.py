@@ -121,8 +121,8 @@ def _without_stamp(line: str) -> str:
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
     """Yield each label of a line with its text. A label that comes again continues its line."""
     line = _without_stamp(line)
-    tagged = _TAG.split(line)
-    if len(tagged) == 1:
+    parts = _TAG.split(line)
+    if len(parts) == 1:
         match = _LABEL.match(line)
         yield (
             (next(filter(None, match.groups())), _without_stamp(line[match.end() :]))
@@ -130,7 +130,7 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
             else ("", line)
         )
         return
-    labelled = zip(tagged[1::2], tagged[2::2], strict=True)
+    labelled = zip(parts[1::2], parts[2::2], strict=True)
     for label, pieces in groupby(labelled, key=itemgetter(0)):
         yield label, "".join(piece for _, piece in pieces)
 
@@ -237,20 +237,20 @@ def read_runs(
         if (match := _END.search(line))
     ]
     is_stripped = len(row_ends) == 2 and row_ends[0] == row_ends[1]
-    last, notes = text.count("\n") + 1 + is_stripped, []
+    last_number, notes = text.count("\n") + 1 + is_stripped, []
     for number, line in lines(text):
         for label, piece in _pieces(line):
             if label not in streams:
                 streams[label] = _Stream(begin())
             # Who quotes a log may indent it, and some programs print tabs between columns.
-            printed = piece.replace("\t", " ").lstrip(" ")
-            if number < last or not printed:
-                streams[label].take(rules, source, number, printed)
-            elif streams[label].omits_cut_line(rules, source, number, printed):
+            printed_line = piece.replace("\t", " ").lstrip(" ")
+            if number < last_number or not printed_line:
+                streams[label].take(rules, source, number, printed_line)
+            elif streams[label].omits_cut_line(rules, source, number, printed_line):
                 notes = [f"left out line {number}, the last, which has no end: it may be cut"]
     logs = [log for stream in streams.values() for log in finish(stream.runs)]
     remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
-    skipped = sum(stream.skipped for stream in streams.values()) - len(remarks)
+    skipped_count = sum(stream.skipped for stream in streams.values()) - len(remarks)
     unique_logs = list({_content(log): log for log in reversed(logs)}.values())[::-1]
     if not any(log.readings or log.ended for log in unique_logs):
         reason = next(
@@ -263,7 +263,7 @@ def read_runs(
         notes.append(
             f"skipped {line_count} inside a table that begin with no number: line {number}, '{line}'"
         )
-    notes += [f"skipped {count(skipped, 'line')} around the tables"] if skipped else []
+    notes += [f"skipped {count(skipped_count, 'line')} around the tables"] if skipped_count else []
     if copies := len(logs) - len(unique_logs):
         notes.append(f"left out {count(copies, 'repeated table')}, as every rank prints one")
     return (replace(unique_logs[0], notes=(*unique_logs[0].notes, *notes)), *unique_logs[1:])

@@ -119,14 +119,14 @@ def sniff(text: str) -> bool:
 def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ...]:
     """Return the one run in a JSON, or the runs in a log."""
     if (looks_like_json(text) or _DOCUMENT.search(text)) and not _MARKED(text):
-        document, skipped = _document(text)
-        imported = _imported(
+        document, skipped_count = _document(text)
+        log = _imported(
             from_json(document, source, _NvbandwidthFile).nvbandwidth, source, user_facts
         )
-        if skipped:
-            note = f"skipped {count(skipped, 'line')} around the JSON"
-            imported = replace(imported, notes=(*imported.notes, note))
-        return (imported,)
+        if skipped_count:
+            note = f"skipped {count(skipped_count, 'line')} around the JSON"
+            log = replace(log, notes=(*log.notes, note))
+        return (log,)
     return read_runs(text, source, RULES, Texts, lambda texts: _of_texts(texts, source, user_facts))
 
 
@@ -135,12 +135,12 @@ def _document(text: str) -> tuple[str, int]:
 
     It stays at its place; the count is that of the lines.
     """
-    printed = text.split("\n")
-    places = range(len(printed))
-    first = next((place for place in places if printed[place].lstrip().startswith("{")), 0)
-    last = next((place for place in places[::-1] if _LAST.fullmatch(printed[place])), first)
-    skipped = sum(bool(line.strip()) for line in printed[:first] + printed[last + 1 :])
-    return "\n" * first + "\n".join(printed[first : last + 1]), skipped
+    lines = text.split("\n")
+    places = range(len(lines))
+    first = next((place for place in places if lines[place].lstrip().startswith("{")), 0)
+    last = next((place for place in places[::-1] if _LAST.fullmatch(lines[place])), first)
+    skipped_count = sum(bool(line.strip()) for line in lines[:first] + lines[last + 1 :])
+    return "\n" * first + "\n".join(lines[first : last + 1]), skipped_count
 
 
 def _of_texts(texts: Texts, source: str, user_facts: UserFacts) -> list[ImportedLog]:
@@ -155,8 +155,8 @@ def _of_texts(texts: Texts, source: str, user_facts: UserFacts) -> list[Imported
                 }
     logs = [_imported(as_record(document, source, _Run), source, user_facts) for document in texts]
     if logs and texts.unnamed:
-        waived = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth, which the text does not name"
-        logs[0] = replace(logs[0], left_out=(*logs[0].left_out, waived))
+        remark = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth, which the text does not name"
+        logs[0] = replace(logs[0], left_out=(*logs[0].left_out, remark))
     return logs
 
 
@@ -168,7 +168,7 @@ def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
     products, hosts = _devices(run, source)
     readings: list[Reading] = []
     left_out: list[str] = []
-    failed: list[tuple[str, str]] = []
+    failures: list[tuple[str, str]] = []
     for case in run.testcases:
         if case.status == "Passed":
             matrix = _matrix(case.name, case.bandwidth_description)
@@ -183,7 +183,7 @@ def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
             left_out += [] if readings_of_case else [f"{case.name}: nothing but N/A"]
             readings += readings_of_case
         elif case.status.upper() == "ERROR":
-            failed.append((f"nvbandwidth.{case.name}", case.error or "the test case failed"))
+            failures.append((f"nvbandwidth.{case.name}", case.error or "the test case failed"))
         elif case.status == "Waived":
             left_out.append(f"{case.name}: waived by nvbandwidth, so it was not measured")
         else:
@@ -201,7 +201,7 @@ def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
         driver=run.driver,
         software=_software(run),
         left_out=tuple(left_out),
-        failed=tuple(failed),
+        failed=tuple(failures),
         notes=tuple(_notes(run)),
     )
 

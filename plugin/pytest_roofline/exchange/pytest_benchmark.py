@@ -68,7 +68,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     if len(set(names)) < len(names):
         duplicate = next(name for name in names if names.count(name) > 1)
         raise BadFile(f"{source} holds {duplicate} twice; expected it once")
-    timed = {
+    seconds_by_name = {
         benchmark.fullname: benchmark.stats.data or (benchmark.stats.median,)
         for benchmark in file.benchmarks
     }
@@ -80,9 +80,9 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
             tool="pytest-benchmark",
             convention=CONVENTION,
             readings=tuple(
-                _reading(benchmark, timed[benchmark.fullname], f"benchmarks[{index}]")
+                _reading(benchmark, seconds_by_name[benchmark.fullname], f"benchmarks[{index}]")
                 for index, benchmark in enumerate(file.benchmarks)
-                if min(timed[benchmark.fullname]) > 0
+                if min(seconds_by_name[benchmark.fullname]) > 0
             ),
             device_type="cpu",
             host=_text(machine, "node"),
@@ -94,7 +94,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
             left_out=tuple(
                 f"{name}: a round that took no time at all"
                 for name in names
-                if min(timed[name]) <= 0
+                if min(seconds_by_name[name]) <= 0
             ),
         ),
     )
@@ -202,12 +202,12 @@ def _param(entry: Exportable) -> str | None:
 
 def _options(entry: Exportable) -> dict[str, object]:
     """Return pytest-benchmark's options that describe our method. All others are None."""
-    samples, imported = entry.measurement.samples, entry.imported
+    samples, is_imported = entry.measurement.samples, entry.imported
     return {
-        "disable_gc": None if imported else True,
+        "disable_gc": None if is_imported else True,
         "timer": clock_of(samples),
         **dict.fromkeys(("min_rounds", "max_time", "min_time")),
-        "warmup": None if imported else warmup_calls(samples),
+        "warmup": None if is_imported else warmup_calls(samples),
     }
 
 
@@ -247,24 +247,26 @@ def round_stats(seconds: Sequence[float]) -> dict[str, object]:
 
     The rounds themselves are not among them.
     """
-    ordered = sorted(seconds)
-    mean, total = statistics.mean(ordered), sum(seconds)
-    has_spread = len(ordered) > 1
-    stddev = statistics.stdev(ordered) if has_spread else 0.0
+    sorted_seconds = sorted(seconds)
+    mean, total = statistics.mean(sorted_seconds), sum(seconds)
+    has_spread = len(sorted_seconds) > 1
+    stddev = statistics.stdev(sorted_seconds) if has_spread else 0.0
     q1, median, q3 = (
-        statistics.quantiles(ordered, method="inclusive") if has_spread else ordered * 3
+        statistics.quantiles(sorted_seconds, method="inclusive")
+        if has_spread
+        else sorted_seconds * 3
     )
     low, high = q1 - _FENCE * (q3 - q1), q3 + _FENCE * (q3 - q1)
     stddev_outliers, iqr_outliers = (
-        _beyond(ordered, mean - stddev, mean + stddev),
-        _beyond(ordered, low, high),
+        _beyond(sorted_seconds, mean - stddev, mean + stddev),
+        _beyond(sorted_seconds, low, high),
     )
     return {
-        "min": ordered[0],
-        "max": ordered[-1],
+        "min": sorted_seconds[0],
+        "max": sorted_seconds[-1],
         "mean": mean,
         "stddev": stddev,
-        "rounds": len(ordered),
+        "rounds": len(sorted_seconds),
         "median": median,
         "iqr": q3 - q1,
         "q1": q1,
@@ -272,9 +274,9 @@ def round_stats(seconds: Sequence[float]) -> dict[str, object]:
         "iqr_outliers": iqr_outliers,
         "stddev_outliers": stddev_outliers,
         "outliers": f"{stddev_outliers};{iqr_outliers}",
-        "ld15iqr": min(value for value in ordered if value >= min(low, ordered[-1])),
-        "hd15iqr": max(value for value in ordered if value <= max(high, ordered[0])),
-        "ops": len(ordered) / total,
+        "ld15iqr": min(value for value in sorted_seconds if value >= min(low, sorted_seconds[-1])),
+        "hd15iqr": max(value for value in sorted_seconds if value <= max(high, sorted_seconds[0])),
+        "ops": len(sorted_seconds) / total,
         "total": total,
     }
 

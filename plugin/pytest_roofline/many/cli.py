@@ -122,10 +122,10 @@ def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None
     if not as_json:
         say(fleet_text(tables, report, findings, width(), sys.stdout.isatty(), by))
     if not any(hardware.judged for hardware in report.hardware):
-        unnamed = int((tables.runs["node"] == UNKNOWN).sum())
+        unnamed_count = int((tables.runs["node"] == UNKNOWN).sum())
         hint = (
-            f"; {count(unnamed, 'run')} of logs that name no node: import them with --host NODE"
-            * bool(unnamed)
+            f"; {count(unnamed_count, 'run')} of logs that name no node: import them with --host NODE"
+            * bool(unnamed_count)
         )
         raise BadInput(
             f"no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more{hint}"
@@ -133,8 +133,8 @@ def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None
     if as_json:
         print_json(_fleet_as_json(tables, report, findings))
     # The node of an unreadable file is unknown.
-    unjudged = tables.unreadable or any(node.unjudged for node in report.incomplete)
-    sys.exit(1 if findings else 2 if unjudged else 0)
+    has_unjudged = tables.unreadable or any(node.unjudged for node in report.incomplete)
+    sys.exit(1 if findings else 2 if has_unjudged else 0)
 
 
 def _fleet_as_json(
@@ -191,7 +191,7 @@ def _since(tables: "RunTables", since: str | None) -> "RunTables":
 def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
     if not patterns:
         return tables
-    matched = [
+    test_numbers = [
         number
         for number, test in enumerate(tables.tests)
         if any(
@@ -200,14 +200,14 @@ def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
             for pattern in patterns
         )
     ]
-    if not matched:
+    if not test_numbers:
         benchmarks = ", ".join(list(dict.fromkeys(test.key.benchmark for test in tables.tests))[:8])
         raise BadInput(
             f"no test matches --tests {', '.join(patterns)}; there are {printable(benchmarks)}"
         )
-    rows = tables.rows[tables.rows["test"].isin(matched)]
+    rows = tables.rows[tables.rows["test"].isin(test_numbers)]
     # Hardware without such a test was not asked for; of a run without any row nobody knows.
     hardware = tables.runs["hardware"].isin(tables.runs["hardware"].loc[rows["run"].unique()])
     empty = ~tables.runs.index.isin(tables.rows["run"])
-    selected = tables.runs["chosen"] & (hardware | empty)
-    return replace(tables, runs=tables.runs.assign(chosen=selected), rows=rows)
+    is_selected = tables.runs["chosen"] & (hardware | empty)
+    return replace(tables, runs=tables.runs.assign(chosen=is_selected), rows=rows)

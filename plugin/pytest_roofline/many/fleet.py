@@ -104,11 +104,11 @@ def fleet(tables: RunTables, smallest_slowdown: float = 0.05) -> Fleet:
     findings: list[SlowPart] = []
     counts = []
     several_nodes = 0
-    judged = {}
+    cells_by_hardware = {}
     for hardware in sorted({test.hardware for test in tables.tests}):
-        cells, skipped = cells_of(tables, hardware)
-        several_nodes += skipped
-        judged[hardware] = cells
+        cells, skipped_count = cells_of(tables, hardware)
+        several_nodes += skipped_count
+        cells_by_hardware[hardware] = cells
         reach: dict[str, float] = {}
         if len(cells):
             search = _Search(tables, hardware, cells, math.log1p(smallest_slowdown))
@@ -116,7 +116,7 @@ def fleet(tables: RunTables, smallest_slowdown: float = 0.05) -> Fleet:
             reach = search.levels.detectable
         counts.append(_of_hardware(tables, hardware, cells, reach))
     findings.sort(key=lambda finding: (-finding.change, finding.part))
-    incomplete = incomplete_nodes(tables, judged)
+    incomplete = incomplete_nodes(tables, cells_by_hardware)
     return Fleet(tuple(findings), tuple(counts), several_nodes, incomplete)
 
 
@@ -137,8 +137,8 @@ def _of_hardware(
         for number, test in tests.items()
         if (test.key.hardware.devices or 1) <= 2 and not is_in_matrix(test)
     ]
-    imported = runs.index[runs["imported"] & (runs["type"] != "cpu")]
-    unplaced = rows["test"].isin(unplaced_tests) & rows["run"].isin(imported)
+    imported_runs = runs.index[runs["imported"] & (runs["type"] != "cpu")]
+    is_unplaced = rows["test"].isin(unplaced_tests) & rows["run"].isin(imported_runs)
     return HardwareCount(
         hardware,
         nodes=runs["node"].nunique(),
@@ -147,7 +147,7 @@ def _of_hardware(
         tests=len({case_of(tests[number]) for number in rows["test"].unique()}),
         runs=len(runs),
         judged=bool(len(cells)),
-        unplaced=rows["run"][unplaced].nunique(),
+        unplaced=rows["run"][is_unplaced].nunique(),
         detectable={level: growth(size) for level, size in detectable.items()},
     )
 

@@ -118,11 +118,13 @@ def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device"
     }
     groups = [
         (group, {unit for change in group for unit in followers.get(id(change), ())})
-        for group in _grouped(tables, common_changes)
+        for group in _group_changes(tables, common_changes)
     ]
-    unit_groups = _grouped(tables, _changes(remainders, smallest_change))
+    unit_groups = _group_changes(tables, _changes(remainders, smallest_change))
     groups += [(group, {change.series.unit for change in group} - {""}) for group in unit_groups]
-    changes = [_change(tables, group, sorted(affected), units) for group, affected in groups]
+    changes = [
+        _change(tables, group, sorted(affected_units), units) for group, affected_units in groups
+    ]
     changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
     return History(
         tuple(changes), (*common, *single), short, int(tables.runs["started"].isna().sum())
@@ -140,8 +142,8 @@ def _series(tables: RunTables, by: str) -> tuple[list[RunSeries], int]:
 
     A point is the median of a run's processes.
     """
-    dated = tables.runs["started"].notna()
-    rows = tables.fit[tables.fit["run"].map(dated)]
+    is_dated = tables.runs["started"].notna()
+    rows = tables.fit[tables.fit["run"].map(is_dated)]
     points = (
         rows.assign(log=numpy.log(rows["seconds"]))
         .groupby(["test", "run"])["log"]
@@ -236,7 +238,7 @@ def _without(
     return replace(series, logs=logs)
 
 
-def _grouped(tables: RunTables, changes: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
+def _group_changes(tables: RunTables, changes: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
     """Return groups of changes that may be one.
 
     Steps share hardware, direction and perhaps their time.
@@ -276,7 +278,7 @@ def _span(change: SeriesChange) -> tuple[int, int]:
 def _change(
     tables: RunTables,
     group: Sequence[SeriesChange],
-    affected: list[str],
+    affected_units: list[str],
     units: dict[int, set[str]],
 ) -> HistoryChange:
     worst = group[0]
@@ -285,11 +287,11 @@ def _change(
         worst.size > 0,
         growth(worst.size),
         tables.tests[worst.series.test].hardware,
-        tuple(affected),
+        tuple(affected_units),
         len(set().union(*(units[change.series.test] for change in group))),
         _run_name(tables, worst.before),
         _run_name(tables, worst.after),
-        _changed(tables, _pairs(tables, worst, affected)),
+        _changed_facts(tables, _pairs(tables, worst, affected_units)),
         tuple(_test_change(tables, change) for change in group),
         tuple(worst.series.logs.tolist()),
     )
@@ -333,7 +335,7 @@ def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> lis
     return pairs or [(change.before, change.after)]
 
 
-def _changed(tables: RunTables, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+def _changed_facts(tables: RunTables, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
     """Return the facts that changed in at least half of the pairs."""
     differences: Counter[str] = Counter()
     for pair in pairs:

@@ -96,7 +96,7 @@ def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
         .median()
         .reset_index()
     )
-    _place(cells, tables)
+    _add_parts(cells, tables)
     cells["excess"] = cells["log"] - _middles(cells, tables.tests)
     cells = cells[cells["excess"].notna()]
     middle = cells.groupby("test")["log"].median()
@@ -107,7 +107,7 @@ def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
     return cells.assign(**{"class": cells["test"].map(classes)}), int((~on_one_node).sum())
 
 
-def _place(cells: DataFrame, tables: RunTables) -> None:
+def _add_parts(cells: DataFrame, tables: RunTables) -> None:
     """Add the part of each row: `node`, `sort`, `part`, `first`, `second`."""
     tests, runs = tables.tests, tables.runs.loc[cells["run"]]
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
@@ -262,13 +262,13 @@ def levels_of(cells: DataFrame, smallest_size: float, device_spread: float) -> L
     slow_gpus = _slow(_level(GPU, parts, device_spread), GPU, smallest_size, set())
     suspects = {(effect.node, effect.sort, effect.kind) for effect in slow_gpus}
     effects: list[Effect] = []
-    judged: dict[tuple[str, str], set[str]] = {}
+    judged_kinds: dict[tuple[str, str], set[str]] = {}
     detectable: dict[str, float] = {}
     for name in (NODE, GPU, LINK):
         level = _level(name, parts, device_spread)
         if level is None:
             continue
-        judged |= {(name, part): set(kinds) for part, kinds in level.groupby("part")["kind"]}
+        judged_kinds |= {(name, part): set(kinds) for part, kinds in level.groupby("part")["kind"]}
         scales = level[["freedom", "spread"]].drop_duplicates().itertuples(index=False)
         confidence = 1 - LEVEL / (LEVELS * len(level))
         detectable[name] = max(
@@ -278,7 +278,7 @@ def levels_of(cells: DataFrame, smallest_size: float, device_spread: float) -> L
         effects += level_effects
         for effect in level_effects:
             parts.loc[effect.covers(parts), "excess"] -= effect.size
-    return Levels(tuple(effects), judged, detectable)
+    return Levels(tuple(effects), judged_kinds, detectable)
 
 
 def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | None:
@@ -288,7 +288,7 @@ def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | Non
     """
     classes: list[DataFrame] = []
     for (sort, kind), group in parts.groupby(["sort", "class"], sort=True):
-        parts_of_class = _gathered(name, str(sort), group)
+        parts_of_class = _parts_at_level(name, str(sort), group)
         if len(parts_of_class) < FEWEST:
             continue
         # The middle of several lies closer to that of others than each of them.
@@ -313,7 +313,7 @@ def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | Non
     return concat(classes, ignore_index=True) if classes else None
 
 
-def _gathered(name: str, sort: str, group: DataFrame) -> DataFrame:
+def _parts_at_level(name: str, sort: str, group: DataFrame) -> DataFrame:
     """Return the parts of one level from one sort and class.
 
     Columns: `part`, `node`, `excess`, `count`; no rows where the cells do not describe this level.

@@ -201,15 +201,15 @@ def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
         run.cut,
         is_imported(run),
         rows,
-        _unmeasured(run),
+        _missing_reason(run),
     )
 
 
-def _unmeasured(run: Run) -> str:
+def _missing_reason(run: Run) -> str:
     """Return why a failed test left no measurement. Empty where each has one."""
-    measured = {entry.test_id for entry in run.measurements}
-    failed = (test_id for test_id in run.not_passed if test_id not in measured)
-    reasons = (run.not_passed[test_id].reason for test_id in failed)
+    measured_ids = {entry.test_id for entry in run.measurements}
+    failed_ids = (test_id for test_id in run.not_passed if test_id not in measured_ids)
+    reasons = (run.not_passed[test_id].reason for test_id in failed_ids)
     return next((reason for reason in reasons if reason), "")
 
 
@@ -220,7 +220,7 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
     """
     try:
         index = msgspec.msgpack.decode(path.read_bytes(), type=_Index)
-        if index.made_by != _made_by():
+        if index.made_by != _index_version():
             return {}, []
         texts = [sys.intern(text) for text in index.texts]
         for file, rows in zip(index.files, index.rows, strict=True):
@@ -237,11 +237,13 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
 
 
 def _save(
-    folder: Path, files: dict[str, RunFile], requested: set[str], started_ns: int
+    folder: Path, files: dict[str, RunFile], requested_paths: set[str], started_ns: int
 ) -> list[str]:
     """Write the index. Return a note if it cannot be written."""
-    lasting = {path for path in files.keys() - requested if Path(path).exists()}
-    lasting |= {path for path in requested if 0 <= files[path].mtime_ns < started_ns - SETTLED_NS}
+    lasting = {path for path in files.keys() - requested_paths if Path(path).exists()}
+    lasting |= {
+        path for path in requested_paths if 0 <= files[path].mtime_ns < started_ns - SETTLED_NS
+    }
     entries = [file for path, file in files.items() if path in lasting]
     numbers: dict[str, int] = {}
 
@@ -259,7 +261,9 @@ def _save(
     try:
         write_atomically(
             folder / INDEX,
-            msgspec.msgpack.encode(_Index(_made_by(), [*numbers], entries_without_rows, rows)),
+            msgspec.msgpack.encode(
+                _Index(_index_version(), [*numbers], entries_without_rows, rows)
+            ),
         )
         with (
             contextlib.suppress(FileExistsError),
@@ -271,7 +275,7 @@ def _save(
     return []
 
 
-def _made_by() -> str:
+def _index_version() -> str:
     return f"pytest-roofline {__version__}, run files of schema {SCHEMA}"
 
 

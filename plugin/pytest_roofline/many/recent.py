@@ -216,9 +216,9 @@ class _Side:
         Of a series more count where more lie so far from the level of today: one with two modes has two levels.
         """
         own_count = (self.away >= distances[:, None]).sum(axis=1)
-        pooled = len(self.pool) - numpy.searchsorted(self.pool, distances) - own_count
+        pooled_count = len(self.pool) - numpy.searchsorted(self.pool, distances) - own_count
         today = numpy.minimum(self.runs, (level >= distances[:, None]).sum(axis=1))
-        return numpy.maximum(own_count, today), pooled
+        return numpy.maximum(own_count, today), pooled_count
 
     def chance(self, distances: Values, level: Values, number: int, count: int) -> Values:
         """Return the chance of `number` distant runs among `count`.

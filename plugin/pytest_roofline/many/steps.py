@@ -113,8 +113,8 @@ def fit_steps(values: Values, noise: float) -> Shape:
     import ruptures
 
     search = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST)
-    scaled = ((values - values.mean()) / noise).reshape(-1, 1)
-    cuts = search.fit_predict(scaled, pen=STEP_PRICE * math.log(len(values)))
+    scaled_values = ((values - values.mean()) / noise).reshape(-1, 1)
+    cuts = search.fit_predict(scaled_values, pen=STEP_PRICE * math.log(len(values)))
     return fit_levels(values, tuple(int(cut) for cut in cuts[:-1]))
 
 
@@ -127,10 +127,10 @@ def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
 
 def fit_slope(days: Values, values: Values) -> Shape:
     """Return a slope through the whole series, by least squares."""
-    centred_days, centred = days - days.mean(), values - values.mean()
+    centred_days, centred_values = days - days.mean(), values - values.mean()
     square = float(centred_days @ centred_days)
-    slope = float(centred_days @ centred) / square if square > 0 else 0.0
-    return Shape((), (), centred - slope * centred_days)
+    slope = float(centred_days @ centred_values) / square if square > 0 else 0.0
+    return Shape((), (), centred_values - slope * centred_days)
 
 
 def limit_outliers(logs: Values, noise: float) -> Values:
@@ -139,10 +139,10 @@ def limit_outliers(logs: Values, noise: float) -> Values:
     The limit is around the middle of a point's neighbours.
     """
     middle = median_filter(logs, size=NEIGHBOURS, mode="nearest")
-    limited: Values = numpy.clip(
+    limited_values: Values = numpy.clip(
         logs, middle - OUTLIER_LIMIT * noise, middle + OUTLIER_LIMIT * noise
     )
-    return limited
+    return limited_values
 
 
 # The middle absolute deviation of a normal distribution, as a share of its standard deviation; of differences, √2 more.

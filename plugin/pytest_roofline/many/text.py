@@ -183,7 +183,7 @@ def fleet_text(
     if findings:
         lines += [_findings_table(findings, width, colour), ""]
         for number, finding in enumerate(findings[:MOST_PRINTED], 1):
-            lines += [*map(printable, _behind(number, finding)), ""]
+            lines += [*map(printable, _finding_lines(number, finding)), ""]
     lines += _unfit_lines(tables)
     if report.over_several_nodes:
         lines.append(
@@ -236,7 +236,7 @@ def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> s
     return render(table, width, colour)
 
 
-def _behind(number: int, finding: SlowPart) -> list[str]:
+def _finding_lines(number: int, finding: SlowPart) -> list[str]:
     where = f" on {finding.node}" if finding.node != finding.part else ""
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
     history = "; roofline history tells since when"
