@@ -1,4 +1,4 @@
-"""The plugin's entry: all that a run loads that measures nothing. `running` joins when a test at hand measures.
+"""The plugin's entry: all that a run without measurements loads. `running` joins for a test that measures.
 
 No object is registered under a name, since `-p no:NAME` in an ini file would switch a part of a gate off.
 """
@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register the hooks that others may implement, and the one around everything; refuse what no flag takes."""
+    """Register the hooks of the plugin, and refuse values of its flags."""
     pluginmanager.add_hookspecs(Hooks)
     pluginmanager.register(GateOfCommand())
     refuse_values(pluginmanager)
@@ -51,7 +51,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_load_initial_conftests(
     parser: pytest.Parser, args: list[str]
 ) -> Generator[None, object, object]:
-    """Refuse options of ours that there are not, once every conftest.py has registered its own."""
+    """Refuse unknown options, once every conftest.py has registered its own."""
     result = yield
     refuse_options(parser, args)
     return result
@@ -59,7 +59,7 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Become a round of another run, or a rank of one, where that is what this process was started for."""
+    """Become a round or a rank of another run, if started as one."""
     if os.environ.get(ROUND_VARIABLE):
         from .round_child import begin
 
@@ -77,8 +77,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and refuse options that cannot be used."""
-    known = ", ".join(f"{keyword}=…" for keyword in MARKER_KEYWORDS)
-    config.addinivalue_line("markers", f"{MARKER}({known}): how to measure and judge")
+    keywords = ", ".join(f"{keyword}=…" for keyword in MARKER_KEYWORDS)
+    config.addinivalue_line("markers", f"{MARKER}({keywords}): how to measure and judge")
     plan_path = os.environ.get(PLAN_VARIABLE)
     if plan_path and config.getoption("collectonly", False):
         from .planned import PlanWriter
@@ -127,7 +127,10 @@ def distributed_fixture(request: pytest.FixtureRequest) -> "Distributed":
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, object, object]:
-    """Bring in the rest where a collected test measures or carries the marker, behind whoever leaves tests out."""
+    """Register the hooks of a run with tests that measure.
+
+    Other plugins have left tests out before.
+    """
     collected = [item for item in items if _concerned(item)]
     result = yield
     concerned = [item for item in items if _concerned(item)]
@@ -139,7 +142,7 @@ def pytest_collection_modifyitems(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what pytest does not: which tier the selected tests are of, why xdist skips them, what lacks torch."""
+    """Print the tier, the skips under xdist and the lack of torch."""
     if sentence := terminalreporter.config.stash.get(tier_key, ""):
         terminalreporter.write_line(f"roofline: {sentence}")
     rootpath = terminalreporter.config.rootpath
@@ -157,7 +160,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _lacks_torch(report: pytest.CollectReport | pytest.TestReport, rootpath: Path) -> bool:
-    """Return whether a file of tests that names our fixture imports torch, which is not installed."""
+    """Return whether a file with our fixture imports a missing torch."""
     path = rootpath / report.fspath
     return (
         "No module named 'torch" in report.longreprtext

@@ -1,4 +1,4 @@
-"""A pytest that was itself launched as ranks: the first one runs the tests, the others start ranks for it.
+"""A pytest that was launched as ranks: rank 0 runs the tests, the others start ranks for it.
 
 `torchrun|mpirun|srun … -m pytest` starts this plugin in every process. Rank 0 is the only pytest that goes on; when it
 has no test of ours, the others go on too, since the launch is then somebody else's.
@@ -27,7 +27,7 @@ attached_key: pytest.StashKey["AttachedProcesses"] = pytest.StashKey()
 
 
 def attach(config: pytest.Config) -> int | None:
-    """Become what this process is in its launch.
+    """Serve rank 0 as another rank, or lead the launch.
 
     Returns:
         The exit status of a process that served rank 0; None where pytest goes on here.
@@ -55,7 +55,7 @@ def attach(config: pytest.Config) -> int | None:
 
 
 def _follow(config: pytest.Config, identity: "Identity") -> int | None:
-    """Serve rank 0 to its end; None where that has no test of ours."""
+    """Serve rank 0 to its end. Return None if it has no test of ours."""
     from ..ranks.attach import follow, supervise
     from ..ranks.rendezvous import rendezvous_of
     from .settings import boot_timeout_of, run_folder
@@ -68,7 +68,10 @@ def _follow(config: pytest.Config, identity: "Identity") -> int | None:
 
 
 def _lead(config: pytest.Config, identity: "Identity") -> "AttachedProcesses":
-    """The other processes, which come to this one, or which a round has inherited from the pytest that started it."""
+    """Return the other processes of the launch.
+
+    A round inherits them from the pytest that started it.
+    """
     from ..ranks.attach import gather, inherit_processes
     from ..ranks.rendezvous import rendezvous_of
     from .settings import boot_timeout_of, run_folder
@@ -84,7 +87,7 @@ def _lead(config: pytest.Config, identity: "Identity") -> "AttachedProcesses":
 
 
 class Leading:
-    """On rank 0: tells the others whether they are needed, and lets them go behind the report."""
+    """The hooks of rank 0: it tells the other ranks whether they are needed, and when to end."""
 
     def __init__(self, config: pytest.Config, attached: "AttachedProcesses") -> None:
         self._config = config
@@ -96,7 +99,10 @@ class Leading:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Of tests that only use other plugins every rank runs its own; what -k leaves out is none of ours."""
+        """Tell the other ranks whether a test needs them.
+
+        Of tests that only use other plugins every rank runs its own; what -k leaves out is none of ours.
+        """
         from ..ranks.attach import ALONE, JOIN
 
         result = yield
@@ -115,7 +121,7 @@ class Leading:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """After the report, whatever became of the run."""
+        """Let the other ranks end after the report."""
         from ..ranks.attach import BYE, JOIN
 
         if not self._told:

@@ -1,4 +1,4 @@
-"""The bridge to pytest-benchmark: it is given what was measured on the device, through its own documented means.
+"""The bridge to pytest-benchmark, which gets the times of the device by its own documented means.
 
 Its table, its files and its comparisons then work on device times. One round is one sample: its `timer` is a list of
 stamps that begin at zero, so that the difference of two is the sample itself, to the last bit.
@@ -28,7 +28,7 @@ ADDED = "PYTEST_ADDOPTS"
 
 
 class Bridge:
-    """Where pytest-benchmark is live: replays the first measurement of every test whose numbers can be trusted."""
+    """The replay of every sound test's first measurement into pytest-benchmark."""
 
     def __init__(self, state: "RooflineSession") -> None:
         self._state = state
@@ -43,14 +43,14 @@ class Bridge:
     def pytest_fixture_setup(
         self, fixturedef: "pytest.FixtureDef[Any]", request: pytest.FixtureRequest
     ) -> None:
-        """Keep the request by which a test asked for our fixture, and note for whom theirs is made."""
+        """Keep the request for our fixture, and the test of theirs."""
         if fixturedef.argname == FIXTURE:
             self._request = request
         elif fixturedef.argname == THEIRS:
             self._made = request.node
 
     def replay(self, item: pytest.Item) -> None:
-        """Give pytest-benchmark what a test measured whose body ended well; what goes wrong there is a warning."""
+        """Replay a test's measurement into pytest-benchmark. A failure there is a warning."""
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
         rows = self._state.timed.of(test_id)
@@ -79,13 +79,16 @@ class Bridge:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test that failed behind its verdict is no result."""
+        """Keep the tests whose teardown failed, which are no results."""
         if report.failed and report.when == "teardown":
             self._failed.add(encodable(report.nodeid))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
-        """Say of every benchmark how it was judged in the end, ahead of their session, which writes its files here."""
+        """Add the final verdicts to the benchmarks.
+
+        It runs before their session, which writes its files here.
+        """
         for test_id, (measurement, extra_info) in self._replays.items():
             rows = self._state.timed.of(test_id)
             if test_id in self._failed or not rows or not _sound(rows[0]):
@@ -96,31 +99,37 @@ class Bridge:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Leave out of their files what turned out not to be a result."""
+        """Leave withdrawn benchmarks out of their files."""
         output_json["benchmarks"][:] = self._standing(output_json["benchmarks"])
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_benchmark_group_stats(self, benchmarks: list[dict[str, Any]]) -> None:
-        """Leave it out of their table; who groups what is left comes after."""
+        """Leave withdrawn benchmarks out of their table, before others group it."""
         benchmarks[:] = self._standing(benchmarks)
 
     def _standing(self, benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
-            one
-            for one in benchmarks
-            if not any(one["extra_info"] is gone for gone in self._withdrawn)
+            benchmark
+            for benchmark in benchmarks
+            if not any(benchmark["extra_info"] is extra_info for extra_info in self._withdrawn)
         ]
 
     def _run(
         self, request: pytest.FixtureRequest, measurement: "Measurement"
     ) -> dict[str, Any] | None:
-        """Make their fixture for this test alone, on our clock; None where the test has made it for itself."""
+        """Replay the samples through their fixture, on our clock.
+
+        Return None if the test has made the fixture for itself.
+        """
         from ..exchange.pytest_benchmark import clock_of, warmup_calls
 
         item, samples = request.node, measurement.samples
-        own = item.get_closest_marker(THEIRS)
+        marker = item.get_closest_marker(THEIRS)
         # The closest marker is all that they look at, so it repeats what the test's own says.
-        settings = {"group": measurement.key.benchmark, **(own.kwargs if own is not None else {})}
+        settings = {
+            "group": measurement.key.benchmark,
+            **(marker.kwargs if marker is not None else {}),
+        }
         # Garbage was not collected while we timed, and there is nothing to profile; `pedantic` warms nothing up.
         settings |= {
             "timer": _clock(samples.kept, clock_of(samples)),
@@ -130,7 +139,8 @@ class Bridge:
             "warmup_iterations": warmup_calls(samples),
         }
         item.add_marker(
-            pytest.mark.benchmark(*(own.args if own is not None else ()), **settings), append=False
+            pytest.mark.benchmark(*(marker.args if marker is not None else ()), **settings),
+            append=False,
         )
         self._made = None
         benchmark = request.getfixturevalue(THEIRS)
@@ -146,13 +156,13 @@ class Bridge:
 
 
 class AmongBenchmarks:
-    """Under `--benchmark-only`: pytest-benchmark skips what lacks its fixture, and our tests are benchmarks as well."""
+    """Under `--benchmark-only`: keeps our tests, which lack their fixture, from being skipped."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Have our tests look, while items are gone through, as though they asked for it."""
+        """Show our tests as users of their fixture during collection."""
         lent: list[list[str]] = []
         for item in items:
             names = getattr(item, "fixturenames", [])
@@ -168,40 +178,45 @@ class AmongBenchmarks:
 
 
 def bridge_of(state: "RooflineSession") -> Bridge | None:
-    """The bridge of a run; None where no option of pytest-benchmark asks for it, or it times nothing."""
+    """Return the bridge of a run.
+
+    It is None unless the options ask for pytest-benchmark's times.
+    """
     config = state.config
     words = [
         *config.invocation_params.args,
         *config.getini("addopts"),
         *shlex.split(os.environ.get(ADDED, "")),
     ]
-    asked = config.pluginmanager.hasplugin(THEIR_SESSION) and any(
+    is_requested = config.pluginmanager.hasplugin(THEIR_SESSION) and any(
         str(word).startswith(THEIR_OPTIONS) for word in words
     )
     skipped = config.getoption("benchmark_skip", False) and not config.getoption(
         "benchmark_only", False
     )
     return (
-        Bridge(state) if asked and not skipped and not config.getoption("codspeed", False) else None
+        Bridge(state)
+        if is_requested and not skipped and not config.getoption("codspeed", False)
+        else None
     )
 
 
 def _extra_info(
     state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]"
 ) -> dict[str, Any]:
-    """Return the facts of the measurement that is replayed and of the test's others, as far as they are known."""
+    """Return the facts of the replayed measurement and of the test's others."""
     from ..exchange.exportable import facts, origin
 
-    others = [facts(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]
+    other_facts = [facts(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]
     return (
         facts(rows[0], [measurement])
         | origin(state.header)
-        | ({"others": others} if others else {})
+        | ({"others": other_facts} if other_facts else {})
     )
 
 
 def _sound(row: "Row") -> bool:
-    """Whether a measurement was judged, and can be trusted; red or green is all the same.
+    """Return whether a measurement has a verdict other than INVALID.
 
     What was slowed down by a drill, or replaced by other means, is the measurement of something else.
     """
@@ -215,7 +230,7 @@ def _sound(row: "Row") -> bool:
 
 
 def _clock(seconds: Sequence[float], name: str) -> Callable[[], float]:
-    """A timer whose stamps are, pair by pair, zero and a sample."""
+    """Return a timer whose stamps alternate between zero and a sample."""
     stamps = (stamp for sample in seconds for stamp in (0.0, sample))
 
     def clock() -> float:

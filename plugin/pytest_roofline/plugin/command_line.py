@@ -1,4 +1,4 @@
-"""The command itself, which decides a gate, and what is in force from elsewhere: ini file, environment, conftest.py.
+"""The command that decides a gate, and the settings from elsewhere: ini file, environment, conftest.py.
 
 Whoever changes the code may change these files too, so they must not decide unseen what the code is held against.
 """
@@ -74,7 +74,7 @@ class OutsideSetting:
 
 
 def command_of(config: pytest.Config) -> argparse.Namespace:
-    """The options of the command alone: without `addopts`, PYTEST_ADDOPTS and what a conftest.py sets."""
+    """Return the options of the command alone: without `addopts`, PYTEST_ADDOPTS and conftest.py."""
     if _command_key not in config.stash:
         config.stash[_command_key] = _parsed(config, config.invocation_params.args)
     return config.stash[_command_key]
@@ -89,7 +89,7 @@ def _parsed(config: pytest.Config, words: Sequence[object]) -> argparse.Namespac
 
 
 def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namespace:
-    """Return arguments of another run of pytest as its parser reads them; options of plugins are passed over.
+    """Return the arguments of another run as pytest parses them. Options of plugins are passed over.
 
     Args:
         words: the arguments.
@@ -113,7 +113,10 @@ def commands_gate(config: pytest.Config) -> bool:
 
 
 def _own_value(config: pytest.Config, name: str) -> Any:
-    """The raw value of an option of ours that the command gives, also by `-o`; None where it gives none."""
+    """Return the raw value that the command gives an option.
+
+    It may be given by `-o`; it is None without.
+    """
     command, ini = command_of(config), ini_name(name)
     value = getattr(command, ini, None)
     if value is None and any(text.partition("=")[0] == ini for text in command.override_ini or []):
@@ -122,7 +125,10 @@ def _own_value(config: pytest.Config, name: str) -> Any:
 
 
 def rounds_prevented(config: pytest.Config) -> str:
-    """Name the option outside the command that takes a gate of the command its rounds; empty where none does."""
+    """Return the outside option that stops the rounds of a gate.
+
+    The text is empty without one.
+    """
     if not commands_gate(config) or option_value(config, "rounds") == "1":
         return ""
     for option, flag in ON_THE_SPOT.items():
@@ -134,7 +140,10 @@ def rounds_prevented(config: pytest.Config) -> str:
 
 
 def _reruns_of_ini(config: pytest.Config) -> str:
-    """The ini value by which pytest-rerunfailures runs tests again where no option says how often."""
+    """Return the ini value by which pytest-rerunfailures repeats tests.
+
+    It is empty if an option decides.
+    """
     command = command_of(config)
     overridden = any(text.startswith("reruns=") for text in command.override_ini or [])
     options = [getattr(config.option, name, None) for name in ("reruns", "force_reruns")]
@@ -146,7 +155,7 @@ def _reruns_of_ini(config: pytest.Config) -> str:
 
 
 def record_command(config: pytest.Config) -> str:
-    """Return the command that records the tests of this one: `pytest t.py -k copy --roofline-record`."""
+    """Return the command that records these tests: `pytest t.py -k copy --roofline-record`."""
     command = command_of(config)
     words = ["pytest", *command.file_or_dir]
     for option in ("keyword", "markexpr"):
@@ -167,7 +176,9 @@ def is_configured(config: pytest.Config) -> bool:
 
 
 def commanded_value(config: pytest.Config, name: str) -> Any:
-    """Return the value of an option that has to stand in the command itself; None where nobody gave it.
+    """Return the value of an option of the command alone.
+
+    It is None where it is absent.
 
     Raises:
         BadInput: it comes from elsewhere, as from `addopts`.
@@ -185,7 +196,10 @@ def commanded_value(config: pytest.Config, name: str) -> Any:
 
 
 def option_value(config: pytest.Config, name: str) -> Any:
-    """An option's raw value: the command line's, else the ini file's, else None; None of what is not heeded."""
+    """Return an option's raw value.
+
+    The command line goes before the ini file; None if it is absent or not heeded.
+    """
     if name in config.stash.get(unheeded_key, ()):
         return None
     if name not in LISTS and commands_gate(config):
@@ -196,14 +210,17 @@ def option_value(config: pytest.Config, name: str) -> Any:
 
 
 def _value_in_force(config: pytest.Config, name: str) -> Any:
-    given = config.getoption(f"--roofline-{name}")
-    if given is not None or name == DRILL:
-        return given
+    value = config.getoption(f"--roofline-{name}")
+    if value is not None or name == DRILL:
+        return value
     return config.getini(ini_name(name)) or None
 
 
 def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
-    """List the settings that bear on a gate of the command and do not stand in it; empty without such a gate."""
+    """Return the settings outside a gate's command that bear on it.
+
+    There are none without such a gate.
+    """
     if not commands_gate(config):
         return ()
     return (
@@ -242,12 +259,15 @@ def _options_of_pytest_elsewhere(config: pytest.Config) -> Iterator[OutsideSetti
 
 
 def _written(flag: str, value: object) -> str:
-    """An option as it is written: `--pdb`, `--rootdir=ci`, `-k two`."""
+    """Return an option as it is written: `--pdb`, `--rootdir=ci`, `-k two`."""
     return flag if value is True else f"{flag}{'=' if flag.startswith('--') else ' '}{value}"
 
 
 def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
-    """The paths that come from elsewhere where the command names none; `testpaths` is where pytest looks by itself."""
+    """Yield the paths from elsewhere.
+
+    There are none if the command names its own. `testpaths` is where pytest looks by itself.
+    """
     if command_of(config).file_or_dir or config.args_source is not config.ArgsSource.ARGS:
         return
     for path in config.args:
@@ -255,21 +275,27 @@ def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
 
 
 def _beyond(value: Any, commanded: Any) -> list[Any]:
-    """The parts of a value that the command does not give: of a list some of its members, else all or nothing."""
+    """Return the parts of a value that the command does not give.
+
+    Of a list these are some of its members, else all or nothing.
+    """
     if isinstance(value, list):
         return [part for part in value if part not in (commanded or ())]
     return [value] if value and value != commanded else []
 
 
 def source_of(config: pytest.Config, option: str, value: object) -> str:
-    """Name the place of a value in force: `pytest.ini`, PYTEST_ADDOPTS, `conftest.py`; empty for the command itself."""
+    """Return the place of a value: `pytest.ini`, PYTEST_ADDOPTS, `conftest.py`.
+
+    It is empty for the command.
+    """
     return (
         "" if getattr(command_of(config), option, None) == value else _source(config, option, value)
     )
 
 
 def _source(config: pytest.Config, option: str, part: object) -> str:
-    """Name the place of a value in force that the command does not give."""
+    """Return the place of a value that the command does not give."""
     ini = config.inipath.name if config.inipath is not None else "an ini file"
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     places: tuple[tuple[str, Callable[[], Any]], ...] = (
@@ -277,8 +303,8 @@ def _source(config: pytest.Config, option: str, part: object) -> str:
         (ini, lambda: getattr(_parsed(config, config.getini("addopts")), option, None)),
         (ini, lambda: config.getini(option) if option in map(ini_name, NAMES) else None),
     )
-    for source, read in places:
-        value = read()
+    for source, read_value in places:
+        value = read_value()
         if part == value or (isinstance(value, list) and part in value):
             return source
     return "conftest.py"

@@ -1,4 +1,4 @@
-"""Compiled kernels as a kind of result: verdicts are exact, so they are out at once and no round repeats them."""
+"""Compiled kernels as a kind of result. Verdicts are exact, so they are out at once and no round repeats them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ class CompiledKernels(ResultKind):
         return kernels_table
 
     def open(self, under_test: "DeviceUnderTest", options: "Options") -> None:
-        """Read what to compare with."""
+        """Read the exact entries to compare with."""
         super().open(under_test, options)
         self._against_runs = bool(under_test.comparator.runs)
         if options.against:
@@ -60,7 +60,7 @@ class CompiledKernels(ResultKind):
             self._baseline = known_in_baselines(BaselineFolders(options.baselines).resources())
 
     def judge(self, test_id: str) -> None:
-        """Judge everything that a test compiled, but for what cannot run, which the test itself expected."""
+        """Judge every kernel of a test that can run on its target."""
         for resources in self._pending.pop(test_id, []):
             if resources.invalid:
                 self._put(compiled_row(resources, verdict=DOES_NOT_FIT))
@@ -88,23 +88,26 @@ class CompiledKernels(ResultKind):
         return properties(self.of(test_id))
 
     def notes(self) -> list[str]:
-        """Return what differs although no test fails for it, and what could not be read or judged."""
+        """Return the lines on differences that fail no test, and on unread figures."""
         return difference_lines(self.rows)
 
     def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:
-        """Return the files of the exact entries, where the run has tests in them; one file may hold times as well."""
+        """Return the files of exact entries of the run's tests.
+
+        The text is empty if times name the file already.
+        """
         compiled = {kernel.entry.key.benchmark for kernel in self._baseline.kernels.values()}
         apart = self._baseline.name != comparator.name and not compiled.isdisjoint(benchmarks)
         return f"compiled kernels against {self._baseline.name}" if apart else ""
 
     def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[str]:
-        """Return the kernels that the baseline has of a test, and that the test has not compiled so far."""
+        """Return the kernels of the baseline that a test has not compiled."""
         compiled = {resources.key.identity for resources in self._pending.get(test_id, [])}
         keys = self._baseline.of(benchmark, parameters)
         return [key.label for key in keys if key.identity not in compiled]
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:
-        """Return the exact entries that the run did not compile, of all targets that it can compile for."""
+        """Return the exact entries that the run should have compiled."""
         if self._against_runs:
             return []
         compiled = [row.resources.key for row in self.rows if row.resources is not None]
@@ -113,7 +116,7 @@ class CompiledKernels(ResultKind):
             targets.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.target)
 
         def is_of_elsewhere(entry: ExactEntry) -> bool:
-            """Tell whether only another machine compiles it: the test needs that, or launches what it compiles."""
+            """Tell whether only another machine compiles an entry."""
             test = entry.benchmark, canonical(entry.parameters)
             launched = len(targets.get(test, ())) == 1 and entry.target not in targets[test]
             return launched or test in elsewhere

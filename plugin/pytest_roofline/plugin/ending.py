@@ -1,4 +1,4 @@
-"""Around a whole run whose command asks for a gate: it measures, and ends with status 0 only behind its last look."""
+"""The gate around a whole run: it measures, and ends with status 0 only behind its last line."""
 
 import os
 import sys
@@ -21,9 +21,9 @@ class GateOfCommand:
     def pytest_cmdline_main(
         self, config: pytest.Config
     ) -> Generator[None, pytest.ExitCode | int | None, pytest.ExitCode | int | None]:
-        """Refuse to look in place of a gate, and take back a status 0 that is not the gate's own."""
-        part = ROUND_VARIABLE in os.environ or hasattr(config, "workerinput")
-        if part or not commands_gate(config):
+        """Refuse a gate that measures nothing, and replace a false status 0."""
+        is_part = ROUND_VARIABLE in os.environ or hasattr(config, "workerinput")
+        if is_part or not commands_gate(config):
             return (yield)
         refuse_no_verdict(config)
         status: pytest.ExitCode | int | None
@@ -43,7 +43,7 @@ class GateOfCommand:
 
 
 def refuse_no_verdict(config: pytest.Config) -> None:
-    """Raise where an option makes a gate of the command only look at tests, or takes it its rounds from elsewhere."""
+    """Raise if an option keeps a gate from measuring or from its rounds."""
     text = looking(config)
     if text:
         raise pytest.UsageError(
@@ -57,7 +57,10 @@ def refuse_no_verdict(config: pytest.Config) -> None:
 
 
 def looking(config: pytest.Config) -> str:
-    """Say why a gate of the command runs no test: `--markers only looks at tests`; empty where it does."""
+    """Return why a gate runs no test, else an empty text.
+
+    An example is `--markers only looks at tests`.
+    """
     if not commands_gate(config):
         return ""
     for option, flag in LOOKING.items():

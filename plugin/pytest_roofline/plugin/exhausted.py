@@ -1,4 +1,4 @@
-"""Memory that ran out as a kind of result: what a test could not measure, and whether the baseline has it."""
+"""Memory that ran out as a kind of result: a time that a test lacks, and the baseline may have."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,11 +33,14 @@ class Exhausted(ResultKind):
 
     @property
     def table(self) -> Table:
-        """The table of times, in which it stands without one."""
+        """The table of times, where these rows have no time."""
         return results_table
 
     def add(self, record: OutOfMemory) -> None:
-        """Note it at once; what the measurement had taken that ran out is no result."""
+        """Add a record at once.
+
+        What the measurement had taken before memory ran out is no result.
+        """
         is_new = self._note(record)
         if not record.recorded or record.round > 1:
             # What a later round had no room for was measured in the first.
@@ -47,7 +50,10 @@ class Exhausted(ResultKind):
         self._times.forget_partial(record.test_id, record.name)
 
     def _note(self, record: OutOfMemory) -> bool:
-        """Keep a record, and return whether it is new; a rerun or a later round cannot shake off a red one."""
+        """Keep a record, and return whether it is new.
+
+        A red one stays through reruns and rounds.
+        """
         row = memory_row(record, verdict=record.word)
         for index, earlier in enumerate(self.rows):
             if (earlier.test, _lost(earlier).name) == (row.test, record.name):
@@ -57,26 +63,26 @@ class Exhausted(ResultKind):
         return True
 
     def start(self, test_id: str) -> None:
-        """Forget what merely failed an earlier attempt of a test."""
+        """Forget the records of an earlier attempt that merely failed."""
         self.rows = [row for row in self.rows if row.test != test_id or _lost(row).recorded]
 
     def name_end(self, test_id: str, word: str) -> None:
         """Leave the word as it is: memory ran out, however the test ended."""
 
     def fails(self, row: Row) -> bool:
-        """Return whether the baseline has a result that there is none of now."""
+        """Return whether the baseline has a result that is missing now."""
         return _lost(row).red
 
     def verdicts(self, test_id: str) -> list[str]:
-        """Return what happened to a test, and what that means."""
+        """Return the words of a test's records and their meaning."""
         return [word for record in self._records(test_id) for word in record.words]
 
     def words(self, test_id: str) -> list[str]:
-        """Return how much a test asked for, behind PASSED."""
+        """Return the bytes that a test asked for, behind PASSED."""
         return [status_word(record) for record in self._records(test_id)]
 
     def message(self, row: Row, where: str, causes: Sequence[str]) -> str:  # noqa: ARG002
-        """Return which results of the baseline there are none of now."""
+        """Return the results of the baseline that are missing now."""
         return failure_message(_lost(row), where)
 
     def properties(self, test_id: str) -> list[tuple[str, str]]:
@@ -84,7 +90,7 @@ class Exhausted(ResultKind):
         return out_of_memory_properties(self._records(test_id))
 
     def notes(self) -> list[str]:
-        """Return each with its figures, where it happened, and where else it does."""
+        """Return a line for each record: figures, place, and baseline results."""
         return out_of_memory_lines([_lost(row) for row in self.rows])
 
     def _records(self, test_id: str) -> list[OutOfMemory]:

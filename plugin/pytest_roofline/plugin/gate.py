@@ -1,4 +1,4 @@
-"""Items behind the tests: `device health`, and `roofline gate` where a gate had nothing to compare or let through.
+"""The items behind the tests: `device health`, and `roofline gate` where a gate lacks something.
 
 Fifty slow tests on a DEGRADED device have one cause. The gate's item comes behind everything else, also behind verdicts
 that waited for further rounds, and only where it has to say something: a green run has as many tests as it has.
@@ -46,19 +46,19 @@ class Closing(pytest.Item):
     """An item of ours, which stands in no file."""
 
     def reportinfo(self) -> tuple[str, None, str]:
-        """Where pytest says that it is."""
+        """Return the place of the item in reports."""
         return self.name, None, self.name
 
 
 class DeviceHealth(Closing):
-    """Runs behind the tests, when it is known how the device did under load."""
+    """The item behind the tests that judges the device under load."""
 
     def __init__(self, *, parent: pytest.Session, state: RooflineSession) -> None:
         super().__init__(HEALTH, parent, nodeid=HEALTH)
         self._state = state
 
     def runtest(self) -> None:
-        """Fail with the cause first, where the device is DEGRADED and that is to fail."""
+        """Fail for a DEGRADED device, with the cause first."""
         state = self._state
         degraded = bool(look(state, at_the_end=True))
         fails = degraded and "degraded" in state.options.fail_on
@@ -74,12 +74,12 @@ class DeviceHealth(Closing):
 
 
 def looks_at_device(state: RooflineSession) -> bool:
-    """Whether there is anything to look at: a device that tells of itself, or an expectation of the node."""
+    """Return whether the device has sensors or the node has an expectation."""
     return state.under_test.gpu is not None or state.options.expect is not None
 
 
 def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
-    """What makes the device DEGRADED, as far as it is known by now, noted in the run's state.
+    """Note and return the findings that make the device DEGRADED.
 
     At the end it has been under load, so that its measurements count and it is asked again.
     """
@@ -90,24 +90,27 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
 
     path = state.options.expect
     try:
-        expected = read_expectation(path) if path is not None else None
+        expectation = read_expectation(path) if path is not None else None
     except BadFile as error:
         raise pytest.UsageError(str(error)) from None
 
     def rated(gpu: Gpu | None) -> Gpu | None:
-        return gpu if gpu is None or expected is None else rated_by(expected, gpu)
+        return gpu if gpu is None or expectation is None else rated_by(expectation, gpu)
 
     before, after = (
         rated(state.under_test.gpu),
         rated(state.under_test.device.gpu() if at_the_end else None),
     )
     measured = [row.measurement for row in state.rows if row.measurement is not None]
-    found = degradations(
-        before, after, measured, differences(expected, take_stock()) if expected is not None else []
+    findings = degradations(
+        before,
+        after,
+        measured,
+        differences(expectation, take_stock()) if expectation is not None else [],
     )
-    state.degraded = tuple(finding.observed for finding in found)
-    state.health = health_message(found) if found else unknown_health(after or before)
-    return found
+    state.degraded = tuple(finding.observed for finding in findings)
+    state.health = health_message(findings) if findings else unknown_health(after or before)
+    return findings
 
 
 CUT = Shortfall(
@@ -118,7 +121,7 @@ CUT_AT_END = "pytest.exit(returncode=0) ended the run before its report"
 
 
 class Gate(Closing):
-    """Fails with what a gate lacks."""
+    """The item that fails with the shortfalls of a gate."""
 
     def __init__(
         self,
@@ -126,15 +129,15 @@ class Gate(Closing):
         parent: pytest.Session,
         options: Options,
         state: RooflineSession | None,
-        found: list[Shortfall],
+        gaps: list[Shortfall],
         name: str = GATE,
     ) -> None:
         super().__init__(name, parent, nodeid=name)
-        self._options, self._state, self._found = options, state, found
+        self._options, self._state, self._gaps = options, state, gaps
 
     def runtest(self) -> None:
-        """Fail, or where a gate only watches say so."""
-        first = "; ".join(one.text for one in self._found)
+        """Fail with the shortfalls, or note them in shadow mode."""
+        first = "; ".join(gap.text for gap in self._gaps)
         if self._state is not None:
             self._state.note_outcome(
                 Outcome(
@@ -149,11 +152,14 @@ class Gate(Closing):
         fail(
             self,
             self._options,
-            "\n".join([f"{word}: {first}", *(f"  {one.remedy}" for one in self._found)]),
+            "\n".join([f"{word}: {first}", *(f"  {gap.remedy}" for gap in self._gaps)]),
         )
 
     def run_last(self) -> None:
-        """Run it as pytest does, but by no other plugin's protocol: a verdict is not run again."""
+        """Run the item as pytest does, without other plugins' protocols.
+
+        A verdict is not run again.
+        """
         self.session.testscollected += 1
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
@@ -164,30 +170,33 @@ class Gate(Closing):
         self.ihook.pytest_runtest_logfinish(nodeid=self.nodeid, location=self.location)
         # No later collection could find it, so that --lf would look for it in vain for ever.
         last_failed = _last_failed(self.config)
-        for known in [known for known in last_failed if str(known) == self.name]:
-            del last_failed[known]
+        for test_id in [test_id for test_id in last_failed if str(test_id) == self.name]:
+            del last_failed[test_id]
 
 
 class Gatekeeper:
-    """Under a profile of a gate: the last look at what a run has compared."""
+    """The last look of a gate at what its run has compared."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Refuse, once all is configured, what a conftest.py sets as well as what an ini file does."""
+        """Refuse options without a verdict, also those of a conftest.py."""
         refuse_no_verdict(session.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
-        """A run that ends before its first test has compared nothing."""
+        """Fail a run that ends during collection with status 0."""
         with self._no_green_exit(session):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Behind every test and every report that waited; a run that was cut short is red for that already."""
+        """Add the gate's item behind every test and every deferred report.
+
+        A run that was cut short is red for that already.
+        """
         with self._no_green_exit(session):
             result = yield
         if not (session.shouldfail or session.shouldstop):
@@ -195,23 +204,23 @@ class Gatekeeper:
                 _opened(session.config),
                 session.config.pluginmanager.hasplugin("dsession"),
             )
-            found = (
+            gaps = (
                 [Shortfall("nothing was compared", SIDE_BY_SIDE)]
                 if workers
                 else nothing_compared(state, looking(session.config))
             )
-            found += replaced_baselines(state.options if state is not None else self._options)
+            gaps += replaced_baselines(state.options if state is not None else self._options)
             if state is not None:
                 missing = missing_entries(state)
                 coverage = Coverage(state)
-                found += shortfalls(state, missing, coverage)
+                gaps += shortfalls(state, missing, coverage)
                 state.noted.warn(unknown_tests(missing, coverage))
-            self._require(session, found)
+            self._require(session, gaps)
         return result
 
     @contextlib.contextmanager
     def _no_green_exit(self, session: pytest.Session) -> Iterator[None]:
-        """Whoever ends the run by `pytest.exit(returncode=0)` ends no gate green."""
+        """Fail the gate if `pytest.exit(returncode=0)` ends the run."""
         try:
             yield
             return
@@ -230,7 +239,7 @@ class Gatekeeper:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """End a run red that somebody ends here by `pytest.exit(returncode=0)`, and note the status of any other."""
+        """Turn a green `pytest.exit` at the end red, and note other statuses."""
         try:
             result = yield
         except pytest.exit.Exception as error:
@@ -243,19 +252,23 @@ class Gatekeeper:
         session.config.stash[ended_key] = int(exitstatus) or int(session.exitstatus)
         return result
 
-    def _require(self, session: pytest.Session, found: list[Shortfall]) -> None:
-        """Fail for what was found, where this run is the one that decides."""
+    def _require(self, session: pytest.Session, gaps: list[Shortfall]) -> None:
+        """Fail for the gaps, if this run decides."""
         config = session.config
         # Of editors that look, whose gate stands in the ini file.
-        idle = not commands_gate(config) and any(config.getoption(name, False) for name in LOOKING)
-        if found and not (idle or in_round(config) is not None or hasattr(config, "workerinput")):
+        only_looks = not commands_gate(config) and any(
+            config.getoption(name, False) for name in LOOKING
+        )
+        if gaps and not (
+            only_looks or in_round(config) is not None or hasattr(config, "workerinput")
+        ):
             Gate.from_parent(
-                session, options=self._options, state=_opened(config), found=found
+                session, options=self._options, state=_opened(config), gaps=gaps
             ).run_last()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Mark what would have failed."""
+        """Mark a test that a gate would have failed."""
         marked = self._options.shadow and report.when == "call" and report.outcome == "passed"
         if marked and PROPERTY in dict(report.user_properties):
             word = getattr(report, "roofline_word", "")
@@ -269,29 +282,32 @@ class Gatekeeper:
         return None
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say what would have failed also where nothing was to be measured, so that nobody else speaks."""
+        """Print the shadow failures of a run that opened no device."""
         if self._options.shadow and _opened(terminalreporter.config) is None:
             for sentence in shadow_of(terminalreporter.config).sentences:
                 terminalreporter.write_line(f"SHADOW: would have failed: {sentence}")
 
 
 def fail_together(session: pytest.Session, state: RooflineSession) -> None:
-    """Fail a run whose tests are all slower, beyond the tolerance, as if they were one."""
+    """Fail a run whose tests are all slower beyond the tolerance."""
     shared = state.timed.shared
     verdict = shared.regressed if shared is not None else None
     if verdict is None:
         return
     remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests."
-    found = [Shortfall(together_text(together_row(verdict)), remedy)]
+    gaps = [Shortfall(together_text(together_row(verdict)), remedy)]
     Gate.from_parent(
-        session, options=state.options, state=state, found=found, name=TOGETHER
+        session, options=state.options, state=state, gaps=gaps, name=TOGETHER
     ).run_last()
     if not state.options.shadow:
         _repeat_measuring(session, state)
 
 
 def _repeat_measuring(session: pytest.Session, state: RooflineSession) -> None:
-    """Let `--lf` run every test again that measured: all of them together are what failed."""
+    """Let `--lf` run every measuring test again.
+
+    All of them together failed.
+    """
     measured = {row.test for row in state.timed.rows}
     _last_failed(session.config).update(
         {item.nodeid: True for item in session.items if encodable(item.nodeid) in measured}
@@ -299,7 +315,10 @@ def _repeat_measuring(session: pytest.Session, state: RooflineSession) -> None:
 
 
 def _last_failed(config: pytest.Config) -> dict[str, bool]:
-    """Return the tests that `--lf` will run, to be changed in place; nobody's where pytest keeps no cache."""
+    """Return the tests that `--lf` will run, to change in place.
+
+    The set is empty and lost where pytest keeps no cache.
+    """
     plugin = config.pluginmanager.get_plugin("lfplugin")
     failed: dict[str, bool] = getattr(plugin, "lastfailed", {})
     return failed

@@ -1,4 +1,4 @@
-"""Peak memory as a kind of result: it is judged with the time that it was taken beside, and shares its row."""
+"""Peak memory as a kind of result. It is judged with the time beside it, and shares its row."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,10 @@ from .timed import TimedResults
 
 
 class PeakMemory(ResultKind):
-    """The peaks of memory of a run: columns of the rows of its times, red where the peak is worse than the time."""
+    """The peaks of memory of a run, as columns of its times.
+
+    They are red where the peak is worse than the time.
+    """
 
     metric = PEAK
 
@@ -18,7 +21,7 @@ class PeakMemory(ResultKind):
         self._times = times
 
     def fails(self, row: Row) -> bool:
-        """Return whether a row whose word is that of its memory turns its test red."""
+        """Return whether the memory verdict of a row fails its test."""
         if row.time_verdict is None or not row.by_peak:
             return False
         words = {FAIL_ON_WORDS.get(verdict) for verdict in (row.verdict, row.time_verdict.kind)}
@@ -29,11 +32,11 @@ class PeakMemory(ResultKind):
         return [row for row in self._times.of(test_id) if self.fails(row)]
 
     def is_final(self, row: Row) -> bool:
-        """Return whether no further process is wanted for the time."""
+        """Return whether the time needs no further process."""
         return self._times.is_final(row)
 
     def message(self, row: Row, where: str, causes: Sequence[str]) -> str:
-        """Return how much more memory a call held, and its time."""
+        """Return a red peak's excess over the baseline, with its time."""
         return self._times.message(row, where, causes)
 
     def properties(self, test_id: str) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The selection of a run by path, name, mark and tier, also of tests that are gone and known by a record alone."""
+"""The selection of a run by path, name, mark and tier, also of former tests known by a record alone."""
 
 import fnmatch
 import glob
@@ -22,7 +22,7 @@ _ABSENT = object()
 
 
 def marks_of(item: pytest.Item) -> dict[str, tuple[dict[str, Scalar], ...]]:
-    """The markers of a test by name, each with those keyword arguments that `-m` can ask for."""
+    """Return a test's markers by name, with their scalar keyword arguments."""
     marks: dict[str, tuple[dict[str, Scalar], ...]] = {}
     for mark in item.iter_markers():
         values: dict[str, Scalar] = {
@@ -54,7 +54,7 @@ class Selection:
         self.partial = any(config.getoption(name, False) for name in ("lf", "stepwise"))
 
     def covers(self, test_id: str, marks: MarkArguments, tier: str) -> bool:
-        """Tell whether the run selects a test of this node id with these markers, of this tier."""
+        """Return whether the run selects a test with these markers, of this tier."""
         file, _, function = test_id.partition("::")
         function, bracket, parameters = function.partition("[")
         *classes, name = function.split("::")
@@ -79,7 +79,7 @@ class Selection:
         )
 
     def _collects(self, file: Path, function: str) -> bool:
-        """Tell whether pytest collects a function of a file, if there is one."""
+        """Return whether pytest would collect a function of a file."""
         places = (file, *file.parents)
         ignored = any(path in self._ignored for path in places) or any(
             fnmatch.fnmatch(str(path), pattern)
@@ -99,15 +99,15 @@ class _Place:
     function: str
 
     def holds(self, file: Path, function: str) -> bool:
-        """Tell whether pytest collects a function of a file by this argument."""
-        named = not self.function or f"{function}[".startswith(
+        """Return whether pytest collects a function of a file by this argument."""
+        is_named = not self.function or f"{function}[".startswith(
             (f"{self.function}[", f"{self.function}::")
         )
-        return named and file.is_relative_to(self.path)
+        return is_named and file.is_relative_to(self.path)
 
 
 def _places(config: pytest.Config, arguments: Sequence[str]) -> list[_Place]:
-    """Return the places that pytest finds under these arguments, with `--pyargs` also of modules."""
+    """Return the places of these arguments, with `--pyargs` also of modules."""
     here = config.invocation_params.dir
     places = []
     for argument in arguments:
@@ -119,7 +119,7 @@ def _places(config: pytest.Config, arguments: Sequence[str]) -> list[_Place]:
 
 
 def _path_of_module(folder: Path, name: str) -> str:
-    """Return the folder or file of a module, else the name itself, which is then a path."""
+    """Return the path of a module, else its name, which is a path."""
     try:
         spec = importlib.util.find_spec(name)
     except (AttributeError, ImportError, ValueError):
@@ -131,7 +131,7 @@ def _path_of_module(folder: Path, name: str) -> str:
 
 
 def _expression(config: pytest.Config, option: str) -> Callable[[Callable[..., bool]], bool]:
-    """Return the condition that `-k` or `-m` puts on a test, as pytest itself evaluates it."""
+    """Return the condition of `-k` or `-m`, as pytest evaluates it."""
     text = str(config.getoption(option, "") or "").strip()
     return Expression.compile(text).evaluate if text else lambda _: True
 
@@ -145,13 +145,13 @@ def _resolved(folder: Path, path: object) -> Path:
 
 
 def finds_all(config: pytest.Config) -> bool:
-    """Tell whether pytest leaves no test out, and was given no path, or those where it looks by itself."""
+    """Return whether pytest collects everything and leaves no test out."""
     narrows = any(config.getoption(name, None) for name in SELECTING)
     return not narrows and _is_everywhere(config)
 
 
 def _is_everywhere(config: pytest.Config) -> bool:
-    """Tell whether pytest was given no path, or those where it looks by itself."""
+    """Return whether pytest looks in all places of its own."""
     if config.args_source is config.ArgsSource.TESTPATHS:
         return True
     paths = [place.path for place in _places(config, config.args) if not place.function]

@@ -26,14 +26,14 @@ Where a test is skipped or dropped: let it run, or leave it out by `-k` or `--de
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Something that a gate should have compared and did not: what was seen, and what to do."""
+    """A gap in what a gate should have compared: the observation, and its remedy."""
 
     text: str
     remedy: str
 
 
 def replaced_baselines(options: Options) -> list[Shortfall]:
-    """Report that something outside the command replaces the baselines that the gate stands on."""
+    """Report the settings outside the command that replace the gate's baselines."""
     refused = [printable(str(setting)) for setting in options.elsewhere if setting.refused]
     if not refused:
         return []
@@ -42,7 +42,10 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
 
 
 def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfall]:
-    """Report that a run has compared nothing at all; `looks` says why pytest ran no test."""
+    """Report a run that has compared nothing.
+
+    `looks` says why pytest ran no test.
+    """
     if looks:
         return [Shortfall(f"nothing was compared, since {looks}", "Take it out there.")]
     if state is None:
@@ -58,17 +61,17 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
         return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
     open_rows = list(dict.fromkeys(_open_text(state, row) for row in rows))
-    told = [
+    remedies = [
         listed(open_rows, MOST_NAMED),
         *recording(rows, record_command(state.config)),
     ]
     return [
-        Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(told))
+        Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(remedies))
     ]
 
 
 def _open_text(state: RooflineSession, row: Row) -> str:
-    """Return the verdict of a result that nothing was held against, and why: `SKIPPED one: Skipped: slow`."""
+    """Return a result's verdict with its reason: `SKIPPED one: Skipped: slow`."""
     reason = row.reason or reason_of(state.outcomes.get(row.test))
     return printable(f"{row.verdict} {row.label}: {reason}".removesuffix(": "))
 
@@ -76,7 +79,7 @@ def _open_text(state: RooflineSession, row: Row) -> str:
 def shortfalls(
     state: RooflineSession, missing: Sequence[Entry | ExactEntry], coverage: "Coverage"
 ) -> list[Shortfall]:
-    """List tests that gave no number, or no verdict on it, and entries that nobody measured.
+    """List the tests without a number or verdict, and unmeasured entries.
 
     Args:
         state: the run.
@@ -86,7 +89,7 @@ def shortfalls(
     silent, escaped = list(_silent(state)), list(_escaped(state))
     reasons = [(printable(entry.label), coverage.why(entry)) for entry in missing]
     unmeasured = [f"{label}: {why}" for label, why in reasons if why]
-    found = (
+    groups = (
         (
             silent,
             f"{count(len(silent), 'test')} ended without a measurement",
@@ -106,42 +109,51 @@ def shortfalls(
     )
     return [
         Shortfall(f"{text} ({listed(names, MOST_NAMED)})", remedy)
-        for names, text, remedy in found
+        for names, text, remedy in groups
         if names
     ]
 
 
 def _silent(state: RooflineSession) -> Iterator[str]:
-    """Tests that passed, or never ran, and recorded nothing at all."""
+    """Yield the tests that passed, or never ran, and recorded nothing."""
     recorded = {note.test_id for note in state.noted.notes} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
-        ended = state.outcomes.get(encodable(test_id))
-        passed = ended is None or ended.outcome == "passed"
+        outcome = state.outcomes.get(encodable(test_id))
+        passed = outcome is None or outcome.outcome == "passed"
         if passed and plan.marks.measures and encodable(test_id) not in recorded:
             yield printable(plan.item.name)
 
 
 def _escaped(state: RooflineSession) -> Iterator[str]:
-    """Tests that were measured and then skipped, which is also what `pytest.xfail()` does in a test's body."""
+    """Yield the tests that were measured and then skipped.
+
+    `pytest.xfail()` in a test's body does that as well.
+    """
     measured = {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
-        ended = state.outcomes.get(encodable(test_id))
-        if ended is None or encodable(test_id) not in measured:
+        outcome = state.outcomes.get(encodable(test_id))
+        if outcome is None or encodable(test_id) not in measured:
             continue
-        by_call = how_it_ended(ended)[0] == XFAIL and plan.item.get_closest_marker("xfail") is None
-        if ended.outcome == "skipped" or by_call:
+        by_call = (
+            how_it_ended(outcome)[0] == XFAIL and plan.item.get_closest_marker("xfail") is None
+        )
+        if outcome.outcome == "skipped" or by_call:
             yield printable(plan.item.name)
 
 
 def missing_entries(state: RooflineSession) -> list[Entry | ExactEntry]:
-    """Return the recorded entries that this run did not measure, but for those of a red test.
+    """Return the recorded entries that this run did not measure.
 
-    A saved run in place of a baseline may hold whatever somebody selected then.
+    Those of a red test are left out. A saved run in place of a baseline may hold whatever somebody selected then.
     """
     excused = set()
     for test_id, plan in state.planned.items():
-        ended = state.outcomes.get(encodable(test_id))
-        red = ended is not None and ended.outcome == "failed" and how_it_ended(ended)[0] != XFAIL
+        outcome = state.outcomes.get(encodable(test_id))
+        red = (
+            outcome is not None
+            and outcome.outcome == "failed"
+            and how_it_ended(outcome)[0] != XFAIL
+        )
         if red:
             excused.add(_test_of(plan))
     needs = {_test_of(plan): plan.marks.needs for plan in state.planned.values()}
@@ -155,7 +167,10 @@ def missing_entries(state: RooflineSession) -> list[Entry | ExactEntry]:
 
 
 def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -> str:
-    """Name the missing entries that do not hold their test, so that nobody knows whether the run covers them."""
+    """Return a sentence on the missing entries that do not name their test.
+
+    Nobody knows whether the run covers these.
+    """
     labels = [printable(entry.label) for entry in missing if coverage.is_unknown(entry)]
     if not labels:
         return ""
@@ -166,7 +181,7 @@ def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -
 
 
 class Coverage:
-    """The tests that a run should have measured: those that it planned, and those of entries that it selects."""
+    """The tests that a run should have measured: its planned ones, and those of entries that it selects."""
 
     def __init__(self, state: RooflineSession) -> None:
         config = state.config
@@ -190,15 +205,18 @@ class Coverage:
         self._parts = set(self._planned) if config.getoption("lf", False) else alone
 
     def why(self, entry: Entry | ExactEntry) -> str:
-        """Say why the run has not measured the test of an entry; empty where it need not have."""
+        """Return why a run missed the test of an entry.
+
+        The text is empty if it may miss it.
+        """
         name, parameters = entry.benchmark, canonical(entry.parameters)
         plan = self._collected.get((name, parameters))
         if parameters in self._planned.get(name, ()):
             return self._why_silent(plan)
         if self._selection.partial or entry.tier not in TIERS:
             # Kernels belong to no machine: those of other suites, in the same file, have names of their own.
-            known = isinstance(entry, Entry) or entry.tier in TIERS
-            return self._why_by_name(name, parameters) if known else ""
+            is_of_suite = isinstance(entry, Entry) or entry.tier in TIERS
+            return self._why_by_name(name, parameters) if is_of_suite else ""
         if not self._selection.covers(entry.test_id, entry.marks, entry.tier):
             return ""
         if plan is not None:
@@ -208,7 +226,10 @@ class Coverage:
         )
 
     def is_unknown(self, entry: Entry | ExactEntry) -> bool:
-        """Tell whether nobody knows if the run selects the test of an entry, which does not name it."""
+        """Return whether the run may or may not select an entry's test.
+
+        Such an entry does not name its test.
+        """
         if entry.tier in TIERS or self._selection.partial or self.why(entry):
             return False
         if entry.benchmark in self._names:
@@ -217,21 +238,24 @@ class Coverage:
         return isinstance(entry, Entry)
 
     def _why_by_name(self, name: str, parameters: str) -> str:
-        """The same of an entry that does not say where its test stands."""
-        others = name in self._planned and name not in self._parts
-        if others and parameters not in self._names[name]:
+        """Return why an entry without its test's place was missed.
+
+        The text is empty if it may be missed.
+        """
+        ran_others = name in self._planned and name not in self._parts
+        if ran_others and parameters not in self._names[name]:
             return "its test has other parameters now"
         return "there is no such test" if name not in self._names and self._whole else ""
 
     def _why_silent(self, plan: Planned | None) -> str:
-        """Say why a test that was planned gave no measurement."""
-        ended = None if plan is None else self._outcomes.get(encodable(plan.item.nodeid))
-        if ended is None or ended.outcome != "skipped":
+        """Return why a planned test gave no measurement."""
+        outcome = None if plan is None else self._outcomes.get(encodable(plan.item.nodeid))
+        if outcome is None or outcome.outcome != "skipped":
             return "its test did not measure it"
-        return f"its test was skipped: {printable(ended.reason)}"
+        return f"its test was skipped: {printable(outcome.reason)}"
 
     def _why_left_out(self, plan: Planned) -> str:
-        """Say why a test that was collected was not run."""
+        """Return why a test of the collection was not run."""
         tier, node_id = plan.marks.tier, plan.item.nodeid
         if self._selection.covers(encodable(node_id), marks_of(plan.item), tier):
             return "a conftest.py or a plugin has dropped its test"

@@ -1,4 +1,4 @@
-"""Times as a kind of result: how a run shows what `timed` has judged."""
+"""Times as a kind of result: the texts of the verdicts of `timed`."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from .timed import TimedResults
 
 
 class Times(TimedResults):
-    """The times of a run, shown."""
+    """The times of a run, with their texts and table."""
 
     @property
     def table(self) -> Table:
@@ -32,5 +32,5 @@ class Times(TimedResults):
         return properties(self.of(test_id))
 
     def notes(self) -> list[str]:
-        """Return which functions wait for the device inside."""
+        """Return the functions that wait for the device inside."""
         return waiting_lines(self.rows)

@@ -1,4 +1,4 @@
-"""Options of ours that there are not, or that take no such value: each is refused with what to type in its place."""
+"""Unknown options and values of ours: each is refused with what to type in its place."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ _FLAGS = {f"{PREFIX}ci": (SHADOW,), f"{PREFIX}record": ()}
 
 
 def refuse_values(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Raise where a flag of ours is given a value, before pytest reads it and answers in words of its parser.
+    """Raise if a flag of ours has a value, before pytest reads it.
 
     Raises:
         pytest.UsageError: with what to type.
@@ -27,7 +27,7 @@ def refuse_values(pluginmanager: pytest.PytestPluginManager) -> None:
         if not equals or values is None or value in values:
             continue
         expected = f"no value but {' or '.join(values)}" if values else "no value"
-        forms = " or ".join([flag, *(f"{flag}={each}" for each in values)])
+        forms = " or ".join([flag, *(f"{flag}={form}" for form in values)])
         raise pytest.UsageError(
             printable(f"{flag} is {value!r}; expected {expected}: type {forms}")
         )
@@ -46,7 +46,7 @@ def _words(pluginmanager: pytest.PytestPluginManager) -> Iterator[str]:
 
 
 def refuse_options(parser: pytest.Parser, words: Sequence[str]) -> None:
-    """Raise where the command gives an option that begins like ours and that nobody has registered.
+    """Raise if the command has an unregistered option of our prefix.
 
     Raises:
         pytest.UsageError: with the option whose name is near.
@@ -57,13 +57,15 @@ def refuse_options(parser: pytest.Parser, words: Sequence[str]) -> None:
     for word in unknown:
         name = word.partition("=")[0].removeprefix(PREFIX)
         if word.startswith(PREFIX):
-            near = _near(name, (*NAMES, *COMMANDED))
-            expected = f"did you mean {PREFIX}{near}?" if near else _LISTED
+            nearest = _near(name, (*NAMES, *COMMANDED))
+            expected = f"did you mean {PREFIX}{nearest}?" if nearest else _LISTED
             raise pytest.UsageError(printable(f"pytest has no option {PREFIX}{name}; {expected}"))
 
 
 def refuse_settings(config: pytest.Config) -> None:
-    """Raise where the ini file sets an option of ours that there is not: a gate would hold another in its place.
+    """Raise if the ini file has an unknown option of ours.
+
+    A gate would hold another one in its place.
 
     Raises:
         BadInput: with the option whose name is near.
@@ -73,15 +75,15 @@ def refuse_settings(config: pytest.Config) -> None:
     unknown = sorted(name for name in config._get_unknown_ini_keys() if name.startswith(prefix))
     if not unknown:
         return
-    near = _near(unknown[0].removeprefix(prefix), NAMES)
+    nearest = _near(unknown[0].removeprefix(prefix), NAMES)
     file = config.inipath.name if config.inipath is not None else "-o"
-    expected = f"did you mean {ini_name(near)}?" if near else _LISTED
+    expected = f"did you mean {ini_name(nearest)}?" if nearest else _LISTED
     raise BadInput(f"{file} sets {printable(', '.join(unknown))}, which is no option; {expected}")
 
 
 def _near(name: str, names: Sequence[str]) -> str:
-    """Return the option whose name is nearest; empty where none is near."""
+    """Return the option with the nearest name, if any."""
     import difflib
 
-    shown = [each for each in names if each != DRILL]
-    return next(iter(difflib.get_close_matches(name.replace("_", "-"), shown, 1)), "")
+    option_names = [option for option in names if option != DRILL]
+    return next(iter(difflib.get_close_matches(name.replace("_", "-"), option_names, 1)), "")

@@ -1,4 +1,4 @@
-"""`--roofline-wait`: before the first test a run waits for a quiet machine, and ends where it stays busy."""
+"""`--roofline-wait`: a run waits for a quiet machine before its first test, and ends if it stays busy."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from .session import RooflineSession, session_key
 
 
 class Waiting:
-    """Of a run that waits: looks who is at work once its device is open."""
+    """The hook that waits for a quiet machine once the device is open."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -17,7 +17,7 @@ class Waiting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Wait; where the machine stays busy, end the run with status 1 before anything is measured.
+        """Wait for a quiet machine, or end the run with status 1.
 
         Raises:
             pytest.Session.Failed: it stays busy.
@@ -49,7 +49,7 @@ class Waiting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say who keeps the machine busy."""
+        """Print who keeps the machine busy."""
         if not self._busy:
             return
         from ..engine.devices.cpu import QUIETEN
