@@ -1,4 +1,4 @@
-"""What is known once the device is open: the device, its surroundings, and what to compare with."""
+"""The open device of a run, its surroundings, and the baseline to compare with."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,13 +71,13 @@ class DeviceUnderTest:
 
     @property
     def identity(self) -> str:
-        """Which very device this is."""
+        """Return the identity of this very device."""
         return identity_of(self.environment)
 
     def among(
         self, names: tuple[str, ...], opened: Callable[[str], "Device"]
     ) -> tuple["Device", HardwareKey]:
-        """Several devices to measure on as one, and the hardware key of what is measured there; opened once."""
+        """Return several devices as one, opened once, and their hardware key."""
         if names not in self._groups:
             from ..engine import inventory
             from ..engine.devices.several import SeveralDevices
@@ -100,41 +100,48 @@ class DeviceUnderTest:
     def hardware_of_ranks(
         self, environment: Environment | None, hosts: Sequence[str], link: str
     ) -> HardwareKey:
-        """The hardware key of a measurement over ranks: the machine of rank 0, which may be another than this one."""
-        ours = environment is None or environment.device.type != self.environment.device.type
-        alone = self.hardware if environment is None or ours else key_of(environment)
+        """Return the hardware key of a measurement over ranks.
+
+        The machine is that of rank 0, which may be another than this one.
+        """
+        is_ours = environment is None or environment.device.type != self.environment.device.type
+        alone = self.hardware if environment is None or is_ours else key_of(environment)
         nodes = len(set(hosts))
         # No library tells the class of a network; the number of nodes is what tells two layouts apart.
-        named = "none" if len(hosts) == 1 else link if nodes == 1 else f"{link}-{nodes}-nodes"
-        return replace(alone, devices=len(hosts), link=named)
+        link_class = "none" if len(hosts) == 1 else link if nodes == 1 else f"{link}-{nodes}-nodes"
+        return replace(alone, devices=len(hosts), link=link_class)
 
     def prior(self, key: Key) -> Prior:
-        """What to assume of a measurement where its own processes do not tell: from its class."""
+        """Return the prior of a measurement's class.
+
+        It stands where the processes of the measurement do not tell.
+        """
         kind = class_of_key(key)
         if kind not in self._priors:
             alone = self.hardware.alone
             references = self.comparator.references()
-            known = [
+            pairs = [
                 pair
                 for pair in references
                 if pair[0].hardware.alone == alone and not pair[0].is_canary
             ]
-            self._priors[kind] = prior_of(known, kind) if known else priors()[kind]
+            self._priors[kind] = prior_of(pairs, kind) if pairs else priors()[kind]
         return self._priors[kind]
 
     def ceiling(
         self, work: Work, metric: str, hardware: HardwareKey | None = None
     ) -> Ceiling | None:
-        """The roofline of a metric: the datasheet's, or where that has none, one that is measured once.
+        """Return the roofline of a metric: the datasheet's, else a measured one.
 
         Of a CPU's traffic that is the triad, of FLOP/s in a type that the metric names a matrix product. Between
         several devices, as `hardware` names them, it is that of the link.
         """
         if hardware is not None and hardware.devices not in (None, 1):
             return link_ceiling(product_of(self.environment.device), hardware, metric)
-        found, kind = datasheet_ceiling(self.environment.device, work, metric), rate_suffix(metric)
-        if found is not None:
-            return at_generation(found, self.gpu) if found.metric == "payload_GBps" else found
+        ceiling = datasheet_ceiling(self.environment.device, work, metric)
+        kind = rate_suffix(metric)
+        if ceiling is not None:
+            return at_generation(ceiling, self.gpu) if ceiling.metric == "payload_GBps" else ceiling
         if kind == "traffic_GBps" and self.environment.device.type == "cpu":
             return self.triad
         # A device whose clock a script moves multiplies nothing.
@@ -143,25 +150,26 @@ class DeviceUnderTest:
         return None
 
     def beyond_belief(self, work: Work, seconds: float) -> str:
-        """Why work cannot have been done in so little time, whatever its metric is held against; else empty.
+        """Return why work cannot be done so fast, else an empty text.
 
         What a CPU can do at most is measured for that once, and only where a rate looks impossible.
         """
-        moved = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
+        moved_bytes = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
         if self.environment.device.type != "cpu":
             bounds = device_bounds(self.environment.device)
         else:
             cores = self.environment.host.usable_cores
-            triad = self.triad if moved / seconds > SUSPECT_BYTES_PER_S * cores else None
+            triad = self.triad if moved_bytes / seconds > SUSPECT_BYTES_PER_S * cores else None
             suspect = work.flops / seconds > SUSPECT_FLOPS * cores
             products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if suspect]
-            fastest = max(filter(None, products), key=lambda one: one.value, default=None)
-            bounds = [one for one in (triad, fastest) if one is not None]
+            fastest = max(filter(None, products), key=lambda product: product.value, default=None)
+            bounds = [bound for bound in (triad, fastest) if bound is not None]
         amounts = (
-            (one, work.flops if rate_suffix(one.metric) == "TFLOPS" else moved) for one in bounds
+            (bound, work.flops if rate_suffix(bound.metric) == "TFLOPS" else moved_bytes)
+            for bound in bounds
         )
         return next(
-            filter(None, (beyond_belief(one, amount, seconds) for one, amount in amounts)), ""
+            filter(None, (beyond_belief(bound, amount, seconds) for bound, amount in amounts)), ""
         )
 
     def _product(self, metric: str) -> Ceiling | None:
@@ -169,17 +177,17 @@ class DeviceUnderTest:
             return self.ceilings[metric]
         from ..engine.ceiling import measure_product
 
-        found = measure_product(self.device, self.device.name, metric)
+        product = measure_product(self.device, self.device.name, metric)
         # The buffers of the test that asks first must not lower the roofline of all that follow.
-        if found.settled:
-            self.ceilings[metric] = found.ceiling
-        return found.ceiling
+        if product.settled:
+            self.ceilings[metric] = product.ceiling
+        return product.ceiling
 
 
 def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
 ) -> tuple[DeviceUnderTest, str]:
-    """The open device of a run and what belongs to it, and a warning about it."""
+    """Open the device of a run. Return it with a warning."""
     from ..engine.devices import open_device, require_torch
     from ..engine.host import gather, interpreted, unused_accelerator
     from ..engine.identity import identified
@@ -190,30 +198,34 @@ def open_device_under_test(
 
     # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
     config.add_cleanup(use_hardware(options.baselines))
-    asked = options.device
-    device = config.hook.pytest_roofline_device(config=config, name=asked)
+    device_name = options.device
+    device = config.hook.pytest_roofline_device(config=config, name=device_name)
     # Where every test measures over ranks, on accelerators, these need no other process.
     over_ranks = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
-    held = device is not None or not over_ranks or launcher_of(config).kind == "cpu"
+    opens_device = device is not None or not over_ranks or launcher_of(config).kind == "cpu"
     if device is None:
-        device = open_device(asked) if held else SeenDevice(launcher_of(config).environment())
-    warning = "" if asked == "cpu" else unused_accelerator(device)
+        device = (
+            open_device(device_name)
+            if opens_device
+            else SeenDevice(launcher_of(config).environment())
+        )
+    warning = "" if device_name == "cpu" else unused_accelerator(device)
     if warning and options.requires_hardware:
         if not options.shadow:
             raise DeviceError(warning)
         shadow_of(config).note("hardware", warning, DEVICE)
-    environment = gather(device) if held else launcher_of(config).environment()
-    asked_round = in_round(config)
-    if asked_round is None or asked_round.side is not None:
+    environment = gather(device) if opens_device else launcher_of(config).environment()
+    this_round = in_round(config)
+    if this_round is None or this_round.side is not None:
         environment = identified(
-            environment, config.rootpath, asked_round.side if asked_round else None
+            environment, config.rootpath, this_round.side if this_round else None
         )
     hardware = key_of(environment)
     entries = BaselineFolders(options.baselines).family(family_of(environment.device))
     comparator = (
         open_comparator(options.against) if options.against else BaselineComparator(entries)
     )
-    if asked_round is None:
+    if this_round is None:
         # A round measures for another process, which judges.
         comparator = comparator.without_odd_sessions()
     if options.against:
@@ -222,8 +234,8 @@ def open_device_under_test(
         comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
     )
     gpu = device.gpu()
-    _refuse_exclusive(gpu, held, planned)
-    recorded = any(known.alone == hardware.alone for known in comparator.hardware())
+    _refuse_exclusive(gpu, opens_device, planned)
+    recorded = any(key.alone == hardware.alone for key in comparator.hardware())
     under_test = DeviceUnderTest(
         device,
         environment,
@@ -232,15 +244,18 @@ def open_device_under_test(
         entries,
         max(1, comparisons),
         gpu,
-        held,
+        opens_device,
         recorded,
-        _triad(device, environment) if held and not over_ranks else None,
+        _triad(device, environment) if opens_device and not over_ranks else None,
     )
     return under_test, warning or interpreted(device)
 
 
 def _triad(device: "Device", environment: Environment) -> Ceiling | None:
-    """Measure what the memory of a CPU gives, before a test takes some of it; None of any other device."""
+    """Measure the memory bandwidth of a CPU; None of any other device.
+
+    It comes before a test takes some of the memory.
+    """
     # By its name: a device whose clock a script moves would wait for the end of the triad for ever.
     if device.name != "cpu":
         return None
@@ -249,10 +264,10 @@ def _triad(device: "Device", environment: Environment) -> Ceiling | None:
     return measure_triad(device, "cpu", environment.device.last_level_cache_bytes or 0)
 
 
-def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned]) -> None:
-    """A GPU that takes one process cannot serve this one and a rank."""
+def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str, Planned]) -> None:
+    """Raise if this process and a rank share a one-process GPU."""
     with_ranks = any(uses_ranks(plan.item) for plan in planned.values())
-    if held and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
+    if opens_device and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
         raise DeviceError(
             f"{gpu.label} takes one process at a time (compute mode exclusive process), and this run has tests that "
             "measure in pytest itself beside tests of ranks; run those of ranks by themselves (-k, -m), or allow "
@@ -261,10 +276,10 @@ def _refuse_exclusive(gpu: Gpu | None, held: bool, planned: Mapping[str, Planned
 
 
 def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> None:
-    known = comparator.hardware()
+    measured_hardware = comparator.hardware()
     # A test's own number of devices and their link tell two tests apart, not two machines.
-    if known and not any(key.alone == hardware.alone for key in known):
-        names = "; ".join(str(key) for key in nearest(hardware, known))
+    if measured_hardware and not any(key.alone == hardware.alone for key in measured_hardware):
+        names = "; ".join(str(key) for key in nearest(hardware, measured_hardware))
         raise OtherHardware(
             f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, nearest "
             f"known there: {names}; a comparison across hardware would mean nothing"

@@ -1,4 +1,4 @@
-"""What a run prints, put together from the parts in `report`: the header, progress, and the closing summary."""
+"""The texts of a run, put together from the parts in `report`: header, progress and closing summary."""
 
 import contextlib
 import textwrap
@@ -59,7 +59,10 @@ LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 
 
 def header_lines(session: RooflineSession) -> list[str]:
-    """Version, device, driver, baseline in use and tier; then what is planned and about how long it takes."""
+    """Return the header of a run.
+
+    It names version, device, driver, baseline and tier; then the plan and about how long it takes.
+    """
     if not session.opened:
         return [
             f"roofline {__version__}: {len(session.planned)} tests measure (tier {session.options.tier})"
@@ -90,14 +93,14 @@ def header_lines(session: RooflineSession) -> list[str]:
 
 
 def _settings_line(session: RooflineSession) -> list[str]:
-    """List the settings outside its command that bear on a gate, and those that it does not heed."""
-    unheeded = [str(one) for one in session.options.elsewhere if not one.heeded]
+    """List the settings outside a gate's command, and those not heeded."""
+    unheeded = [str(setting) for setting in session.options.elsewhere if not setting.heeded]
     texts = [*session.settings, *(f"{text} (not heeded)" for text in unheeded)]
     return [f"roofline: not in the command: {', '.join(texts)}"] if texts else []
 
 
 def _mode(session: RooflineSession) -> str:
-    """What is not as by default: rounds, what fails, a drill."""
+    """Return the settings that are not the default: rounds, failures, drill."""
     options = session.options
     text = (
         ""
@@ -121,8 +124,8 @@ def _against(session: RooflineSession) -> str:
         names = [printable(run.header.run_id) for run in comparator.runs]
         return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
     benchmarks = {plan.benchmark for plan in session.planned.values()}
-    others = (kind.against(comparator, benchmarks) for kind in session.kinds)
-    return printable(", and ".join(filter(None, (comparator.name, *others))))
+    other_names = (kind.against(comparator, benchmarks) for kind in session.kinds)
+    return printable(", and ".join(filter(None, (comparator.name, *other_names))))
 
 
 def _duration(seconds: float) -> str:
@@ -130,7 +133,7 @@ def _duration(seconds: float) -> str:
 
 
 class _Progress:
-    """When the last line of progress was written; one object a run."""
+    """The time of the last line of progress; one object a run."""
 
     def __init__(self) -> None:
         self.began_s: float | None = None
@@ -144,7 +147,10 @@ _progress_key = pytest.StashKey[_Progress]()
 def progress_line(
     session: RooflineSession, item: pytest.Item, every_s: float, now_s: float | None = None
 ) -> str:
-    """A line that tells how far the run is, at most one every `every_s` seconds; empty in between."""
+    """Return a line on the run's progress.
+
+    It comes at most every `every_s` seconds; in between the text is empty.
+    """
     now_s = time.monotonic() if now_s is None else now_s
     state = session.config.stash.setdefault(_progress_key, _Progress())
     if state.began_s is None:
@@ -158,12 +164,12 @@ def progress_line(
     if now_s - state.said_s < every_s or done == 0:
         return ""
     state.said_s = now_s
-    left_s = (now_s - state.began_s) / done * (total - done)
-    return f"roofline: {done} of {total} done, about {_duration(left_s)} left, now {printable(item.name)}"
+    remaining_s = (now_s - state.began_s) / done * (total - done)
+    return f"roofline: {done} of {total} done, about {_duration(remaining_s)} left, now {printable(item.name)}"
 
 
 def _untold_since(session: RooflineSession) -> str:
-    """Why the device does not tell of its state, where it does not."""
+    """Return why the device does not report its state."""
     from ..engine.devices.base import ManagedDevice
 
     device, why = session.under_test.device, ""
@@ -175,7 +181,7 @@ def _untold_since(session: RooflineSession) -> str:
 
 
 def summary_lines(session: RooflineSession, width: int, colour: bool, status: int = 0) -> list[str]:
-    """The table, what explains it, what failed, and last the sentence that says how the run ended.
+    """Return the summary: table, explanations, failures, and the closing sentence.
 
     With -q only what failed, or why nothing was compared, and the sentence; with -v also how the numbers were taken,
     with -vv each in full.
@@ -192,16 +198,18 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     lines += _explained(session) if verbosity >= 0 else _busy(session)
     # What a compiled kernel of a recording asks for turns nothing red.
     judged = [row for row in rows if row.exact is None] if session.options.record else rows
-    reds = reds_of({test_id: Ending(one, one) for test_id, one in session.outcomes.items()}, judged)
-    tests = [encodable(test_id) for test_id in session.planned]
+    reds = reds_of(
+        {test_id: Ending(outcome, outcome) for test_id, outcome in session.outcomes.items()}, judged
+    )
+    test_ids = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
     # Nobody is told to record what nothing can be made of.
     record = "" if session.refused else record_command(session.config)
     most = int(verbosity <= 0 and not session.options.record)
-    ended = closing_lines(
+    closing = closing_lines(
         rows,
         reds,
-        tests,
+        test_ids,
         record,
         most,
         status,
@@ -212,27 +220,29 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     explained = bool(session.refused) or compared_of(rows) > 0
     if session.options.shadow or (verbosity < 0 and not reds and explained):
         # The lines of the watching gate have said why.
-        ended = ended[-1:]
+        closing = closing[-1:]
     if session.refused:
         rounds = f"{session.rounds_used} of {count(session.options.recording, 'round')}"
-        named = option_value(session.config, "save") is not None
-        ended.append(refusal_line(session.refused, rounds, session.writer.read_back(), named=named))
+        has_name = option_value(session.config, "save") is not None
+        closing.append(
+            refusal_line(session.refused, rounds, session.writer.read_back(), named=has_name)
+        )
     if session.recording is not None:
         # A recording compares with nothing, so that no colour is its end.
-        ended = [*ended[: -1 if reds else 0], *recording_lines(session, session.recording)]
+        closing = [*closing[: -1 if reds else 0], *recording_lines(session, session.recording)]
     return [
         *map(without_commands, tables),
-        *(part for line in [*lines, *ended] for part in wrapped(line, width)),
+        *(part for line in [*lines, *closing] for part in wrapped(line, width)),
     ]
 
 
 def prints_failures(config: pytest.Config) -> bool:
-    """Return whether pytest's own section FAILURES tells why each test failed."""
+    """Return whether pytest's section FAILURES explains each failed test."""
     return config.getoption("tbstyle") != "no" and not config.getoption("no_summary")
 
 
 def _new_settings(session: RooflineSession) -> list[str]:
-    """Return how the settings outside the command of a gate differ from those of its last green run here."""
+    """Return a gate's outside settings that changed since its last green run."""
     if not session.options.gate:
         return []
     before = settings_of_last_green(session.options.folder, session.writer.path)
@@ -241,7 +251,7 @@ def _new_settings(session: RooflineSession) -> list[str]:
 
 
 def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
-    """Say something while tests run, on lines of its own; with -q nothing of how far they are."""
+    """Print a line while tests run; with -q nothing on progress."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or (progress and config.get_verbosity() < 0):
         return
@@ -254,7 +264,7 @@ def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
 
 
 def wrap_failures(session: RooflineSession, reporter: Any) -> None:
-    """Break the lines of our failures as those below them, ahead of pytest's section; other files keep them whole."""
+    """Wrap the lines of our failures, ahead of pytest's section. Files keep the whole lines."""
     for report in reporter.getreports("failed"):
         # What a run adds at its end is no test of a file.
         ours = report.nodeid in session.planned or "::" not in report.nodeid
@@ -266,7 +276,7 @@ def wrap_failures(session: RooflineSession, reporter: Any) -> None:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """A line of ours broken between words where it is too long.
+    """Return a line of ours, broken between words if it is too long.
 
     A command stays whole, so that it can be copied.
     """
@@ -286,7 +296,7 @@ def wrapped(line: str, width: int) -> list[str]:
 
 
 def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
-    """All results, fitted to the width, in the tables of their kinds."""
+    """Return all results in the tables of their kinds, fitted to the width."""
     lines = []
     if session.options.drill is not None:
         lines.append(
@@ -304,18 +314,20 @@ def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
 
 
 def _legend(session: RooflineSession) -> list[str]:
-    """What the columns mean, below the first table that has them and that a user ever sees."""
-    seen = session.options.folder / "runs" / SEEN
-    if seen.exists() or not any(row.roofline_share or row.interval for row in session.timed.rows):
+    """Return the meaning of the columns, for the first table of a user."""
+    marker_file = session.options.folder / "runs" / SEEN
+    if marker_file.exists() or not any(
+        row.roofline_share or row.interval for row in session.timed.rows
+    ):
         return []
     with contextlib.suppress(OSError):
-        seen.parent.mkdir(parents=True, exist_ok=True)
-        seen.touch()
+        marker_file.parent.mkdir(parents=True, exist_ok=True)
+        marker_file.touch()
     return [LEGEND]
 
 
 def _details(session: RooflineSession, width: int) -> list[str]:
-    """How the numbers were taken, and what they tell beside the verdicts."""
+    """Return the lines on how the numbers were measured, beside the verdicts."""
     rows = session.timed.rows
     lines = [roofline_note(rows), unknown_line(_device(session)) if rows else ""]
     lines += limit_lines(rows)
@@ -337,14 +349,14 @@ def _details(session: RooflineSession, width: int) -> list[str]:
 
 
 def _notes(session: RooflineSession, width: int) -> list[str]:
-    """What tests found besides times, each because it was asked for; and whose function waits inside."""
+    """Return the lines on figures, memory, profiles, and functions that wait."""
     lines = [line for kind in session.kinds for line in kind.notes()]
     lines += figure_lines(session.noted.of(Figure)) + memory_lines(session.noted.of(MemoryUse))
     return lines + profile_lines(session.noted.of(Profile), width)
 
 
 def _saved(session: RooflineSession) -> list[str]:
-    """What is left of the run, and what stood in its way."""
+    """Return where the run is saved, and the warnings about that."""
     lines = []
     if session.writer.trouble:
         lines.append(f"WARNING: {session.writer.trouble}")
@@ -362,30 +374,30 @@ def _saved(session: RooflineSession) -> list[str]:
 
 
 def _explained(session: RooflineSession) -> list[str]:
-    """What moved many tests, and what the device is: before what each test says of itself."""
+    """Return the lines on what many tests share, and on the device."""
     rows = session.timed.rows
     lines = _busy(session) + overview_lines(rows)
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
-        known = shadow_runs(session.options.folder, session.under_test.hardware)
-        lines += shadow_lines(shadow_of(session.config).sentences, known)
+        watched_nights = shadow_runs(session.options.folder, session.under_test.hardware)
+        lines += shadow_lines(shadow_of(session.config).sentences, watched_nights)
     return lines
 
 
 def _busy(session: RooflineSession) -> list[str]:
-    """Who keeps this machine busy, where that has spoiled a result."""
+    """Return a line on who keeps the machine busy, if a result suffered."""
     rows = session.timed.rows
-    spoiled = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
-    if not spoiled or any(map(for_neighbours, session.refused)):
+    number = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
+    if not number or any(map(for_neighbours, session.refused)):
         # Of a recording that recorded nothing the last line names them.
         return []
     from ..engine.devices.cpu import QUIETEN
 
     # A drill gives its run a name by itself.
-    named = session.options.save is not None and session.options.drill is None
-    under = f", under {'the same' if spoiled == len(session.rows) else 'another'} name" * named
+    has_name = session.options.save is not None and session.options.drill is None
+    under = f", under {'the same' if number == len(session.rows) else 'another'} name" * has_name
     return [
-        f"This machine was too busy for {spoiled} of {count(len(rows), 'result')}: {busy_now()}; {QUIETEN}, and run "
+        f"This machine was too busy for {number} of {count(len(rows), 'result')}: {busy_now()}; {QUIETEN}, and run "
         f"this again{under}; --roofline-wait=10m waits for that"
     ]
 

@@ -1,4 +1,4 @@
-"""The fixture `distributed`: what a test calls to run functions on ranks."""
+"""The fixture `distributed`, by which a test runs functions on ranks."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
 
 
 class Distributed:
-    """Runs functions on ranks for one test. Comes as the fixture `distributed`."""
+    """The ranks of one test. Comes as the fixture `distributed`."""
 
     def __init__(self, launcher: Launcher, item: pytest.Item, marks: Marks) -> None:
         self._launcher = launcher
@@ -31,12 +31,18 @@ class Distributed:
 
     @property
     def world_size(self) -> int | None:
-        """The ranks that this test says that it needs, by marker or parameter; None where it does not."""
+        """The number of ranks that this test needs.
+
+        It is the marker's or the parameter's; None without either.
+        """
         return world_size_of(self._item, self._marks)
 
     @property
     def launcher(self) -> str:
-        """What starts ranks: `local`, `torchrun`, `mpirun`, `srun`, or `attach` where pytest itself was launched."""
+        """The launcher of ranks: `local`, `torchrun`, `mpirun`, `srun` or `attach`.
+
+        `attach` stands for the launch that pytest itself is a rank of.
+        """
         apart = self._marks.mpi and self._launcher.name in ("local", "torchrun")
         return "mpirun" if apart else self._launcher.name
 
@@ -55,16 +61,16 @@ class Distributed:
 
     @property
     def facts(self) -> "tuple[RankFacts, ...]":
-        """What every rank said of itself at boot: host, process, devices, versions, cores."""
+        """The facts of every rank at boot: host, process, devices, versions, cores."""
         size = self.size_of(self.world_size or 1)
         return tuple(member.facts for member in self.members(size) if member.facts is not None)
 
     def available(self, world_size: int) -> str:
-        """Why there cannot be a world of so many ranks; empty where there can."""
+        """Return why so many ranks are impossible, else an empty text."""
         return self._launcher.unavailable(world_size, self._marks.mpi)
 
     def free_bytes(self, world_size: int | None = None) -> int:
-        """Memory that an allocation on every rank's device can still get: the least of them.
+        """Return the least free memory among the ranks' devices, in bytes.
 
         Ranks of one host share its memory, where their device is the CPU.
         """
@@ -116,7 +122,7 @@ class Distributed:
         plan: object = None,
         tell: "Tell | None" = None,
     ) -> list[Any]:
-        """As `run`, for a function that was looked up already."""
+        """Call as `run` does, with a function that is already resolved."""
         options = self._launcher.options
         budgets_s = TIMEOUT_BUDGETS * (self._marks.budget or options.budget_s)
         timeout_s = timeout or options.rank_timeout_s or TIMEOUT_S + budgets_s
@@ -134,19 +140,22 @@ class Distributed:
             lack(self._item, options, str(skipped))
 
     def members(self, size: int) -> "list[Member]":
-        """The ranks of a world, started where they are not there yet."""
+        """Return the ranks of a world, started if need be."""
         try:
             return self.pool(size).members[:size]
         except RanksSkipped as skipped:
             lack(self._item, self._launcher.options, str(skipped))
 
     def link(self, size: int) -> str:
-        """The class of the link between ranks of one host: `memory` on processors."""
+        """Return the class of the link between ranks of one node.
+
+        It is `memory` on processors.
+        """
         if self.kind == "cpu":
             return "memory"
         members, pool = self.members(size), self.pool(size)
-        known = self._launcher.links.get((id(pool), pool.generation, size))
-        if known is None:
+        link = self._launcher.links.get((id(pool), pool.generation, size))
+        if link is None:
             from ..ranks.worlds import link_kind
 
             uuids = [
@@ -156,12 +165,14 @@ class Distributed:
             kinds = set(
                 self.run(link_kind, [member.host for member in members], uuids, world_size=size)
             )
-            known = kinds.pop() if len(kinds) == 1 else "mixed"
-            self._launcher.links[id(pool), pool.generation, size] = known
-        return known
+            link = kinds.pop() if len(kinds) == 1 else "mixed"
+            self._launcher.links[id(pool), pool.generation, size] = link
+        return link
 
     def size_of(self, world_size: int | None) -> int:
-        """The ranks that a call asks for; the test is skipped where there cannot be so many.
+        """Return the number of ranks of a call.
+
+        The test is skipped if they cannot be had.
 
         Raises:
             BadInput: nobody says how many, or it is no number of ranks.
@@ -185,12 +196,14 @@ class Distributed:
         return size
 
     def pool(self, size: int) -> "Pool":
-        """The pool behind this test, for what is more than a call."""
+        """Return the pool of ranks behind this test."""
         return self._launcher.pool(size, self._marks.mpi)
 
 
 def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> FunctionRef:
-    """Where ranks find a function; what no rank could be given is refused before a lack of ranks skips the test.
+    """Return the reference by which ranks load a function.
+
+    Wrong arguments are refused before a lack of ranks skips the test.
 
     Raises:
         BadInput: ranks cannot load the function, or its arguments are no plain data.
@@ -201,7 +214,10 @@ def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> Functio
 
 
 def make_distributed(request: pytest.FixtureRequest) -> Distributed:
-    """The fixture's value for a test; skips one that needs another kind of device than ranks have."""
+    """Make the fixture of a test.
+
+    Skip a test that needs another kind of device than ranks have.
+    """
     launcher, marks = launcher_of(request.config), read_marks(request.node)
     if marks.needs is not None and (reason := unmet(marks.needs, launcher.kind)):
         if marks.needs == "accelerator":

@@ -1,4 +1,4 @@
-"""The pools of ranks of a run: which tests need how many, what starts them, and when they end."""
+"""The pools of ranks of a run: their tests and sizes, their launchers, and their end."""
 
 import importlib.util
 import math
@@ -29,12 +29,15 @@ ranks_key: pytest.StashKey["Launcher"] = pytest.StashKey()
 
 
 def uses_ranks(item: pytest.Item) -> bool:
-    """Whether a test uses the fixture."""
+    """Return whether a test uses the fixture `distributed`."""
     return RANKS_FIXTURE in getattr(item, "fixturenames", ())
 
 
 def world_size_of(item: pytest.Item, marks: Marks | None = None) -> int | None:
-    """How many ranks a test says that it needs: its marker, or its parameter `world_size`; None where neither does."""
+    """Return the number of ranks a test needs.
+
+    It is its marker's, or its parameter `world_size`; None without either.
+    """
     marks = marks or read_marks(item)
     if marks.ranks is not None:
         return marks.ranks
@@ -44,7 +47,7 @@ def world_size_of(item: pytest.Item, marks: Marks | None = None) -> int | None:
 
 
 def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Tests without ranks first, then those of each kind of world together, so that a world is made once.
+    """Sort tests: without ranks first, then by kind of world.
 
     Within a world the order stays the user's, and so does that of the worlds.
     """
@@ -71,7 +74,7 @@ class Launcher:
         self.links: dict[tuple[int, int, int], str] = {}
 
     def plan(self, items: Iterable[pytest.Item]) -> None:
-        """Take note of the largest world of each kind that the selected tests need."""
+        """Note the largest world of each kind that the tests need."""
         for item in filter(uses_ranks, items):
             marks = read_marks(item)
             size = world_size_of(item, marks)
@@ -85,17 +88,20 @@ class Launcher:
 
     @property
     def _worth_starting(self) -> float:
-        """Ranks to start at once, before a test asks: on processors that many would have to share, it may not."""
+        """The most ranks to start ahead of their test.
+
+        Processors are shared: more of them would only disturb each other.
+        """
         return max(MOST_ON_CORES, usable_cores()) if self.kind == "cpu" else math.inf
 
     @property
     def name(self) -> str:
-        """What starts ranks here: `attach`, or what `--roofline-launcher` says."""
+        """The launcher of ranks: `attach`, or the value of `--roofline-launcher`."""
         return "attach" if self.attached is not None else self.options.launcher
 
     @property
     def attached(self) -> "AttachedProcesses | None":
-        """The launch that this pytest is rank 0 of; None where it starts ranks itself."""
+        """The launch that this pytest is rank 0 of, if any."""
         from .attaching import attached_key
 
         return self.config.stash.get(attached_key, None)
@@ -103,30 +109,30 @@ class Launcher:
     @property
     def kind(self) -> str:
         """The kind of device that ranks own: `cpu`, `cuda` or `xpu`."""
-        asked = (self.options.device or "").partition(":")[0]
-        if asked in ("cpu", "cuda", "xpu"):
-            return asked
+        device_kind = (self.options.device or "").partition(":")[0]
+        if device_kind in ("cpu", "cuda", "xpu"):
+            return device_kind
         from ..ranks.facts import best_kind
 
         return best_kind()
 
     def unavailable(self, size: int, mpi: bool = False) -> str:
-        """Why there cannot be a world of so many ranks; empty where there can."""
+        """Return why so many ranks are impossible, else an empty text."""
         if self.attached is not None and size > self.attached.size:
             return f"needs {size} ranks, this launch has {self.attached.size}"
         if mpi and (reason := self._no_mpi()):
             return reason
-        granted = os.environ.get("SLURM_NTASKS", "")
-        if self.name == "srun" and granted.isdecimal() and size > int(granted):
-            return f"needs {size} tasks, this allocation has {granted}"
+        task_limit = os.environ.get("SLURM_NTASKS", "")
+        if self.name == "srun" and task_limit.isdecimal() and size > int(task_limit):
+            return f"needs {size} tasks, this allocation has {task_limit}"
         # torchrun stays on this host unless an allocation has several.
         one_host = self.name == "torchrun" and os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1"
         if self.kind != "cpu" and (self.name == "local" or one_host):
             from ..ranks.facts import device_count
 
-            there = device_count(self.kind)
-            if size > there:
-                return f"needs {size} GPUs, found {there}"
+            device_total = device_count(self.kind)
+            if size > device_total:
+                return f"needs {size} GPUs, found {device_total}"
         return ""
 
     def _no_mpi(self) -> str:
@@ -140,17 +146,20 @@ class Launcher:
         return "" if shutil.which(command) else f"needs {command}, found none in PATH"
 
     def pool(self, size: int, mpi: bool = False) -> "Pool":
-        """The pool for a world of so many ranks, not started yet or with its ranks as they are."""
+        """Return the pool for a world of so many ranks.
+
+        It is not started yet, or has its ranks already.
+        """
         from ..ranks.pool import Pool
 
         apart = mpi and self.name not in ("mpirun", "srun")
-        for key, other in self._pools.items():
+        for key, other_pool in self._pools.items():
             if key != apart:
                 # Two sets of ranks on one device would disturb each other, if only by their memory.
-                other.stop()
-        known = self._pools.get(apart)
-        if known is None:
-            known = Pool(
+                other_pool.stop()
+        pool = self._pools.get(apart)
+        if pool is None:
+            pool = Pool(
                 self._placement(apart),
                 self._to_start(size, mpi),
                 self.kind,
@@ -159,22 +168,25 @@ class Launcher:
                 explicit=self.options.device is not None
                 or (self.name == "local" and not self.options.requires_hardware),
             )
-            self._pools[apart] = known
-        elif known.size < size or (mpi and known.size != size):
+            self._pools[apart] = pool
+        elif pool.size < size or (mpi and pool.size != size):
             # MPI's own world is all that was started, and its start waits for every one of them.
-            known.stop()
-            known.size = size
-        return known
+            pool.stop()
+            pool.size = size
+        return pool
 
     def _to_start(self, size: int, mpi: bool) -> int:
-        """How many ranks a new pool begins with: at once as many as the largest world will need."""
+        """Return the number of ranks that a new pool starts.
+
+        A local pool starts as many at once as the largest world will need.
+        """
         if self.attached is not None:
             return self.attached.size
         # What another launcher can start nobody knows beforehand: a world too large must not take the others along.
         return max(size, self._largest[False]) if self.name == "local" and not mpi else size
 
     def _placement(self, apart: bool) -> "Placement":
-        """What starts ranks; `apart` for those that need MPI, where the others do without."""
+        """Return the launcher's placement; `apart` for MPI in its own pool."""
         if self.attached is not None:
             from ..ranks.attach import AttachPlacement
 
@@ -195,7 +207,7 @@ class Launcher:
         )
 
     def rest(self) -> None:
-        """End all ranks in order; the next test that needs some gets new ones."""
+        """End all ranks in order. The next test starts new ones."""
         for pool in self._pools.values():
             pool.stop()
 
@@ -205,13 +217,18 @@ class Launcher:
         self.pytest_unconfigure()
 
     def pytest_unconfigure(self) -> None:
-        """End them where the session did not come to its end; what was forked from this process leaves them alone."""
+        """End the ranks of an aborted session.
+
+        A process that was forked from this one leaves them alone.
+        """
         if os.getpid() == self._process:
             self.rest()
             self._pools.clear()
 
     def environment(self) -> Environment:
-        """The environment of rank 0, for a run whose controller must hold no context on the device.
+        """Return the environment of rank 0.
+
+        It serves a controller that must have no context on the device.
 
         Raises:
             DeviceError: not even the smallest world of the run can be had.
@@ -225,16 +242,16 @@ class Launcher:
 
 
 def launcher_of(config: pytest.Config) -> Launcher:
-    """The launcher of this run."""
-    known = config.stash.get(ranks_key, None)
-    if known is None:
-        known = config.stash[ranks_key] = Launcher(config, parse_options(config))
-        config.pluginmanager.register(known)
-    return known
+    """Return the launcher of this run."""
+    launcher = config.stash.get(ranks_key, None)
+    if launcher is None:
+        launcher = config.stash[ranks_key] = Launcher(config, parse_options(config))
+        config.pluginmanager.register(launcher)
+    return launcher
 
 
 def unmet(needs: str | None, kind: str) -> str | None:
-    """Why a test that needs a kind of device is not for this one; None where it is."""
+    """Return why a test's device need is unmet, if so."""
     if needs == "accelerator" and kind == "cpu":
         return "needs an accelerator, found the CPU only"
     if needs == "cpu" and kind != "cpu":

@@ -1,4 +1,4 @@
-"""Recordings of which no baseline can be made: the rule that ends them early with status 1, and their last line.
+"""Recordings without a fit result: the rule that ends them early with status 1, and their last line.
 
 A recording is a saved run of several processes a test, and no gate. `roofline baseline propose` decides what is fit.
 """
@@ -30,7 +30,9 @@ ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return why no baseline can be made of a recording, a reason for each measurement; empty where one can.
+    """Return why no baseline can be made of a recording, else nothing.
+
+    There is a reason for each measurement.
 
     Args:
         state: of a run, or of its first process.
@@ -55,7 +57,10 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
 
 
 def _unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
-    """Return why nothing of a run goes into the baselines, where so many sound processes are expected; else empty."""
+    """Return why nothing of a run fits the baselines, else nothing.
+
+    An entry needs `fewest` sound processes.
+    """
     fit = fit_of(run, fewest)
     if not fit.is_empty:
         return ()
@@ -65,7 +70,7 @@ def _unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
 
 
 def _is_comparison(state: RooflineSession) -> bool:
-    """Return whether a run did what it was for: a drill was compared, or devices were held against each other."""
+    """Return whether a run compared a drill, or devices with each other."""
     drilled = compared_of([row for row in state.rows if "replaced" in (row.labels or ())]) > 0
     siblings = [SIBLINGS in (row.labels or ()) for row in state.rows if row.lost is None]
     return drilled or (bool(siblings) and all(siblings))
@@ -74,7 +79,7 @@ def _is_comparison(state: RooflineSession) -> bool:
 def refusal_line(
     reasons: Sequence[str], rounds: str, run: Run | None, *, named: bool = True
 ) -> str:
-    """Return the last line of a recording without a fit result: what was observed, what was expected, what to type.
+    """Return the last line of a recording without a fit result.
 
     Args:
         reasons: why nothing is fit.
@@ -105,7 +110,7 @@ def busy_now() -> str:
 
 
 class Recorder:
-    """Of a recording: fails a run in which no test that measures began."""
+    """The check of a recording: it fails a run in which no test that measures began."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -114,24 +119,24 @@ class Recorder:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """Take back a status 0."""
+        """Replace status 0 of a recording that measured nothing."""
         if exitstatus == pytest.ExitCode.OK and self._is_empty(session.config):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return (yield)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
-        """Say why, where a run that was opened does not speak itself."""
+        """Print why nothing was recorded, if no opened session does."""
         config = terminalreporter.config
         if exitstatus in ENDED and self._is_empty(config):
             side_by_side = config.pluginmanager.hasplugin("dsession")
             reason = SIDE_BY_SIDE if side_by_side else "no test that measures was selected"
             rounds = f"0 of {count(self._options.recording, 'round')}"
-            named = option_value(config, "save") is not None
-            terminalreporter.write_line(refusal_line([reason], rounds, None, named=named))
+            has_name = option_value(config, "save") is not None
+            terminalreporter.write_line(refusal_line([reason], rounds, None, named=has_name))
 
     def _is_empty(self, config: pytest.Config) -> bool:
-        """Return whether this run decides, and nothing could be measured in it."""
+        """Return whether this run decides and measured nothing."""
         looking = any(config.getoption(name, False) for name in LOOKING)
         state = config.stash.get(session_key, None)
         opened = state is not None and state.opened

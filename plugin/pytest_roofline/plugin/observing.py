@@ -1,4 +1,4 @@
-"""What is seen of a test besides its times: memory that ran out, and where the time goes.
+"""The observations of a test besides its times: memory that ran out, and profiles.
 
 Out of memory is a result where a test is marked `oom="record"`: the run goes on.
 """
@@ -37,7 +37,7 @@ MOST_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class MemoryPhase:
-    """Where something went wrong: in a measurement, or in a call whose memory was followed, which is none.
+    """The place of an error: in a measurement, or in a call whose memory was followed, which is none.
 
     Args:
         device: that was used.
@@ -54,7 +54,7 @@ class MemoryPhase:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """How full the device was, and in which measurement."""
+    """The memory state of a device, and the measurement where it was read."""
 
     free_bytes: int | None
     allocated: "AllocatedBytes | None"
@@ -63,7 +63,10 @@ class _Seen:
 
 @contextlib.contextmanager
 def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
-    """Around a test's body: a limit on memory where one is needed, and a note of how full it was when it ran out."""
+    """Limit memory if need be, and keep its state if it runs out.
+
+    It surrounds the body of a test.
+    """
     with _limit(session, item):
         try:
             yield
@@ -75,7 +78,7 @@ def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
 def _limit(
     session: RooflineSession, item: pytest.Item
 ) -> contextlib.AbstractContextManager[object]:
-    """A limit on this process's memory, where a test that records running out of it measures a CPU.
+    """Limit the memory of a CPU test that records running out.
 
     Without, the kernel would end the whole run. A device refuses by itself, and ranks are processes of their own.
     """
@@ -87,7 +90,7 @@ def _limit(
 
 
 def notice(error: BaseException, place: MemoryPhase) -> None:
-    """Keep with an error how full the device was in a measurement, if it tells of memory running out."""
+    """Keep the state of a device's memory with an out-of-memory error."""
     _keep_seen(error, place.device, place)
 
 
@@ -100,24 +103,29 @@ def _keep_seen(error: BaseException, device: "Device", place: MemoryPhase | None
 
 
 def _told(ask: Callable[[], Any]) -> Any:
-    """What a device says; one that cannot even say how full it is has other troubles, which others report."""
+    """Return the answer of a device; None if it cannot answer.
+
+    Such a device has other troubles, which others report.
+    """
     with contextlib.suppress(Exception):
         return ask()
     return None
 
 
 def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -> bool:
-    """Write down that a test's body ended because its memory ran out; whether that is a result, and no failure.
+    """Record memory that ran out; return whether that is a result.
 
-    Everything that the test still held is let go of, if so.
+    A result releases everything that the test still has.
     """
     cause = out_of_memory(error)
     if cause is None or item.nodeid not in session.planned:
         return False
-    seen: _Seen | None = getattr(cause, _SEEN, None)
-    record = _record(session, item, cause, seen)
+    memory_state: _Seen | None = getattr(cause, _SEEN, None)
+    record = _record(session, item, cause, memory_state)
     if record.recorded and session.round is None:
-        record = _held_against(session, record, seen.place if seen is not None else None)
+        record = _held_against(
+            session, record, memory_state.place if memory_state is not None else None
+        )
     session.record(record)
     if not record.recorded:
         return False
@@ -129,24 +137,26 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
 
 
 def _record(
-    session: RooflineSession, item: pytest.Item, cause: BaseException, seen: _Seen | None
+    session: RooflineSession, item: pytest.Item, cause: BaseException, memory_state: _Seen | None
 ) -> OutOfMemory:
-    planned, place = session.planned[item.nodeid], seen.place if seen is not None else None
+    planned = session.planned[item.nodeid]
+    place = memory_state.place if memory_state is not None else None
     message = encodable(str(cause)) or type(cause).__name__
-    called = place.name if place is not None else ""
-    free_bytes, allocated = parse_free_bytes(message), seen.allocated if seen is not None else None
-    if free_bytes is None and seen is not None:
-        free_bytes = seen.free_bytes
+    call_name = place.name if place is not None else ""
+    free_bytes = parse_free_bytes(message)
+    allocated = memory_state.allocated if memory_state is not None else None
+    if free_bytes is None and memory_state is not None:
+        free_bytes = memory_state.free_bytes
     return OutOfMemory(
         test_id=encodable(item.nodeid),
         benchmark=planned.benchmark,
         parameters=planned.parameters,  # type: ignore[arg-type]
-        label=planned.label + (f".{called}" if called else ""),
+        label=planned.label + (f".{call_name}" if call_name else ""),
         process=session.process,
         device=place.device.name if place is not None else session.under_test.device.name,
         message=message.splitlines()[0][:MOST_TEXT],
         recorded=planned.marks.oom == "record",
-        name=called if place is not None and place.measured is not None else None,
+        name=call_name if place is not None and place.measured is not None else None,
         phase=place.phase if place is not None else None,
         asked_bytes=parse_requested_bytes(message),
         free_bytes=free_bytes,
@@ -158,7 +168,7 @@ def _record(
 def _held_against(
     session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None
 ) -> OutOfMemory:
-    """With what the baseline knows of the same test."""
+    """Return a record with the results that its baseline has."""
     under_test = session.under_test
     lost = lost_times(
         under_test.comparator,
@@ -178,10 +188,13 @@ def _held_against(
 
 
 def forget_locals(error: BaseException | None) -> None:
-    """Empty the local variables of every frame that an exception, one of its group or one that led to it passed."""
-    for one in causes_of(error):
-        traceback.clear_frames(one.__traceback__)
-        for frame, _ in traceback.walk_tb(one.__traceback__):
+    """Clear the local variables of every frame behind an exception.
+
+    These are the frames of the exception, of those of its group, and of those that led to it.
+    """
+    for exception in causes_of(error):
+        traceback.clear_frames(exception.__traceback__)
+        for frame, _ in traceback.walk_tb(exception.__traceback__):
             # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
             _ = frame.f_locals
 
@@ -205,7 +218,7 @@ REPLACED = "the function of the test: a drill or pytest_roofline_function had re
 
 
 def profiled_labels(session: RooflineSession) -> set[str]:
-    """The label of what is measured from now on, where a profiler is attached or has watched the device here.
+    """Return the label of measurements under a profiler, or after one, if any.
 
     Kineto leaves CUPTI attached behind a profile, which slows launches down by 10 to 20 % (pytorch#146604). Taking it
     away (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay, so what it watches over is no result instead.
@@ -223,15 +236,15 @@ def take_profile(
     sets: Sequence[tuple[object, ...]],
     model: Any,
 ) -> None:
-    """Profile what was measured, where that was asked for; what goes wrong is a warning, and the measurement stands."""
-    wanted = session.options.profile
+    """Profile what was measured, if that is an option; failures are warnings."""
+    profiler = session.options.profile
     # A further round only repeats a test.
-    if wanted is None or session.round is not None:
+    if profiler is None or session.round is not None:
         return
     from ..observe.capture import Calls, take, watches
     from ..observe.external import is_bracketed, tool_for
 
-    tool, word = tool_for(wanted, os.environ, device.name)
+    tool, word = tool_for(profiler, os.environ, device.name)
     if tool == "external" and not is_bracketed(device.name):
         session.noted.warn(NOT_TOLD.format(device=device.name))
         return
@@ -249,9 +262,9 @@ def take_profile(
     )
     try:
         trace, trouble = _trace_path(session, measurement.label) if tool == "torch" else (None, [])
-        found = take(device, tool, Calls(fn, sets, model, measurement.median_s), empty, trace)
+        profile = take(device, tool, Calls(fn, sets, model, measurement.median_s), empty, trace)
         session.note(
-            replace(found, missing=(*not_as_measured(measurement), *found.missing, *trouble))
+            replace(profile, missing=(*not_as_measured(measurement), *profile.missing, *trouble))
         )
     except Exception as error:
         words = (
@@ -263,18 +276,21 @@ def take_profile(
 
 
 def not_as_measured(measurement: Measurement) -> list[str]:
-    """What sets the profiled calls apart from the measured ones, a sentence each."""
+    """Return how the profiled calls differ from the measured ones."""
     samples = measurement.samples
-    known = {
+    differences = {
         GRAPH: samples.mode == "graph",
         FLUSHED: measurement.key.cache == "flush",
         REPLACED: "replaced" in samples.labels,
     }
-    return [sentence for sentence, holds in known.items() if holds]
+    return [sentence for sentence, holds in differences.items() if holds]
 
 
 def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list[str]]:
-    """A file for a trace beside the run files, in a folder of this run that git does not see; None with a sentence."""
+    """Return a file for a trace, or None with a sentence.
+
+    It lies beside the run files, in a folder of this run that git does not see.
+    """
     profiles = session.options.folder / "profiles"
     folder = profiles / session.run_name
     name = slug(label)[:MOST_NAME]
@@ -282,15 +298,15 @@ def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list
         folder.mkdir(parents=True, exist_ok=True)
         (profiles / ".gitignore").write_text("*\n", encoding="utf-8")
         # Names of tests may differ in signs alone, or behind what a file name has room for.
-        taken = sum(
+        trace_count = sum(
             1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name
         )
     except OSError as error:
         return None, [f"the trace: not written, since {encodable(str(error))[:LONGEST_WORDS]}"]
-    return folder / f"{name}{f'~{taken + 1}' if taken else ''}{TRACE}", []
+    return folder / f"{name}{f'~{trace_count + 1}' if trace_count else ''}{TRACE}", []
 
 
 def warn_of_ranks(session: RooflineSession) -> None:
-    """Say that ranks are not profiled, where that was asked for."""
+    """Warn that `--roofline-profile` profiles no ranks."""
     if session.options.profile is not None and session.round is None:
         session.noted.warn(NO_PROFILES)

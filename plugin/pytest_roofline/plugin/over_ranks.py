@@ -1,4 +1,4 @@
-"""One measurement over ranks: the request goes out, the times come back, and one record is made of them."""
+"""Measurements over ranks: the request goes out, the times come back, and a record is made of them."""
 
 import contextlib
 import time
@@ -40,7 +40,7 @@ COLLECTIVES = (
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """What came of a request: what all ranks agree upon, and the ranks behind it."""
+    """The result of a request over ranks: the common measurement, and the ranks behind it."""
 
     measured: MeasuredRequest
     ranks: Ranks
@@ -50,7 +50,7 @@ class RankResult:
 
 @dataclass(frozen=True, slots=True)
 class RankCall:
-    """A function that ranks are to be measured with, and how."""
+    """A function to measure on ranks, with its request."""
 
     distributed: Distributed
     function: FunctionRef
@@ -59,19 +59,19 @@ class RankCall:
 
     @property
     def options(self) -> RankOptions:
-        """What it asks for besides."""
+        """The options of ranks in the request."""
         assert self.request.ranks is not None
         return self.request.ranks
 
     def send(self, plan: object, tell: "Tell | None" = None) -> list[Any]:
-        """What every rank answers, by rank."""
-        asked = self.options
+        """Send a plan; return the answer of every rank, by rank."""
+        options = self.options
         return self.distributed.call(
             self.function,
             self.args,
-            asked.size,
-            timeout=asked.timeout_s,
-            backend=asked.backend,
+            options.size,
+            timeout=options.timeout_s,
+            backend=options.backend,
             plan=plan,
             tell=tell,
         )
@@ -82,7 +82,7 @@ Keep = Callable[[RankResult, BaseException], None]
 
 
 def check_call(distributed: object, fn: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Refuse what is not the fixture of that name, and what no rank could be given.
+    """Refuse another object than the fixture, and calls that ranks cannot run.
 
     Raises:
         BadInput: it is something else, ranks cannot load the function, or its arguments are no plain data.
@@ -95,14 +95,17 @@ def check_call(distributed: object, fn: Callable[..., object], args: tuple[objec
     checked_call(fn, args)
 
 
-def rank_options(distributed: Distributed, world_size: int | None, **asked: Any) -> RankOptions:
-    """What a measurement over ranks asks for, checked (BadInput); the test is skipped for lack of ranks."""
+def rank_options(distributed: Distributed, world_size: int | None, **options: Any) -> RankOptions:
+    """Return the checked options of a measurement over ranks (BadInput).
+
+    The test is skipped for lack of ranks.
+    """
     from ..ranks.worlds import check_backend
 
-    check_backend(asked.get("backend"))
-    one_of("collective", asked.get("collective"), (None, *COLLECTIVES))
-    timeout_s = positive("timeout", asked.pop("timeout", None))
-    return RankOptions(distributed.size_of(world_size), timeout_s=timeout_s, **asked)
+    check_backend(options.get("backend"))
+    one_of("collective", options.get("collective"), (None, *COLLECTIVES))
+    timeout_s = positive("timeout", options.pop("timeout", None))
+    return RankOptions(distributed.size_of(world_size), timeout_s=timeout_s, **options)
 
 
 def measure_over(
@@ -112,7 +115,9 @@ def measure_over(
     args: tuple[object, ...],
     request: Request,
 ) -> Measurement:
-    """Have the ranks measure, and write it down; a request by the host's clock is one of whole programs.
+    """Measure on the ranks and record the measurement.
+
+    A request by the host's clock is one of whole programs.
 
     Raises:
         BadInput: ranks cannot load what a hook put in the function's place.
@@ -145,7 +150,10 @@ def measure_over(
 def write(
     test: CurrentTest, request: Request, result: RankResult, invalid: str = ""
 ) -> Measurement:
-    """Write down what came of a request; the hardware is that of the ranks, and counts their devices."""
+    """Record the result of a request.
+
+    Its hardware is that of the ranks, and counts their devices.
+    """
     hardware = test.session.under_test.hardware_of_ranks(
         result.environment, result.ranks.hosts, result.link
     )
@@ -155,7 +163,7 @@ def write(
 
 
 def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Ceiling | None:
-    """The roofline of what crosses the links of every rank's device, or of what one rank computes."""
+    """Return the roofline of the ranks' links, or of a rank's FLOPs."""
     assert request.ranks is not None
     work, metric = request.work, request.shown_metric
     if result.environment is None:
@@ -166,14 +174,14 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
         return collective_ceiling(
             product_of(device), hardware, work, metric, request.ranks.collective or ""
         )
-    found = datasheet_ceiling(device, work, metric)
-    return found and replace(
-        found, origin=f"{found.origin}, one rank's device, for the work of one rank"
+    ceiling = datasheet_ceiling(device, work, metric)
+    return ceiling and replace(
+        ceiling, origin=f"{ceiling.origin}, one rank's device, for the work of one rank"
     )
 
 
 def take(call: RankCall, keep: Keep) -> RankResult:
-    """Have the ranks measure; `keep` gets what had been measured where something goes wrong on the way."""
+    """Measure on the ranks; `keep` gets a partial result on failure."""
     progress_of: dict[int, list[LatestBlock]] = {}
 
     def tell(rank: int, progress: "LatestBlock") -> None:
@@ -193,7 +201,7 @@ def take(call: RankCall, keep: Keep) -> RankResult:
 
 @contextlib.contextmanager
 def _new_ranks(call: RankCall) -> "Iterator[Pool]":
-    """Ranks of its own, and no more than the request needs.
+    """Start ranks for a request alone, no more than it needs.
 
     Beside idle ones each would have fewer threads, and how many depends on which other tests were selected.
     """
@@ -231,16 +239,16 @@ def _result(
 
 
 def _partial(
-    call: RankCall, members: "Sequence[Member]", told: "dict[int, list[LatestBlock]]"
+    call: RankCall, members: "Sequence[Member]", progress_of: "dict[int, list[LatestBlock]]"
 ) -> RankResult | None:
-    """What the ranks had told before one of them failed; None where that is nothing."""
+    """Return the result of the blocks before a failure, if any."""
     from ..ranks.lockstep import rank_seconds, samples_of
 
-    if len(told) < call.options.size:
+    if len(progress_of) < call.options.size:
         return None
     # Some may have come one block further than others before it ended.
-    common = min(len(progress) for progress in told.values())
-    rows = [told[rank][:common] for rank in range(call.options.size)]
+    common = min(len(progress) for progress in progress_of.values())
+    rows = [progress_of[rank][:common] for rank in range(call.options.size)]
     samples = samples_of(rows[0])
     if samples is None:
         return None
@@ -250,9 +258,12 @@ def _partial(
 
 
 def _ranks_of(
-    call: RankCall, members: "Sequence[Member]", own: Sequence[tuple[float, ...]]
+    call: RankCall, members: "Sequence[Member]", rank_seconds: Sequence[tuple[float, ...]]
 ) -> Ranks:
-    """The record of the ranks that took part; `own` has each one's seconds per sample."""
+    """Return the record of the ranks.
+
+    `rank_seconds` are each rank's seconds per sample.
+    """
     from ..ranks.worlds import default_backend
 
     options, distributed = call.options, call.distributed
@@ -262,7 +273,7 @@ def _ranks_of(
         launcher=distributed.launcher,
         backend=options.backend or default_backend(distributed.kind),
         hosts=tuple(member.host for member in members),
-        seconds=tuple(own),
+        seconds=tuple(rank_seconds),
         threads=threads.pop() if len(threads) == 1 else None,
         generation=distributed.pool(options.size).generation,
         fresh=options.fresh,
@@ -270,7 +281,7 @@ def _ranks_of(
 
 
 def _labelled(measured: MeasuredRequest, members: "Sequence[Member]") -> MeasuredRequest:
-    """The same, and whether these ranks have fewer cores than they are."""
+    """Return the measurement, labelled if the ranks outnumber their cores."""
     from ..ranks.facts import cores_of
 
     facts = [member.facts for member in members if member.facts is not None]
@@ -282,7 +293,7 @@ def _labelled(measured: MeasuredRequest, members: "Sequence[Member]") -> Measure
 
 
 def take_jobs(call: RankCall, keep: Keep) -> RankResult:
-    """Time whole programs: from starting the processes to their orderly end, each with ranks of its own."""
+    """Time whole programs from start to end, each with new ranks."""
     from ..ranks.local import whole_processes
 
     seconds: list[float] = []
