@@ -1,4 +1,4 @@
-"""What becomes of tests whose verdict is open: further rounds, and their reports once it is out."""
+"""Tests with an open verdict: they get further rounds, and their reports once the verdict is final."""
 
 import contextlib
 import gc
@@ -36,7 +36,7 @@ from .session import RooflineSession
 
 
 class Deciding:
-    """Runs measuring tests by a protocol that can wait with their reports, and decides what is open behind the last."""
+    """Runs measuring tests with deferred reports, and decides the open verdicts behind the last test."""
 
     def __init__(self, config: pytest.Config, state: RooflineSession, only_looking: bool) -> None:
         self.config = config
@@ -53,7 +53,7 @@ class Deciding:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
-        """As pytest's own, where nobody else runs this test in a way of their own."""
+        """Run a test as pytest does, unless another plugin runs it."""
         if (
             not measures(item)
             or self.only_looking
@@ -62,14 +62,14 @@ class Deciding:
         ):
             return None
         try:
-            held = run_item(self.state, item, nextitem)
+            deferred = run_item(self.state, item, nextitem)
         except BaseException:
             # Interrupted in its teardown: what it measured has its verdict all the same.
             if item.stash.get(held_key, False):
                 self.held[test_id_of(item)] = DeferredReport(item, item.stash[call_key], None)
             raise
-        if held is not None:
-            self.held[test_id_of(item)] = held
+        if deferred is not None:
+            self.held[test_id_of(item)] = deferred
             reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
             if reporter is not None and self.config.get_verbosity() > 0:
                 reporter.write("PENDING, more rounds to come")
@@ -77,7 +77,7 @@ class Deciding:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Behind the last test: further rounds for what is undecided, and then the reports that were held back."""
+        """Decide open verdicts behind the last test, and issue their reports."""
         try:
             outcome = yield
             if self.state.options.save or self.state.round is not None:
@@ -92,8 +92,8 @@ class Deciding:
         return outcome
 
     def decide(self) -> None:
-        """Run rounds until every verdict is out, or the rounds or the time are spent."""
-        longest_s = max(held.duration_s for held in self.held.values())
+        """Run rounds until verdicts, rounds or time are at an end."""
+        longest_s = max(deferred.duration_s for deferred in self.held.values())
         with contextlib.closing(Rounds(self.state, self.say, longest_s)) as rounds:
             self._decide_by(rounds)
 
@@ -108,29 +108,29 @@ class Deciding:
             self.cut = True
             return
         for number in itertools.count(2):
-            wanted = [test_id for test_id in self.open_tests() if self.wants(rounds, test_id)]
-            if not wanted or rounds.broken:
+            test_ids = [test_id for test_id in self.open_tests() if self.wants(rounds, test_id)]
+            if not test_ids or rounds.broken:
                 break
-            each = (
-                self.state.timed.most_rounds(one)
-                for test_id in wanted
-                for one in self.state.timed.of(test_id)
+            limits = (
+                self.state.timed.most_rounds(row)
+                for test_id in test_ids
+                for row in self.state.timed.of(test_id)
             )
-            most = max(options.recording, *each)
+            most = max(options.recording, *limits)
             if number > most:
                 break
             if deadline is not None and time.monotonic() > deadline:
                 self.say(
-                    f"roofline: --roofline-time is spent after round {number - 1}, {_tests(wanted)} undecided"
+                    f"roofline: --roofline-time is spent after round {number - 1}, {_tests(test_ids)} undecided"
                 )
                 self.cut = True
                 break
             tell(
                 self.config,
-                f"roofline: round {number} of at most {most}: {_tests(wanted)} "
+                f"roofline: round {number} of at most {most}: {_tests(test_ids)} "
                 f"{'to record' if options.record else 'undecided'}",
             )
-            self.run_round(rounds, number, wanted, deadline)
+            self.run_round(rounds, number, test_ids, deadline)
         if rounds.broken:
             self.cut = True
             first, *tail = rounds.broken.splitlines()
@@ -139,22 +139,22 @@ class Deciding:
                 self.say(f"    {line}")
 
     def run_round(
-        self, rounds: Rounds, number: int, wanted: Sequence[str], deadline: float | None
+        self, rounds: Rounds, number: int, test_ids: Sequence[str], deadline: float | None
     ) -> None:
-        """Run the wanted tests once more, and judge what there is, whatever ends the round."""
+        """Run tests once more, and judge the results, however the round ends."""
         self.measure_canaries()
         self.make_room()
         try:
-            rounds.run(number, [self.held[test_id].item.nodeid for test_id in wanted], deadline)
+            rounds.run(number, [self.held[test_id].item.nodeid for test_id in test_ids], deadline)
         finally:
-            for test_id in wanted:
+            for test_id in test_ids:
                 self.state.timed.judge(test_id)
         if not rounds.broken:
             self.state.rounds_used = number
         self.issue_decided(rounds)
 
     def measure_canaries(self) -> None:
-        """Once, behind the last test: how fast the machine is at what is no test's, where this process measured on it.
+        """Measure once, behind the last test, how fast the machine itself is.
 
         Ranks measure in processes of their own, and what a profiler watches over is no result.
         """
@@ -171,11 +171,11 @@ class Deciding:
             state.record(measurement)
 
     def open_tests(self) -> list[str]:
-        """Return the held tests whose own verdict is open."""
+        """Return the deferred tests whose own verdict is open."""
         return [test_id for test_id in self.held if test_id not in self.decided]
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
-        """Whether a held test is worth another process."""
+        """Return whether a deferred test is worth another process."""
         return any(
             self.state.timed.wants_round(row)
             and not (row.key is not None and rounds.hopeless(test_id, row.key.name))
@@ -183,14 +183,14 @@ class Deciding:
         )
 
     def make_room(self) -> None:
-        """Free what this process holds of the device, since a child needs the room."""
+        """Free the device memory of this process for a child."""
         gc.collect()
         # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
         launcher_of(self.config).rest()
         self.state.under_test.device.release()
 
     def issue_decided(self, rounds: Rounds) -> None:
-        """Say how those held tests ended of which no round and no other test can say anything else."""
+        """Issue the reports that no round and no other test can change."""
         self.state.timed.settle({*self.open_tests()})
         for test_id in self.open_tests():
             failed = rounds.failures.get(test_id)
@@ -202,7 +202,7 @@ class Deciding:
                 self.issue(test_id, failed)
 
     def issue_all(self) -> None:
-        """Say how every test that is still held ended."""
+        """Issue every report that is still deferred."""
         if self.held:
             still_open = {*self.open_tests()}
             self.state.timed.end_rounds(still_open, cut=self.cut)
@@ -211,35 +211,42 @@ class Deciding:
             self.issue(test_id)
 
     def issue(self, test_id: str, failed_later: str | None = None) -> None:
-        """Say how one held test ended; one that failed for itself in a later round fails with that."""
-        held = self.held.pop(test_id)
+        """Issue the report of a deferred test.
+
+        One that failed for itself in a later round fails with that.
+        """
+        deferred = self.held.pop(test_id)
         if failed_later is not None:
             self.failed_later.add(test_id)
             self.state.retract(test_id)
-        verdict = publish(self.state, held.item)
-        torn = held.teardown if held.teardown is not None and held.teardown.failed else None
-        if torn is not None:
-            name_failed(held.item, torn)
+        verdict = publish(self.state, deferred.item)
+        failed_teardown = (
+            deferred.teardown
+            if deferred.teardown is not None and deferred.teardown.failed
+            else None
+        )
+        if failed_teardown is not None:
+            name_failed(deferred.item, failed_teardown)
         issue(
-            held,
+            deferred,
             verdict if failed_later is None else pytest.fail.Exception(failed_later, pytrace=False),
         )
-        if torn is not None:
+        if failed_teardown is not None:
             # It was noted ahead of the verdict, and is how the test ended.
-            note(self.state, held.item, torn, by_verdict=False)
+            note(self.state, deferred.item, failed_teardown, by_verdict=False)
 
     def say(self, line: str) -> None:
-        """A line on the terminal, on its own."""
+        """Print a line on the terminal, on its own."""
         tell(self.config, line, progress=False)
 
 
 def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
-    """Attach a test's figures to its report; what turns it red, if anything does."""
+    """Attach a test's figures to its report, and return its failure, if any."""
     test_id = test_id_of(item)
     # A rerun publishes its own figures, not the earlier attempt's beside them.
-    others = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
+    earlier = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
     figures = [pair for kind in state.kinds for pair in kind.properties(test_id)]
-    item.user_properties[:] = [*others, *figures]
+    item.user_properties[:] = [*earlier, *figures]
     where = _relative(state.writer.path, item.config.rootpath)
     messages = [kind.message(row, where, state.degraded) for kind, row in state.reds(test_id)]
     return pytest.fail.Exception("\n".join(messages), pytrace=False) if messages else None
@@ -248,7 +255,10 @@ def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
 def pass_in_shadow(
     state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str
 ) -> None:
-    """Let a test pass that a verdict alone has turned red, and keep why, worst first by how much slower it is."""
+    """Let a test pass that only its verdict fails, and note the reason.
+
+    The sentences come worst first, by how much slower a test is.
+    """
     test_id = test_id_of(item)
     slowdown = max((row.change or 0.0 for _, row in state.reds(test_id)), default=0.0)
     regressed = any(
@@ -261,7 +271,7 @@ def pass_in_shadow(
 
 
 def why_no_rounds(state: RooflineSession) -> str:
-    """Why this run cannot have further rounds; empty where it can or need not."""
+    """Return why this run cannot have further rounds, else an empty text."""
     gpu = state.under_test.gpu
     exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
     if state.options.rounds != 1 and gpu is not None and exclusive and state.under_test.held:

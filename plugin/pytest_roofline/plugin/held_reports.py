@@ -1,4 +1,4 @@
-"""Tests whose verdict is still open: their reports wait until it is out, and then go through pytest's own hooks.
+"""Tests with an open verdict: their reports wait for it, and then go through pytest's own hooks.
 
 So JUnit, `--lf`, `xfail(strict=True)` and the exit status see one outcome, the final one. Fixtures are torn down when
 the test has ended, as ever; only what is said of it waits. How each test ended stands in the run file.
@@ -22,7 +22,7 @@ from .session import RooflineSession
 
 @dataclass(slots=True)
 class DeferredReport:
-    """A test that has ended but for its verdict: the call as it went, and the report of its teardown if it had one.
+    """A test that has ended without its verdict: the call, and the report of its teardown, if any.
 
     `duration_s` are seconds from its set-up to its teardown.
     """
@@ -40,11 +40,16 @@ _VERDICT = re.compile(r"roofline\.(.*\.)?verdict", re.DOTALL)
 
 
 def may_hold(item: pytest.Item) -> bool:
-    """Whether a test's report may wait: not where another plugin runs tests again by its own loop."""
+    """Return whether a test's report may wait.
+
+    It may not where another plugin runs tests again by its own loop.
+    """
     config = item.config
     # pytest-rerunfailures knows more ways to be asked: an ini value, a forced number.
-    counted = getattr(config.pluginmanager.get_plugin("rerunfailures"), "get_reruns_count", None)
-    if item.get_closest_marker("flaky") or (counted is not None and counted(item)):
+    count_reruns = getattr(
+        config.pluginmanager.get_plugin("rerunfailures"), "get_reruns_count", None
+    )
+    if item.get_closest_marker("flaky") or (count_reruns is not None and count_reruns(item)):
         return False
     # A debugger waits for a failure on the spot, and whoever watches set-ups for pytest's own words.
     return not any(config.getoption(name, None) for name in ON_THE_SPOT)
@@ -53,11 +58,14 @@ def may_hold(item: pytest.Item) -> bool:
 def run(
     state: RooflineSession, item: pytest.Item, nextitem: pytest.Item | None
 ) -> DeferredReport | None:
-    """Run a test as pytest does, but hold its report back where its verdict is open; then the test that is held."""
+    """Run a test as pytest does.
+
+    Return its report if that has to wait for the verdict.
+    """
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    held = _phases(state, item, nextitem)
+    deferred = _phases(state, item, nextitem)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return held
+    return deferred
 
 
 def _phases(
@@ -67,40 +75,43 @@ def _phases(
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
         item._initrequest()
-    held, began_s = False, time.monotonic()
+    is_deferred, began_s = False, time.monotonic()
     try:
         if call_and_report(item, "setup", True).passed:
             call_report = call_and_report(item, "call", False)
-            open_still = item.stash.get(held_key, False)
-            held = open_still and ended_well(call_report)
-            if open_still and not held:
+            is_open = item.stash.get(held_key, False)
+            is_deferred = is_open and ended_well(call_report)
+            if is_open and not is_deferred:
                 # Another plugin let it fail for itself.
                 item.stash[held_key] = False
                 note(state, item, call_report, by_verdict=False)
-            if not held:
+            if not is_deferred:
                 item.ihook.pytest_runtest_logreport(report=call_report)
         if item.session.shouldfail or item.session.shouldstop:
             nextitem = None
-        teardown = call_and_report(item, "teardown", not held, nextitem=nextitem)
+        teardown = call_and_report(item, "teardown", not is_deferred, nextitem=nextitem)
     finally:
         if has_request:
             item._request = False
             item.funcargs = None
     return (
         DeferredReport(item, item.stash[call_key], teardown, time.monotonic() - began_s)
-        if held
+        if is_deferred
         else None
     )
 
 
 def ended_well(report: pytest.TestReport) -> bool:
-    """Whether a test's body raised nothing: a strict xfail is reported as failed for that, ahead of its verdict."""
+    """Return whether a test's body raised nothing.
+
+    A strict xfail is reported as failed for that, ahead of its verdict.
+    """
     return report.passed or (report.failed and str(report.longrepr).startswith("[XPASS(strict)]"))
 
 
-def issue(held: DeferredReport, failure: BaseException | None) -> None:
-    """Say at last how a held test ended."""
-    item, call = held.item, held.call
+def issue(deferred: DeferredReport, failure: BaseException | None) -> None:
+    """Report at last how a test with a deferred report ended."""
+    item, call = deferred.item, deferred.call
     item.stash[held_key] = False
     item.stash[failure_key] = failure
     final: pytest.CallInfo[None] = pytest.CallInfo(
@@ -118,10 +129,10 @@ def issue(held: DeferredReport, failure: BaseException | None) -> None:
     item.funcargs = {}  # type: ignore[attr-defined]
     report = hook.pytest_runtest_makereport(item=item, call=final)
     hook.pytest_runtest_logreport(report=report)
-    if held.teardown is not None:
+    if deferred.teardown is not None:
         # JUnit takes the figures from the last report of a test.
-        held.teardown.user_properties = list(item.user_properties)
-        hook.pytest_runtest_logreport(report=held.teardown)
+        deferred.teardown.user_properties = list(item.user_properties)
+        hook.pytest_runtest_logreport(report=deferred.teardown)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
@@ -134,22 +145,22 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 
 
 def undecided(state: RooflineSession, item: pytest.Item) -> bool:
-    """Whether what is said of a test may still change, and nothing has turned it red for good."""
+    """Return whether a test's verdict may change and no red is final."""
     test_id = test_id_of(item)
     # Behind these more processes would be idle.
-    for_good = any(kind.is_final(row) for kind, row in state.reds(test_id))
-    return not for_good and any(kind.may_change(test_id) for kind in state.kinds)
+    is_final = any(kind.is_final(row) for kind, row in state.reds(test_id))
+    return not is_final and any(kind.may_change(test_id) for kind in state.kinds)
 
 
 def test_id_of(item: pytest.Item) -> str:
-    """The id under which a test stands in the run file."""
+    """Return the id of a test in the run file."""
     return encodable(item.nodeid)
 
 
 def note(
     session: RooflineSession, item: pytest.Item, report: pytest.TestReport, by_verdict: bool
 ) -> None:
-    """Write a test's end down: after its call, and again where its teardown fails."""
+    """Write down how a test ended, after its call or a failed teardown."""
     if type(report) is not pytest.TestReport:
         # A sub-test's report; the test's own follows.
         return
@@ -185,7 +196,7 @@ def note(
 
 
 def name_failed(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Put FAILED for the verdict among the figures of a test that failed for itself, as a report of the run says."""
+    """Replace the verdicts in a failed test's figures by FAILED."""
     pairs = [
         (name, FAILED if _VERDICT.fullmatch(name) else value)
         for name, value in item.user_properties

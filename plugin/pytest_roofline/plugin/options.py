@@ -1,4 +1,4 @@
-"""The options with their ini twins, as data. Light: all that a run pays that measures nothing."""
+"""The options with their ini twins, as data. A run without measurements loads nothing heavier."""
 
 import argparse
 from collections.abc import Sequence
@@ -159,7 +159,7 @@ class _Profile(argparse.Action):
     def __call__(
         self, _parser: object, namespace: object, _values: object, option_string: str | None = None
     ) -> None:
-        """Keep which of the two it was."""
+        """Keep the flag that was typed."""
         setattr(
             namespace, self.dest, SHADOW if (option_string or "").endswith(f"={SHADOW}") else True
         )
@@ -174,10 +174,15 @@ def add_options(parser: pytest.Parser) -> None:
     for name, metavar, text in _VALUES:
         many = name in LISTS
         # A profiler need not be named.
-        more: dict[str, Any] = {"nargs": "?", "const": PROFILERS[0]} if name == "profile" else {}
+        arity: dict[str, Any] = {"nargs": "?", "const": PROFILERS[0]} if name == "profile" else {}
         action = "append" if many else "store"
         group.addoption(
-            f"--roofline-{name}", action=action, default=None, metavar=metavar, help=text, **more
+            f"--roofline-{name}",
+            action=action,
+            default=None,
+            metavar=metavar,
+            help=text,
+            **arity,
         )
         kind: Any = "args" if many else "string"
         parser.addini(ini_name(name), text.replace("%%", "%"), type=kind)
@@ -191,5 +196,5 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def ini_name(name: str) -> str:
-    """The ini twin of an option of ours: `roofline_fail_on`."""
+    """Return the ini twin of an option of ours: `roofline_fail_on`."""
     return f"roofline_{name.replace('-', '_')}"

@@ -1,4 +1,4 @@
-"""Which tests will measure, and under which names: what their marker says, and the parameters that make up a key."""
+"""The tests that measure and their names: the marker's values, and the parameters of a key."""
 
 import enum
 import json
@@ -32,7 +32,7 @@ NAMED_BY_TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What `@pytest.mark.roofline(...)` says of a test; the marker nearest to the test wins."""
+    """The values of `@pytest.mark.roofline(...)` for a test. The marker nearest to the test wins."""
 
     tolerance: float | None = None
     tolerance_reason: str | None = None
@@ -52,14 +52,14 @@ WIDE_MARK = "say why by @pytest.mark.roofline(tolerance_reason=…)"
 
 
 def read_marks(item: pytest.Item) -> Marks:
-    """The marker's values for a test."""
+    """Return the marker's values for a test."""
     merged: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers(MARKER))):
         unknown = sorted(set(mark.kwargs) - set(MARKER_KEYWORDS))
         if unknown or mark.args:
-            seen = ", ".join(unknown) if unknown else "a positional argument"
+            names = ", ".join(unknown) if unknown else "a positional argument"
             raise pytest.UsageError(
-                f"{item.nodeid}: @pytest.mark.roofline does not know {seen}; expected {', '.join(MARKER_KEYWORDS)}"
+                f"{item.nodeid}: @pytest.mark.roofline does not know {names}; expected {', '.join(MARKER_KEYWORDS)}"
             )
         merged |= mark.kwargs
     if isinstance(merged.get("tolerance"), str):
@@ -134,7 +134,7 @@ class Planned:
 
     @classmethod
     def of(cls, item: pytest.Item, marks: Marks | None = None) -> "Planned":
-        """A test as it stands, with its marker."""
+        """Return the plan of a test, with its marker."""
         return cls(item, benchmark_name(item), parameters_of(item), marks or read_marks(item))
 
     @property
@@ -145,7 +145,7 @@ class Planned:
 
 
 def benchmark_name(item: pytest.Item) -> str:
-    """The benchmark that a test is: its function's name without `test_`, with the class in front if it has one."""
+    """Return the function's name without `test_`, behind its class if any."""
     function = getattr(item, "originalname", None) or item.name
     name = str(function).removeprefix("test_")
     owner = getattr(item, "cls", None)
@@ -153,7 +153,7 @@ def benchmark_name(item: pytest.Item) -> str:
 
 
 def parameters_of(item: pytest.Item) -> dict[str, object]:
-    """A test's parameters as its key holds them, whatever their order in the source.
+    """Return a test's parameters for its key, in any order of the source.
 
     Scalars as they are; types, devices, functions, enumerations and collections of these by name; other objects by the
     id text that the test gives them. An object without any is told by its position alone, and the key says so.
@@ -164,13 +164,13 @@ def parameters_of(item: pytest.Item) -> dict[str, object]:
     parameters: dict[str, object] = {}
     text, by_id = spec.id, False
     for name, value in spec.params.items():
-        told = scalar_of(value)
+        scalar = scalar_of(value)
         # What pytest makes up for an object that it cannot name, alone or beside others.
-        made_up = rf"(?:(?<=-)|^){re.escape(name)}\d+(?=-|$)"
-        if told is not NAMELESS:
-            parameters[name] = told
-            text = re.sub(made_up, str(told).replace("\\", r"\\"), text)
-        elif place := re.search(made_up + "|<lambda>[^-]*", text):
+        generated_id = rf"(?:(?<=-)|^){re.escape(name)}\d+(?=-|$)"
+        if scalar is not NAMELESS:
+            parameters[name] = scalar
+            text = re.sub(generated_id, str(scalar).replace("\\", r"\\"), text)
+        elif place := re.search(generated_id + "|<lambda>[^-]*", text):
             parameters[name + BY_POSITION] = place[0]
         else:
             by_id = True
@@ -181,7 +181,10 @@ def parameters_of(item: pytest.Item) -> dict[str, object]:
 
 
 def scalar_of(value: object) -> object:
-    """A parameter as a scalar: itself, or the name under which everybody knows it; `NAMELESS` where it has none."""
+    """Return a parameter as a scalar: itself, or its common name.
+
+    `NAMELESS` stands for an object without a name.
+    """
     kind = type(value)
     if value is None or kind is bool:
         return value
@@ -210,11 +213,14 @@ def scalar_of(value: object) -> object:
 
 
 def _together(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
-    """Several scalars as one text; `NAMELESS` where one of them is."""
+    """Return several scalars as a text.
+
+    It is `NAMELESS` if one of them is.
+    """
     rows = list(parts)
-    if any(one is NAMELESS for row in rows for one in row):
+    if any(scalar is NAMELESS for row in rows for scalar in row):
         return NAMELESS
-    return opening + ", ".join(": ".join(str(one) for one in row) for row in rows) + closing
+    return opening + ", ".join(": ".join(map(str, row)) for row in rows) + closing
 
 
 # Of a test that shares its name and parameters with another: the sentence with which it fails.
@@ -222,38 +228,41 @@ clash_key: pytest.StashKey[str] = pytest.StashKey()
 
 
 def mark_clashes(planned: Sequence[Planned]) -> None:
-    """Give tests that share a benchmark name and parameters the sentence with which they fail.
+    """Mark tests that share a benchmark and parameters, so that they fail.
 
     Their baselines would mix; the other tests of the session run.
     """
-    seen: dict[tuple[str, str], Planned] = {}
+    firsts: dict[tuple[str, str], Planned] = {}
     for plan in planned:
-        other = seen.setdefault((plan.benchmark, canonical(plan.parameters)), plan)
-        if other is plan or other.item.nodeid == plan.item.nodeid:
+        first = firsts.setdefault((plan.benchmark, canonical(plan.parameters)), plan)
+        if first is plan or first.item.nodeid == plan.item.nodeid:
             continue
         function, path = getattr(plan.item, "originalname", plan.item.name), plan.item.path
-        place = path.stem if path.parent == other.item.path.parent else path.parent.name
-        why = (
-            f"{other.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
+        place = path.stem if path.parent == first.item.path.parent else path.parent.name
+        sentence = (
+            f"{first.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
             f"{plan.parameters}; files are no part of the name, so that they can move: rename one of the functions, "
             f"for example to {function}_{place}"
         )
-        for clashing in (other, plan):
-            clashing.item.stash.setdefault(clash_key, why)
+        for clashing in (first, plan):
+            clashing.item.stash.setdefault(clash_key, sentence)
 
 
 def measures(item: pytest.Item) -> bool:
-    """Whether a test uses the fixture."""
+    """Return whether a test uses the fixture `roofline`."""
     return FIXTURE in getattr(item, "fixturenames", ())
 
 
 def plan(items: Sequence[pytest.Item]) -> dict[str, Planned]:
-    """The measuring tests by node id."""
+    """Return the measuring tests by node id."""
     return {item.nodeid: Planned.of(item) for item in items}
 
 
 class PlanWriter:
-    """Lists every test that measures, before any is deselected, a JSON line each: for `baseline check --prune`."""
+    """The list of all tests that measure, deselected ones included, a JSON line each.
+
+    `baseline check --prune` reads it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -263,15 +272,16 @@ class PlanWriter:
         """Write the list."""
         plans = plan([item for item in items if measures(item)]).values()
         lines = [
-            json.dumps({"benchmark": one.benchmark, "parameters": one.parameters}) for one in plans
+            json.dumps({"benchmark": planned.benchmark, "parameters": planned.parameters})
+            for planned in plans
         ]
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str, Marks]) -> None:
-    """Mark clashes of names and leave out, in place, the tests of a tier above the one asked for.
+    """Mark clashes of names, and remove tests of higher tiers in place.
 
-    A test that a threshold names is kept, and so is one that was asked for by its node id.
+    A test that a threshold names is kept, and so is one that the command line names by its node id.
     """
     measuring = plan([item for item in items if measures(item)])
     mark_clashes(list(measuring.values()))
@@ -311,7 +321,7 @@ def _entries(folders: Sequence[Path]) -> "Entries":
 
 
 def _asked_for(config: pytest.Config, item: pytest.Item) -> bool:
-    """Whether the command line names this very test, parameters included."""
+    """Return whether the command line names this very test with its parameters."""
     function = item.nodeid.partition("::")[2]
     return "[" in function and any(
         "::" in argument and argument.partition("::")[2] == function
@@ -333,8 +343,8 @@ def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
 
 
 def by_benchmark(plans: Iterable[Planned]) -> dict[str, set[str]]:
-    """The parameters of every benchmark, each as one string."""
-    known: dict[str, set[str]] = {}
+    """Return the parameters of every benchmark, each as a text."""
+    parameters: dict[str, set[str]] = {}
     for plan in plans:
-        known.setdefault(plan.benchmark, set()).add(canonical(plan.parameters))
-    return known
+        parameters.setdefault(plan.benchmark, set()).add(canonical(plan.parameters))
+    return parameters

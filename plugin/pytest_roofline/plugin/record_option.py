@@ -1,4 +1,4 @@
-"""`--roofline-record`: what it asks for, and beside which other options it is refused."""
+"""`--roofline-record`: its settings, and the options that refuse it beside them."""
 
 import datetime
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _BESIDE = {
 
 
 def records(config: pytest.Config) -> bool:
-    """Return whether the command asks for a recording; of another's round it does not."""
+    """Return whether the command asks for a recording. In a round it does not."""
     if commanded_value(config, "record"):
         return True
     if commanded_value(config, "accept-slower") is not None:
@@ -38,7 +38,7 @@ def records(config: pytest.Config) -> bool:
 
 
 def reason_of(config: pytest.Config) -> str:
-    """Return why the command accepts what is slower; empty where it does not."""
+    """Return the command's reason to accept what is slower, else an empty text."""
     reason = commanded_value(config, "accept-slower")
     if reason is not None and not reason.strip():
         raise BadInput(
@@ -49,14 +49,14 @@ def reason_of(config: pytest.Config) -> str:
 
 
 def saved_as() -> str:
-    """Return the name of a recording that nobody named, to the millisecond: `record-20261128-091653-042`."""
+    """Return the name of a recording without one, to the millisecond: `record-20261128-091653-042`."""
     return f"record-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S-%f}"[:-3]
 
 
 def refuse_record(
     config: pytest.Config, beside: Mapping[str, bool], rounds: int, target: Path
 ) -> None:
-    """Raise where a recording cannot be, or could not be written.
+    """Raise if a recording is excluded or cannot be written.
 
     Args:
         config: pytest's configuration.

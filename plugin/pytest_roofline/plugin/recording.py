@@ -1,4 +1,4 @@
-"""The test that measures, and the record of what was measured: its key, and why it is no result where it is none."""
+"""The test that measures and its records: the key of each, and why it is no result, if so."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ MOST_WHY = 500
 
 
 class CurrentTest:
-    """The test that measures: its name in the run, its marker, and the names that it gave to its measurements."""
+    """The test that measures: its name in the run, its marker, and the names of its measurements."""
 
     def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
         self.session = session
@@ -43,28 +43,36 @@ class CurrentTest:
     @property
     def planned(self) -> Planned:
         """Its benchmark and parameters."""
-        known = self.session.planned.get(self.item.nodeid)
-        return known or Planned.of(self.item, self.marks)
+        planned = self.session.planned.get(self.item.nodeid)
+        return planned or Planned.of(self.item, self.marks)
 
     def label(self, name: str) -> str:
-        """The benchmark with the test's own id text and the measurement's name: `TestCopies.d2d[64MiB].cold`."""
+        """Return the label of a measurement: `TestCopies.d2d[64MiB].cold`.
+
+        It is the benchmark with the test's own id text and the measurement's name.
+        """
         return self.planned.label + (f".{name}" if name else "")
 
     def fresh(self, kind: str, name: str | None) -> str:
-        """The name of a measurement, or of something else that the test finds; no kind has one twice."""
+        """Return the name of a measurement or another finding.
+
+        No kind has a name twice.
+        """
         if name is not None and not (isinstance(name, str) and name):
             raise BadInput(
                 f"name is {name!r}; expected text, or None for the only {kind} of a test"
             )
-        fresh = encodable(name or "")
-        if (kind, fresh) in self._names:
-            called = f"the name {fresh!r}" if fresh else "no name"
-            raise BadInput(f"this test has two {kind}s under {called}; give each a name of its own")
-        self._names.add((kind, fresh))
-        return fresh
+        text = encodable(name or "")
+        if (kind, text) in self._names:
+            name_text = f"the name {text!r}" if text else "no name"
+            raise BadInput(
+                f"this test has two {kind}s under {name_text}; give each a name of its own"
+            )
+        self._names.add((kind, text))
+        return text
 
     def require_open(self) -> None:
-        """Refuse a measurement that nobody would judge, and a note that nobody would show."""
+        """Refuse a measurement or a note behind the test's verdict."""
         if self.item.nodeid in self.session.ended:
             raise BadInput(
                 f"the fixture roofline of {printable(self.item.name)} was used after the verdict of that test, in a "
@@ -73,13 +81,13 @@ class CurrentTest:
             )
 
     def replacement(self, name: str, fn: Callable[..., object]) -> Callable[..., object] | None:
-        """What a hook gives to be measured in place of `fn`; None leaves it as it is."""
+        """Return a hook's function in place of `fn`, if any."""
         hook = self.item.config.hook.pytest_roofline_function
         return hook(item=self.item, name=name, fn=fn)  # type: ignore[no-any-return]
 
 
 def key_for(test: CurrentTest, request: "Request", hardware: HardwareKey) -> Key:
-    """The key of a measurement of a test."""
+    """Return the key of a measurement of a test."""
     planned = test.planned
     return Key(
         benchmark=planned.benchmark,
@@ -103,7 +111,7 @@ def record(
     device: str = "",
     ranks: Ranks | None = None,
 ) -> Measurement:
-    """Write a measurement of a test down; `device` is the UUID of one of several siblings."""
+    """Record a measurement of a test; `device` is a sibling's UUID."""
     session, samples = test.session, measured.samples
     measurement = Measurement(
         key=key,
@@ -139,19 +147,19 @@ def record(
     return measurement
 
 
-def why_partial(error: BaseException, said: str) -> str:
-    """Why what there is of a measurement is no result: it was interrupted, or what went wrong on the way."""
-    return encodable("interrupted" if isinstance(error, KeyboardInterrupt) else said)[:MOST_WHY]
+def why_partial(error: BaseException, message: str) -> str:
+    """Return why a partial measurement is no result: an interruption or an error."""
+    return encodable("interrupted" if isinstance(error, KeyboardInterrupt) else message)[:MOST_WHY]
 
 
 def with_sanity(measurement: Measurement, under_test: DeviceUnderTest) -> Measurement:
-    """The measurement, marked invalid where its rate is above what the hardware can do."""
+    """Return the measurement, invalid if its rate is above the hardware's."""
     if measurement.invalid:
         return measurement
     ceiling, work = measurement.ceiling, measurement.work
-    why = above_peak(ceiling, work, measurement.share_of_ceiling, measurement.samples.labels)
+    doubt = above_peak(ceiling, work, measurement.share_of_ceiling, measurement.samples.labels)
     amount = work.amount(ceiling.metric) if ceiling is not None else None
-    if not why and ceiling is not None and amount:
-        why = beyond_belief(ceiling, amount, measurement.median_s)
-    why = why or under_test.beyond_belief(work, measurement.median_s)
-    return replace(measurement, invalid=why) if why else measurement
+    if not doubt and ceiling is not None and amount:
+        doubt = beyond_belief(ceiling, amount, measurement.median_s)
+    doubt = doubt or under_test.beyond_belief(work, measurement.median_s)
+    return replace(measurement, invalid=doubt) if doubt else measurement

@@ -1,4 +1,4 @@
-"""`--roofline-record` at the end of its run: the baselines are written, and the last lines say which and how good."""
+"""The end of a run with `--roofline-record`: it writes the baselines, and its last lines say which."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTE
 
 
 def write_baselines(state: RooflineSession, status: int) -> None:
-    """Write what a recording measured into the baselines, and keep what became of it in the run's state.
+    """Write a recording into the baselines, and keep its outcome in the state.
 
     Args:
         state: of the run; without `--roofline-record`, or where nothing is fit, nothing happens.
@@ -43,14 +43,17 @@ def write_baselines(state: RooflineSession, status: int) -> None:
 
 
 def is_lacking(state: RooflineSession) -> bool:
-    """Return whether a recording lacks a test, or left an entry as it was."""
+    """Return whether a recording lacks a test or kept an old entry."""
     if state.recording is None:
         return False
     return bool(state.recording.slower) or not _expected(state) <= state.recording.tests
 
 
 def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
-    """Return what is not recorded, and last what is, in which files, and which slowdown a gate will find with it."""
+    """Return the last lines of a recording, the missing entries first.
+
+    The last of them names the files, and the slowdown that a gate will find with them.
+    """
     slower = [f"{_text(refusal)}; it stays as it was" for refusal in recording.slower]
     lines = cut(slower, MOST_NAMED, "that stay as they were")
     if slower:
@@ -68,7 +71,7 @@ def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
 
 
 def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a table with what became of them, where a recording compared them with nothing."""
+    """Return the rows with RECORDED or NOT RECORDED for NO BASELINE."""
     recorded = recording.tests
     return [
         replace(row, verdict="RECORDED" if row.test in recorded else "NOT RECORDED")
@@ -83,7 +86,10 @@ def _text(refusal: Refusal) -> str:
 
 
 def _expected(state: RooflineSession) -> set[str]:
-    """Return the tests that were to be recorded: neither skipped, nor without a result that a baseline holds."""
+    """Return the tests to record.
+
+    They were not skipped, and have a result that a baseline holds.
+    """
     tests = {encodable(test_id) for test_id, plan in state.planned.items() if plan.marks.measures}
     skipped = {name for name, outcome in state.outcomes.items() if outcome.outcome == "skipped"}
     results = [row for row in state.rows if row.lost is None]
@@ -99,7 +105,7 @@ def _expected(state: RooflineSession) -> set[str]:
 
 
 def _silent(state: RooflineSession, recording: Recording) -> Iterator[str]:
-    """Yield the tests that nothing else is told of, with how each ended."""
+    """Yield the tests that no other line mentions."""
     refusals = {refusal.test_id for refusal in (*recording.refusals, *recording.slower)}
     for test_id in sorted(_expected(state) - recording.tests - refusals):
         outcome = state.outcomes.get(test_id)
@@ -113,13 +119,16 @@ def _silent(state: RooflineSession, recording: Recording) -> Iterator[str]:
 
 
 def _short(path: Path) -> str:
-    """Return a path as it is typed from here."""
+    """Return a path relative to the current folder, if it lies there."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _foresight(state: RooflineSession, recording: Recording) -> str:
-    """Return `; finds slowdowns from 13 %, more days let it find less`; empty of compiled kernels, which are exact."""
+    """Return a text on the slowdowns that a gate will find.
+
+    It is empty of compiled kernels, which are exact: `; finds slowdowns from 13 %, more days let it find less`.
+    """
     if not recording.entries:
         return ""
     tolerances = {

@@ -1,4 +1,4 @@
-"""What a run leaves for others once its file is closed: the report asked for, the summary of a CI job, annotations."""
+"""The reports of a run once its file is closed: report folder, summary of a CI job, annotations."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -39,35 +39,40 @@ class Reports:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody is told of tests that ended before anything was measured."""
+        """The need of a report for tests that ended without measuring."""
         return self._folder is not None or bool(self._summary) or self._on_github
 
     def make(
         self, writer: "RunWriter", planned: Mapping[str, Planned], config: pytest.Config
     ) -> None:
-        """Write everything that is wanted of a run."""
+        """Write every report that the run is to leave."""
         if not self.wanted:
             return
-        read = self._try("there is no report of this run", lambda: _read(writer))
+        run_and_rows = self._try("there is no report of this run", lambda: _read(writer))
         if self._folder is not None:
             folder = self._folder
-            written = read and self._try(
-                "the report is not complete", lambda: self._write(*read, folder)
+            written = run_and_rows and self._try(
+                "the report is not complete", lambda: self._write(*run_and_rows, folder)
             )
             self.broken = not written
-        if read and self._summary:
-            self._try("the summary of this job is not shown", lambda: self._append(*read))
-        if read and self._on_github:
-            self._try("nothing is annotated", lambda: self._annotate(read[1], planned, config))
+        if run_and_rows and self._summary:
+            self._try("the summary of this job is not shown", lambda: self._append(*run_and_rows))
+        if run_and_rows and self._on_github:
+            self._try(
+                "nothing is annotated", lambda: self._annotate(run_and_rows[1], planned, config)
+            )
 
-    def _try(self, what: str, step: Callable[[], T]) -> T | None:
-        """What a step gives; None where it failed, which becomes a warning and costs nothing else."""
+    def _try(self, consequence: str, step: Callable[[], T]) -> T | None:
+        """Return the result of a step.
+
+        A failure becomes a warning and None.
+        """
         from ..report.files import reason
 
         try:
             return step()
         except Exception as error:
-            self.lines.append(printable(f"WARNING: {what}: {reason(error)}"))
+            self.lines.append(printable(f"WARNING: {consequence}: {reason(error)}"))
             return None
 
     def _write(self, run: "Run", rows: "list[Row]", folder: Path) -> bool:
@@ -90,12 +95,15 @@ class Reports:
         places = {
             encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()
         }
-        told_elsewhere = config.pluginmanager.hasplugin(ANNOTATING)
-        self.annotations = annotations(rows, places.get, errors=not told_elsewhere)
+        has_annotator = config.pluginmanager.hasplugin(ANNOTATING)
+        self.annotations = annotations(rows, places.get, errors=not has_annotator)
 
 
 def _read(writer: "RunWriter") -> "tuple[Run, list[Row]]":
-    """The run as its file holds it, at its whole path as a later report would find it, with its rows."""
+    """Return the run with its rows, as its file holds it.
+
+    Its path is absolute, as a later report would find it.
+    """
     from ..baselines.run_rows import rows_of
 
     run = writer.read_back()
@@ -105,7 +113,7 @@ def _read(writer: "RunWriter") -> "tuple[Run, list[Row]]":
 
 
 def place_of(item: pytest.Item, config: pytest.Config) -> "Place | None":
-    """Where a test stands, relative to the root of the repository; None outside of it."""
+    """Return a test's file and line in the repository, if inside."""
     file, line, _ = item.location
     root = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath).resolve()
     path = (config.rootpath / file).resolve()

@@ -1,4 +1,4 @@
-"""What a run knows besides its results: notes of tests, and what a gate that only watches would have made red.
+"""The notes of a run besides its results, and the tests that a watching gate would have failed.
 
 Such a gate is that of `--roofline-ci=shadow`.
 """
@@ -19,7 +19,7 @@ N = TypeVar("N", Figure, MemoryUse, Profile)
 
 @dataclass(slots=True)
 class Noted:
-    """The notes of a run, in the order in which they came, and the words about those that could not be taken."""
+    """The notes of a run in their order, and the warnings about missing ones."""
 
     notes: list[Note] = field(default_factory=list)
     # Whether torch.profiler has watched a device in this process: what it hooked into the driver may stay there.
@@ -28,11 +28,14 @@ class Noted:
     warnings: list[str] = field(default_factory=list)
 
     def of(self, kind: type[N]) -> list[N]:
-        """Those of a kind."""
+        """Return the notes of a kind."""
         return [note for note in self.notes if isinstance(note, kind)]
 
     def warn(self, sentence: str) -> None:
-        """Say at the end of the run, once, what could not be had; an empty sentence says nothing."""
+        """Print a sentence once at the end of the run.
+
+        An empty sentence is ignored.
+        """
         if sentence and sentence not in self.warnings:
             self.warnings.append(sentence)
 
@@ -44,21 +47,22 @@ DEVICE, SLOWER, OTHER = range(3)
 
 
 class Shadow:
-    """Everything of a run that would have been red, once a test."""
+    """The tests that would have failed, with a sentence each."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, float, str]] = {}
 
-    def note(self, test_id: str, why: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
-        """Note what would have turned a test red."""
-        first = why.split("\n")[0]
-        self._found[test_id] = rank, -slowdown, printable(first)
+    def note(self, test_id: str, reason: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
+        """Keep why a test would have failed."""
+        sentence = reason.split("\n")[0]
+        self._found[test_id] = rank, -slowdown, printable(sentence)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Why each would have failed, the worst first."""
+        """The reasons of the tests that would have failed, the worst first."""
         return tuple(
-            sentence for _, _, sentence in sorted(self._found.values(), key=lambda one: one[:2])
+            sentence
+            for _, _, sentence in sorted(self._found.values(), key=lambda failure: failure[:2])
         )
 
 
@@ -66,32 +70,38 @@ _shadow_key: pytest.StashKey[Shadow] = pytest.StashKey()
 
 
 def shadow_of(config: pytest.Config) -> Shadow:
-    """What this run would have failed so far."""
+    """Return the tests that this run would have failed so far."""
     return config.stash.setdefault(_shadow_key, Shadow())
 
 
-def let_pass(item: pytest.Item, why: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
+def let_pass(item: pytest.Item, reason: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
     """Note why a test would have failed, also among its figures."""
-    shadow_of(item.config).note(item.nodeid, why, rank, slowdown)
-    item.user_properties.append((PROPERTY, printable(why.split("\n")[0])))
+    shadow_of(item.config).note(item.nodeid, reason, rank, slowdown)
+    item.user_properties.append((PROPERTY, printable(reason.split("\n")[0])))
 
 
-def fail(item: pytest.Item, options: Options, why: str, rank: int = OTHER) -> None:
-    """Fail a test for what a gate asks for; where nothing is to fail, note it."""
+def fail(item: pytest.Item, options: Options, reason: str, rank: int = OTHER) -> None:
+    """Fail a test for a gate, or note it in shadow mode."""
     if not options.shadow:
         # What led to it is said in it.
-        raise pytest.fail.Exception(why, pytrace=False) from None
-    let_pass(item, why, rank)
+        raise pytest.fail.Exception(reason, pytrace=False) from None
+    let_pass(item, reason, rank)
 
 
-def require(item: pytest.Item, options: Options, why: str) -> None:
-    """Fail a test that lacks hardware, where that is required; note it where nothing is to fail."""
+def require(item: pytest.Item, options: Options, reason: str) -> None:
+    """Fail a test that lacks required hardware.
+
+    In shadow mode the lack is noted.
+    """
     if options.requires_hardware:
         test = f"{item.name}: " * options.shadow
-        fail(item, options, f"{test}{why}, and no-hardware fails (--roofline-fail-on)")
+        fail(item, options, f"{test}{reason}, and no-hardware fails (--roofline-fail-on)")
 
 
-def lack(item: pytest.Item, options: Options, why: str) -> NoReturn:
-    """End a test that the hardware at hand is not enough for: a failure where it is required, else skipped."""
-    require(item, options, why)
-    pytest.skip(why)
+def lack(item: pytest.Item, options: Options, reason: str) -> NoReturn:
+    """End a test for lack of hardware.
+
+    It fails where hardware is required, and is skipped elsewhere.
+    """
+    require(item, options, reason)
+    pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""The child's side of a round: a pytest that runs the tests of a list, writes what they measured, and judges nothing.
+"""The child's side of a round: a pytest that runs a list of tests, writes their results, and judges nothing.
 
 The parent starts it with its own command line and says the rest in a file that an environment variable names. What
 selects, stops, reruns or reports is put back to pytest's defaults here, after pytest has parsed it, so that no form of
@@ -79,7 +79,10 @@ _round_key: pytest.StashKey["Round"] = pytest.StashKey()
 
 
 class Round:
-    """What the parent asked for, read once; the variable is taken away, so that nothing the tests start sees it."""
+    """A round as its parent describes it, read once.
+
+    The variable is removed, so that nothing that the tests start sees it.
+    """
 
     def __init__(self, path: Path) -> None:
         plain = json.loads(path.read_text(encoding="utf-8"))
@@ -96,13 +99,13 @@ class Round:
         self._status = self.folder / "status"
 
     def say(self, event: str, test_id: str) -> None:
-        """Tell the parent where this process is; on disk before anything else happens."""
+        """Tell the parent an event of a test, on disk before anything else."""
         with self._status.open("a", encoding="utf-8") as file:
             file.write(json.dumps({event: test_id}) + "\n")
 
     @property
     def over(self) -> str:
-        """Why no further test should start; empty where one may."""
+        """The reason to start no further test, else an empty text."""
         if os.getppid() != self.parent:
             return "the run that started this round has ended"
         return (
@@ -113,45 +116,46 @@ class Round:
 
 
 def in_round(config: pytest.Config) -> Round | None:
-    """What this process is to do, where it is a round of another one."""
+    """Return the round that this process is, if any."""
     return config.stash.get(_round_key, None)
 
 
 def begin(config: pytest.Config) -> None:
-    """Make this run a round, where a parent asks for one."""
+    """Turn this run into a round, if a parent asks for one."""
     path = os.environ.pop(VARIABLE, "")
     if not path:
         return
-    asked = config.stash[_round_key] = _asked_by_parent(path)
-    config.stash[unheeded_key] = _UNHEEDED if asked.side is None else _UNHEEDED | _UNJUDGED
+    this_round = config.stash[_round_key] = _read_round(path)
+    config.stash[unheeded_key] = _UNHEEDED if this_round.side is None else _UNHEEDED | _UNJUDGED
     # A name that users give to options of their own, unless the plugin is there.
     repeats = {"count": 1} if config.pluginmanager.hasplugin("pytest_repeat") else {}
     for name, value in (_NEUTRAL | repeats).items():
-        if hasattr(config.option, name) and (asked.ids is not None or name not in _CHOOSING):
+        if hasattr(config.option, name) and (this_round.ids is not None or name not in _CHOOSING):
             setattr(config.option, name, value)
-    config.args = files_of(asked.ids or [], config.rootpath) or config.args
-    config.pluginmanager.register(Watch(asked))
-    if asked.own_process:
+    config.args = files_of(this_round.ids or [], config.rootpath) or config.args
+    config.pluginmanager.register(Watch(this_round))
+    if this_round.own_process:
         from ..engine.devices.base import started_by
 
-        started_by(asked.parent)
-        threading.Thread(target=_end_with, args=(asked.parent,), daemon=True).start()
+        started_by(this_round.parent)
+        threading.Thread(target=_end_with, args=(this_round.parent,), daemon=True).start()
 
 
 def files_of(test_ids: Sequence[str], rootdir: Path) -> list[str]:
-    """Return the files of tests in their order, so that a round imports no other; none where one is not found.
+    """Return the files of tests in their order.
 
-    A node id begins with its file's path from the root directory, unless the file lies outside of it.
+    A round then imports no other file. There are none if a file is missing. A node id begins with its file's path from
+    the root directory, unless the file lies outside of it.
     """
     paths = dict.fromkeys(str(rootdir / test_id.partition("::")[0]) for test_id in test_ids)
     return list(paths) if all(map(os.path.isfile, paths)) else []
 
 
-def _asked_by_parent(path: str) -> Round:
+def _read_round(path: str) -> Round:
     try:
-        asked = Round(Path(path))
-        if os.getppid() == asked.parent:
-            return asked
+        this_round = Round(Path(path))
+        if os.getppid() == this_round.parent:
+            return this_round
     except (OSError, ValueError, LookupError, TypeError):
         pass
     raise pytest.UsageError(
@@ -161,7 +165,10 @@ def _asked_by_parent(path: str) -> Round:
 
 
 def _end_with(parent: int) -> None:
-    """Die with the run that started this round, and take along what it started: nobody else would end a hang."""
+    """End with the run that started this round, and kill its own processes.
+
+    Nobody else would end a hang.
+    """
     while os.getppid() == parent:
         time.sleep(PARENT_EVERY_S)
     if os.getpgrp() == os.getpid():
@@ -170,22 +177,22 @@ def _end_with(parent: int) -> None:
 
 
 class Watch:
-    """Leaves only the asked tests, and tells the parent of each."""
+    """The hooks of a round: they keep the tests of the parent's list, and report each to the parent."""
 
-    def __init__(self, asked: Round) -> None:
-        self._asked = asked
+    def __init__(self, this_round: Round) -> None:
+        self._round = this_round
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the tests of the round, in the order of the run, which their fixtures expect."""
-        if self._asked.ids is not None:
-            asked = set(map(encodable, self._asked.ids))
-            items[:] = [item for item in items if encodable(item.nodeid) in asked]
+        """Keep the tests of the round in the run's order, for their fixtures."""
+        if self._round.ids is not None:
+            test_ids = set(map(encodable, self._round.ids))
+            items[:] = [item for item in items if encodable(item.nodeid) in test_ids]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test once, whatever plugins would repeat it; start nothing once the time is over."""
-        if reason := self._asked.over:
+        """Run a test once, without repeats; skip it once the time is over."""
+        if reason := self._round.over:
             item.session.shouldstop = reason
             return True
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -194,31 +201,34 @@ class Watch:
         return True
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Tell of every test that is to run, where the parent has no list."""
-        for item in session.items if self._asked.ids is None else ():
-            self._asked.say("planned", item.nodeid)
+        """Report every test that will run, if the parent has no list."""
+        for item in session.items if self._round.ids is None else ():
+            self._round.say("planned", item.nodeid)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A test begins."""
-        self._asked.say("start", nodeid)
+        """Report that a test begins."""
+        self._round.say("start", nodeid)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """A test has ended, one way or another."""
-        self._asked.say("end", nodeid)
+        """Report that a test has ended."""
+        self._round.say("end", nodeid)
 
     def pytest_unconfigure(self) -> None:
-        """Leave what is in memory to the end of this process, in which pytest would look for garbage five times."""
-        if self._asked.own_process:
+        """Skip the five searches for garbage at pytest's end.
+
+        What is in memory is left to the end of this process.
+        """
+        if self._round.own_process:
             gc.freeze()
 
     def pytest_sessionfinish(self) -> None:
-        """Tell of code that came from the checkout although another folder stands for it."""
-        side = self._asked.side or {}
+        """Report code that came from the checkout instead of its substitute."""
+        side = self._round.side or {}
         if side.get("checkout") == side.get("folder"):
             return
         top, places = f"{side['checkout']}{os.sep}", (sys.prefix, sys.base_prefix, side["folder"])
         elsewhere = tuple(
-            one for one in (*places, *map(os.path.realpath, places)) if one.startswith(top)
+            place for place in (*places, *map(os.path.realpath, places)) if place.startswith(top)
         )
         files = {
             str(getattr(module, "__file__", None) or os.devnull)
@@ -233,4 +243,4 @@ class Watch:
             and not {"site-packages", "dist-packages"} & set(Path(path).parts)
         ]
         for path in [*strays, *copied_from(side)]:
-            self._asked.say("stray", path)
+            self._round.say("stray", path)

@@ -1,4 +1,4 @@
-"""What a round on a processor needs, imported by the process that forks the rounds: see `ranks.fork_server`.
+"""The imports of a round on a processor, for the process that forks the rounds: see `ranks.fork_server`.
 
 Torch, this plugin and the others; no test is collected there, and no device is opened.
 """
@@ -19,7 +19,7 @@ __all__ = ["cpu", "display", "host", "in_process", "measure", "running", "torch"
 
 
 def live(arguments: Sequence[str]) -> int:
-    """Be a round, which is pytest with these arguments; return its exit status."""
+    """Run pytest with these arguments as a round; return its exit status."""
     sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
     # They were imported here, ahead of pytest's own import hook.
     return int(pytest.main([*arguments, "-W", "ignore::pytest.PytestAssertRewriteWarning"]))

@@ -1,4 +1,4 @@
-"""Further rounds: processes, one after the other, that run only the tests whose verdict is still open.
+"""Further rounds: processes, one after the other, that run only the tests with an open verdict.
 
 A child is `python -m pytest` with the parent's own command line; `round_child` makes it a round. On a processor it is
 forked from a process that has imported torch, pytest and the plugins, has collected nothing and opened no device;
@@ -34,7 +34,7 @@ MOST_CRASHES = 2
 
 
 class Rounds:
-    """Runs rounds for one parent."""
+    """The rounds of one parent."""
 
     def __init__(
         self, state: RooflineSession, say: Callable[[str], None], longest_s: float
@@ -48,7 +48,7 @@ class Rounds:
 
     @cached_property
     def _parent(self) -> RoundParent:
-        """What rounds are forked from."""
+        """The process that forks the rounds."""
         config = self._state.config
         plugins = {
             getattr(plugin, "__name__", type(plugin).__module__)
@@ -57,19 +57,22 @@ class Rounds:
         return RoundParent(sorted(plugins), folder=config.invocation_params.dir)
 
     def close(self) -> None:
-        """End what rounds are forked from."""
+        """End the process that forks the rounds."""
         if "_parent" in self.__dict__:
             self._parent.close()
 
     def run(self, number: int, test_ids: Sequence[str], deadline: float | None) -> None:
-        """One round of the given tests; a crash costs only the test that it happened in."""
-        left = list(test_ids)
-        while left and not self.broken:
+        """Run one round of tests.
+
+        A crash costs only the test where it happened.
+        """
+        remaining = list(test_ids)
+        while remaining and not self.broken:
             try:
                 with tempfile.TemporaryDirectory(
                     prefix=owned_prefix("round"), ignore_cleanup_errors=True
                 ) as folder:
-                    ended = self._child(Path(folder), number, left, deadline)
+                    ended = self._child(Path(folder), number, remaining, deadline)
             except OSError as error:
                 self.broken = f"round {number} could not start: {error}"
                 break
@@ -80,10 +83,12 @@ class Rounds:
                 self.broken = f"round {number} could not start, {ended.cause}: {ended.tail}"
             if late or ended.status == pytest.ExitCode.INTERRUPTED or not ended.died_in:
                 break
-            left = [test_id for test_id in left if encodable(test_id) not in ended.started]
+            remaining = [
+                test_id for test_id in remaining if encodable(test_id) not in ended.started
+            ]
 
     def hopeless(self, test_id: str, name: str) -> bool:
-        """Tell whether a measurement of a test is not worth another process."""
+        """Return whether a measurement is not worth another process."""
         lost = sum(name not in crash.measured for crash in self.crashes.get(test_id, ()))
         return lost >= MOST_CRASHES or test_id in self.failures
 
@@ -95,13 +100,13 @@ class Rounds:
             self._say(f"    {line}")
 
     def _lose(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
-        """Note that a round of a test was lost, but for what it measured under some names."""
+        """Note a lost round of a test, except for what it measured."""
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
 
     def _child(
         self, folder: Path, number: int, test_ids: Sequence[str], deadline: float | None
     ) -> ChildEnd:
-        """The process of a round, with the command line of this one."""
+        """Run the process of a round, with this command line; return its end."""
         config = self._state.config
         attached = launcher_of(config).attached
         environ, descriptors = attached.lend() if attached is not None else ({}, ())
@@ -122,24 +127,25 @@ class Rounds:
                 parent=self._parent if may_fork(self._state) else None,
             )
         finally:
-            kept = self._take_in(folder, number)
+            copied_ids = self._take_in(folder, number)
         unsaved = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
-        for test_id in (one for one in ended.finished if one not in kept):
-            self._lose(test_id, unsaved)
-            self._say(f"roofline: {test_id}: {unsaved}")
+        for test_id in ended.finished:
+            if test_id not in copied_ids:
+                self._lose(test_id, unsaved)
+                self._say(f"roofline: {test_id}: {unsaved}")
         return ended
 
     def _take_in(self, folder: Path, number: int) -> frozenset[str]:
-        """Copy what a child measured into the parent's run file, and note what failed there; the tests it told of."""
-        kept: set[str] = set()
+        """Copy a child's results into the run file, and return its test ids."""
+        copied_ids: set[str] = set()
 
         def tell(error: BadFile) -> None:
             self._say(f"roofline: what round {number} measured cannot be read: {error}")
 
         for run in runs_of_child(folder, tell):
             self._copy(run, number)
-            kept.update(outcome.test_id for outcome in run.outcomes)
-        return frozenset(kept)
+            copied_ids.update(outcome.test_id for outcome in run.outcomes)
+        return frozenset(copied_ids)
 
     def _copy(self, run: Run, number: int) -> None:
         outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
@@ -182,7 +188,7 @@ class Rounds:
 
 
 def may_fork(state: RooflineSession) -> bool:
-    """Return whether rounds may be forked: on a processor, without ranks that a launcher started.
+    """Return whether rounds may be forked: on a processor, without attached ranks.
 
     What the library of an accelerator keeps does not survive a fork, and attached ranks are told of a fresh process.
     """

@@ -1,4 +1,4 @@
-"""The hooks of a run that measures, a few lines each, registered when collection has found a test that does."""
+"""The hooks of a run that measures, a few lines each. They are registered when collection has a measuring test."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ def join(
     concerned: Sequence[pytest.Item],
     collected: Sequence[pytest.Item] = (),
 ) -> None:
-    """Check the markers, leave out what is not for this run, and register the hooks."""
+    """Check the markers, select the tests, and register the hooks."""
     marked = {item.nodeid: read_marks(item) for item in concerned}
     with_ranks = any(map(uses_ranks, concerned))
     if not (with_ranks or any(map(measures, concerned))):
@@ -72,11 +72,11 @@ def join(
     config.pluginmanager.register(UsersFramesFirst(config))
     # Made before the run begins: its name is refused once there is a file of that name.
     launcher = launcher_of(config)
-    asked = in_round(config)
-    if asked is None or asked.ids is None:
+    this_round = in_round(config)
+    if this_round is None or this_round.ids is None:
         # The tests of a round were selected by its parent.
         select(config, items, marked)
-    if asked is not None and asked.ids is None:
+    if this_round is not None and this_round.ids is None:
         items[:] = filter(measures, items)
     if with_ranks:
         items[:] = by_world(items)
@@ -92,7 +92,7 @@ def join(
 
 
 def make_fixture(request: pytest.FixtureRequest) -> Roofline:
-    """The fixture's value for a test."""
+    """Make the fixture `roofline` of a test."""
     state = request.config.stash.get(session_key, None)
     if state is None or request.node.nodeid not in state.planned:
         raise pytest.UsageError(
@@ -103,14 +103,14 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
 
 
 class Refusing:
-    """In a worker of xdist: skips every test that measures, or fails it under a gate; the others run."""
+    """The hook of a worker of xdist: it skips every test that measures, or fails it under a gate."""
 
     def __init__(self, options: Options) -> None:
         self._fails = options.gate and not options.shadow
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Refuse before anything is set up."""
+        """Refuse a test before anything is set up."""
         if not (measures(item) or uses_ranks(item)):
             return
         if self._fails:
@@ -119,7 +119,7 @@ class Refusing:
 
 
 class UsersFramesFirst:
-    """Leaves our frames out of what is printed of a failure, unless `--full-trace` asks for them."""
+    """The hook that leaves our frames out of printed failures, unless `--full-trace` asks for them."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._shows_all = config.getoption("fulltrace", False)
@@ -129,7 +129,10 @@ class UsersFramesFirst:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Of an error of ours the summary line has the sentence alone: with the name of its class it would be cut."""
+        """Remove our frames, and the class of our errors, from a report.
+
+        With the name of its class the sentence of the summary line would be cut.
+        """
         # What a unittest.TestCase raised waits at the item until the hooks within this one take it to the call.
         raised = next(iter(getattr(item, "_excinfo", None) or ()), call.excinfo)
         raised = raised if measures(item) or uses_ranks(item) else None
@@ -146,21 +149,24 @@ class UsersFramesFirst:
 
 @contextlib.contextmanager
 def _users_frames(raised: pytest.ExceptionInfo[BaseException] | None) -> Generator[None]:
-    """Leave our frames out of what is printed of an exception, also where somebody has looked at its frames before."""
+    """Leave our frames out of a printed exception.
+
+    It also works for an exception whose frames somebody has looked at before.
+    """
     if raised is None:
         yield
         return
-    whole = raised.traceback
+    whole_trace = raised.traceback
     with without_our_frames(raised.value):
-        raised.traceback = type(whole)(raised.tb)
+        raised.traceback = type(whole_trace)(raised.tb)
         try:
             yield
         finally:
-            raised.traceback = whole
+            raised.traceback = whole_trace
 
 
 class Running:
-    """In a run that measures: opens the device, judges, writes, reports."""
+    """The hooks of a run that measures: they open the device, judge, write and report."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -171,7 +177,10 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Open the device and the baselines before the first test, so that what cannot work says so at once."""
+        """Open the device and the baselines before the first test.
+
+        An error of theirs then ends the run at once.
+        """
         self.state.planned = plan([item for item in session.items if measures(item)])
         if self.state.planned and not self.only_looking:
             assert self.state.under_test
@@ -184,7 +193,7 @@ class Running:
                 session.items.append(DeviceHealth.from_parent(session, state=self.state))
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """The header line, once it is known that something will be measured."""
+        """Return the header lines, once a test will measure."""
         if not self.state.planned or self.config.get_verbosity() < 0:
             return []
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
@@ -193,7 +202,7 @@ class Running:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Say now and then how far a long run is."""
+        """Print a line of progress now and then."""
         if measures(item) and not self.only_looking:
             line = progress_line(self.state, item, PROGRESS_EVERY_S)
             if line:
@@ -202,7 +211,7 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Skip what this device cannot do, before anything is set up for it."""
+        """Skip a test that this device cannot run, before its set-up."""
         if measures(item) and not self.only_looking:
             if clash := item.stash.get(clash_key, ""):
                 pytest.fail(clash, pytrace=False)
@@ -211,7 +220,10 @@ class Running:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Judge a test's measurements when its body has ended well; a regression fails it here, in the call phase."""
+        """Judge a test's results when its body has ended well.
+
+        A regression fails it here, in the call phase.
+        """
         if not measures(item):
             return (yield)
         item.stash[failure_key], item.stash[held_key] = None, False
@@ -242,14 +254,14 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Nothing that is measured from here on would be judged."""
+        """End the measurements of a test, which nobody would judge from here on."""
         self.state.end_measuring(item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Give the report its number for the status word, and note a test's end in the run file."""
+        """Add the status word to the report, and note the test's end."""
         report = yield
         if not measures(item):
             return report
@@ -277,7 +289,10 @@ class Running:
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """`PASSED 1511 GB/s +0.2 %` in a verbose run; a plain FAILED for failures, since tools look for it."""
+        """Return `PASSED 1511 GB/s +0.2 %` for a verbose run.
+
+        A failure stays a plain FAILED, since tools look for it.
+        """
         word = getattr(report, "roofline_word", "")
         if (
             word
@@ -292,14 +307,17 @@ class Running:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """End the run file, also where a fixture's end raises, as it may behind Ctrl-C."""
+        """End the run file, also if a fixture's end raises."""
         try:
             return (yield)
         finally:
             self.finish(session, exitstatus)
 
     def finish(self, session: pytest.Session, exitstatus: int) -> None:
-        """End the run file; a run that was to be kept, reported or recorded and could not be is no success."""
+        """End the run file.
+
+        A run that was to be saved, reported or recorded and could not be is no success.
+        """
         if not self.state.opened or self.state.stayed_busy:
             return
         if exitstatus in ENDED:
@@ -307,9 +325,9 @@ class Running:
         write_baselines(self.state, exitstatus)
         lacking = bool(self.state.refused) or is_lacking(self.state)
         self.state.close(int(exitstatus) or int(lacking))
-        told = os.environ.get(SAVED_VARIABLE)
-        if told and self.state.writer.path is not None and self.state.round is None:
-            Path(told).write_text(str(self.state.writer.path), encoding="utf-8")
+        saved_file = os.environ.get(SAVED_VARIABLE)
+        if saved_file and self.state.writer.path is not None and self.state.round is None:
+            Path(saved_file).write_text(str(self.state.writer.path), encoding="utf-8")
         self.state.reports.make(self.state.writer, self.state.planned, self.config)
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
@@ -322,14 +340,14 @@ class Running:
     def pytest_terminal_summary(
         self, terminalreporter: Any, exitstatus: int
     ) -> Generator[None, object, object]:
-        """Behind what other plugins print, also where one of them raises, as pytest-benchmark's comparison does."""
+        """Print our summary behind the other plugins', even if one raises."""
         try:
             return (yield)
         finally:
             self.summarise(terminalreporter, int(exitstatus))
 
     def summarise(self, terminalreporter: Any, status: int) -> None:
-        """The table, the curves and what was compared."""
+        """Print the table, the curves and the comparison."""
         if not self.state.opened or self.state.stayed_busy:
             return
         terminalreporter.section("roofline")
@@ -341,19 +359,19 @@ class Running:
 
 
 def _markup(line: str) -> dict[str, bool]:
-    """The colour of the sentence that says how the run ended; none of any other line."""
+    """Return the colour of the closing sentence; none for other lines."""
     word = line.partition(" ")[0].removesuffix(":")
     return MARKUP.get(word, {})
 
 
 def _status_word(state: RooflineSession, item: pytest.Item) -> str:
-    """What stands behind PASSED in a verbose run: `1511 GB/s +0.2 %`."""
+    """Return the text behind PASSED in a verbose run: `1511 GB/s +0.2 %`."""
     test_id = test_id_of(item)
     return "; ".join(word for kind in state.kinds for word in kind.words(test_id))
 
 
 def _skip_for_device(state: RooflineSession, item: pytest.Item) -> None:
-    """Skip a test that needs another kind of device than the one that is measured."""
+    """Skip a test that needs another kind of device."""
     needs = state.planned[item.nodeid].marks.needs
     reason = state.unmet(needs)
     if reason is None:
