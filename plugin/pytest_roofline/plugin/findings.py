@@ -1,4 +1,4 @@
-"""What a test finds besides times: figures, compiled kernels, and what the memory of a call goes into."""
+"""The results of a test besides times: figures, compiled kernels, and the memory of a call by category."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -38,10 +38,11 @@ class Findings:
         name: str | None = None,
         slack: Mapping[str, int] | None = None,
     ) -> Resources:
-        """Compile a Triton kernel for a target that need not be here, and hold what it asks for against the baseline.
+        """Compile a Triton kernel for a target, and judge its resources.
 
-        Nothing is launched and nothing is timed. The figures are read from the binary: registers, shared memory,
-        spills, matrix instructions. They are the same every time, so any that is worse turns the test red.
+        The target need not be here. Nothing is launched and nothing is timed. The figures are read from the binary:
+        registers, shared memory, spills, matrix instructions. They are the same every time, so any that is worse turns
+        the test red.
 
         Args:
             kernel: a function under `@triton.jit`; or a kernel that was compiled already, as `warmup` or a launch
@@ -64,12 +65,12 @@ class Findings:
         self._test.require_open()
         test, allowed = self._test, check_slack(slack)
         compiled = _compiled(kernel, target, arguments, options)
-        called = test.fresh(f"{compiled.target} kernel", name)
-        plan, too_much = test.planned, above_limit(compiled.target, compiled.figures)
+        kernel_name = test.fresh(f"{compiled.target} kernel", name)
+        plan, limit_error = test.planned, above_limit(compiled.target, compiled.figures)
         resources = Resources(
-            key=ResourceKey(plan.benchmark, plan.parameters, compiled.target, called),  # type: ignore[arg-type]
+            key=ResourceKey(plan.benchmark, plan.parameters, compiled.target, kernel_name),  # type: ignore[arg-type]
             test_id=test.test_id,
-            label=with_target(test.label(called), compiled.target),
+            label=with_target(test.label(kernel_name), compiled.target),
             process=test.session.process,
             figures=compiled.figures,
             options=compiled.options,
@@ -79,19 +80,19 @@ class Findings:
             shared_limit_bytes=shared_limits().get(compiled.target),
             unread=compiled.unread,
             warning=compiled.warning,
-            invalid=too_much,
+            invalid=limit_error,
             tier=test.marks.tier,
             marks=marks_of(test.item),
         )
         test.session.record(resources)
-        if too_much:
+        if limit_error:
             raise DoesNotFit(
-                f"{resources.label}: {too_much}; the compiler does not say so, a launch would"
+                f"{resources.label}: {limit_error}; the compiler does not say so, a launch would"
             )
         return resources
 
     def figure(self, name: str, value: float, unit: Unit) -> Figure:
-        """Write down a number that the test found besides times; it is shown, and never judged.
+        """Write down a figure that is shown, and never judged.
 
         It stands in the run file at once, and in no baseline. A further round finds it again and keeps quiet.
 
@@ -134,7 +135,7 @@ class Findings:
         optimizer: "torch.optim.Optimizer | None" = None,
         name: str | None = None,
     ) -> MemoryUse:
-        """Call `fn` once, untimed, and find what its memory goes into at the peak, by category.
+        """Call `fn` once, untimed, and return its peak memory by category.
 
         Every operator is followed, so the call is slow, and compiled code runs operator by operator. The record stands
         in the run file at once and is shown after the results; it is never judged. A first step also makes what later
@@ -162,19 +163,19 @@ class Findings:
         if not callable(fn):
             raise BadInput(f"memory was given {fn!r}; expected a function to call")
         timed = Timed(fn, make_args=make_args, args=args or None)
-        called = test.fresh("memory use", name)
+        use_name = test.fresh("memory use", name)
         device = test.session.under_test.device
         arguments: list[object] = []
         call = FollowedCall(fn, arguments, model, optimizer)
         empty = MemoryUse(
             test_id=test.test_id,
-            label=test.label(called),
+            label=test.label(use_name),
             process=test.session.process,
             device=device.name,
-            name=called,
+            name=use_name,
             peak_bytes=0,
         )
-        use = _followed(MemoryPhase(device, called, "memory"), call, arguments, timed, empty)
+        use = _followed(MemoryPhase(device, use_name, "memory"), call, arguments, timed, empty)
         test.session.note(use)
         return use
 
@@ -186,7 +187,10 @@ def _followed(
     timed: Timed,
     empty: MemoryUse,
 ) -> MemoryUse:
-    """What was found of a call; its arguments and what the device caches of it are let go of, whatever happens."""
+    """Return the memory use of a call.
+
+    Its arguments and caches are freed in any case.
+    """
     from ..observe.memory_use import follow
 
     try:
@@ -213,11 +217,11 @@ def _compiled(
     from ..kernel_gate.compile import compile_for, is_compiled, read
 
     if is_compiled(kernel):
-        given = {"target": target, "arguments": arguments, "options": options}
-        named = [what for what, value in given.items() if value is not None]
-        if named:
+        compile_arguments = {"target": target, "arguments": arguments, "options": options}
+        names = [argument for argument, value in compile_arguments.items() if value is not None]
+        if names:
             raise BadInput(
-                f"{' and '.join(named)} given for a kernel that is compiled already; expected it alone"
+                f"{' and '.join(names)} given for a kernel that is compiled already; expected it alone"
             )
         return read(kernel)
     if target is None:
@@ -229,6 +233,6 @@ def _compiled(
     return compile_for(kernel, target, arguments or {}, options)
 
 
-def _refuse_no_mapping(what: str, value: object) -> None:
+def _refuse_no_mapping(argument: str, value: object) -> None:
     if not isinstance(value, Mapping):
-        raise BadInput(f"{what} is {value!r}; expected a mapping by name: {{'BLOCK': 128}}")
+        raise BadInput(f"{argument} is {value!r}; expected a mapping by name: {{'BLOCK': 128}}")

@@ -40,7 +40,7 @@ class Roofline(Findings):
         return torch_device(self._test.session.under_test.device)
 
     def __call__(self, *_args: object, **_keywords: object) -> NoReturn:
-        """Refuse to be called, as the fixture of pytest-benchmark is, and say what to write."""
+        """Refuse to be called, and say what to write."""
         raise BadInput(
             "the fixture roofline was called, and it is no function; expected one of its methods: "
             "roofline.measure(fn, *args)"
@@ -67,7 +67,7 @@ class Roofline(Findings):
         model: "torch.nn.Module | None" = None,
         devices: Sequence[str] | None = None,
     ) -> Measurement:
-        """Time `fn` on the device and write the measurement down; the verdict follows when the test's body has ended.
+        """Time `fn` on the device; the verdict follows the test's body.
 
         Args:
             fn: the function to time, called as `fn(*args)`; its result is ignored.
@@ -144,7 +144,7 @@ class Roofline(Findings):
         metric: str | None = None,
         needs_bytes: int = 0,
     ) -> list[Measurement]:
-        """Time `fn` on every like device that this process sees, in turn, and hold each against the others.
+        """Time `fn` on every like device in turn, and compare them.
 
         Each is measured alone, in three passes through all, so that a drift hits all alike. One that is surely 6 %
         slower than the median of the others is REGRESSED and named; none of it is ever compared with a baseline, or
@@ -201,7 +201,7 @@ class Roofline(Findings):
         first_calls: int = 0,
         fresh: bool = False,
     ) -> Measurement:
-        """Time what `fn` does on every rank of a world; the time of a call is that of the rank that took longest.
+        """Time `fn` on every rank of a world. The slowest rank sets the time.
 
         Args:
             distributed: the fixture of that name.
@@ -264,7 +264,7 @@ class Roofline(Findings):
         backend: str | None = None,
         timeout: float | None = None,
     ) -> Measurement:
-        """Time whole programs, from the start of the processes to their end: `job_wall_s`, in seconds.
+        """Time whole programs from start to end: `job_wall_s`, in seconds.
 
         Ranks are started for the purpose, `fn(rank, *args)` is called once on each, and they end in order: two programs
         in any case, and five at most. What that has beyond the steady time of `measure_ranks` is starting, importing,
@@ -284,7 +284,7 @@ class Roofline(Findings):
         )
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
-        """Skip the test where an allocation of this size cannot fit, with what it needs and what was found.
+        """Skip the test if an allocation of this size cannot fit.
 
         Args:
             size_bytes: bytes that the test is going to allocate.
@@ -300,7 +300,9 @@ class Roofline(Findings):
             )
 
     def skip_for_hardware(self, reason: str) -> None:
-        """Skip the test for lack of hardware; a failure where `--roofline-fail-on` has `no-hardware`.
+        """Skip the test for lack of hardware.
+
+        It fails instead where `--roofline-fail-on` has `no-hardware`.
 
         Args:
             reason: need and finding: "needs 2 GPUs, found 1".
@@ -315,11 +317,11 @@ class Roofline(Findings):
         name: str = "",
         cache: Cache | None = None,
         tolerance: float | None = None,
-        **more: Any,
+        **settings: Any,
     ) -> Request:
-        """What a measurement asks for; what it leaves open is the marker's, then the run's."""
-        chosen = positive("tolerance", tolerance) or self._test.marks.tolerance
-        refuse_wide(chosen, self._test.marks.tolerance_reason is not None, WIDE_MARK)
+        """Return a request, with defaults from the marker, then from the run."""
+        chosen_tolerance = positive("tolerance", tolerance) or self._test.marks.tolerance
+        refuse_wide(chosen_tolerance, self._test.marks.tolerance_reason is not None, WIDE_MARK)
         return Request(
             work=check_work(work),
             budget_s=positive("budget", budget)
@@ -327,8 +329,8 @@ class Roofline(Findings):
             or self._test.session.options.budget_s,
             name=name,
             cache=cache or self._test.marks.cache or "warm",
-            tolerance=chosen,
-            **more,
+            tolerance=chosen_tolerance,
+            **settings,
         )
 
     def _measure_over(
@@ -337,13 +339,13 @@ class Roofline(Findings):
         fn: Callable[..., object],
         args: tuple[object, ...],
         ranks: dict[str, Any],
-        **asked: Any,
+        **settings: Any,
     ) -> Measurement:
         warn_of_ranks(self._test.session)
         self._test.require_open()
         # What nobody could measure is refused before a lack of ranks skips the test.
         over_ranks.check_call(distributed, fn, args)
-        asked["name"] = self._test.fresh("measurement", asked["name"])
-        asked["labels"] = tuple(profiled_labels(self._test.session))
-        request = self._request(**asked, ranks=over_ranks.rank_options(distributed, **ranks))
+        settings["name"] = self._test.fresh("measurement", settings["name"])
+        settings["labels"] = tuple(profiled_labels(self._test.session))
+        request = self._request(**settings, ranks=over_ranks.rank_options(distributed, **ranks))
         return over_ranks.measure_over(self._test, distributed, fn, args, request)

@@ -15,7 +15,7 @@ class Hooks:
 
     @pytest.hookspec(firstresult=True)
     def pytest_roofline_device(self, config: pytest.Config, name: str | None) -> "Device | None":
-        """The device to measure on, instead of the built-in ones; None leaves the choice to them.
+        """Return the device to measure on; None for the built-in choice.
 
         Args:
             config: pytest's configuration.
@@ -26,7 +26,7 @@ class Hooks:
     def pytest_roofline_function(
         self, item: pytest.Item, name: str, fn: Callable[..., object]
     ) -> Callable[..., object] | None:
-        """What to measure instead of `fn`; None measures `fn` itself.
+        """Return the function to measure instead of `fn`; None measures `fn`.
 
         This is the seam for drills: slow a function down and see the gate turn red. The measurement carries the label
         `replaced`, so it never becomes a baseline.
@@ -39,7 +39,9 @@ class Hooks:
 
     @pytest.hookspec
     def pytest_roofline_result_kinds(self, config: pytest.Config) -> "Sequence[ResultKind]":  # type: ignore[empty-body]
-        """Further kinds of result beside times, memory and compiled kernels: each is judged and shown as these are.
+        """Return further kinds of result.
+
+        Each is judged and shown as times, memory and compiled kernels are.
 
         Args:
             config: pytest's configuration.

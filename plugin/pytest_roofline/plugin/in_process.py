@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def measure(test: CurrentTest, request: Request) -> Measurement:
-    """Measure what a test asks for, on the device of the run or on several of them, and write it down."""
+    """Measure a request on the run's device or on several, and record it."""
     session = test.session
     under_test = session.under_test
     device, hardware = under_test.device, under_test.hardware
@@ -60,7 +60,7 @@ def measure(test: CurrentTest, request: Request) -> Measurement:
 
 
 class _Recorder(Observer):
-    """Writes the measurement down, with a profile where one was asked for."""
+    """The observer of a measurement: it records it, with a profile if one is due."""
 
     def __init__(self, test: CurrentTest, request: Request, device: "Device", key: Key) -> None:
         self._test = test
@@ -71,7 +71,7 @@ class _Recorder(Observer):
         self.measurement: Measurement | None = None
 
     def tell(self, sentence: str) -> None:
-        """Say something while the test runs."""
+        """Print a sentence while the test runs."""
         config = self._test.item.config
         capture: Any = config.pluginmanager.get_plugin("capturemanager")
         with (
@@ -91,7 +91,7 @@ class _Recorder(Observer):
         fn: Callable[..., object],
         sets: Sequence[tuple[object, ...]],
     ) -> None:
-        """Write it down; then what was asked for besides, so that whatever that does, nothing is lost."""
+        """Record the measurement before a profile, which then loses nothing."""
         self.measurement = self._record(measured)
         if not measured.wrong:
             take_profile(
@@ -99,7 +99,7 @@ class _Recorder(Observer):
             )
 
     def failed(self, error: BaseException, phase: Phase, measured: MeasuredRequest | None) -> None:
-        """Keep how full memory was, and what was measured before, marked so that nobody takes it for a result."""
+        """Keep the memory's fill and the partial measurement, marked as invalid."""
         request = self._request
         notice(error, MemoryPhase(self._device, request.name, phase, (self._key, request.work)))
         if self.measurement is not None or measured is None:
@@ -122,22 +122,22 @@ class _Recorder(Observer):
 
 
 def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
-    """Whether what this is compared with was timed by a graph; None where nothing is known, or both were seen.
+    """Return whether the baseline was timed by a graph, if clear.
 
-    A call about as long as the longest that a graph is taken of would else be timed now one way, now the other.
+    A call about as long as the longest that a graph is taken of would else be timed now by graph, now without.
     """
     if comparator.work(key) != work:
         return None
-    seen = {"graph" in achieved for achieved in comparator.achieved(key)}
-    return seen.pop() if len(seen) == 1 else None
+    modes = {"graph" in achieved for achieved in comparator.achieved(key)}
+    return modes.pop() if len(modes) == 1 else None
 
 
 def open_named(test: CurrentTest, name: str) -> "Device":
-    """A device of this process by its name: `cuda:1`."""
+    """Open a device of this process by its name: `cuda:1`."""
     under_test, config = test.session.under_test, test.item.config
-    known = config.hook.pytest_roofline_device(config=config, name=name)
-    if known is not None:
-        return known  # type: ignore[no-any-return]
+    device = config.hook.pytest_roofline_device(config=config, name=name)
+    if device is not None:
+        return device  # type: ignore[no-any-return]
     if under_test.environment.device.type != "cuda" or name.partition(":")[0] != "cuda":
         raise BadInput(
             f"devices names {name}, and {under_test.device.name} is measured; several devices of one process can "
@@ -158,7 +158,7 @@ MakerOn = Callable[..., Callable[[], object]]
 
 @dataclass(slots=True)
 class _Sibling:
-    """One sibling with what was taken on it: a device, or two as one."""
+    """A sibling with its measured passes: a device, or two as one."""
 
     name: str
     uuid: str
@@ -170,12 +170,13 @@ class _Sibling:
     @property
     def measured(self) -> MeasuredRequest:
         """All passes as one, with whatever was wrong in any."""
-        first = next((each for each in self.passes if each.verified is False), self.passes[0])
+        passes = self.passes
+        first = next((measured for measured in passes if measured.verified is False), passes[0])
         return replace(
             first,
-            samples=merge_passes([each.samples for each in self.passes]),
-            doubt=next((each.doubt for each in self.passes if each.doubt), ""),
-            disturbance=next((each.disturbance for each in self.passes if each.disturbance), ""),
+            samples=merge_passes([measured.samples for measured in passes]),
+            doubt=next((measured.doubt for measured in passes if measured.doubt), ""),
+            disturbance=next((measured.disturbance for measured in passes if measured.disturbance), ""),
         )
 
     @property
@@ -204,44 +205,51 @@ class Siblings:
         self._opened: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
-        """Measure each in turn; without measurements, why there is nothing to compare."""
+        """Measure each sibling in turn.
+
+        Without measurements, return why there is nothing to compare.
+        """
         from ..engine.conditions import siblings_of
 
-        ours = self._session.under_test.device
-        wanted = (
-            [(name,) for name in siblings_of(ours)]
+        our_device = self._session.under_test.device
+        groups = (
+            [(name,) for name in siblings_of(our_device)]
             if among is None
             else [tuple(names) for names in among]
         )
-        opened = [self._open(names) for names in wanted]
+        opened = [self._open(names) for names in groups]
         # Those of which there are enough of one product, or of one class of links.
-        kinds = [one.hardware for one in opened]
-        ones = [one for one in opened if kinds.count(one.hardware) >= FEWEST]
-        why_not = self._no_room(ones) if ones else self._too_few(among is not None, len(wanted))
+        kinds = [sibling.hardware for sibling in opened]
+        siblings = [sibling for sibling in opened if kinds.count(sibling.hardware) >= FEWEST]
+        why_not = (
+            self._no_room(siblings) if siblings else self._too_few(among is not None, len(groups))
+        )
         if why_not:
             return [], why_not
-        busy = self._busy(ones) if among is None else ""
+        busy = self._busy(siblings) if among is None else ""
         try:
             for _ in range(PASSES):
-                for one in ones:
-                    self._pass(one)
+                for sibling in siblings:
+                    self._pass(sibling)
         except BaseException as error:
             # What happened is what must be told, whatever happens to the records.
             with contextlib.suppress(Exception):
-                self._write(ones, busy, f"not all siblings were measured: {type(error).__name__}")
+                self._write(
+                    siblings, busy, f"not all siblings were measured: {type(error).__name__}"
+                )
             if isinstance(error, NoRoom):
                 lack(self._test.item, self._session.options, str(error))
             raise
-        return self._write(ones, busy, ""), ""
+        return self._write(siblings, busy, ""), ""
 
-    def _busy(self, ones: "Sequence[_Sibling]") -> str:
-        """Which other devices were at work before any of these was, where they share what is measured."""
+    def _busy(self, siblings: "Sequence[_Sibling]") -> str:
+        """Return the devices that were busy before, if siblings share the host link."""
         from ..engine.conditions import busy_text
 
         if not replace(self._request, labels=()).over_host_link:
             return ""
         # Two are asked, since one tells of the others alone.
-        return busy_text(ones[0].device) or busy_text(ones[-1].device)
+        return busy_text(siblings[0].device) or busy_text(siblings[-1].device)
 
     def _open(self, names: tuple[str, ...]) -> _Sibling:
         under_test, test = self._session.under_test, self._test
@@ -259,9 +267,8 @@ class Siblings:
 
         parts = tuple(opened(name) for name in names)
         facts = [self._opened[name][1] for name in names]
-        uuid = (
-            BETWEEN.join(one.uuid or "?" for one in facts) if any(one.uuid for one in facts) else ""
-        )
+        uuids = [device_facts.uuid for device_facts in facts]
+        uuid = BETWEEN.join(uuid or "?" for uuid in uuids) if any(uuids) else ""
         if len(names) > 1:
             device, hardware = under_test.among(names, opened)
         else:
@@ -270,76 +277,79 @@ class Siblings:
 
     def _too_few(self, links: bool, count: int) -> str:
         products = ", ".join(sorted({facts.product for _, facts in self._opened.values()}))
-        what = "links of one class" if links else "visible GPUs of one product"
-        return f"needs {FEWEST} {what}, found {count} in all" + (
+        siblings = "links of one class" if links else "visible GPUs of one product"
+        return f"needs {FEWEST} {siblings}, found {count} in all" + (
             f" ({products})" if products else ""
         )
 
-    def _no_room(self, ones: Sequence[_Sibling]) -> str:
-        for one in ones:
-            free = min(part.free_bytes() for part in one.parts)
+    def _no_room(self, siblings: Sequence[_Sibling]) -> str:
+        for sibling in siblings:
+            free = min(part.free_bytes() for part in sibling.parts)
             if free < self._needs_bytes:
-                return f"needs {format_amount(self._needs_bytes)} on {one.called}, found {format_amount(free)}"
+                return f"needs {format_amount(self._needs_bytes)} on {sibling.called}, found {format_amount(free)}"
         return ""
 
-    def _pass(self, one: _Sibling) -> None:
+    def _pass(self, sibling: _Sibling) -> None:
         from ..engine.devices.base import SiblingDevice
 
-        first = one.parts[0]
+        first = sibling.parts[0]
         with first.current() if isinstance(first, SiblingDevice) else contextlib.nullcontext():
             try:
-                self._take(one)
+                self._take(sibling)
             except NoRoom as error:
-                raise NoRoom(f"{one.called} {error}") from error
+                raise NoRoom(f"{sibling.called} {error}") from error
             except RooflineError:
                 raise
             except Exception as error:
                 notice(
                     error,
                     MemoryPhase(
-                        one.device, one.name, "calls", (self._key(one), self._request.work)
+                        sibling.device,
+                        sibling.name,
+                        "calls",
+                        (self._key(sibling), self._request.work),
                     ),
                 )
                 if not isinstance(error, RuntimeError) or "OutOfMemory" in type(error).__name__:
-                    error.add_note(f"while {one.called} was measured")
+                    error.add_note(f"while {sibling.called} was measured")
                     raise
                 raise DeviceError(
-                    f"{one.called} failed while it was measured alone: {type(error).__name__}: {error}; {REMEDY}"
+                    f"{sibling.called} failed while it was measured alone: {type(error).__name__}: {error}; {REMEDY}"
                 ) from error
 
-    def _take(self, one: _Sibling) -> None:
-        """One pass on one sibling; its buffers are gone afterwards."""
+    def _take(self, sibling: _Sibling) -> None:
+        """Measure one pass on a sibling; its buffers are gone afterwards."""
         from ..engine.devices import torch_device
 
-        make_args = self._make_args(*map(torch_device, one.parts))
+        make_args = self._make_args(*map(torch_device, sibling.parts))
         request = replace(
             self._request,
             timed=replace(self._timed, make_args=make_args),
             budget_s=self._request.budget_s / PASSES,
-            instead=self._test.replacement(one.name, self._timed.call),
-            devices=one.name.split(BETWEEN) if len(one.parts) > 1 else None,
+            instead=self._test.replacement(sibling.name, self._timed.call),
+            devices=sibling.name.split(BETWEEN) if len(sibling.parts) > 1 else None,
         )
-        measured = measure_request(one.device, request, Observer())
-        one.passes.append(measured)
+        measured = measure_request(sibling.device, request, Observer())
+        sibling.passes.append(measured)
         if measured.wrong:
-            raise WrongData(f"{one.called}: {measured.wrong}")
+            raise WrongData(f"{sibling.called}: {measured.wrong}")
 
-    def _key(self, one: _Sibling) -> Key:
-        return key_for(self._test, replace(self._request, name=one.name), one.hardware)
+    def _key(self, sibling: _Sibling) -> Key:
+        return key_for(self._test, replace(self._request, name=sibling.name), sibling.hardware)
 
-    def _write(self, ones: Sequence[_Sibling], busy: str, invalid: str) -> list[Measurement]:
-        """A record for each sibling that gave samples."""
-        session, work, found = self._session, self._request.work, []
-        for one in ones:
-            if not one.passes:
+    def _write(self, siblings: Sequence[_Sibling], busy: str, invalid: str) -> list[Measurement]:
+        """Record each sibling that gave samples."""
+        session, work, measurements = self._session, self._request.work, []
+        for sibling in siblings:
+            if not sibling.passes:
                 continue
-            key = self._key(replace(one, name=self._test.fresh("measurement", one.name)))
+            key = self._key(replace(sibling, name=self._test.fresh("measurement", sibling.name)))
             like_ours = key.hardware.alone == session.under_test.hardware
             ceiling = (
                 session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None
             )
-            measured = replace(one.measured, siblings_busy=busy)
-            found.append(
+            measured = replace(sibling.measured, siblings_busy=busy)
+            measurements.append(
                 record(
                     self._test,
                     self._request,
@@ -347,7 +357,7 @@ class Siblings:
                     key,
                     ceiling,
                     invalid=invalid,
-                    device=one.uuid,
+                    device=sibling.uuid,
                 )
             )
-        return found
+        return measurements

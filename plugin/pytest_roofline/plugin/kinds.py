@@ -1,4 +1,4 @@
-"""Kinds of result: how each is judged, and what every door of a run shows of it; the session holds them in one list.
+"""Kinds of result: how each is judged and shown. The session holds them in one list.
 
 Times, peak memory, compiled kernels and memory that ran out are kinds. A conftest.py adds one of its own by the hook
 `pytest_roofline_result_kinds`.
@@ -33,7 +33,7 @@ FAIL_ON_WORDS: dict[str, str] = {
 
 
 class ResultKind:
-    """A kind of result with its results of one run: a row each; a later verdict, or a rerun, replaces the one before.
+    """A kind of result with a row for each result of a run. A later verdict or a rerun replaces a row.
 
     As it stands, a result is one figure with an exact verdict: a subclass names its `metric`, the test gives `add` an
     `ExactVerdict`, and terminal, JUnit XML, run file, CSV and page show it. What is special about a kind overrides a
@@ -68,10 +68,12 @@ class ResultKind:
         self._fail_on = () if options.record else options.fail_on
 
     def start(self, test_id: str) -> None:
-        """Forget, as a test or a rerun of it begins, what says nothing of this attempt."""
+        """Forget the results of an earlier attempt that say nothing of this one."""
 
     def add(self, record: Any) -> None:
-        """Take in a result of a test; its row follows when the test's body has ended.
+        """Add a result of a test.
+
+        Its row follows when the test's body has ended.
 
         Raises:
             BadInput: an exact verdict of another kind.
@@ -83,12 +85,15 @@ class ResultKind:
         self._pending.setdefault(record.test_id, []).append(record)
 
     def judge(self, test_id: str) -> None:
-        """Make the rows of all results of a test, whose body has ended well."""
+        """Make the rows of a test whose body has ended well."""
         for record in self._pending.pop(test_id, []):
             self._put(exact_row(record))
 
     def abandon(self, test_id: str | None = None, word: str = FAILED) -> None:
-        """Keep the results of a test that did not end well without a verdict; of all tests where none is named."""
+        """Keep the results of a failed test without a verdict.
+
+        Without a name these are the results of all tests.
+        """
         for name in [test_id] if test_id is not None else list(self._pending):
             for record in self._pending.pop(name, []):
                 self._keep_unjudged(record, word)
@@ -98,19 +103,22 @@ class ResultKind:
         self._put(replace(exact_row(record, verdict=word), exact=None))
 
     def name_end(self, test_id: str, word: str) -> None:
-        """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
+        """Name how a test without verdicts ended: SKIPPED, XFAIL."""
         for index, row in enumerate(self.rows):
             if row.test == test_id and _verdict_of(row) is None:
                 self.rows[index] = replace(row, verdict=word)
 
     def retract(self, test_id: str) -> None:
-        """Take back the verdicts of a test that failed for itself after all."""
+        """Take back the verdicts of a test that failed for itself."""
         for row in self.of(test_id):
             if row.exact is not None:
                 self._put(replace(row, verdict=FAILED, reason="", exact=None))
 
     def settle(self, open_ids: set[str]) -> None:
-        """Hold all verdicts of the run against each other; only those of `open_ids` may change."""
+        """Compare all verdicts of the run.
+
+        Only those of `open_ids` may change.
+        """
 
     def write_verdicts(self, writer: "RunWriter") -> None:
         """Put the verdicts into the run file."""
@@ -130,7 +138,7 @@ class ResultKind:
         return [row for row in self.of(test_id) if self.fails(row)]
 
     def may_change(self, test_id: str) -> bool:  # noqa: ARG002
-        """Return whether a further round, or another test, may change a verdict of a test."""
+        """Return whether a further round, or another test, may change a verdict."""
         return False
 
     def is_final(self, row: Row) -> bool:  # noqa: ARG002
@@ -138,7 +146,7 @@ class ResultKind:
         return True
 
     def verdicts(self, test_id: str) -> list[str]:
-        """Return the verdicts of a test, as its outcome in the run file lists them."""
+        """Return the verdicts of a test for its outcome in the run file."""
         return [row.verdict for row in self.of(test_id)]
 
     def words(self, test_id: str) -> list[str]:
@@ -156,7 +164,7 @@ class ResultKind:
         return failure_message(row, where)
 
     def properties(self, test_id: str) -> list[tuple[str, str]]:
-        """Return the figures of a test as name and text, for JUnit XML and other reports."""
+        """Return a test's figures as name and text, for JUnit XML and others."""
         return properties(self.of(test_id))
 
     def notes(self) -> list[str]:
@@ -164,15 +172,18 @@ class ResultKind:
         return []
 
     def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:  # noqa: ARG002
-        """Return what its results are compared with, where that is not what times are: `kernels against a.json`."""
+        """Return a text on the kind's own baseline: `kernels against a.json`.
+
+        It is empty where the kind is compared with what times are compared with.
+        """
         return ""
 
     def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[str]:  # noqa: ARG002
-        """Return the labels that a baseline has of a test, and that the test has not given so far."""
+        """Return the labels that a test lacks of those in a baseline."""
         return []
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> "list[Entry | ExactEntry]":  # noqa: ARG002
-        """Return the entries of the baseline that the run gave no result for.
+        """Return the entries of the baseline that the run has no result for.
 
         Args:
             elsewhere: tests, by benchmark and canonical parameters, that need another machine.

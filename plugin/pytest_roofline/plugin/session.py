@@ -1,4 +1,4 @@
-"""One pytest invocation: what it compares with, its run file, its results and its verdicts."""
+"""A pytest invocation: its baseline, its run file, its results and its verdicts."""
 
 import os
 import sys
@@ -86,7 +86,7 @@ class RooflineSession:
 
     def _add_kinds(self, kinds: Iterable[ResultKind]) -> None:
         for kind in kinds:
-            metrics = [other.metric for other in self.kinds]
+            metrics = [earlier_kind.metric for earlier_kind in self.kinds]
             if not kind.metric or kind.metric in metrics:
                 raise pytest.UsageError(
                     f"{type(kind).__name__} has metric {kind.metric!r}; expected a name besides {', '.join(metrics)}"
@@ -111,17 +111,17 @@ class RooflineSession:
 
     @property
     def opened(self) -> bool:
-        """Whether the device is open."""
+        """The state of the device: True once it is open."""
         return self._under_test is not None
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The settings that hold under a gate and do not stand in its command: `pytest.ini: tolerance 45 %`."""
+        """The outside settings that hold under a gate: `pytest.ini: tolerance 45 %`."""
         return tuple(str(setting) for setting in self.options.elsewhere if setting.heeded)
 
     @property
     def rows(self) -> list[Row]:
-        """Those of all kinds of result."""
+        """The rows of all kinds of result."""
         return [row for kind in self.kinds for row in kind.rows]
 
     def rows_of(self, test_id: str) -> list[Row]:
@@ -130,17 +130,20 @@ class RooflineSession:
 
     @property
     def counted(self) -> dict[str, int]:
-        """How many results there are of each kind: `{"measured": 12, "compiled": 4}`."""
+        """The number of results by kind: `{"measured": 12, "compiled": 4}`."""
         return {kind.counted: len(kind.rows) for kind in self.kinds if kind.counted and kind.rows}
 
     @property
     def looks(self) -> Looks | None:
-        """How many processes a test may take; None where nobody said, and each test takes as many as it needs."""
+        """The interim analyses of a test.
+
+        They are None if each test takes as many as it needs.
+        """
         most = 1 if self.rounds_refused else self.options.rounds
         return None if most is None else Looks(most)
 
     def unmet(self, needs: str | None) -> str | None:
-        """Why a test that needs a kind of device is not for this one; None where it is."""
+        """Return why a test's device need is unmet, if so."""
         if needs == "siblings":
             from ..engine.conditions import siblings_of
 
@@ -157,7 +160,10 @@ class RooflineSession:
         record: Measurement | Resources | OutOfMemory,
         calibration: Calibration | None = None,
     ) -> None:
-        """Write a result down at once, whatever becomes of its test; before the first time, what stamps cost here."""
+        """Write a result at once, whatever becomes of its test.
+
+        Before the first time goes the calibration of its stamps.
+        """
         self.begin_file()
         if calibration is not None and not self._calibrated:
             self._calibrated = True
@@ -175,7 +181,10 @@ class RooflineSession:
             )
 
     def note(self, note: Note) -> None:
-        """Write down what a test found besides times; a further round only repeats it, and keeps quiet."""
+        """Write down a note of a test.
+
+        Further rounds only repeat it.
+        """
         if self.round is None:
             self.begin_file()
             self.writer.write(note)
@@ -198,7 +207,7 @@ class RooflineSession:
 
     @property
     def lost(self) -> str:
-        """What was asked for and could not be written; empty where all was."""
+        """The name of the file that could not be written, if any."""
         return (
             "the run"
             if self.writer.trouble and self.options.save
@@ -213,7 +222,10 @@ class RooflineSession:
             self.writer.write(self.header)
 
     def judge(self, item: pytest.Item, *, further: bool) -> None:
-        """Judge all results of a test, once its body has ended well; `further` rounds may follow."""
+        """Judge a test's results after its body.
+
+        `further` rounds may follow.
+        """
         test_id = encodable(item.nodeid)
         if not further:
             self.timed.decide_at_once(test_id)
@@ -221,37 +233,40 @@ class RooflineSession:
             kind.judge(test_id)
 
     def abandon(self, item: pytest.Item, error: BaseException | None = None) -> None:
-        """Keep what a test found that did not end well in the table, without a verdict."""
+        """Keep the results of a failed test without a verdict."""
         word = "INTERRUPTED" if isinstance(error, KeyboardInterrupt) else "FAILED"
         for kind in self.kinds:
             kind.abandon(encodable(item.nodeid), word)
 
     def name_end(self, test_id: str, word: str) -> None:
-        """Name how a test without verdicts ended, once that is known: SKIPPED, XFAIL."""
+        """Name how a test without verdicts ended: SKIPPED, XFAIL."""
         for kind in self.kinds:
             kind.name_end(test_id, word)
 
     def retract(self, test_id: str) -> None:
-        """Take back the verdicts of a test that failed for itself after all, as unittest's do behind pytest's back."""
+        """Take back the verdicts of a test that failed for itself.
+
+        unittest's tests do so behind pytest's back.
+        """
         for kind in self.kinds:
             kind.retract(test_id)
 
     def reds(self, test_id: str) -> list[tuple[ResultKind, Row]]:
-        """Return the results of a test whose verdict turns it red, each with its kind."""
+        """Return the results that fail a test, each with its kind."""
         return [(kind, row) for kind in self.kinds for row in kind.reds(test_id)]
 
     def end_measuring(self, item: pytest.Item) -> None:
-        """From here on the test measures no more: its verdicts are out."""
+        """End the measurements of a test, whose verdicts are out."""
         self.ended.add(item.nodeid)
 
     def start_measuring(self, item: pytest.Item) -> None:
-        """A test, or a rerun of it, begins."""
+        """Begin the measurements of a test, or of its rerun."""
         self.ended.discard(item.nodeid)
         for kind in self.kinds:
             kind.start(encodable(item.nodeid))
 
     def note_outcome(self, outcome: Outcome) -> None:
-        """Write down how a test that measured, or would have, ended."""
+        """Write down how a measuring test ended."""
         self.outcomes[outcome.test_id] = outcome
         if self.round is not None or self.reports.wanted:
             # The parent, or a report, must tell of a test that failed before it measured anything.
@@ -278,12 +293,12 @@ class RooflineSession:
     def _write_end(self, exit_status: int) -> None:
         from ..engine.identity import libraries, packages
 
-        rows, known = self.timed.rows, self.under_test.environment
+        rows, environment = self.timed.rows, self.under_test.environment
         for kind in self.kinds:
             kind.write_verdicts(self.writer)
         summaries = summarise(row.measurement for row in rows if row.measurement is not None)
         words = {(curve.label, curve.metric): curve.kind.value for curve in judge_curves(rows)}
-        ended = exit_status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        is_complete = exit_status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         footer = Footer(
             finished=now(),
             exit_status=exit_status,
@@ -294,10 +309,10 @@ class RooflineSession:
                 replace(curve, verdict=words.get((curve.label, curve.metric), ""))
                 for curve in summaries
             ),
-            packages=dict(packages().items() - known.packages.items()),
-            libraries=dict(libraries().items() - known.libraries.items()),
+            packages=dict(packages().items() - environment.packages.items()),
+            libraries=dict(libraries().items() - environment.libraries.items()),
             shadow=shadow_of(self.config).sentences
-            if self.options.shadow and ended and self.round is None
+            if self.options.shadow and is_complete and self.round is None
             else None,
             elsewhere=self.settings if self.options.gate and self.round is None else None,
         )

@@ -1,4 +1,4 @@
-"""What the user asked for, parsed once at the border into a frozen record: options with ini twins."""
+"""The options of a run, parsed once into a frozen record, with their ini twins."""
 
 import math
 import os
@@ -44,7 +44,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "y", "t", "1"), ("false", "no", "off", "n"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for, checked. Paths are absolute.
+    """The checked options of a run. Paths are absolute.
 
     `gate` tells that a profile of a gate was asked for, `shadow` that it only says what it would have failed.
     `until_recorded` lets NO BASELINE of single tests pass as long as this hardware has no recorded entry at all.
@@ -86,7 +86,7 @@ class Options:
 
     @property
     def requires_hardware(self) -> bool:
-        """Return whether a test fails that would be skipped for lack of hardware."""
+        """Return whether a test without its hardware fails instead of being skipped."""
         return NO_HARDWARE in self.fail_on
 
     @property
@@ -101,48 +101,49 @@ class Options:
 
     @property
     def is_recording(self) -> bool:
-        """Return whether the run is to become a baseline: saved, and several processes of what is unknown.
+        """Return whether the run may become a baseline.
 
-        A gate has its own verdict on what it could not compare.
+        It is saved, and has several processes for what is unknown. A gate has its own verdict on what it could not
+        compare.
         """
         return self.save is not None and self.recording > 1 and not self.gate
 
 
-def _one_of(*allowed: str, more: str = "") -> Callable[[str, str], str]:
-    def parse(text: str, what: str) -> str:
+def _one_of(*allowed: str, hint: str = "") -> Callable[[str, str], str]:
+    def parse(text: str, option: str) -> str:
         if text not in allowed:
             raise BadInput(
-                f"{what} is {text!r}; expected one of {', '.join(allowed)}{more.format(what=what)}"
+                f"{option} is {text!r}; expected one of {', '.join(allowed)}{hint.format(option=option)}"
             )
         return text
 
     return parse
 
 
-def _device(text: str, _what: str) -> str:
+def _device(text: str, _option: str) -> str:
     from ..engine.devices import check_device_name
 
     check_device_name(text)
     return text
 
 
-def _arguments(text: str, what: str) -> tuple[str, ...]:
+def _arguments(text: str, option: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"{what} is {text!r}: {error}; expected arguments as in a shell") from None
+        raise BadInput(f"{option} is {text!r}: {error}; expected arguments as in a shell") from None
 
 
-def _rounds(text: str, what: str) -> int:
+def _rounds(text: str, option: str) -> int:
     if text == "auto":
         return MOST_ROUNDS
     if not text.isdecimal() or not 1 <= int(text) <= 100:
-        raise BadInput(f"{what} is {text!r}; expected a number of rounds from 1 to 100, or auto")
+        raise BadInput(f"{option} is {text!r}; expected a number of rounds from 1 to 100, or auto")
     return int(text)
 
 
-def _percent_of_roofline(text: str, what: str) -> float:
-    """The share that is meant by `80` or `80%`."""
+def _percent_of_roofline(text: str, option: str) -> float:
+    """Return the share of `80` or `80%`."""
     from ..hardware import UPPER_BOUND
 
     try:
@@ -152,7 +153,7 @@ def _percent_of_roofline(text: str, what: str) -> float:
     # Below one percent a share was meant.
     if not (percent >= 1 or text.strip().endswith("%")) or not 0 < percent <= UPPER_BOUND * 100:
         raise BadInput(
-            f"{what} is {text!r}; expected percent of the roofline from 1 up to {UPPER_BOUND:.0%}, as in {what}=80"
+            f"{option} is {text!r}; expected percent of the roofline from 1 up to {UPPER_BOUND:.0%}, as in {option}=80"
         )
     return percent / 100
 
@@ -173,7 +174,7 @@ _PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     # The option takes what stands behind it, be it a path.
     "profile": (
         "profile",
-        _one_of(*PROFILERS, more=f", as in {{what}}={PROFILERS[0]}, or nothing behind it"),
+        _one_of(*PROFILERS, hint=f", as in {{option}}={PROFILERS[0]}, or nothing behind it"),
     ),
     "address": ("address", lambda text, _: text),
     "rank_timeout_s": ("rank-timeout", parse_duration),
@@ -181,7 +182,7 @@ _PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 
 
 def parse_options(config: pytest.Config) -> Options:
-    """The options of this run: command line before ini before default."""
+    """Return the options: command line before ini before default."""
     try:
         return _parse(config)
     except RooflineError as error:
@@ -193,29 +194,29 @@ def parse_options(config: pytest.Config) -> Options:
 
 
 def _parse(config: pytest.Config) -> Options:
-    given = {
+    fields = {
         field: parse(text, f"--roofline-{name}")
         for field, (name, parse) in _PARSED.items()
         if (text := option_value(config, name)) is not None
     }
     if (
-        given.get("launcher_args")
-        and (launcher := given.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]
+        fields.get("launcher_args")
+        and (launcher := fields.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]
     ):
         raise BadInput(
             f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which takes none; expected one "
             f"of {', '.join(LAUNCHERS[1:])} beside it"
         )
-    asked_round, folder = in_round(config), run_folder(config)
-    given["against"] = _against(config, folder)
-    given |= {"rounds": 1} if asked_round else _of_the_first(config, folder, given)
+    this_round, folder = in_round(config), run_folder(config)
+    fields["against"] = _against(config, folder)
+    fields |= {"rounds": 1} if this_round else _of_the_first(config, folder, fields)
     options = Options(
-        folder=asked_round.folder if asked_round else folder,
+        folder=this_round.folder if this_round else folder,
         baselines=_folders(config),
         expect=_expect(config),
         command=tuple(str(argument) for argument in config.invocation_params.args),
         elsewhere=settings_elsewhere(config),
-        **_gate(config) | given,
+        **_gate(config) | fields,
     )
     if options.record or options.gate:
         refuse_settings(config)
@@ -230,53 +231,56 @@ def _parse(config: pytest.Config) -> Options:
     return options
 
 
-def _of_the_first(config: pytest.Config, folder: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """What only the run itself heeds, and none of its further rounds."""
+def _of_the_first(config: pytest.Config, folder: Path, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the run itself, which rounds do not heed."""
     # What nothing is known of is measured as often as was asked for by number.
     by_number = option_value(config, "rounds") not in (None, "auto")
     settings = {
-        "save": _save(config, folder, given["against"]),
+        "save": _save(config, folder, fields["against"]),
         "report": _report(config),
-        "recording": given["rounds"] if by_number else 1,
+        "recording": fields["rounds"] if by_number else 1,
     }
     if not records(config):
         return settings
-    rounds = given["rounds"] if by_number else RECORDED_ROUNDS
+    rounds = fields["rounds"] if by_number else RECORDED_ROUNDS
     return settings | {
         "save": settings["save"] or saved_as(),
         "recording": rounds,
         "rounds": rounds,
         "target": _target(config),
         "accept_slower": reason_of(config),
-        "wait_s": given.get("wait_s", WAIT_S),
+        "wait_s": fields.get("wait_s", WAIT_S),
     }
 
 
 def _target(config: pytest.Config) -> Path:
-    """Return the folder of baselines that a recording writes: the first that was named, else that of the rootdir."""
+    """Return the folder of baselines that a recording writes.
+
+    It is the first that was named, else that of the rootdir.
+    """
     names = option_value(config, "baselines")
     return _folders(config)[0] if names else config.rootpath / "baselines"
 
 
 def _gate(config: pytest.Config) -> dict[str, Any]:
-    """Read what fails: the profile of a gate, and the words that are added to it or replace it."""
+    """Return the fields that a gate's profile and `--roofline-fail-on` set."""
     profile = _ci(config)
     gate = bool(profile)
     words, adds = _fail_on(option_value(config, "fail-on"))
     usual = frozenset(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON)
-    kept = usual if adds else usual & {NO_HARDWARE}
+    defaults = usual if adds else usual & {NO_HARDWARE}
     return {
         "gate": gate,
         "shadow": profile == SHADOW,
         "until_recorded": gate and NO_BASELINE not in words,
-        "fail_on": words | kept,
+        "fail_on": words | defaults,
         "rounds": MOST_ROUNDS if gate else None,
         "time_s": GATE_TIME_S if gate else None,
     }
 
 
 def _ci(config: pytest.Config) -> str:
-    """The profile: `ci`, `shadow`, or empty where none was asked for."""
+    """Return the profile of a gate: `ci`, `shadow`, or empty."""
     text = str(option_value(config, "ci") or "").strip().lower()
     if text not in (*_TRUE, *_FALSE, SHADOW):
         raise BadInput(f"roofline_ci is {text!r}; expected true, false or {SHADOW}")
@@ -298,8 +302,8 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
     words = frozenset(word.removeprefix("+") for word in typed)
     unknown = sorted(words - set(FAIL_ON))
     if unknown or not words:
-        seen = f"names {', '.join(unknown)}" if unknown else "is empty"
-        raise BadInput(f"--roofline-fail-on {seen}; expected some of {', '.join(FAIL_ON)}")
+        fault = f"names {', '.join(unknown)}" if unknown else "is empty"
+        raise BadInput(f"--roofline-fail-on {fault}; expected some of {', '.join(FAIL_ON)}")
     with_plus = [word for word in typed if word.startswith("+")]
     if with_plus and with_plus != typed:
         raise BadInput(
@@ -321,12 +325,12 @@ def boot_timeout_of(config: pytest.Config) -> float:
 
 
 def run_folder(config: pytest.Config) -> Path:
-    """Where runs are kept."""
+    """Return the folder where runs are saved."""
     return _path(config, "dir") or config.rootpath / ".roofline"
 
 
 def _path(config: pytest.Config, option: str, text: str | None = None) -> Path | None:
-    """A path as its author meant it: on the command line relative to here, in the ini file relative to that file."""
+    """Return a path from here, or from the folder of the ini file."""
     text = option_value(config, option) if text is None else text
     if text is None:
         return None

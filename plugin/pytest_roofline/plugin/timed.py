@@ -1,4 +1,4 @@
-"""The times of a run and the verdicts on them: what was measured under each key, in all rounds and attempts.
+"""The times of a run and their verdicts: the measurements of each key, in all rounds and attempts.
 
 A verdict may change until its test is reported: a further round, or what other tests of the run turned out to be.
 """
@@ -34,7 +34,7 @@ from .settings import NO_BASELINE, Options
 
 
 class TimedResults(ResultKind):
-    """Everything that a run knows of times; `looks` gives how many processes a test may take, where somebody said."""
+    """The times of a run; `looks` gives the interim analyses of a test, if an option set them."""
 
     metric = TIME
     counted = "measured"
@@ -62,7 +62,7 @@ class TimedResults(ResultKind):
         self._at_once: set[str] = set()
 
     def open(self, under_test: DeviceUnderTest, options: Options) -> None:
-        """Take what to compare with."""
+        """Keep the device and the baseline to compare with."""
         super().open(under_test, options)
         # A recording compares with nothing.
         self._fail_on = options.fail_on - {NO_BASELINE} if options.record else options.fail_on
@@ -74,49 +74,56 @@ class TimedResults(ResultKind):
         return self._opened
 
     def add(self, record: Measurement) -> None:
-        """Take in what a test measured; the verdict follows when its body has ended."""
+        """Add a measurement; its verdict follows the test's body."""
         if CANARY in record.samples.labels:
             self.canaries.append(record)
         else:
             super().add(record)
 
     def measured_names(self, test_id: str) -> set[str]:
-        """The names under which a test has measured something, since it began and up to now."""
+        """Return the names that a test has measured under so far."""
         return {measurement.key.name for measurement in self._pending.get(test_id, [])}
 
     def forget_partial(self, test_id: str, name: str | None) -> None:
-        """Leave out what a measurement had taken before it ran out of memory."""
+        """Remove a measurement that ran out of memory."""
         pending = self._pending.get(test_id, [])
-        pending[:] = [one for one in pending if not one.invalid or one.key.name != name]
+        pending[:] = [
+            measurement
+            for measurement in pending
+            if not measurement.invalid or measurement.key.name != name
+        ]
 
     def decide_at_once(self, test_id: str) -> None:
-        """No further round of a test may follow; red must be possible now."""
+        """Allow a test no further round, so that it may be red now."""
         self._at_once.add(test_id)
 
     def judge(self, test_id: str) -> None:
-        """Judge what was measured of a test since the last time, together with all that was before."""
-        taken = [
+        """Judge a test's new measurements together with all earlier ones."""
+        measurements = [
             measurement for measurement in self._pending.pop(test_id, []) if self._take(measurement)
         ]
-        for measurement in taken:
+        for measurement in measurements:
             self._judge(measurement)
 
     def verdict_of(self, row: Row) -> Verdict | None:
-        """What is known of a row's time beyond what it shows; None where its test failed for itself."""
+        """Return the verdict behind a row.
+
+        It is None if the test failed for itself.
+        """
         return self._verdicts.get(row.key.identity) if row.key is not None else None
 
     def retract(self, test_id: str) -> None:
-        """Take back the verdicts of a test that failed for itself after all."""
+        """Take back the verdicts of a test that failed for itself."""
         for row in self.of(test_id):
             if row.time_verdict is not None:
                 results = KeyResults(list(row.measurements))
                 self._show(timed_row(results, word=FAILED, published=row.published, idle=row.idle))
 
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
-        """Give the tests that are still open their last look, although more processes were planned.
+        """Give the open tests their last interim analysis.
 
-        Where all is `cut` short there will be no further process for any test, so that none could have been seen
-        better.
+        More processes were planned. Where all is `cut` short there will be no further process for any test, so that
+        none could have been seen better.
         """
         self._share(open_ids)
         for row, verdict in list(self._judged()):
@@ -130,20 +137,24 @@ class TimedResults(ResultKind):
                 )
 
     def settle(self, open_ids: set[str]) -> None:
-        """Hold all verdicts of the run against each other; only those of tests that are still held may change."""
+        """Compare all verdicts of the run.
+
+        Only those of tests with a deferred report may change.
+        """
         self._share(open_ids)
-        named = {
+        rows_and_verdicts = {
             row.key.identity: (row, verdict)
             for row, verdict in self._judged()
             if row.key is not None
         }
         settled = settle(
-            {name: verdict for name, (_, verdict) in named.items()}, self._under_test.comparisons
+            {name: verdict for name, (_, verdict) in rows_and_verdicts.items()},
+            self._under_test.comparisons,
         )
-        for name, (row, known) in named.items():
+        for name, (row, earlier) in rows_and_verdicts.items():
             verdict = settled[name]
             if row.test not in open_ids:
-                verdict = replace(known, p_adjusted=verdict.p_adjusted)
+                verdict = replace(earlier, p_adjusted=verdict.p_adjusted)
             self._settle(row, verdict)
 
     def _judged(self) -> Iterator[tuple[Row, Verdict]]:
@@ -153,7 +164,7 @@ class TimedResults(ResultKind):
                 yield row, verdict
 
     def _share(self, open_ids: set[str]) -> None:
-        """Find what all tests share today, and hold the open ones against what is left.
+        """Estimate what all tests share today, and judge the open ones beside it.
 
         Not in a drill, which slows all alike to see whether each would turn red, nor in a recording, which compares
         nothing.
@@ -182,14 +193,16 @@ class TimedResults(ResultKind):
                 self._judge(measurement)
 
     def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
-        found: dict[str, list[Measurement]] = {}
-        for one in self.canaries:
-            if not one.invalid:
-                found.setdefault(one.key.identity, []).append(one)
-        for identity, taken in found.items():
-            reference, _ = find_reference(self._under_test.comparator, taken[0].key, taken[0].work)
+        canaries: dict[str, list[Measurement]] = {}
+        for canary in self.canaries:
+            if not canary.invalid:
+                canaries.setdefault(canary.key.identity, []).append(canary)
+        for identity, measurements in canaries.items():
+            reference, _ = find_reference(
+                self._under_test.comparator, measurements[0].key, measurements[0].work
+            )
             if reference is not None:
-                medians_s = tuple(one.median_s for one in taken)
+                medians_s = tuple(canary.median_s for canary in measurements)
                 yield (
                     identity,
                     Group(medians_s, self._under_test.identity, self._started),
@@ -197,7 +210,7 @@ class TimedResults(ResultKind):
                 )
 
     def may_change(self, test_id: str) -> bool:
-        """Return whether other tests' verdicts, or a further round, may change a verdict of a test."""
+        """Return whether another test or round may change a test's verdict."""
         return any(map(self._may_change, self.of(test_id)))
 
     def _may_change(self, row: Row) -> bool:
@@ -205,7 +218,10 @@ class TimedResults(ResultKind):
         return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
 
     def fails(self, row: Row) -> bool:
-        """Return whether the verdict on a time turns its test red; a row whose word is that of its memory has none."""
+        """Return whether the verdict on a time fails its test.
+
+        A row whose word is that of its memory has none.
+        """
         if row.time_verdict is None or row.by_peak:
             return False
         word = FAIL_ON_WORDS.get(row.time_verdict.kind)
@@ -214,7 +230,10 @@ class TimedResults(ResultKind):
         return word in self._fail_on
 
     def is_final(self, row: Row) -> bool:
-        """Return whether a red time stays red; behind these verdicts more processes may decide otherwise."""
+        """Return whether a red time stays red.
+
+        More processes may decide otherwise behind an undecided verdict.
+        """
         return row.time_verdict is None or row.time_verdict.decided
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:  # noqa: ARG002
@@ -232,7 +251,10 @@ class TimedResults(ResultKind):
         ]
 
     def is_moved(self, test_id: str) -> bool:
-        """Return whether a shared change is taken out of a test, whose word all tests together may still change."""
+        """Return whether a shared change is taken out of a test.
+
+        All tests together may still change its word.
+        """
         verdicts = map(self.verdict_of, self.of(test_id))
         return any(
             verdict is not None and verdict.reference is not None and verdict.reference.shift != 0
@@ -240,27 +262,27 @@ class TimedResults(ResultKind):
         )
 
     def wants_round(self, row: Row) -> bool:
-        """Whether another process might decide."""
+        """Return whether another process might decide."""
         verdict = self.verdict_of(row)
         if verdict is None or row.key is None or row.test in self._at_once:
             return False
-        trial = self._trials[row.key.identity]
-        rounds = len({one.process for one in trial.measurements})
+        results = self._trials[row.key.identity]
+        rounds = len({measurement.process for measurement in results.measurements})
         unjudged = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
         # What may miss a limit is recorded as often; what surely does becomes no baseline.
         unjudged = unjudged or (self._options.record and verdict.kind is not Kind.REGRESSED)
         if verdict.reference is None and unjudged and not verdict.siblings:
             # A recording: what nothing is known of is measured as often as was asked for, also where the first process
             # was disturbed.
-            return rounds < self._options.recording and not trial.hopeless(None)
+            return rounds < self._options.recording and not results.hopeless(None)
         if verdict.decided or verdict.futile:
             return False
         if verdict.reference is None and verdict.limit is None and not verdict.siblings:
             return False
-        return rounds < self.most_rounds(row) and not trial.hopeless(verdict.reference)
+        return rounds < self.most_rounds(row) and not results.hopeless(verdict.reference)
 
     def most_rounds(self, row: Row) -> int:
-        """How many processes a test may take."""
+        """Return the largest number of processes of a test."""
         verdict = self.verdict_of(row)
         assert row.key is not None
         return self._plan(
@@ -268,7 +290,10 @@ class TimedResults(ResultKind):
         ).most
 
     def _take(self, measurement: Measurement) -> bool:
-        """Put a measurement to the others of its key; False for what tells of the scheduler, or of a profiler."""
+        """Add a measurement to its key.
+
+        Return False for one without a verdict: it tells of the scheduler, or of a profiler.
+        """
         labels = measurement.samples.labels
         if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
@@ -280,10 +305,10 @@ class TimedResults(ResultKind):
         return True
 
     def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
-        """Show the verdict on a key as it is by now."""
-        verdict, shown = self._verdict_on(measurement, ended=ended)
+        """Show the current verdict on a key."""
+        verdict, representative = self._verdict_on(measurement, ended=ended)
         results = self._trials[measurement.key.identity]
-        self._show(timed_row(results, verdict, measurement=shown), verdict)
+        self._show(timed_row(results, verdict, measurement=representative), verdict)
 
     def _subject(
         self,
@@ -293,8 +318,8 @@ class TimedResults(ResultKind):
         idle: Sequence[Idle],
         invalid: Sequence[Reason],
     ) -> Subject:
-        """Return what is known of a measurement before its time is compared."""
-        shown = (entry for entry in entries if entry.kind in ("threshold", "reference"))
+        """Return the subject of a verdict, before the time is compared."""
+        limit_entries = (entry for entry in entries if entry.kind in ("threshold", "reference"))
         return Subject(
             test_id=measurement.test_id,
             label=measurement.label,
@@ -302,17 +327,17 @@ class TimedResults(ResultKind):
             clock_hz=measurement.samples.clock_hz,
             changed=self._changed(measurement) if reference is not None else (),
             left_out=self._left_out(measurement, reference, invalid),
-            published=tuple(entry for entry in shown if not entry.gates),
+            published=tuple(entry for entry in limit_entries if not entry.gates),
             idle=tuple(idle),
         )
 
     def _changed(self, measurement: Measurement) -> tuple[str, ...]:
-        """Return what differs from the environments behind the baseline of a measurement."""
+        """Return the differences from the environments behind the baseline."""
         now = self._under_test.environment.everything() | measurement.comparable()
         return changes_between([now], self._under_test.comparator.environments(measurement.key))
 
     def _with_last_pass(self, verdict: Verdict) -> Verdict:
-        """Return a verdict with the run in which its test passed last, where it looks slower than its baseline."""
+        """Return a verdict that looks slow with its test's last passing run."""
         if verdict.reference is None or not verdict.looks_slow:
             return verdict
         subject, now = verdict.subject, self._under_test.environment.everything()
@@ -326,27 +351,31 @@ class TimedResults(ResultKind):
     def _left_out(
         self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
     ) -> tuple[Reason, ...]:
-        """Return why processes of a key do not count, and how rounds ended that gave no number."""
+        """Return why processes of a key and lost rounds do not count."""
         results = self._trials[measurement.key.identity]
         unsound = {} if invalid else results.unsound(reference)
         lost = self.lost.get(measurement.test_id, ())
-        rounds = (each.text for each in lost if measurement.key.name not in each.measured)
-        return (*unsound.values(), *text_reasons(*rounds))
+        texts = (
+            lost_round.text
+            for lost_round in lost
+            if measurement.key.name not in lost_round.measured
+        )
+        return (*unsound.values(), *text_reasons(*texts))
 
     def _settle(self, row: Row, verdict: Verdict) -> None:
-        """Show a verdict as the other tests of the run leave it."""
+        """Show a verdict with what the other tests of the run changed."""
         assert row.measurement is not None
-        shown = verdict if self.shared is None else self.shared.with_whole_change(verdict)
+        whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
         results = self._trials[row.measurement.key.identity]
-        self._show(timed_row(results, shown, measurement=row.measurement), verdict)
+        self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
 
     def _verdict_on(
         self, measurement: Measurement, *, ended: bool = False
     ) -> tuple[Verdict, Measurement]:
-        """The verdict on a key with all its processes, and the one that stands for them."""
-        trial = self._trials[measurement.key.identity]
+        """Return the verdict on a key, and its representative measurement."""
+        results = self._trials[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
-            return self._among_siblings(measurement), trial.representative(None)
+            return self._among_siblings(measurement), results.representative(None)
         reference, why_none = find_reference(
             self._under_test.comparator, measurement.key, measurement.work
         )
@@ -354,74 +383,83 @@ class TimedResults(ResultKind):
             reference, why_none = None, "recorded, and compared with nothing"
         if reference is not None:
             reference = self._moved.get(measurement.key.identity, reference)
-        invalid, standing = trial.invalid(reference), trial.representative(reference)
+        invalid, representative = results.invalid(reference), results.representative(reference)
         invalid = invalid or distrust_reasons(measurement.key, measurement.work, reference)
         entries = self._entries_for(measurement)
-        group = trial.group(reference, self._under_test.identity, self._started)
-        limits, idle = ([], []) if invalid else self._limits(standing, trial, reference, entries)
-        peak_bytes = trial.peak_bytes(reference)
+        group = results.group(reference, self._under_test.identity, self._started)
+        limits, idle = (
+            ([], []) if invalid else self._limits(representative, results, reference, entries)
+        )
+        peak_bytes = results.peak_bytes(reference)
         verdict = judge(
             [group] if group.medians_s else [],
             reference,
-            self._policy(standing, reference, ended=ended),
-            subject=self._subject(standing, reference, entries, idle, invalid),
+            self._policy(representative, reference, ended=ended),
+            subject=self._subject(representative, reference, entries, idle, invalid),
             peak=None if invalid else judge_peak(peak_bytes, reference, measurement.key),
             invalid=invalid,
             limits=limits,
             why_none=why_none,
         )
-        return self._with_last_pass(unless_busy(verdict, trial.measurements)), standing
+        return self._with_last_pass(unless_busy(verdict, results.measurements)), representative
 
     def _among_siblings(self, measurement: Measurement) -> Verdict:
-        """The verdict on one of several like devices, which no baseline is asked for: the others stand for it."""
+        """Return the verdict on a device beside its siblings."""
         key = measurement.key
-        found: dict[str, Sibling] = {}
-        for identity, trial in self._trials.items():
-            one = trial.measurements[-1]
-            alike = one.test_id == measurement.test_id and one.key.hardware == key.hardware
-            if alike and SIBLINGS in one.samples.labels:
-                medians_s = trial.group(None, one.device, self._started).medians_s
-                found[identity] = Sibling(
-                    trial.representative(None), medians_s, trial.invalid(None)
+        siblings: dict[str, Sibling] = {}
+        for identity, results in self._trials.items():
+            latest = results.measurements[-1]
+            is_sibling = (
+                latest.test_id == measurement.test_id and latest.key.hardware == key.hardware
+            )
+            if is_sibling and SIBLINGS in latest.samples.labels:
+                medians_s = results.group(None, latest.device, self._started).medians_s
+                siblings[identity] = Sibling(
+                    results.representative(None), medians_s, results.invalid(None)
                 )
-        mine = found.pop(key.identity)
-        left_out = self._left_out(mine.measurement, None, mine.invalid)
+        this_sibling = siblings.pop(key.identity)
+        left_out = self._left_out(this_sibling.measurement, None, this_sibling.invalid)
         return unless_busy(
-            judge_sibling(mine, list(found.values()), left_out),
+            judge_sibling(this_sibling, list(siblings.values()), left_out),
             self._trials[key.identity].measurements,
         )
 
     def _limits(
         self,
-        standing: Measurement,
-        trial: KeyResults,
+        representative: Measurement,
+        results: KeyResults,
         reference: Reference | None,
         entries: Sequence[Entry],
     ) -> tuple[list[Limit], list[Idle]]:
         def summed(statistic: Statistic) -> Summary:
-            return trial.summary(reference, self._under_test.identity, self._started, statistic)
+            return results.summary(reference, self._under_test.identity, self._started, statistic)
 
         gpu, min_share = self._under_test.gpu, self._options.min_share
-        return limits_of(entries, standing.work, summed, standing, gpu=gpu, min_share=min_share)
+        return limits_of(
+            entries, representative.work, summed, representative, gpu=gpu, min_share=min_share
+        )
 
     def _policy(
         self, measurement: Measurement, reference: Reference | None, *, ended: bool
     ) -> Policy:
         key, under_test = measurement.key, self._under_test
         looks = replace(self._plan(measurement.test_id, key, reference), ended=ended)
-        own, asked = measurement.tolerance, self._options.tolerance
+        own_tolerance, general_tolerance = measurement.tolerance, self._options.tolerance
         return policy_of(
             key,
             reference,
             under_test.prior(key),
             under_test.comparisons,
-            test_tolerance=own,
-            run_tolerance=asked,
+            test_tolerance=own_tolerance,
+            run_tolerance=general_tolerance,
             looks=looks,
         )
 
     def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Looks:
-        """How many processes a test may take: as asked for, else as many as red needs for what looks slow."""
+        """Return the interim analyses of a test.
+
+        They are those of the option, else as many as red needs for what looks slow.
+        """
         if test_id in self._at_once:
             return Looks(1)
         return self._looks() or default_looks(
@@ -431,20 +469,20 @@ class TimedResults(ResultKind):
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
         key, comparator = measurement.key, self._under_test.comparator
         shelves = (self._under_test.entries, comparator.entries)
-        found = (
+        matches = (
             entry
             for shelf in shelves
             for entry in shelf.of(key.benchmark, key.name)
             if entry.matches(key)
         )
-        return list({entry.identity: entry for entry in found}.values())
+        return list({entry.identity: entry for entry in matches}.values())
 
     def _keep_unjudged(self, record: Measurement, word: str) -> None:  # noqa: ARG002
         if not record.invalid and self._judges:
             # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
             self._trials.setdefault(record.key.identity, KeyResults()).measurements.append(record)
-        ended = INTERRUPTED if record.invalid == "interrupted" else FAILED
-        self._show(timed_row(KeyResults([record]), word=ended))
+        end_word = INTERRUPTED if record.invalid == "interrupted" else FAILED
+        self._show(timed_row(KeyResults([record]), word=end_word))
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:
         assert row.key is not None
