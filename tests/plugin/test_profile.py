@@ -16,8 +16,8 @@ from pytest_roofline.observe.external import tool_for
 from pytest_roofline.plugin.observing import (
     FLUSHED,
     GRAPH,
+    NO_EXTERNAL_PROFILE,
     NO_PROFILES,
-    NOT_TOLD,
     REPLACED,
     not_as_measured,
     take_profile,
@@ -136,7 +136,7 @@ def test_what_cannot_be_profiled_is_told_and_the_measurement_stands(desk, senten
     result = desk.run("--roofline-profile=external")
     result.assert_outcomes(passed=2)
     said = [line for line in result.outlines if "no profile" in line]
-    assert [f"WARNING: {NOT_TOLD.format(device='fake')}"] == said
+    assert [f"WARNING: {NO_EXTERNAL_PROFILE.format(device='fake')}"] == said
 
 
 def labels(run):

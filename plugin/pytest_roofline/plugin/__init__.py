@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .fixture import Roofline
 
 # What launchers tell the processes that they start; without any of these nothing of ranks is even imported.
-_LAUNCHED = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID")
+_LAUNCHER_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,7 +64,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         from .round_child import begin
 
         begin(config)
-    if any(name in os.environ for name in _LAUNCHED):
+    if any(name in os.environ for name in _LAUNCHER_VARIABLES):
         from .attaching import attach
 
         status = attach(config)
@@ -131,13 +131,13 @@ def pytest_collection_modifyitems(
 
     Other plugins have left tests out before.
     """
-    collected = [item for item in items if _concerned(item)]
+    collected_items = [item for item in items if _uses_roofline(item)]
     result = yield
-    concerned = [item for item in items if _concerned(item)]
-    if concerned:
+    measuring_items = [item for item in items if _uses_roofline(item)]
+    if measuring_items:
         from .running import join
 
-        join(config, items, concerned, collected)
+        join(config, items, measuring_items, collected_items)
     return result
 
 
@@ -169,6 +169,6 @@ def _lacks_torch(report: pytest.CollectReport | pytest.TestReport, rootpath: Pat
     )
 
 
-def _concerned(item: pytest.Item) -> bool:
+def _uses_roofline(item: pytest.Item) -> bool:
     ours = not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
     return ours or item.get_closest_marker(MARKER) is not None

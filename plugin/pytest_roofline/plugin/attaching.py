@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..ranks.identity import Identity
 
 # With these, pytest tells something about itself and runs no test.
-_ONLY_TELLING = ("help", "version", "showfixtures", "show_fixtures_per_test", "markers")
+_INFORMING_OPTIONS = ("help", "version", "showfixtures", "show_fixtures_per_test", "markers")
 
 # The launch that this pytest is rank 0 of.
 attached_key: pytest.StashKey["AttachedProcesses"] = pytest.StashKey()
@@ -37,7 +37,7 @@ def attach(config: pytest.Config) -> int | None:
     """
     from ..ranks.identity import identify
 
-    if any(config.getoption(name, False) for name in _ONLY_TELLING):
+    if any(config.getoption(name, False) for name in _INFORMING_OPTIONS):
         return None
     try:
         identity = identify(os.environ)
@@ -92,7 +92,7 @@ class Leading:
     def __init__(self, config: pytest.Config, attached: "AttachedProcesses") -> None:
         self._config = config
         self._attached = attached
-        self._told = False
+        self._has_decided = False
         config.stash[attached_key] = attached
 
     @pytest.hookimpl(wrapper=True)
@@ -112,10 +112,10 @@ class Leading:
         )
         # Where nothing will run, one report of that is enough.
         broken = session.testsfailed and not self._config.option.continue_on_collection_errors
-        needed = bool(ours or not items or broken)
-        self._attached.tell(JOIN if needed else ALONE)
-        self._told = True
-        if not needed:
+        are_needed = bool(ours or not items or broken)
+        self._attached.tell(JOIN if are_needed else ALONE)
+        self._has_decided = True
+        if not are_needed:
             del self._config.stash[attached_key]
         return result
 
@@ -124,7 +124,7 @@ class Leading:
         """Let the other ranks end after the report."""
         from ..ranks.attach import BYE, JOIN
 
-        if not self._told:
+        if not self._has_decided:
             # The run ended before its tests were known: the others are not to begin one of their own.
             self._attached.tell(JOIN)
         self._attached.tell(BYE)

@@ -24,7 +24,7 @@ THEIRS = "benchmark"
 THEIR_SESSION = "pytest-benchmark"
 THEIR_OPTIONS = "--benchmark-"
 # What pytest adds to every command line.
-ADDED = "PYTEST_ADDOPTS"
+ADDOPTS_VARIABLE = "PYTEST_ADDOPTS"
 
 
 class Bridge:
@@ -33,11 +33,11 @@ class Bridge:
     def __init__(self, state: "RooflineSession") -> None:
         self._state = state
         self._request: pytest.FixtureRequest | None = None
-        self._made: object = None
+        self._benchmark_owner: object = None
         # By test the measurement whose samples they have, and the benchmark's own facts, which are written at the end.
         self._replays: dict[str, tuple[Measurement, dict[str, Any]]] = {}
-        self._withdrawn: list[dict[str, Any]] = []
-        self._failed: set[str] = set()
+        self._withdrawn_info: list[dict[str, Any]] = []
+        self._failed_tests: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_fixture_setup(
@@ -47,14 +47,14 @@ class Bridge:
         if fixturedef.argname == FIXTURE:
             self._request = request
         elif fixturedef.argname == THEIRS:
-            self._made = request.node
+            self._benchmark_owner = request.node
 
     def replay(self, item: pytest.Item) -> None:
         """Replay a test's measurement into pytest-benchmark. A failure there is a warning."""
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
         rows = self._state.timed.of(test_id)
-        if not rows or not _sound(rows[0]):
+        if not rows or not _is_sound(rows[0]):
             return
         if any(row.lost is not None for row in self._state.rows_of(test_id)):
             return
@@ -74,14 +74,14 @@ class Bridge:
             return
         if test_id in self._replays:
             # One row a test: an attempt before this one gives way.
-            self._withdrawn.append(self._replays[test_id][1])
+            self._withdrawn_info.append(self._replays[test_id][1])
         self._replays[test_id] = measurement, replay
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the tests whose teardown failed, which are no results."""
         if report.failed and report.when == "teardown":
-            self._failed.add(encodable(report.nodeid))
+            self._failed_tests.add(encodable(report.nodeid))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
@@ -91,8 +91,8 @@ class Bridge:
         """
         for test_id, (measurement, extra_info) in self._replays.items():
             rows = self._state.timed.of(test_id)
-            if test_id in self._failed or not rows or not _sound(rows[0]):
-                self._withdrawn.append(extra_info)
+            if test_id in self._failed_tests or not rows or not _is_sound(rows[0]):
+                self._withdrawn_info.append(extra_info)
             else:
                 extra_info.update(_extra_info(self._state, measurement, rows))
         return (yield)
@@ -100,18 +100,18 @@ class Bridge:
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
         """Leave withdrawn benchmarks out of their files."""
-        output_json["benchmarks"][:] = self._standing(output_json["benchmarks"])
+        output_json["benchmarks"][:] = self._without_withdrawn(output_json["benchmarks"])
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_benchmark_group_stats(self, benchmarks: list[dict[str, Any]]) -> None:
         """Leave withdrawn benchmarks out of their table, before others group it."""
-        benchmarks[:] = self._standing(benchmarks)
+        benchmarks[:] = self._without_withdrawn(benchmarks)
 
-    def _standing(self, benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _without_withdrawn(self, benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
             benchmark
             for benchmark in benchmarks
-            if not any(benchmark["extra_info"] is extra_info for extra_info in self._withdrawn)
+            if not any(benchmark["extra_info"] is extra_info for extra_info in self._withdrawn_info)
         ]
 
     def _run(
@@ -142,9 +142,9 @@ class Bridge:
             pytest.mark.benchmark(*(marker.args if marker is not None else ()), **settings),
             append=False,
         )
-        self._made = None
+        self._benchmark_owner = None
         benchmark = request.getfixturevalue(THEIRS)
-        if self._made is not item:
+        if self._benchmark_owner is not item:
             return None
         # By more iterations they would divide each sample, which is not the same to the last bit.
         benchmark.pedantic(lambda: None, rounds=len(samples.kept), iterations=1)
@@ -163,17 +163,17 @@ class AmongBenchmarks:
         self, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
         """Show our tests as users of their fixture during collection."""
-        lent: list[list[str]] = []
+        changed_lists: list[list[str]] = []
         for item in items:
             names = getattr(item, "fixturenames", [])
             # Parametrized tests share one list.
             if FIXTURE in names and THEIRS not in names:
                 names.append(THEIRS)
-                lent.append(names)
+                changed_lists.append(names)
         try:
             return (yield)
         finally:
-            for names in lent:
+            for names in changed_lists:
                 names.remove(THEIRS)
 
 
@@ -186,7 +186,7 @@ def bridge_of(state: "RooflineSession") -> Bridge | None:
     words = [
         *config.invocation_params.args,
         *config.getini("addopts"),
-        *shlex.split(os.environ.get(ADDED, "")),
+        *shlex.split(os.environ.get(ADDOPTS_VARIABLE, "")),
     ]
     is_requested = config.pluginmanager.hasplugin(THEIR_SESSION) and any(
         str(word).startswith(THEIR_OPTIONS) for word in words
@@ -215,7 +215,7 @@ def _extra_info(
     )
 
 
-def _sound(row: "Row") -> bool:
+def _is_sound(row: "Row") -> bool:
     """Return whether a measurement has a verdict other than INVALID.
 
     What was slowed down by a drill, or replaced by other means, is the measurement of something else.

@@ -40,9 +40,9 @@ ON_THE_SPOT = {
     "setupshow": "--setup-show",
 }
 # Options of ours that a gate of the command takes from the command or its profile alone.
-_OF_THE_COMMAND = ("ci", "rounds", "time")
+_COMMAND_ONLY = ("ci", "rounds", "time")
 # Options of ours from elsewhere that may turn red into green: these hold, and are named.
-_LOOSENING = ("tolerance", "fail-on", "baselines", "device", "tier")
+_LOOSENING_OPTIONS = ("tolerance", "fail-on", "baselines", "device", "tier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class OutsideSetting:
     @property
     def heeded(self) -> bool:
         """Tell whether it holds although it comes from elsewhere."""
-        return self.option not in _OF_THE_COMMAND
+        return self.option not in _COMMAND_ONLY
 
     @property
     def refused(self) -> bool:
@@ -76,11 +76,11 @@ class OutsideSetting:
 def command_of(config: pytest.Config) -> argparse.Namespace:
     """Return the options of the command alone: without `addopts`, PYTEST_ADDOPTS and conftest.py."""
     if _command_key not in config.stash:
-        config.stash[_command_key] = _parsed(config, config.invocation_params.args)
+        config.stash[_command_key] = _parse_words(config, config.invocation_params.args)
     return config.stash[_command_key]
 
 
-def _parsed(config: pytest.Config, words: Sequence[object]) -> argparse.Namespace:
+def _parse_words(config: pytest.Config, words: Sequence[object]) -> argparse.Namespace:
     # Before version 9 pytest printed its help as soon as it read the option.
     texts = [str(word) for word in words if word not in ("-h", "--help")]
     options = config._parser.parse_known_args(texts, namespace=argparse.Namespace())
@@ -133,8 +133,8 @@ def rounds_prevented(config: pytest.Config) -> str:
         return ""
     for option, flag in ON_THE_SPOT.items():
         value = getattr(config.option, option, None)
-        for part in _beyond(value, getattr(command_of(config), option, None)):
-            text = _written(flag, part)
+        for part in _outside_parts(value, getattr(command_of(config), option, None)):
+            text = _option_text(flag, part)
             return str(OutsideSetting(_source(config, option, part), option, text))
     return _reruns_of_ini(config)
 
@@ -171,8 +171,8 @@ def record_command(config: pytest.Config) -> str:
 
 def is_configured(config: pytest.Config) -> bool:
     """Tell whether any option or ini value of ours is set."""
-    commanded = any(config.getoption(f"--roofline-{name}") is not None for name in COMMANDED)
-    return commanded or any(option_value(config, name) is not None for name in NAMES)
+    is_commanded = any(config.getoption(f"--roofline-{name}") is not None for name in COMMANDED)
+    return is_commanded or any(option_value(config, name) is not None for name in NAMES)
 
 
 def commanded_value(config: pytest.Config, name: str) -> Any:
@@ -204,7 +204,7 @@ def option_value(config: pytest.Config, name: str) -> Any:
         return None
     if name not in LISTS and commands_gate(config):
         value = _own_value(config, name)
-        if value is not None or name in _OF_THE_COMMAND:
+        if value is not None or name in _COMMAND_ONLY:
             return value
     return _value_in_force(config, name)
 
@@ -231,16 +231,16 @@ def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
 
 
 def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
-    for name in ("against", *_LOOSENING, *_OF_THE_COMMAND):
-        commanded, value = _own_value(config, name), _value_in_force(config, name)
-        if commanded is not None and name not in LISTS:
+    for name in ("against", *_LOOSENING_OPTIONS, *_COMMAND_ONLY):
+        command_value, value = _own_value(config, name), _value_in_force(config, name)
+        if command_value is not None and name not in LISTS:
             continue
-        for part in _beyond(value, commanded):
+        for part in _outside_parts(value, command_value):
             source = _source(config, ini_name(name), part)
-            yield OutsideSetting(source, name, printable(f"{name} {_shown(name, part)}"))
+            yield OutsideSetting(source, name, printable(f"{name} {_value_text(name, part)}"))
 
 
-def _shown(name: str, value: object) -> str:
+def _value_text(name: str, value: object) -> str:
     if name != "tolerance":
         return str(value)
     try:
@@ -252,13 +252,13 @@ def _shown(name: str, value: object) -> str:
 def _options_of_pytest_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
     command = command_of(config)
     for option, flag in (SELECTING | LOCATING).items():
-        commanded, value = getattr(command, option, None), getattr(config.option, option, None)
-        for part in _beyond(value, commanded):
-            text = _written(flag, part)
+        command_value, value = getattr(command, option, None), getattr(config.option, option, None)
+        for part in _outside_parts(value, command_value):
+            text = _option_text(flag, part)
             yield OutsideSetting(_source(config, option, part), option, printable(text))
 
 
-def _written(flag: str, value: object) -> str:
+def _option_text(flag: str, value: object) -> str:
     """Return an option as it is written: `--pdb`, `--rootdir=ci`, `-k two`."""
     return flag if value is True else f"{flag}{'=' if flag.startswith('--') else ' '}{value}"
 
@@ -274,14 +274,14 @@ def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
         yield OutsideSetting(_source(config, "file_or_dir", path), "path", printable(path))
 
 
-def _beyond(value: Any, commanded: Any) -> list[Any]:
+def _outside_parts(value: Any, command_value: Any) -> list[Any]:
     """Return the parts of a value that the command does not give.
 
     Of a list these are some of its members, else all or nothing.
     """
     if isinstance(value, list):
-        return [part for part in value if part not in (commanded or ())]
-    return [value] if value and value != commanded else []
+        return [part for part in value if part not in (command_value or ())]
+    return [value] if value and value != command_value else []
 
 
 def source_of(config: pytest.Config, option: str, value: object) -> str:
@@ -299,8 +299,8 @@ def _source(config: pytest.Config, option: str, part: object) -> str:
     ini = config.inipath.name if config.inipath is not None else "an ini file"
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     places: tuple[tuple[str, Callable[[], Any]], ...] = (
-        ("PYTEST_ADDOPTS", lambda: getattr(_parsed(config, environment), option, None)),
-        (ini, lambda: getattr(_parsed(config, config.getini("addopts")), option, None)),
+        ("PYTEST_ADDOPTS", lambda: getattr(_parse_words(config, environment), option, None)),
+        (ini, lambda: getattr(_parse_words(config, config.getini("addopts")), option, None)),
         (ini, lambda: config.getini(option) if option in map(ini_name, NAMES) else None),
     )
     for source, read_value in places:

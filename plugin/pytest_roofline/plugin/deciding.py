@@ -62,14 +62,14 @@ class Deciding:
         ):
             return None
         try:
-            deferred = run_item(self.state, item, nextitem)
+            deferred_report = run_item(self.state, item, nextitem)
         except BaseException:
             # Interrupted in its teardown: what it measured has its verdict all the same.
             if item.stash.get(held_key, False):
                 self.held[test_id_of(item)] = DeferredReport(item, item.stash[call_key], None)
             raise
-        if deferred is not None:
-            self.held[test_id_of(item)] = deferred
+        if deferred_report is not None:
+            self.held[test_id_of(item)] = deferred_report
             reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
             if reporter is not None and self.config.get_verbosity() > 0:
                 reporter.write("PENDING, more rounds to come")
@@ -93,7 +93,7 @@ class Deciding:
 
     def decide(self) -> None:
         """Run rounds until verdicts, rounds or time are at an end."""
-        longest_s = max(deferred.duration_s for deferred in self.held.values())
+        longest_s = max(deferred_report.duration_s for deferred_report in self.held.values())
         with contextlib.closing(Rounds(self.state, self.say, longest_s)) as rounds:
             self._decide_by(rounds)
 
@@ -215,25 +215,25 @@ class Deciding:
 
         One that failed for itself in a later round fails with that.
         """
-        deferred = self.held.pop(test_id)
+        deferred_report = self.held.pop(test_id)
         if failed_later is not None:
             self.failed_later.add(test_id)
             self.state.retract(test_id)
-        verdict = publish(self.state, deferred.item)
+        verdict = publish(self.state, deferred_report.item)
         failed_teardown = (
-            deferred.teardown
-            if deferred.teardown is not None and deferred.teardown.failed
+            deferred_report.teardown
+            if deferred_report.teardown is not None and deferred_report.teardown.failed
             else None
         )
         if failed_teardown is not None:
-            name_failed(deferred.item, failed_teardown)
+            name_failed(deferred_report.item, failed_teardown)
         issue(
-            deferred,
+            deferred_report,
             verdict if failed_later is None else pytest.fail.Exception(failed_later, pytrace=False),
         )
         if failed_teardown is not None:
             # It was noted ahead of the verdict, and is how the test ended.
-            note(self.state, deferred.item, failed_teardown, by_verdict=False)
+            note(self.state, deferred_report.item, failed_teardown, by_verdict=False)
 
     def say(self, line: str) -> None:
         """Print a line on the terminal, on its own."""

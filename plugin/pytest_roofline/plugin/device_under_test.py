@@ -75,14 +75,14 @@ class DeviceUnderTest:
         return identity_of(self.environment)
 
     def among(
-        self, names: tuple[str, ...], opened: Callable[[str], "Device"]
+        self, names: tuple[str, ...], open_part: Callable[[str], "Device"]
     ) -> tuple["Device", HardwareKey]:
         """Return several devices as one, opened once, and their hardware key."""
         if names not in self._groups:
             from ..engine import inventory
             from ..engine.devices.several import SeveralDevices
 
-            devices = [opened(name) for name in names]
+            devices = [open_part(name) for name in names]
             products = sorted(
                 {device.facts().product for device in devices} | {self.environment.device.product}
             )

@@ -54,7 +54,7 @@ from .session import RooflineSession
 from .settings import DEFAULT_FAIL_ON, FAIL_ON
 
 # A file in the folder of runs that says that the columns were explained once.
-SEEN = "columns-explained"
+LEGEND_MARKER = "columns-explained"
 LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 
 
@@ -137,7 +137,7 @@ class _Progress:
 
     def __init__(self) -> None:
         self.began_s: float | None = None
-        self.said_s = 0.0
+        self.last_line_s = 0.0
         self.started = 0
 
 
@@ -154,21 +154,21 @@ def progress_line(
     now_s = time.monotonic() if now_s is None else now_s
     state = session.config.stash.setdefault(_progress_key, _Progress())
     if state.began_s is None:
-        state.began_s = state.said_s = now_s
+        state.began_s = state.last_line_s = now_s
     if session.unmet(session.planned[item.nodeid].marks.needs) is not None:
         return ""
     # What will be skipped takes no time, so it is no part of what is left.
     total = sum(session.unmet(plan.marks.needs) is None for plan in session.planned.values())
     done = state.started
     state.started += 1
-    if now_s - state.said_s < every_s or done == 0:
+    if now_s - state.last_line_s < every_s or done == 0:
         return ""
-    state.said_s = now_s
+    state.last_line_s = now_s
     remaining_s = (now_s - state.began_s) / done * (total - done)
     return f"roofline: {done} of {total} done, about {_duration(remaining_s)} left, now {printable(item.name)}"
 
 
-def _untold_since(session: RooflineSession) -> str:
+def _why_silent(session: RooflineSession) -> str:
     """Return why the device does not report its state."""
     from ..engine.devices.base import ManagedDevice
 
@@ -194,8 +194,8 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         tables = _tables(session, width, colour)
         lines += _legend(session) if session.timed.rows else []
         lines += _details(session, width) if verbosity > 0 else []
-        lines += _notes(session, width) + _saved(session)
-    lines += _explained(session) if verbosity >= 0 else _busy(session)
+        lines += _notes(session, width) + _saved_lines(session)
+    lines += _explanations(session) if verbosity >= 0 else _busy_lines(session)
     # What a compiled kernel of a recording asks for turns nothing red.
     judged = [row for row in rows if row.exact is None] if session.options.record else rows
     reds = reds_of(
@@ -217,8 +217,8 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         _new_settings(session),
         tell_reds=not prints_failures(session.config),
     )
-    explained = bool(session.refused) or compared_of(rows) > 0
-    if session.options.shadow or (verbosity < 0 and not reds and explained):
+    has_explanation = bool(session.refused) or compared_of(rows) > 0
+    if session.options.shadow or (verbosity < 0 and not reds and has_explanation):
         # The lines of the watching gate have said why.
         closing = closing[-1:]
     if session.refused:
@@ -315,7 +315,7 @@ def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
 
 def _legend(session: RooflineSession) -> list[str]:
     """Return the meaning of the columns, for the first table of a user."""
-    marker_file = session.options.folder / "runs" / SEEN
+    marker_file = session.options.folder / "runs" / LEGEND_MARKER
     if marker_file.exists() or not any(
         row.roofline_share or row.interval for row in session.timed.rows
     ):
@@ -340,7 +340,7 @@ def _details(session: RooflineSession, width: int) -> list[str]:
     lines += rank_lines(rows) + first_call_lines(rows)
     lines.append(warm_up_table(rows, width))
     lines += reason_lines(rows) + peak_lines(rows)
-    lines += condition_lines(rows, unknown_since=_untold_since(session)) if rows else []
+    lines += condition_lines(rows, unknown_since=_why_silent(session)) if rows else []
     lines += idle_lines(rows) + published_lines(rows, verbose=True) + power_lines(rows)
     lines += detail_lines(rows) if session.config.get_verbosity() > 1 else []
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
@@ -355,7 +355,7 @@ def _notes(session: RooflineSession, width: int) -> list[str]:
     return lines + profile_lines(session.noted.of(Profile), width)
 
 
-def _saved(session: RooflineSession) -> list[str]:
+def _saved_lines(session: RooflineSession) -> list[str]:
     """Return where the run is saved, and the warnings about that."""
     lines = []
     if session.writer.trouble:
@@ -373,10 +373,10 @@ def _saved(session: RooflineSession) -> list[str]:
     return lines
 
 
-def _explained(session: RooflineSession) -> list[str]:
+def _explanations(session: RooflineSession) -> list[str]:
     """Return the lines on what many tests share, and on the device."""
     rows = session.timed.rows
-    lines = _busy(session) + overview_lines(rows)
+    lines = _busy_lines(session) + overview_lines(rows)
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
         watched_nights = shadow_runs(session.options.folder, session.under_test.hardware)
@@ -384,7 +384,7 @@ def _explained(session: RooflineSession) -> list[str]:
     return lines
 
 
-def _busy(session: RooflineSession) -> list[str]:
+def _busy_lines(session: RooflineSession) -> list[str]:
     """Return a line on who keeps the machine busy, if a result suffered."""
     rows = session.timed.rows
     number = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)

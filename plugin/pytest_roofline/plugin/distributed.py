@@ -43,8 +43,8 @@ class Distributed:
 
         `attach` stands for the launch that pytest itself is a rank of.
         """
-        apart = self._marks.mpi and self._launcher.name in ("local", "torchrun")
-        return "mpirun" if apart else self._launcher.name
+        needs_mpirun = self._marks.mpi and self._launcher.name in ("local", "torchrun")
+        return "mpirun" if needs_mpirun else self._launcher.name
 
     @property
     def kind(self) -> str:

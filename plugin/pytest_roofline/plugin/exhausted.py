@@ -56,7 +56,7 @@ class Exhausted(ResultKind):
         """
         row = memory_row(record, verdict=record.word)
         for index, earlier in enumerate(self.rows):
-            if (earlier.test, _lost(earlier).name) == (row.test, record.name):
+            if (earlier.test, _record_of(earlier).name) == (row.test, record.name):
                 self.rows[index] = earlier if self.fails(earlier) else row
                 return False
         self.rows.append(row)
@@ -64,14 +64,14 @@ class Exhausted(ResultKind):
 
     def start(self, test_id: str) -> None:
         """Forget the records of an earlier attempt that merely failed."""
-        self.rows = [row for row in self.rows if row.test != test_id or _lost(row).recorded]
+        self.rows = [row for row in self.rows if row.test != test_id or _record_of(row).recorded]
 
     def name_end(self, test_id: str, word: str) -> None:
         """Leave the word as it is: memory ran out, however the test ended."""
 
     def fails(self, row: Row) -> bool:
         """Return whether the baseline has a result that is missing now."""
-        return _lost(row).red
+        return _record_of(row).red
 
     def verdicts(self, test_id: str) -> list[str]:
         """Return the words of a test's records and their meaning."""
@@ -83,7 +83,7 @@ class Exhausted(ResultKind):
 
     def message(self, row: Row, where: str, causes: Sequence[str]) -> str:  # noqa: ARG002
         """Return the results of the baseline that are missing now."""
-        return failure_message(_lost(row), where)
+        return failure_message(_record_of(row), where)
 
     def properties(self, test_id: str) -> list[tuple[str, str]]:
         """Return the word and the sizes of a test as name and text."""
@@ -91,12 +91,12 @@ class Exhausted(ResultKind):
 
     def notes(self) -> list[str]:
         """Return a line for each record: figures, place, and baseline results."""
-        return out_of_memory_lines([_lost(row) for row in self.rows])
+        return out_of_memory_lines([_record_of(row) for row in self.rows])
 
     def _records(self, test_id: str) -> list[OutOfMemory]:
-        return [_lost(row) for row in self.of(test_id)]
+        return [_record_of(row) for row in self.of(test_id)]
 
 
-def _lost(row: Row) -> OutOfMemory:
+def _record_of(row: Row) -> OutOfMemory:
     assert row.lost is not None
     return row.lost

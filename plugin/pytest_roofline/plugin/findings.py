@@ -64,7 +64,7 @@ class Findings:
         """
         self._test.require_open()
         test, allowed = self._test, check_slack(slack)
-        compiled = _compiled(kernel, target, arguments, options)
+        compiled = _compile(kernel, target, arguments, options)
         kernel_name = test.fresh(f"{compiled.target} kernel", name)
         plan, limit_error = test.planned, above_limit(compiled.target, compiled.figures)
         resources = Resources(
@@ -175,12 +175,12 @@ class Findings:
             name=use_name,
             peak_bytes=0,
         )
-        use = _followed(MemoryPhase(device, use_name, "memory"), call, arguments, timed, empty)
+        use = _follow_call(MemoryPhase(device, use_name, "memory"), call, arguments, timed, empty)
         test.session.note(use)
         return use
 
 
-def _followed(
+def _follow_call(
     place: MemoryPhase,
     call: "FollowedCall",
     arguments: list[object],
@@ -208,7 +208,7 @@ def _followed(
             place.device.release()
 
 
-def _compiled(
+def _compile(
     kernel: object,
     target: str | None,
     arguments: Mapping[str, object] | None,

@@ -94,12 +94,12 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
     except BadFile as error:
         raise pytest.UsageError(str(error)) from None
 
-    def rated(gpu: Gpu | None) -> Gpu | None:
+    def rate(gpu: Gpu | None) -> Gpu | None:
         return gpu if gpu is None or expectation is None else rated_by(expectation, gpu)
 
     before, after = (
-        rated(state.under_test.gpu),
-        rated(state.under_test.device.gpu() if at_the_end else None),
+        rate(state.under_test.gpu),
+        rate(state.under_test.device.gpu() if at_the_end else None),
     )
     measured = [row.measurement for row in state.rows if row.measurement is not None]
     findings = degradations(
@@ -201,7 +201,7 @@ class Gatekeeper:
             result = yield
         if not (session.shouldfail or session.shouldstop):
             state, workers = (
-                _opened(session.config),
+                _open_session(session.config),
                 session.config.pluginmanager.hasplugin("dsession"),
             )
             gaps = (
@@ -263,7 +263,7 @@ class Gatekeeper:
             only_looks or in_round(config) is not None or hasattr(config, "workerinput")
         ):
             Gate.from_parent(
-                session, options=self._options, state=_opened(config), gaps=gaps
+                session, options=self._options, state=_open_session(config), gaps=gaps
             ).run_last()
 
     @pytest.hookimpl(tryfirst=True)
@@ -283,7 +283,7 @@ class Gatekeeper:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the shadow failures of a run that opened no device."""
-        if self._options.shadow and _opened(terminalreporter.config) is None:
+        if self._options.shadow and _open_session(terminalreporter.config) is None:
             for sentence in shadow_of(terminalreporter.config).sentences:
                 terminalreporter.write_line(f"SHADOW: would have failed: {sentence}")
 
@@ -324,6 +324,6 @@ def _last_failed(config: pytest.Config) -> dict[str, bool]:
     return failed
 
 
-def _opened(config: pytest.Config) -> RooflineSession | None:
+def _open_session(config: pytest.Config) -> RooflineSession | None:
     state = config.stash.get(session_key, None)
     return state if state is not None and state.opened else None

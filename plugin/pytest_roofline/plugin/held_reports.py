@@ -63,9 +63,9 @@ def run(
     Return its report if that has to wait for the verdict.
     """
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    deferred = _phases(state, item, nextitem)
+    deferred_report = _phases(state, item, nextitem)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return deferred
+    return deferred_report
 
 
 def _phases(
@@ -109,9 +109,9 @@ def ended_well(report: pytest.TestReport) -> bool:
     return report.passed or (report.failed and str(report.longrepr).startswith("[XPASS(strict)]"))
 
 
-def issue(deferred: DeferredReport, failure: BaseException | None) -> None:
+def issue(deferred_report: DeferredReport, failure: BaseException | None) -> None:
     """Report at last how a test with a deferred report ended."""
-    item, call = deferred.item, deferred.call
+    item, call = deferred_report.item, deferred_report.call
     item.stash[held_key] = False
     item.stash[failure_key] = failure
     final: pytest.CallInfo[None] = pytest.CallInfo(
@@ -129,10 +129,10 @@ def issue(deferred: DeferredReport, failure: BaseException | None) -> None:
     item.funcargs = {}  # type: ignore[attr-defined]
     report = hook.pytest_runtest_makereport(item=item, call=final)
     hook.pytest_runtest_logreport(report=report)
-    if deferred.teardown is not None:
+    if deferred_report.teardown is not None:
         # JUnit takes the figures from the last report of a test.
-        deferred.teardown.user_properties = list(item.user_properties)
-        hook.pytest_runtest_logreport(report=deferred.teardown)
+        deferred_report.teardown.user_properties = list(item.user_properties)
+        hook.pytest_runtest_logreport(report=deferred_report.teardown)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 

@@ -180,7 +180,7 @@ class _Sibling:
         )
 
     @property
-    def called(self) -> str:
+    def title(self) -> str:
         return f"{self.name} ({self.uuid or 'without a UUID'})"
 
 
@@ -202,7 +202,7 @@ class Siblings:
         self._timed = timed
         self._make_args = make_args
         self._needs_bytes = needs_bytes
-        self._opened: dict[str, tuple[Device, DeviceFacts]] = {}
+        self._open_devices: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
         """Measure each sibling in turn.
@@ -217,10 +217,10 @@ class Siblings:
             if among is None
             else [tuple(names) for names in among]
         )
-        opened = [self._open(names) for names in groups]
+        candidates = [self._open(names) for names in groups]
         # Those of which there are enough of one product, or of one class of links.
-        kinds = [sibling.hardware for sibling in opened]
-        siblings = [sibling for sibling in opened if kinds.count(sibling.hardware) >= FEWEST]
+        kinds = [sibling.hardware for sibling in candidates]
+        siblings = [sibling for sibling in candidates if kinds.count(sibling.hardware) >= FEWEST]
         why_not = (
             self._no_room(siblings) if siblings else self._too_few(among is not None, len(groups))
         )
@@ -254,29 +254,29 @@ class Siblings:
     def _open(self, names: tuple[str, ...]) -> _Sibling:
         under_test, test = self._session.under_test, self._test
 
-        def opened(name: str) -> "Device":
-            if name not in self._opened:
+        def open_part(name: str) -> "Device":
+            if name not in self._open_devices:
                 try:
                     device = open_named(test, name)
-                    self._opened[name] = device, device.facts()
+                    self._open_devices[name] = device, device.facts()
                 except RuntimeError as error:
                     raise DeviceError(
                         f"{name} cannot be opened beside its siblings: {error}; {REMEDY}"
                     ) from error
-            return self._opened[name][0]
+            return self._open_devices[name][0]
 
-        parts = tuple(opened(name) for name in names)
-        facts = [self._opened[name][1] for name in names]
+        parts = tuple(open_part(name) for name in names)
+        facts = [self._open_devices[name][1] for name in names]
         uuids = [device_facts.uuid for device_facts in facts]
         uuid = BETWEEN.join(uuid or "?" for uuid in uuids) if any(uuids) else ""
         if len(names) > 1:
-            device, hardware = under_test.among(names, opened)
+            device, hardware = under_test.among(names, open_part)
         else:
             device, hardware = parts[0], key_of(replace(under_test.environment, device=facts[0]))
         return _Sibling(BETWEEN.join(names), uuid, device, parts, hardware)
 
     def _too_few(self, links: bool, count: int) -> str:
-        products = ", ".join(sorted({facts.product for _, facts in self._opened.values()}))
+        products = ", ".join(sorted({facts.product for _, facts in self._open_devices.values()}))
         siblings = "links of one class" if links else "visible GPUs of one product"
         return f"needs {FEWEST} {siblings}, found {count} in all" + (
             f" ({products})" if products else ""
@@ -286,7 +286,7 @@ class Siblings:
         for sibling in siblings:
             free = min(part.free_bytes() for part in sibling.parts)
             if free < self._needs_bytes:
-                return f"needs {format_amount(self._needs_bytes)} on {sibling.called}, found {format_amount(free)}"
+                return f"needs {format_amount(self._needs_bytes)} on {sibling.title}, found {format_amount(free)}"
         return ""
 
     def _pass(self, sibling: _Sibling) -> None:
@@ -295,9 +295,9 @@ class Siblings:
         first = sibling.parts[0]
         with first.current() if isinstance(first, SiblingDevice) else contextlib.nullcontext():
             try:
-                self._take(sibling)
+                self._measure_pass(sibling)
             except NoRoom as error:
-                raise NoRoom(f"{sibling.called} {error}") from error
+                raise NoRoom(f"{sibling.title} {error}") from error
             except RooflineError:
                 raise
             except Exception as error:
@@ -311,13 +311,13 @@ class Siblings:
                     ),
                 )
                 if not isinstance(error, RuntimeError) or "OutOfMemory" in type(error).__name__:
-                    error.add_note(f"while {sibling.called} was measured")
+                    error.add_note(f"while {sibling.title} was measured")
                     raise
                 raise DeviceError(
-                    f"{sibling.called} failed while it was measured alone: {type(error).__name__}: {error}; {REMEDY}"
+                    f"{sibling.title} failed while it was measured alone: {type(error).__name__}: {error}; {REMEDY}"
                 ) from error
 
-    def _take(self, sibling: _Sibling) -> None:
+    def _measure_pass(self, sibling: _Sibling) -> None:
         """Measure one pass on a sibling; its buffers are gone afterwards."""
         from ..engine.devices import torch_device
 
@@ -332,7 +332,7 @@ class Siblings:
         measured = measure_request(sibling.device, request, Observer())
         sibling.passes.append(measured)
         if measured.wrong:
-            raise WrongData(f"{sibling.called}: {measured.wrong}")
+            raise WrongData(f"{sibling.title}: {measured.wrong}")
 
     def _key(self, sibling: _Sibling) -> Key:
         return key_for(self._test, replace(self._request, name=sibling.name), sibling.hardware)

@@ -152,30 +152,30 @@ class Launcher:
         """
         from ..ranks.pool import Pool
 
-        apart = mpi and self.name not in ("mpirun", "srun")
+        for_mpi = mpi and self.name not in ("mpirun", "srun")
         for key, other_pool in self._pools.items():
-            if key != apart:
+            if key != for_mpi:
                 # Two sets of ranks on one device would disturb each other, if only by their memory.
                 other_pool.stop()
-        pool = self._pools.get(apart)
+        pool = self._pools.get(for_mpi)
         if pool is None:
             pool = Pool(
-                self._placement(apart),
-                self._to_start(size, mpi),
+                self._placement(for_mpi),
+                self._start_size(size, mpi),
                 self.kind,
                 address=self.options.address,
                 boot_s=self.options.boot_timeout_s,
                 explicit=self.options.device is not None
                 or (self.name == "local" and not self.options.requires_hardware),
             )
-            self._pools[apart] = pool
+            self._pools[for_mpi] = pool
         elif pool.size < size or (mpi and pool.size != size):
             # MPI's own world is all that was started, and its start waits for every one of them.
             pool.stop()
             pool.size = size
         return pool
 
-    def _to_start(self, size: int, mpi: bool) -> int:
+    def _start_size(self, size: int, mpi: bool) -> int:
         """Return the number of ranks that a new pool starts.
 
         A local pool starts as many at once as the largest world will need.
@@ -185,13 +185,13 @@ class Launcher:
         # What another launcher can start nobody knows beforehand: a world too large must not take the others along.
         return max(size, self._largest[False]) if self.name == "local" and not mpi else size
 
-    def _placement(self, apart: bool) -> "Placement":
-        """Return the launcher's placement; `apart` for MPI in its own pool."""
+    def _placement(self, for_mpi: bool) -> "Placement":
+        """Return the launcher's placement; `for_mpi` for a pool of its own."""
         if self.attached is not None:
             from ..ranks.attach import AttachPlacement
 
             return AttachPlacement(self.attached)
-        name = "mpirun" if apart else self.options.launcher
+        name = "mpirun" if for_mpi else self.options.launcher
         if name == "local":
             from ..ranks.local import Local
 
@@ -200,10 +200,10 @@ class Launcher:
 
         return LauncherPlacement(
             name,
-            () if apart else parse_arguments(name, shlex.join(self.options.launcher_args)),
+            () if for_mpi else parse_arguments(name, shlex.join(self.options.launcher_args)),
             mpi=self._largest[True] > 1,
             # Of ranks on this host alone nobody else needs to know the address.
-            address=self.options.address or ("127.0.0.1" if apart else ""),
+            address=self.options.address or ("127.0.0.1" if for_mpi else ""),
         )
 
     def rest(self) -> None:

@@ -46,7 +46,7 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
     passed = tuple(Outcome(test_id, "passed") for test_id in waiting)
     run = replace(run, outcomes=run.outcomes + passed)
     if state.options.record:
-        return _unrecorded(run, 1 if passed else fewest_of(state.options.recording))
+        return _why_unrecorded(run, 1 if passed else fewest_of(state.options.recording))
     try:
         propose([run])
     except NothingFit as error:
@@ -56,7 +56,7 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
     return ()
 
 
-def _unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
+def _why_unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
     """Return why nothing of a run fits the baselines, else nothing.
 
     An entry needs `fewest` sound processes.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..engine.devices import AllocatedBytes, Device
 
 # Where an error keeps what was seen when it was raised: it outlives the frames that held the memory.
-_SEEN = "_roofline_seen"
+_STATE_ATTRIBUTE = "_roofline_seen"
 MOST_TEXT = 300
 
 
@@ -53,7 +53,7 @@ class MemoryPhase:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _MemoryState:
     """The memory state of a device, and the measurement where it was read."""
 
     free_bytes: int | None
@@ -71,7 +71,7 @@ def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            _keep_seen(error, session.under_test.device)
+            _keep_memory_state(error, session.under_test.device)
             raise
 
 
@@ -91,24 +91,30 @@ def _limit(
 
 def notice(error: BaseException, place: MemoryPhase) -> None:
     """Keep the state of a device's memory with an out-of-memory error."""
-    _keep_seen(error, place.device, place)
+    _keep_memory_state(error, place.device, place)
 
 
-def _keep_seen(error: BaseException, device: "Device", place: MemoryPhase | None = None) -> None:
+def _keep_memory_state(
+    error: BaseException, device: "Device", place: MemoryPhase | None = None
+) -> None:
     cause = out_of_memory(error)
-    if cause is None or hasattr(cause, _SEEN):
+    if cause is None or hasattr(cause, _STATE_ATTRIBUTE):
         return
     with contextlib.suppress(AttributeError):
-        setattr(cause, _SEEN, _Seen(_told(device.free_bytes), _told(device.allocated), place))
+        setattr(
+            cause,
+            _STATE_ATTRIBUTE,
+            _MemoryState(_ask(device.free_bytes), _ask(device.allocated), place),
+        )
 
 
-def _told(ask: Callable[[], Any]) -> Any:
+def _ask(read_memory: Callable[[], Any]) -> Any:
     """Return the answer of a device; None if it cannot answer.
 
     Such a device has other troubles, which others report.
     """
     with contextlib.suppress(Exception):
-        return ask()
+        return read_memory()
     return None
 
 
@@ -120,10 +126,10 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
     cause = out_of_memory(error)
     if cause is None or item.nodeid not in session.planned:
         return False
-    memory_state: _Seen | None = getattr(cause, _SEEN, None)
+    memory_state: _MemoryState | None = getattr(cause, _STATE_ATTRIBUTE, None)
     record = _record(session, item, cause, memory_state)
     if record.recorded and session.round is None:
-        record = _held_against(
+        record = _with_lost_results(
             session, record, memory_state.place if memory_state is not None else None
         )
     session.record(record)
@@ -137,7 +143,10 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
 
 
 def _record(
-    session: RooflineSession, item: pytest.Item, cause: BaseException, memory_state: _Seen | None
+    session: RooflineSession,
+    item: pytest.Item,
+    cause: BaseException,
+    memory_state: _MemoryState | None,
 ) -> OutOfMemory:
     planned = session.planned[item.nodeid]
     place = memory_state.place if memory_state is not None else None
@@ -165,7 +174,7 @@ def _record(
     )
 
 
-def _held_against(
+def _with_lost_results(
     session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None
 ) -> OutOfMemory:
     """Return a record with the results that its baseline has."""
@@ -207,7 +216,7 @@ TRACE = ".trace.json.gz"
 NO_PROFILES = (
     "--roofline-profile: ranks are not profiled, only what `measure` times in this process is"
 )
-NOT_TOLD = (
+NO_EXTERNAL_PROFILE = (
     "no profile: an external profiler is told what to look at through CUDA or ROCm, and this is {device}; "
     "use --roofline-profile=torch"
 )
@@ -246,7 +255,7 @@ def take_profile(
 
     tool, word = tool_for(profiler, os.environ, device.name)
     if tool == "external" and not is_bracketed(device.name):
-        session.noted.warn(NOT_TOLD.format(device=device.name))
+        session.noted.warn(NO_EXTERNAL_PROFILE.format(device=device.name))
         return
     if word:
         session.noted.warn(word)

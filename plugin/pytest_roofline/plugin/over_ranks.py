@@ -226,7 +226,7 @@ def _result(
         if result.wrong and "are right" not in result.wrong
     ]
     measured = replace(
-        _labelled(first.measured, members),
+        _with_labels(first.measured, members),
         wrong="; ".join(wrong) or first.measured.wrong,
         doubt=next((result.doubt for result in results if result.doubt), ""),
         peak_bytes=max(peaks, default=None),
@@ -280,7 +280,7 @@ def _ranks_of(
     )
 
 
-def _labelled(measured: MeasuredRequest, members: "Sequence[Member]") -> MeasuredRequest:
+def _with_labels(measured: MeasuredRequest, members: "Sequence[Member]") -> MeasuredRequest:
     """Return the measurement, labelled if the ranks outnumber their cores."""
     from ..ranks.facts import cores_of
 
@@ -329,6 +329,6 @@ def _jobs(call: RankCall, members: "Sequence[Member]", seconds: Sequence[float])
         blocks=tuple(Block(1) for _ in seconds),
         mode="host",
     )
-    measured = _labelled(MeasuredRequest(samples), members)
+    measured = _with_labels(MeasuredRequest(samples), members)
     link = "memory" if call.distributed.kind == "cpu" else "unknown"
     return RankResult(measured, _ranks_of(call, members, []), members[0].environment, link)

@@ -200,11 +200,11 @@ def scalar_of(value: object) -> object:
     if isinstance(value, numbers.Complex | bytes | range) or of.startswith(NAMED_BY_TEXT):
         return encodable(str(value).removeprefix("torch."))
     if isinstance(value, Mapping):
-        return _together(
+        return _join_scalars(
             "{", [(scalar_of(key), scalar_of(inner)) for key, inner in value.items()], "}"
         )
     if isinstance(value, list | tuple):
-        return _together("(", [(scalar_of(inner),) for inner in value], ")")
+        return _join_scalars("(", [(scalar_of(inner),) for inner in value], ")")
     name = getattr(value, "__qualname__", None) or (
         value.__name__ if isinstance(value, ModuleType) else None
     )
@@ -212,7 +212,7 @@ def scalar_of(value: object) -> object:
     return NAMELESS if "<" in name else encodable(name)
 
 
-def _together(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
+def _join_scalars(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
     """Return several scalars as a text.
 
     It is `NAMELESS` if one of them is.
@@ -296,7 +296,7 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
     left_out = {
         id(item)
         for item in candidates
-        if not _asked_for(config, item)
+        if not _is_named(config, item)
         and not _has_threshold(measuring.get(item.nodeid), thresholds)
     }
     if left_out:
@@ -320,7 +320,7 @@ def _entries(folders: Sequence[Path]) -> "Entries":
         raise pytest.UsageError(str(error)) from None
 
 
-def _asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+def _is_named(config: pytest.Config, item: pytest.Item) -> bool:
     """Return whether the command line names this very test with its parameters."""
     function = item.nodeid.partition("::")[2]
     return "[" in function and any(

@@ -18,7 +18,7 @@ RECORDED_ROUNDS = 10
 # A machine that is busy for longer is not about to be quiet.
 WAIT_S = 120.0
 # By option of ours, why no recording has it.
-_BESIDE = {
+_EXCLUSIONS = {
     "ci": "a gate compares with the baselines, and a recording writes them",
     "against": "a recording compares with nothing",
     "drill": "what was slowed down on purpose is no baseline",
@@ -70,7 +70,7 @@ def refuse_record(
     for name, is_given in beside.items():
         if is_given:
             value = option_value(config, name)
-            _refuse(config, ini_name(name), value, f"--roofline-{name}", _BESIDE[name])
+            _refuse(config, ini_name(name), value, f"--roofline-{name}", _EXCLUSIONS[name])
     if workers := getattr(config.option, "numprocesses", None) or getattr(
         config.option, "tx", None
     ):

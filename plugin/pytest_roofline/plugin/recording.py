@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..engine.request import Request
 
 # Of what an exception says: enough to know it by.
-MOST_WHY = 500
+MOST_MESSAGE = 500
 
 
 class CurrentTest:
@@ -149,7 +149,9 @@ def record(
 
 def why_partial(error: BaseException, message: str) -> str:
     """Return why a partial measurement is no result: an interruption or an error."""
-    return encodable("interrupted" if isinstance(error, KeyboardInterrupt) else message)[:MOST_WHY]
+    return encodable("interrupted" if isinstance(error, KeyboardInterrupt) else message)[
+        :MOST_MESSAGE
+    ]
 
 
 def with_sanity(measurement: Measurement, under_test: DeviceUnderTest) -> Measurement:

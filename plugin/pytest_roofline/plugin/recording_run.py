@@ -46,7 +46,7 @@ def is_lacking(state: RooflineSession) -> bool:
     """Return whether a recording lacks a test or kept an old entry."""
     if state.recording is None:
         return False
-    return bool(state.recording.slower) or not _expected(state) <= state.recording.tests
+    return bool(state.recording.slower) or not _expected_tests(state) <= state.recording.tests
 
 
 def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
@@ -59,13 +59,13 @@ def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
     if slower:
         lines.append("Find out why, or record it with --roofline-accept-slower=REASON.")
     missing = [f"not recorded: {_text(refusal)}" for refusal in recording.refusals]
-    missing += [f"not recorded: {line}" for line in _silent(state, recording)]
+    missing += [f"not recorded: {line}" for line in _silent_tests(state, recording)]
     lines += cut(missing, MOST_NAMED, "that are not recorded")
-    expected = _expected(state)
+    expected = _expected_tests(state)
     counts = f"RECORDED {len(expected & recording.tests)} of {len(expected)}"
     if not recording.paths:
         return [*lines, f"{counts}: nothing was written"]
-    files = " and ".join(printable(_short(path)) for path in recording.paths)
+    files = " and ".join(printable(_short_path(path)) for path in recording.paths)
     pronoun = "them" if len(recording.paths) > 1 else "it"
     return [*lines, f"{counts} in {files}{_foresight(state, recording)}. Commit {pronoun}."]
 
@@ -85,7 +85,7 @@ def _text(refusal: Refusal) -> str:
     return printable(refusal.why)
 
 
-def _expected(state: RooflineSession) -> set[str]:
+def _expected_tests(state: RooflineSession) -> set[str]:
     """Return the tests to record.
 
     They were not skipped, and have a result that a baseline holds.
@@ -104,10 +104,10 @@ def _expected(state: RooflineSession) -> set[str]:
     return tests - skipped - siblings - too_large
 
 
-def _silent(state: RooflineSession, recording: Recording) -> Iterator[str]:
+def _silent_tests(state: RooflineSession, recording: Recording) -> Iterator[str]:
     """Yield the tests that no other line mentions."""
     refusals = {refusal.test_id for refusal in (*recording.refusals, *recording.slower)}
-    for test_id in sorted(_expected(state) - recording.tests - refusals):
+    for test_id in sorted(_expected_tests(state) - recording.tests - refusals):
         outcome = state.outcomes.get(test_id)
         name = printable(test_id.rpartition("::")[2])
         if outcome is None:
@@ -118,7 +118,7 @@ def _silent(state: RooflineSession, recording: Recording) -> Iterator[str]:
             yield f"{name}: it measured nothing"
 
 
-def _short(path: Path) -> str:
+def _short_path(path: Path) -> str:
     """Return a path relative to the current folder, if it lies there."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

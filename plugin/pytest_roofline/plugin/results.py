@@ -50,19 +50,19 @@ class Shadow:
     """The tests that would have failed, with a sentence each."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[int, float, str]] = {}
+        self._failures: dict[str, tuple[int, float, str]] = {}
 
     def note(self, test_id: str, reason: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
         """Keep why a test would have failed."""
         sentence = reason.split("\n")[0]
-        self._found[test_id] = rank, -slowdown, printable(sentence)
+        self._failures[test_id] = rank, -slowdown, printable(sentence)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The reasons of the tests that would have failed, the worst first."""
         return tuple(
             sentence
-            for _, _, sentence in sorted(self._found.values(), key=lambda failure: failure[:2])
+            for _, _, sentence in sorted(self._failures.values(), key=lambda failure: failure[:2])
         )
 
 

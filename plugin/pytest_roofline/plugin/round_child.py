@@ -27,7 +27,7 @@ from .options import ROUND_VARIABLE as VARIABLE
 PARENT_EVERY_S = 0.5
 
 # Options of pytest and its usual companions that select, stop, repeat or report, with the value that does none of it.
-_NEUTRAL: dict[str, Any] = {
+_NEUTRAL_VALUES: dict[str, Any] = {
     "keyword": "",
     "markexpr": "",
     "maxfail": 0,
@@ -61,10 +61,10 @@ _NEUTRAL: dict[str, Any] = {
     "benchmark_histogram": [],
 }
 # Of the options of pytest those that choose what is measured, where the parent has no list yet.
-_CHOOSING = ("keyword", "markexpr", "deselect")
+_CHOOSING_OPTIONS = ("keyword", "markexpr", "deselect")
 # Options of ours that a round does not heed, and a process of `roofline ab`, which judges nothing.
-_UNHEEDED = frozenset(("save", "profile", "rounds", "record", "accept-slower", "wait"))
-_UNJUDGED = frozenset(
+_UNHEEDED_OPTIONS = frozenset(("save", "profile", "rounds", "record", "accept-slower", "wait"))
+_UNJUDGED_OPTIONS = frozenset(
     (
         "against",
         "expect",
@@ -126,11 +126,15 @@ def begin(config: pytest.Config) -> None:
     if not path:
         return
     this_round = config.stash[_round_key] = _read_round(path)
-    config.stash[unheeded_key] = _UNHEEDED if this_round.side is None else _UNHEEDED | _UNJUDGED
+    config.stash[unheeded_key] = (
+        _UNHEEDED_OPTIONS if this_round.side is None else _UNHEEDED_OPTIONS | _UNJUDGED_OPTIONS
+    )
     # A name that users give to options of their own, unless the plugin is there.
     repeats = {"count": 1} if config.pluginmanager.hasplugin("pytest_repeat") else {}
-    for name, value in (_NEUTRAL | repeats).items():
-        if hasattr(config.option, name) and (this_round.ids is not None or name not in _CHOOSING):
+    for name, value in (_NEUTRAL_VALUES | repeats).items():
+        if hasattr(config.option, name) and (
+            this_round.ids is not None or name not in _CHOOSING_OPTIONS
+        ):
             setattr(config.option, name, value)
     config.args = files_of(this_round.ids or [], config.rootpath) or config.args
     config.pluginmanager.register(Watch(this_round))

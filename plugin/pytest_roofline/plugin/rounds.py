@@ -72,19 +72,19 @@ class Rounds:
                 with tempfile.TemporaryDirectory(
                     prefix=owned_prefix("round"), ignore_cleanup_errors=True
                 ) as folder:
-                    ended = self._child(Path(folder), number, remaining, deadline)
+                    child_end = self._child(Path(folder), number, remaining, deadline)
             except OSError as error:
                 self.broken = f"round {number} could not start: {error}"
                 break
             late = deadline is not None and time.monotonic() > deadline
-            if ended.died_in:
-                self._note_crash(number, ended)
-            elif not ended.started and not late and ended.status != pytest.ExitCode.OK:
-                self.broken = f"round {number} could not start, {ended.cause}: {ended.tail}"
-            if late or ended.status == pytest.ExitCode.INTERRUPTED or not ended.died_in:
+            if child_end.died_in:
+                self._note_crash(number, child_end)
+            elif not child_end.started and not late and child_end.status != pytest.ExitCode.OK:
+                self.broken = f"round {number} could not start, {child_end.cause}: {child_end.tail}"
+            if late or child_end.status == pytest.ExitCode.INTERRUPTED or not child_end.died_in:
                 break
             remaining = [
-                test_id for test_id in remaining if encodable(test_id) not in ended.started
+                test_id for test_id in remaining if encodable(test_id) not in child_end.started
             ]
 
     def hopeless(self, test_id: str, name: str) -> bool:
@@ -92,14 +92,16 @@ class Rounds:
         lost = sum(name not in crash.measured for crash in self.crashes.get(test_id, ()))
         return lost >= MOST_CRASHES or test_id in self.failures
 
-    def _note_crash(self, number: int, ended: ChildEnd) -> None:
-        text = f"its process died in round {number}: {ended.cause}"
-        self._lose(ended.died_in, text)
-        self._say(f"roofline: {ended.died_in}: {text}; that round of it is lost. Its last words:")
-        for line in ended.tail.splitlines():
+    def _note_crash(self, number: int, child_end: ChildEnd) -> None:
+        text = f"its process died in round {number}: {child_end.cause}"
+        self._note_lost_round(child_end.died_in, text)
+        self._say(
+            f"roofline: {child_end.died_in}: {text}; that round of it is lost. Its last words:"
+        )
+        for line in child_end.tail.splitlines():
             self._say(f"    {line}")
 
-    def _lose(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
+    def _note_lost_round(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
         """Note a lost round of a test, except for what it measured."""
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
 
@@ -115,7 +117,7 @@ class Rounds:
             # Its failures are none of the parent's, and no test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         try:
-            ended = run_child(
+            child_end = run_child(
                 command,
                 folder,
                 {"round": number, "ids": list(test_ids), "deadline": deadline},
@@ -127,15 +129,15 @@ class Rounds:
                 parent=self._parent if may_fork(self._state) else None,
             )
         finally:
-            copied_ids = self._take_in(folder, number)
+            copied_ids = self._copy_results(folder, number)
         unsaved = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
-        for test_id in ended.finished:
+        for test_id in child_end.finished:
             if test_id not in copied_ids:
-                self._lose(test_id, unsaved)
+                self._note_lost_round(test_id, unsaved)
                 self._say(f"roofline: {test_id}: {unsaved}")
-        return ended
+        return child_end
 
-    def _take_in(self, folder: Path, number: int) -> frozenset[str]:
+    def _copy_results(self, folder: Path, number: int) -> frozenset[str]:
         """Copy a child's results into the run file, and return its test ids."""
         copied_ids: set[str] = set()
 
@@ -151,17 +153,19 @@ class Rounds:
         outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
         for test_id, outcome in outcomes.items():
             if outcome.outcome == "skipped":
-                self._lose(test_id, f"it was skipped in round {number}: {outcome.reason}")
+                self._note_lost_round(
+                    test_id, f"it was skipped in round {number}: {outcome.reason}"
+                )
             if outcome.outcome == "failed":
                 self.failures[test_id] = (
                     f"failed in round {number}, in a fresh process: {outcome.reason}"
                 )
-        exhausted = {
+        memory_failures = {
             (record.test_id, record.name) for record in run.out_of_memory if record.recorded
         }
         for measurement in run.measurements:
             test_id, why = measurement.test_id, ""
-            if measurement.invalid and (test_id, measurement.key.name) in exhausted:
+            if measurement.invalid and (test_id, measurement.key.name) in memory_failures:
                 # What it had taken before memory ran out is no result, and no fault either.
                 continue
             # A number whose test went wrong afterwards is kept, and counts for nothing.
@@ -178,7 +182,7 @@ class Rounds:
                     for m in run.measurements
                     if m.test_id == record.test_id and not m.invalid
                 ]
-                self._lose(
+                self._note_lost_round(
                     record.test_id,
                     f"it ran out of memory in round {number} ({record.sizes})",
                     measured,

@@ -53,13 +53,13 @@ MARKUP = {
 def join(
     config: pytest.Config,
     items: list[pytest.Item],
-    concerned: Sequence[pytest.Item],
-    collected: Sequence[pytest.Item] = (),
+    measuring_items: Sequence[pytest.Item],
+    collected_items: Sequence[pytest.Item] = (),
 ) -> None:
     """Check the markers, select the tests, and register the hooks."""
-    marked = {item.nodeid: read_marks(item) for item in concerned}
-    with_ranks = any(map(uses_ranks, concerned))
-    if not (with_ranks or any(map(measures, concerned))):
+    marks = {item.nodeid: read_marks(item) for item in measuring_items}
+    with_ranks = any(map(uses_ranks, measuring_items))
+    if not (with_ranks or any(map(measures, measuring_items))):
         return
     if sys.flags.optimize:
         raise pytest.UsageError(
@@ -67,7 +67,7 @@ def join(
             "would pass; unset it where something is measured"
         )
     if hasattr(config, "workerinput"):
-        config.pluginmanager.register(Refusing(parse_options(config)))
+        config.pluginmanager.register(WorkerGuard(parse_options(config)))
         return
     config.pluginmanager.register(UsersFramesFirst(config))
     # Made before the run begins: its name is refused once there is a file of that name.
@@ -75,16 +75,16 @@ def join(
     this_round = in_round(config)
     if this_round is None or this_round.ids is None:
         # The tests of a round were selected by its parent.
-        select(config, items, marked)
+        select(config, items, marks)
     if this_round is not None and this_round.ids is None:
         items[:] = filter(measures, items)
     if with_ranks:
         items[:] = by_world(items)
         launcher.plan(items)
-    if not any(map(measures, concerned)):
+    if not any(map(measures, measuring_items)):
         return
     running = Running(config)
-    running.state.collected = tuple(filter(measures, collected))
+    running.state.collected = tuple(filter(measures, collected_items))
     config.pluginmanager.register(running)
     config.pluginmanager.register(running.deciding)
     if running.bridge is not None:
@@ -102,7 +102,7 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
     return Roofline(state, request.node, read_marks(request.node))
 
 
-class Refusing:
+class WorkerGuard:
     """The hook of a worker of xdist: it skips every test that measures, or fails it under a gate."""
 
     def __init__(self, options: Options) -> None:

@@ -45,7 +45,7 @@ class Selection:
         self._matches_marks = _expression(config, "markexpr")
         self._deselected = tuple(config.getoption("deselect", None) or ())
         here = config.invocation_params.dir
-        self._ignored = {_resolved(here, path) for path in _list(config, "ignore")}
+        self._ignored = {_resolve(here, path) for path in _list(config, "ignore")}
         self._ignored_globs = [str(here / pattern) for pattern in _list(config, "ignore_glob")]
         arguments = command_of(config).file_or_dir or config.args
         # Where pytest looks by itself every test is meant, wherever it stood when it was measured.
@@ -72,7 +72,7 @@ class Selection:
 
         return (
             TIERS.index(tier) <= TIERS.index(self._tier)
-            and self._collects(_resolved(self._root, file), test_id.partition("::")[2])
+            and self._collects(_resolve(self._root, file), test_id.partition("::")[2])
             and not (self._deselected and test_id.startswith(self._deselected))
             and self._matches_name(has_name)
             and self._matches_marks(has_mark)
@@ -114,7 +114,7 @@ def _places(config: pytest.Config, arguments: Sequence[str]) -> list[_Place]:
         path, _, function = str(argument).partition("::")
         if config.getoption("pyargs", False):
             path = _path_of_module(here, path)
-        places.append(_Place(_resolved(here, path), function))
+        places.append(_Place(_resolve(here, path), function))
     return places
 
 
@@ -140,7 +140,7 @@ def _list(config: pytest.Config, option: str) -> list[str]:
     return [str(value) for value in config.getoption(option, None) or ()]
 
 
-def _resolved(folder: Path, path: object) -> Path:
+def _resolve(folder: Path, path: object) -> Path:
     return (folder / str(path)).resolve()
 
 

@@ -38,7 +38,7 @@ BOOT_TIMEOUT_S = 90.0
 # A gate that nobody told how long it may take.
 GATE_TIME_S = 1800.0
 # A drive, and the backslash behind it.
-_OF_WINDOWS = re.compile(r"[A-Za-z]:\\")
+_WINDOWS_PATH = re.compile(r"[A-Za-z]:\\")
 _TRUE, _FALSE = ("true", "yes", "on", "y", "t", "1"), ("false", "no", "off", "n", "f", "0", "")
 
 
@@ -159,7 +159,7 @@ def _percent_of_roofline(text: str, option: str) -> float:
 
 
 # By field of `Options`: the option, and what makes its value of the text. What depends on other options comes below.
-_PARSED: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+_PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "tier": ("tier", _one_of(*TIERS)),
     "device": ("device", _device),
     "launcher": ("launcher", _one_of(*LAUNCHERS)),
@@ -196,7 +196,7 @@ def parse_options(config: pytest.Config) -> Options:
 def _parse(config: pytest.Config) -> Options:
     fields = {
         field: parse(text, f"--roofline-{name}")
-        for field, (name, parse) in _PARSED.items()
+        for field, (name, parse) in _PARSERS.items()
         if (text := option_value(config, name)) is not None
     }
     if (
@@ -209,7 +209,7 @@ def _parse(config: pytest.Config) -> Options:
         )
     this_round, folder = in_round(config), run_folder(config)
     fields["against"] = _against(config, folder)
-    fields |= {"rounds": 1} if this_round else _of_the_first(config, folder, fields)
+    fields |= {"rounds": 1} if this_round else _first_process_fields(config, folder, fields)
     options = Options(
         folder=this_round.folder if this_round else folder,
         baselines=_folders(config),
@@ -231,7 +231,9 @@ def _parse(config: pytest.Config) -> Options:
     return options
 
 
-def _of_the_first(config: pytest.Config, folder: Path, fields: dict[str, Any]) -> dict[str, Any]:
+def _first_process_fields(
+    config: pytest.Config, folder: Path, fields: dict[str, Any]
+) -> dict[str, Any]:
     """Return the options of the run itself, which rounds do not heed."""
     # What nothing is known of is measured as often as was asked for by number.
     by_number = option_value(config, "rounds") not in (None, "auto")
@@ -336,7 +338,7 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
         return None
     if not text:
         raise BadInput(f"--roofline-{option} is empty; expected a path")
-    if os.sep == "/" and _OF_WINDOWS.match(text):
+    if os.sep == "/" and _WINDOWS_PATH.match(text):
         raise BadInput(
             f"--roofline-{option} is {text!r}, a path of Windows; expected one of this system, such as "
             f"/{text[3:].replace(chr(92), '/')}"
@@ -408,5 +410,5 @@ def _folders(config: pytest.Config) -> tuple[Path, ...]:
                 f"--roofline-baselines={name}: {folder} is no directory; expected one with baseline files"
             )
         folders.append(folder)
-    shipped = config.rootpath / "baselines"
-    return (*folders, shipped) if shipped.is_dir() else tuple(folders)
+    shipped_folder = config.rootpath / "baselines"
+    return (*folders, shipped_folder) if shipped_folder.is_dir() else tuple(folders)

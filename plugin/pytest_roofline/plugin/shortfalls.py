@@ -17,7 +17,7 @@ from .session import RooflineSession
 from .settings import Options
 
 MOST_NAMED = 3
-_OF_MISSING = """\
+_MISSING_REMEDY = """\
 Where a test is skipped or dropped: let it run, or leave it out by `-k` or `--deselect` in the command.
   Where a test was removed or renamed on purpose: `roofline baseline check --prune --apply` removes the entry.
   Where it moved: the entry keeps the old file, marks and tier until the test is recorded anew where it stands now:
@@ -86,7 +86,7 @@ def shortfalls(
         missing: the entries of the baseline that it did not measure.
         coverage: what it should have measured.
     """
-    silent, escaped = list(_silent(state)), list(_escaped(state))
+    silent, escaped = list(_silent_tests(state)), list(_escaped_tests(state))
     reasons = [(printable(entry.label), coverage.why(entry)) for entry in missing]
     unmeasured = [f"{label}: {why}" for label, why in reasons if why]
     groups = (
@@ -104,7 +104,7 @@ def shortfalls(
         (
             unmeasured,
             f"{len(unmeasured)} of the baseline's entries not measured",
-            _OF_MISSING,
+            _MISSING_REMEDY,
         ),
     )
     return [
@@ -114,7 +114,7 @@ def shortfalls(
     ]
 
 
-def _silent(state: RooflineSession) -> Iterator[str]:
+def _silent_tests(state: RooflineSession) -> Iterator[str]:
     """Yield the tests that passed, or never ran, and recorded nothing."""
     recorded = {note.test_id for note in state.noted.notes} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
@@ -124,7 +124,7 @@ def _silent(state: RooflineSession) -> Iterator[str]:
             yield printable(plan.item.name)
 
 
-def _escaped(state: RooflineSession) -> Iterator[str]:
+def _escaped_tests(state: RooflineSession) -> Iterator[str]:
     """Yield the tests that were measured and then skipped.
 
     `pytest.xfail()` in a test's body does that as well.
@@ -187,9 +187,9 @@ class Coverage:
         config = state.config
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)
-        self._collected = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
-        self._names = by_benchmark(self._collected.values())
-        self._planned = by_benchmark(state.planned.values())
+        self._collected_plans = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
+        self._names = by_benchmark(self._collected_plans.values())
+        self._planned_parameters = by_benchmark(state.planned.values())
         self._outcomes, self._whole = state.outcomes, finds_all(config)
         functions = {
             _function(argument)
@@ -202,7 +202,7 @@ class Coverage:
             if _function(node_id) in functions
         }
         # Under --lf pytest does not even look at what did not fail.
-        self._parts = set(self._planned) if config.getoption("lf", False) else alone
+        self._parts = set(self._planned_parameters) if config.getoption("lf", False) else alone
 
     def why(self, entry: Entry | ExactEntry) -> str:
         """Return why a run missed the test of an entry.
@@ -210,8 +210,8 @@ class Coverage:
         The text is empty if it may miss it.
         """
         name, parameters = entry.benchmark, canonical(entry.parameters)
-        plan = self._collected.get((name, parameters))
-        if parameters in self._planned.get(name, ()):
+        plan = self._collected_plans.get((name, parameters))
+        if parameters in self._planned_parameters.get(name, ()):
             return self._why_silent(plan)
         if self._selection.partial or entry.tier not in TIERS:
             # Kernels belong to no machine: those of other suites, in the same file, have names of their own.
@@ -234,7 +234,7 @@ class Coverage:
             return False
         if entry.benchmark in self._names:
             # Where none of its tests was selected, the selection is why.
-            return entry.benchmark in self._planned
+            return entry.benchmark in self._planned_parameters
         return isinstance(entry, Entry)
 
     def _why_by_name(self, name: str, parameters: str) -> str:
@@ -242,7 +242,7 @@ class Coverage:
 
         The text is empty if it may be missed.
         """
-        ran_others = name in self._planned and name not in self._parts
+        ran_others = name in self._planned_parameters and name not in self._parts
         if ran_others and parameters not in self._names[name]:
             return "its test has other parameters now"
         return "there is no such test" if name not in self._names and self._whole else ""

@@ -48,15 +48,15 @@ class TimedResults(ResultKind):
         self.canaries: list[Measurement] = []
         # What all tests share, as far as it is known by now, and their references as they would be today.
         self.shared: Shared | None = None
-        self._moved: dict[str, Reference] = {}
+        self._shifted_references: dict[str, Reference] = {}
         # Rounds of a test that never gave a number: its process died, or it was skipped.
         self.lost: dict[str, list[LostRound]] = {}
         self._options = options
         self._started = started
         self._looks = looks
         self._judges = judges
-        self._opened: DeviceUnderTest | None = None
-        self._trials: dict[str, KeyResults] = {}
+        self._device_under_test: DeviceUnderTest | None = None
+        self._results: dict[str, KeyResults] = {}
         # By the identity of a key: as it is before what all tests share is put back, which its row shows.
         self._verdicts: dict[str, Verdict] = {}
         self._at_once: set[str] = set()
@@ -66,12 +66,12 @@ class TimedResults(ResultKind):
         super().open(under_test, options)
         # A recording compares with nothing.
         self._fail_on = options.fail_on - {NO_BASELINE} if options.record else options.fail_on
-        self._opened = under_test
+        self._device_under_test = under_test
 
     @property
     def _under_test(self) -> DeviceUnderTest:
-        assert self._opened is not None
-        return self._opened
+        assert self._device_under_test is not None
+        return self._device_under_test
 
     def add(self, record: Measurement) -> None:
         """Add a measurement; its verdict follows the test's body."""
@@ -100,7 +100,9 @@ class TimedResults(ResultKind):
     def judge(self, test_id: str) -> None:
         """Judge a test's new measurements together with all earlier ones."""
         measurements = [
-            measurement for measurement in self._pending.pop(test_id, []) if self._take(measurement)
+            measurement
+            for measurement in self._pending.pop(test_id, [])
+            if self._add_to_key(measurement)
         ]
         for measurement in measurements:
             self._judge(measurement)
@@ -126,7 +128,7 @@ class TimedResults(ResultKind):
         none could have been seen better.
         """
         self._share(open_ids)
-        for row, verdict in list(self._judged()):
+        for row, verdict in list(self._judged_rows()):
             assert row.measurement is not None
             if row.test in open_ids:
                 self._judge(row.measurement, ended=True)
@@ -144,7 +146,7 @@ class TimedResults(ResultKind):
         self._share(open_ids)
         rows_and_verdicts = {
             row.key.identity: (row, verdict)
-            for row, verdict in self._judged()
+            for row, verdict in self._judged_rows()
             if row.key is not None
         }
         settled = settle(
@@ -157,7 +159,7 @@ class TimedResults(ResultKind):
                 verdict = replace(earlier, p_adjusted=verdict.p_adjusted)
             self._settle(row, verdict)
 
-    def _judged(self) -> Iterator[tuple[Row, Verdict]]:
+    def _judged_rows(self) -> Iterator[tuple[Row, Verdict]]:
         for row in self.rows:
             verdict = self.verdict_of(row)
             if verdict is not None:
@@ -172,7 +174,7 @@ class TimedResults(ResultKind):
         if self._options.drill is not None or self._options.record or not open_ids:
             return
         sides, tolerances, classes, shifts = {}, [], [], {}
-        for row, verdict in self._judged():
+        for row, verdict in self._judged_rows():
             if row.measurement is None or verdict.difference is None or verdict.reference is None:
                 continue
             key, group = (
@@ -186,10 +188,12 @@ class TimedResults(ResultKind):
                 shifts[key.identity] = row.measurement, verdict.reference.shift
         for identity, group, reference in self._canary_groups():
             sides[identity] = Side(group, reference, canary=True)
-        self.shared, self._moved = hold_shared(sides, tolerances, classes, self._looks())
+        self.shared, self._shifted_references = hold_shared(
+            sides, tolerances, classes, self._looks()
+        )
         for identity, (measurement, shift) in shifts.items():
             # One that had its last look is not put back to an earlier one.
-            if self._moved[identity].shift != shift:
+            if self._shifted_references[identity].shift != shift:
                 self._judge(measurement)
 
     def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
@@ -266,7 +270,7 @@ class TimedResults(ResultKind):
         verdict = self.verdict_of(row)
         if verdict is None or row.key is None or row.test in self._at_once:
             return False
-        results = self._trials[row.key.identity]
+        results = self._results[row.key.identity]
         rounds = len({measurement.process for measurement in results.measurements})
         unjudged = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
         # What may miss a limit is recorded as often; what surely does becomes no baseline.
@@ -289,7 +293,7 @@ class TimedResults(ResultKind):
             row.test, row.key, verdict.reference if verdict is not None else None
         ).most
 
-    def _take(self, measurement: Measurement) -> bool:
+    def _add_to_key(self, measurement: Measurement) -> bool:
         """Add a measurement to its key.
 
         Return False for one without a verdict: it tells of the scheduler, or of a profiler.
@@ -299,7 +303,7 @@ class TimedResults(ResultKind):
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
             self._show(timed_row(KeyResults([measurement]), word=word.upper()))
             return False
-        self._trials.setdefault(measurement.key.identity, KeyResults()).measurements.append(
+        self._results.setdefault(measurement.key.identity, KeyResults()).measurements.append(
             measurement
         )
         return True
@@ -307,7 +311,7 @@ class TimedResults(ResultKind):
     def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
         """Show the current verdict on a key."""
         verdict, representative = self._verdict_on(measurement, ended=ended)
-        results = self._trials[measurement.key.identity]
+        results = self._results[measurement.key.identity]
         self._show(timed_row(results, verdict, measurement=representative), verdict)
 
     def _subject(
@@ -325,13 +329,13 @@ class TimedResults(ResultKind):
             label=measurement.label,
             name=measurement.key.name,
             clock_hz=measurement.samples.clock_hz,
-            changed=self._changed(measurement) if reference is not None else (),
+            changed=self._changes(measurement) if reference is not None else (),
             left_out=self._left_out(measurement, reference, invalid),
             published=tuple(entry for entry in limit_entries if not entry.gates),
             idle=tuple(idle),
         )
 
-    def _changed(self, measurement: Measurement) -> tuple[str, ...]:
+    def _changes(self, measurement: Measurement) -> tuple[str, ...]:
         """Return the differences from the environments behind the baseline."""
         now = self._under_test.environment.everything() | measurement.comparable()
         return changes_between([now], self._under_test.comparator.environments(measurement.key))
@@ -352,7 +356,7 @@ class TimedResults(ResultKind):
         self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
     ) -> tuple[Reason, ...]:
         """Return why processes of a key and lost rounds do not count."""
-        results = self._trials[measurement.key.identity]
+        results = self._results[measurement.key.identity]
         unsound = {} if invalid else results.unsound(reference)
         lost = self.lost.get(measurement.test_id, ())
         texts = (
@@ -366,14 +370,14 @@ class TimedResults(ResultKind):
         """Show a verdict with what the other tests of the run changed."""
         assert row.measurement is not None
         whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
-        results = self._trials[row.measurement.key.identity]
+        results = self._results[row.measurement.key.identity]
         self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
 
     def _verdict_on(
         self, measurement: Measurement, *, ended: bool = False
     ) -> tuple[Verdict, Measurement]:
         """Return the verdict on a key, and its representative measurement."""
-        results = self._trials[measurement.key.identity]
+        results = self._results[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
             return self._among_siblings(measurement), results.representative(None)
         reference, why_none = find_reference(
@@ -382,7 +386,7 @@ class TimedResults(ResultKind):
         if self._options.record:
             reference, why_none = None, "recorded, and compared with nothing"
         if reference is not None:
-            reference = self._moved.get(measurement.key.identity, reference)
+            reference = self._shifted_references.get(measurement.key.identity, reference)
         invalid, representative = results.invalid(reference), results.representative(reference)
         invalid = invalid or distrust_reasons(measurement.key, measurement.work, reference)
         entries = self._entries_for(measurement)
@@ -407,7 +411,7 @@ class TimedResults(ResultKind):
         """Return the verdict on a device beside its siblings."""
         key = measurement.key
         siblings: dict[str, Sibling] = {}
-        for identity, results in self._trials.items():
+        for identity, results in self._results.items():
             latest = results.measurements[-1]
             is_sibling = (
                 latest.test_id == measurement.test_id and latest.key.hardware == key.hardware
@@ -421,7 +425,7 @@ class TimedResults(ResultKind):
         left_out = self._left_out(this_sibling.measurement, None, this_sibling.invalid)
         return unless_busy(
             judge_sibling(this_sibling, list(siblings.values()), left_out),
-            self._trials[key.identity].measurements,
+            self._results[key.identity].measurements,
         )
 
     def _limits(
@@ -431,12 +435,12 @@ class TimedResults(ResultKind):
         reference: Reference | None,
         entries: Sequence[Entry],
     ) -> tuple[list[Limit], list[Idle]]:
-        def summed(statistic: Statistic) -> Summary:
+        def summarise(statistic: Statistic) -> Summary:
             return results.summary(reference, self._under_test.identity, self._started, statistic)
 
         gpu, min_share = self._under_test.gpu, self._options.min_share
         return limits_of(
-            entries, representative.work, summed, representative, gpu=gpu, min_share=min_share
+            entries, representative.work, summarise, representative, gpu=gpu, min_share=min_share
         )
 
     def _policy(
@@ -480,7 +484,7 @@ class TimedResults(ResultKind):
     def _keep_unjudged(self, record: Measurement, word: str) -> None:  # noqa: ARG002
         if not record.invalid and self._judges:
             # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
-            self._trials.setdefault(record.key.identity, KeyResults()).measurements.append(record)
+            self._results.setdefault(record.key.identity, KeyResults()).measurements.append(record)
         end_word = INTERRUPTED if record.invalid == "interrupted" else FAILED
         self._show(timed_row(KeyResults([record]), word=end_word))
 

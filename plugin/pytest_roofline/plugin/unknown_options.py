@@ -10,7 +10,7 @@ from ..core.errors import BadInput
 from ..core.units import printable
 from .options import COMMANDED, DRILL, NAMES, PREFIX, SHADOW, ini_name
 
-_LISTED = "`pytest --help` lists those that there are"
+_LIST_HINT = "`pytest --help` lists those that there are"
 # By flag without a value of its own, what stands behind it all the same.
 _FLAGS = {f"{PREFIX}ci": (SHADOW,), f"{PREFIX}record": ()}
 
@@ -58,7 +58,7 @@ def refuse_options(parser: pytest.Parser, words: Sequence[str]) -> None:
         name = word.partition("=")[0].removeprefix(PREFIX)
         if word.startswith(PREFIX):
             nearest = _near(name, (*NAMES, *COMMANDED))
-            expected = f"did you mean {PREFIX}{nearest}?" if nearest else _LISTED
+            expected = f"did you mean {PREFIX}{nearest}?" if nearest else _LIST_HINT
             raise pytest.UsageError(printable(f"pytest has no option {PREFIX}{name}; {expected}"))
 
 
@@ -77,7 +77,7 @@ def refuse_settings(config: pytest.Config) -> None:
         return
     nearest = _near(unknown[0].removeprefix(prefix), NAMES)
     file = config.inipath.name if config.inipath is not None else "-o"
-    expected = f"did you mean {ini_name(nearest)}?" if nearest else _LISTED
+    expected = f"did you mean {ini_name(nearest)}?" if nearest else _LIST_HINT
     raise BadInput(f"{file} sets {printable(', '.join(unknown))}, which is no option; {expected}")
 
 
