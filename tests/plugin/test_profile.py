@@ -209,7 +209,7 @@ def run_of(profile="torch", in_round=None):
     warnings = []
     return SimpleNamespace(
         options=SimpleNamespace(profile=profile), round=in_round,
-        noted=SimpleNamespace(warn=warnings.append),
+        run_notes=SimpleNamespace(warn=warnings.append),
         warnings=warnings,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import pytest
 
 from ..core.errors import NO_TORCH
 from .command_line import is_configured
-from .ending import GateOfCommand, ended_key
+from .ending import GateOfCommand, end_status_key
 from .hooks import Hooks
 from .options import (
     FIXTURE,
@@ -70,7 +70,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         status = attach(config)
         if status is not None:
             # Rank 0 has the gate.
-            config.stash[ended_key] = int(pytest.ExitCode.OK)
+            config.stash[end_status_key] = int(pytest.ExitCode.OK)
         return status
     return None
 

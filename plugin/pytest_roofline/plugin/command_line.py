@@ -15,7 +15,7 @@ from _pytest.config import get_config
 
 from ..core.errors import BadInput
 from ..core.units import format_tolerance, parse_tolerance, printable
-from .options import COMMANDED, DRILL, LISTS, NAMES, ini_name
+from .options import COMMAND_OPTIONS, DRILL, LISTS, NAMES, ini_name
 
 # Options that this run does not heed, given or set, since it is a part of another one.
 unheeded_key: "pytest.StashKey[frozenset[str]]" = pytest.StashKey()
@@ -171,7 +171,9 @@ def record_command(config: pytest.Config) -> str:
 
 def is_configured(config: pytest.Config) -> bool:
     """Tell whether any option or ini value of ours is set."""
-    is_commanded = any(config.getoption(f"--roofline-{name}") is not None for name in COMMANDED)
+    is_commanded = any(
+        config.getoption(f"--roofline-{name}") is not None for name in COMMAND_OPTIONS
+    )
     return is_commanded or any(option_value(config, name) is not None for name in NAMES)
 
 

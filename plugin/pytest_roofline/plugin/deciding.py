@@ -17,13 +17,13 @@ from .gate import fail_together
 from .held_reports import (
     DeferredReport,
     call_key,
-    held_key,
+    deferral_key,
+    is_undecided,
     issue,
-    may_hold,
+    may_defer,
     name_failed,
     note,
     test_id_of,
-    undecided,
 )
 from .held_reports import run as run_item
 from .launcher import launcher_of
@@ -42,9 +42,9 @@ class Deciding:
         self.config = config
         self.state = state
         self.only_looking = only_looking
-        self.held: dict[str, DeferredReport] = {}
+        self.deferred_reports: dict[str, DeferredReport] = {}
         # Of the held ones those whose verdict is out, and whose report waits for that on all tests together.
-        self.decided: set[str] = set()
+        self.decided_ids: set[str] = set()
         self.failed_later: set[str] = set()
         self.began_s = time.monotonic()
         self.cut = self.canaries_taken = False
@@ -58,18 +58,20 @@ class Deciding:
             not measures(item)
             or self.only_looking
             or self.state.round is not None
-            or not may_hold(item)
+            or not may_defer(item)
         ):
             return None
         try:
             deferred_report = run_item(self.state, item, nextitem)
         except BaseException:
             # Interrupted in its teardown: what it measured has its verdict all the same.
-            if item.stash.get(held_key, False):
-                self.held[test_id_of(item)] = DeferredReport(item, item.stash[call_key], None)
+            if item.stash.get(deferral_key, False):
+                self.deferred_reports[test_id_of(item)] = DeferredReport(
+                    item, item.stash[call_key], None
+                )
             raise
         if deferred_report is not None:
-            self.held[test_id_of(item)] = deferred_report
+            self.deferred_reports[test_id_of(item)] = deferred_report
             reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
             if reporter is not None and self.config.get_verbosity() > 0:
                 reporter.write("PENDING, more rounds to come")
@@ -82,7 +84,7 @@ class Deciding:
             outcome = yield
             if self.state.options.save or self.state.round is not None:
                 self.measure_canaries()
-            if self.held:
+            if self.deferred_reports:
                 self.decide()
         finally:
             # Whatever ended the loop, what was measured gets its verdict, on as many processes as there are.
@@ -93,17 +95,19 @@ class Deciding:
 
     def decide(self) -> None:
         """Run rounds until verdicts, rounds or time are at an end."""
-        longest_s = max(deferred_report.duration_s for deferred_report in self.held.values())
+        longest_s = max(
+            deferred_report.duration_s for deferred_report in self.deferred_reports.values()
+        )
         with contextlib.closing(Rounds(self.state, self.say, longest_s)) as rounds:
             self._decide_by(rounds)
 
     def _decide_by(self, rounds: Rounds) -> None:
         options = self.state.options
         # Whoever reads a verdict must learn of the rounds that it lacks.
-        self.state.timed.lost = rounds.crashes
+        self.state.timed.lost_rounds = rounds.crashes
         deadline = None if options.time_s is None else self.began_s + options.time_s
         self.issue_decided(rounds)
-        if refusals(self.state, self.held):
+        if refusals(self.state, self.deferred_reports):
             # On this machine, as it is now, minutes more would record nothing either; the last line of the run says so.
             self.cut = True
             return
@@ -145,7 +149,11 @@ class Deciding:
         self.measure_canaries()
         self.make_room()
         try:
-            rounds.run(number, [self.held[test_id].item.nodeid for test_id in test_ids], deadline)
+            rounds.run(
+                number,
+                [self.deferred_reports[test_id].item.nodeid for test_id in test_ids],
+                deadline,
+            )
         finally:
             for test_id in test_ids:
                 self.state.timed.judge(test_id)
@@ -172,7 +180,7 @@ class Deciding:
 
     def open_tests(self) -> list[str]:
         """Return the deferred tests whose own verdict is open."""
-        return [test_id for test_id in self.held if test_id not in self.decided]
+        return [test_id for test_id in self.deferred_reports if test_id not in self.decided_ids]
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Return whether a deferred test is worth another process."""
@@ -186,7 +194,7 @@ class Deciding:
         """Free the device memory of this process for a child."""
         gc.collect()
         # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
-        launcher_of(self.config).rest()
+        launcher_of(self.config).end_ranks()
         self.state.under_test.device.release()
 
     def issue_decided(self, rounds: Rounds) -> None:
@@ -194,20 +202,20 @@ class Deciding:
         self.state.timed.settle({*self.open_tests()})
         for test_id in self.open_tests():
             failed = rounds.failures.get(test_id)
-            if failed is None and undecided(self.state, self.held[test_id].item):
+            if failed is None and is_undecided(self.state, self.deferred_reports[test_id].item):
                 continue
-            if failed is None and self.state.timed.is_moved(test_id):
-                self.decided.add(test_id)
+            if failed is None and self.state.timed.is_shifted(test_id):
+                self.decided_ids.add(test_id)
             else:
                 self.issue(test_id, failed)
 
     def issue_all(self) -> None:
         """Issue every report that is still deferred."""
-        if self.held:
+        if self.deferred_reports:
             still_open = {*self.open_tests()}
             self.state.timed.end_rounds(still_open, cut=self.cut)
             self.state.timed.settle(still_open)
-        for test_id in list(self.held):
+        for test_id in list(self.deferred_reports):
             self.issue(test_id)
 
     def issue(self, test_id: str, failed_later: str | None = None) -> None:
@@ -215,7 +223,7 @@ class Deciding:
 
         One that failed for itself in a later round fails with that.
         """
-        deferred_report = self.held.pop(test_id)
+        deferred_report = self.deferred_reports.pop(test_id)
         if failed_later is not None:
             self.failed_later.add(test_id)
             self.state.retract(test_id)
@@ -274,7 +282,12 @@ def why_no_rounds(state: RooflineSession) -> str:
     """Return why this run cannot have further rounds, else an empty text."""
     gpu = state.under_test.gpu
     exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
-    if state.options.rounds != 1 and gpu is not None and exclusive and state.under_test.held:
+    if (
+        state.options.rounds != 1
+        and gpu is not None
+        and exclusive
+        and state.under_test.is_open_here
+    ):
         return (
             f"{gpu.label} takes one process at a time (compute mode exclusive process), and this one holds it; "
             f"nvidia-smi -i {gpu.index} -c DEFAULT allows rounds"

@@ -49,10 +49,11 @@ SUSPECT_BYTES_PER_S, SUSPECT_FLOPS = 1e12, 1e12
 
 @dataclass(slots=True)
 class DeviceUnderTest:
-    """The open device and what belongs to it; `gpu` is what the management library told before the first test.
+    """The open device of a run, with its surroundings and its baseline.
 
-    `held` tells whether this process has the device open itself, and not its ranks alone; `recorded` whether anything
-    was ever recorded on this hardware. `triad` is the bandwidth of a CPU's memory, measured when it was opened.
+    `gpu` is the state that the management library gave before the first test. `is_open_here` tells whether this process
+    has the device open itself, and not its ranks alone; `recorded` whether anything was ever recorded on this hardware.
+    `triad` is the bandwidth of a CPU's memory, measured when it was opened.
     """
 
     device: "Device"
@@ -62,7 +63,7 @@ class DeviceUnderTest:
     entries: Entries
     comparisons: int
     gpu: Gpu | None = None
-    held: bool = True
+    is_open_here: bool = True
     recorded: bool = False
     triad: Ceiling | None = None
     ceilings: dict[str, Ceiling | None] = field(default_factory=dict)

@@ -204,7 +204,7 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
     test_ids = [encodable(test_id) for test_id in session.planned]
     # With -v the details name all that is open.
     # Nobody is told to record what nothing can be made of.
-    record = "" if session.refused else record_command(session.config)
+    record = "" if session.refusals else record_command(session.config)
     most = int(verbosity <= 0 and not session.options.record)
     closing = closing_lines(
         rows,
@@ -213,19 +213,19 @@ def summary_lines(session: RooflineSession, width: int, colour: bool, status: in
         record,
         most,
         status,
-        session.lost,
+        session.lost_output,
         _new_settings(session),
         tell_reds=not prints_failures(session.config),
     )
-    has_explanation = bool(session.refused) or compared_of(rows) > 0
+    has_explanation = bool(session.refusals) or compared_of(rows) > 0
     if session.options.shadow or (verbosity < 0 and not reds and has_explanation):
         # The lines of the watching gate have said why.
         closing = closing[-1:]
-    if session.refused:
+    if session.refusals:
         rounds = f"{session.rounds_used} of {count(session.options.recording, 'round')}"
         has_name = option_value(session.config, "save") is not None
         closing.append(
-            refusal_line(session.refused, rounds, session.writer.read_back(), named=has_name)
+            refusal_line(session.refusals, rounds, session.writer.read_back(), named=has_name)
         )
     if session.recording is not None:
         # A recording compares with nothing, so that no colour is its end.
@@ -344,15 +344,17 @@ def _details(session: RooflineSession, width: int) -> list[str]:
     lines += idle_lines(rows) + published_lines(rows, verbose=True) + power_lines(rows)
     lines += detail_lines(rows) if session.config.get_verbosity() > 1 else []
     rounds = f", {session.rounds_used} rounds" if session.rounds_used > 1 else ""
-    lines.append(counts_line(session.counted, session.not_measured) + rounds)
+    lines.append(counts_line(session.counts, session.not_measured) + rounds)
     return [part for line in lines for part in line.split("\n") if part]
 
 
 def _notes(session: RooflineSession, width: int) -> list[str]:
     """Return the lines on figures, memory, profiles, and functions that wait."""
     lines = [line for kind in session.kinds for line in kind.notes()]
-    lines += figure_lines(session.noted.of(Figure)) + memory_lines(session.noted.of(MemoryUse))
-    return lines + profile_lines(session.noted.of(Profile), width)
+    lines += figure_lines(session.run_notes.of(Figure)) + memory_lines(
+        session.run_notes.of(MemoryUse)
+    )
+    return lines + profile_lines(session.run_notes.of(Profile), width)
 
 
 def _saved_lines(session: RooflineSession) -> list[str]:
@@ -367,9 +369,9 @@ def _saved_lines(session: RooflineSession) -> list[str]:
             f"the run of that name before was INVALID throughout, and is kept as {session.writer.aside}"
         )
     lines += session.reports.lines
-    lines += [f"WARNING: {printable(sentence)}" for sentence in session.noted.warnings]
-    if session.rounds_refused:
-        lines.append(f"WARNING: no further rounds: {session.rounds_refused}")
+    lines += [f"WARNING: {printable(sentence)}" for sentence in session.run_notes.warnings]
+    if session.why_no_rounds:
+        lines.append(f"WARNING: no further rounds: {session.why_no_rounds}")
     return lines
 
 
@@ -388,7 +390,7 @@ def _busy_lines(session: RooflineSession) -> list[str]:
     """Return a line on who keeps the machine busy, if a result suffered."""
     rows = session.timed.rows
     number = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
-    if not number or any(map(for_neighbours, session.refused)):
+    if not number or any(map(for_neighbours, session.refusals)):
         # Of a recording that recorded nothing the last line names them.
         return []
     from ..engine.devices.cpu import QUIETEN

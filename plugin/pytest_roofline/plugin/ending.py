@@ -10,7 +10,7 @@ from .command_line import commands_gate, option_value, rounds_prevented, source_
 from .options import LOOKING, ROUND_VARIABLE, SHADOW
 
 # The status with which a run came to its last line; ranks that serve another process have none to come to.
-ended_key: pytest.StashKey[int] = pytest.StashKey()
+end_status_key: pytest.StashKey[int] = pytest.StashKey()
 ENDED = "the run ended with status 0 before its last line"
 
 
@@ -33,7 +33,7 @@ class GateOfCommand:
             if error.code:
                 raise
             status = pytest.ExitCode.OK
-        ended = config.stash.get(ended_key, None)
+        ended = config.stash.get(end_status_key, None)
         if status != pytest.ExitCode.OK or ended == pytest.ExitCode.OK:
             return status
         text = ENDED if ended is None else f"the run ended with status 0 in place of {ended}"
@@ -44,7 +44,7 @@ class GateOfCommand:
 
 def refuse_no_verdict(config: pytest.Config) -> None:
     """Raise if an option keeps a gate from measuring or from its rounds."""
-    text = looking(config)
+    text = why_no_test_runs(config)
     if text:
         raise pytest.UsageError(
             f"{text}, so the gate of this command would measure nothing; take one of the two out"
@@ -56,7 +56,7 @@ def refuse_no_verdict(config: pytest.Config) -> None:
         )
 
 
-def looking(config: pytest.Config) -> str:
+def why_no_test_runs(config: pytest.Config) -> str:
     """Return why a gate runs no test, else an empty text.
 
     An example is `--markers only looks at tests`.

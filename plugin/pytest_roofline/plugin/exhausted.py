@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .timed import TimedResults
 
 
-class Exhausted(ResultKind):
+class ExhaustedMemory(ResultKind):
     """Everything of a run that ran out of memory; `not_measured` counts why tests gave no number."""
 
     metric = MEMORY

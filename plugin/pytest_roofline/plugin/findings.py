@@ -65,7 +65,7 @@ class Findings:
         self._test.require_open()
         test, allowed = self._test, check_slack(slack)
         compiled = _compile(kernel, target, arguments, options)
-        kernel_name = test.fresh(f"{compiled.target} kernel", name)
+        kernel_name = test.unique_name(f"{compiled.target} kernel", name)
         plan, limit_error = test.planned, above_limit(compiled.target, compiled.figures)
         resources = Resources(
             key=ResourceKey(plan.benchmark, plan.parameters, compiled.target, kernel_name),  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ class Findings:
             value=float(value),
             unit=unit,
         )
-        test.fresh("figure", figure.name)
+        test.unique_name("figure", figure.name)
         test.session.note(figure)
         return figure
 
@@ -163,7 +163,7 @@ class Findings:
         if not callable(fn):
             raise BadInput(f"memory was given {fn!r}; expected a function to call")
         timed = Timed(fn, make_args=make_args, args=args or None)
-        use_name = test.fresh("memory use", name)
+        use_name = test.unique_name("memory use", name)
         device = test.session.under_test.device
         arguments: list[object] = []
         call = FollowedCall(fn, arguments, model, optimizer)

@@ -115,7 +115,7 @@ class Roofline(Findings):
         request = self._request(
             work=work,
             budget=budget,
-            name=self._test.fresh("measurement", name),
+            name=self._test.unique_name("measurement", name),
             cache=cache,
             tolerance=tolerance,
             timed=Timed(fn, make_args=make_args, verify=verify, args=args or None),
@@ -345,7 +345,7 @@ class Roofline(Findings):
         self._test.require_open()
         # What nobody could measure is refused before a lack of ranks skips the test.
         over_ranks.check_call(distributed, fn, args)
-        settings["name"] = self._test.fresh("measurement", settings["name"])
+        settings["name"] = self._test.unique_name("measurement", settings["name"])
         settings["labels"] = tuple(profiled_labels(self._test.session))
         request = self._request(**settings, ranks=over_ranks.rank_options(distributed, **ranks))
         return over_ranks.measure_over(self._test, distributed, fn, args, request)

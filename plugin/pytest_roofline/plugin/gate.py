@@ -21,7 +21,7 @@ from ..core.units import encodable
 from ..report.messages import GATE
 from ..report.overview import together_text
 from .command_line import commands_gate
-from .ending import ended_key, looking, refuse_no_verdict
+from .ending import end_status_key, refuse_no_verdict, why_no_test_runs
 from .options import LOOKING, SIDE_BY_SIDE
 from .results import DEVICE, PROPERTY, fail, shadow_of
 from .round_child import in_round
@@ -207,14 +207,14 @@ class Gatekeeper:
             gaps = (
                 [Shortfall("nothing was compared", SIDE_BY_SIDE)]
                 if workers
-                else nothing_compared(state, looking(session.config))
+                else nothing_compared(state, why_no_test_runs(session.config))
             )
             gaps += replaced_baselines(state.options if state is not None else self._options)
             if state is not None:
                 missing = missing_entries(state)
                 coverage = Coverage(state)
                 gaps += shortfalls(state, missing, coverage)
-                state.noted.warn(unknown_tests(missing, coverage))
+                state.run_notes.warn(unknown_tests(missing, coverage))
             self._require(session, gaps)
         return result
 
@@ -249,7 +249,7 @@ class Gatekeeper:
             status = int(session.exitstatus) or int(pytest.ExitCode.TESTS_FAILED)
             raise pytest.exit.Exception(f"GATE: {CUT_AT_END}", status) from None
         # A conftest.py may set the session's own to 0, and a file that could not be saved to 1.
-        session.config.stash[ended_key] = int(exitstatus) or int(session.exitstatus)
+        session.config.stash[end_status_key] = int(exitstatus) or int(session.exitstatus)
         return result
 
     def _require(self, session: pytest.Session, gaps: list[Shortfall]) -> None:

@@ -33,13 +33,13 @@ class DeferredReport:
     duration_s: float = 0.0
 
 
-held_key: pytest.StashKey[bool] = pytest.StashKey()
+deferral_key: pytest.StashKey[bool] = pytest.StashKey()
 call_key: pytest.StashKey[pytest.CallInfo[None]] = pytest.StashKey()
 failure_key: pytest.StashKey[BaseException | None] = pytest.StashKey()
 _VERDICT = re.compile(r"roofline\.(.*\.)?verdict", re.DOTALL)
 
 
-def may_hold(item: pytest.Item) -> bool:
+def may_defer(item: pytest.Item) -> bool:
     """Return whether a test's report may wait.
 
     It may not where another plugin runs tests again by its own loop.
@@ -79,11 +79,11 @@ def _phases(
     try:
         if call_and_report(item, "setup", True).passed:
             call_report = call_and_report(item, "call", False)
-            is_open = item.stash.get(held_key, False)
+            is_open = item.stash.get(deferral_key, False)
             is_deferred = is_open and ended_well(call_report)
             if is_open and not is_deferred:
                 # Another plugin let it fail for itself.
-                item.stash[held_key] = False
+                item.stash[deferral_key] = False
                 note(state, item, call_report, by_verdict=False)
             if not is_deferred:
                 item.ihook.pytest_runtest_logreport(report=call_report)
@@ -112,7 +112,7 @@ def ended_well(report: pytest.TestReport) -> bool:
 def issue(deferred_report: DeferredReport, failure: BaseException | None) -> None:
     """Report at last how a test with a deferred report ended."""
     item, call = deferred_report.item, deferred_report.call
-    item.stash[held_key] = False
+    item.stash[deferral_key] = False
     item.stash[failure_key] = failure
     final: pytest.CallInfo[None] = pytest.CallInfo(
         result=None if failure is not None else call.result,
@@ -144,7 +144,7 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
         return pytest.ExceptionInfo(sys.exc_info(), _ispytest=True)  # type: ignore[arg-type]
 
 
-def undecided(state: RooflineSession, item: pytest.Item) -> bool:
+def is_undecided(state: RooflineSession, item: pytest.Item) -> bool:
     """Return whether a test's verdict may change and no red is final."""
     test_id = test_id_of(item)
     # Behind these more processes would be idle.

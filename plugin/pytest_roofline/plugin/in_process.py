@@ -343,7 +343,9 @@ class Siblings:
         for sibling in siblings:
             if not sibling.passes:
                 continue
-            key = self._key(replace(sibling, name=self._test.fresh("measurement", sibling.name)))
+            key = self._key(
+                replace(sibling, name=self._test.unique_name("measurement", sibling.name))
+            )
             like_ours = key.hardware.alone == session.under_test.hardware
             ceiling = (
                 session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None

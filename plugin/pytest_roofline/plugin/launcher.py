@@ -206,7 +206,7 @@ class Launcher:
             address=self.options.address or ("127.0.0.1" if for_mpi else ""),
         )
 
-    def rest(self) -> None:
+    def end_ranks(self) -> None:
         """End all ranks in order. The next test starts new ones."""
         for pool in self._pools.values():
             pool.stop()
@@ -222,7 +222,7 @@ class Launcher:
         A process that was forked from this one leaves them alone.
         """
         if os.getpid() == self._process:
-            self.rest()
+            self.end_ranks()
             self._pools.clear()
 
     def environment(self) -> Environment:

@@ -137,7 +137,7 @@ class Recorder:
 
     def _is_empty(self, config: pytest.Config) -> bool:
         """Return whether this run decides and measured nothing."""
-        looking = any(config.getoption(name, False) for name in LOOKING)
+        only_looks = any(config.getoption(name, False) for name in LOOKING)
         state = config.stash.get(session_key, None)
         opened = state is not None and state.opened
-        return not (looking or opened or hasattr(config, "workerinput"))
+        return not (only_looks or opened or hasattr(config, "workerinput"))

@@ -62,7 +62,7 @@ class _MemoryState:
 
 
 @contextlib.contextmanager
-def watched(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
+def watch_memory(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
     """Limit memory if need be, and keep its state if it runs out.
 
     It surrounds the body of a test.
@@ -234,7 +234,7 @@ def profiled_labels(session: RooflineSession) -> set[str]:
     """
     from ..observe.external import attached_profiler
 
-    return {PROFILED} if session.noted.watched or attached_profiler(os.environ) else set()
+    return {PROFILED} if session.run_notes.watched or attached_profiler(os.environ) else set()
 
 
 def take_profile(
@@ -255,11 +255,11 @@ def take_profile(
 
     tool, word = tool_for(profiler, os.environ, device.name)
     if tool == "external" and not is_bracketed(device.name):
-        session.noted.warn(NO_EXTERNAL_PROFILE.format(device=device.name))
+        session.run_notes.warn(NO_EXTERNAL_PROFILE.format(device=device.name))
         return
     if word:
-        session.noted.warn(word)
-    session.noted.watched |= tool == "torch" and watches(device)
+        session.run_notes.warn(word)
+    session.run_notes.watched |= tool == "torch" and watches(device)
     empty = Profile(
         test_id=measurement.test_id,
         label=measurement.label,
@@ -279,7 +279,7 @@ def take_profile(
         words = (
             str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
         )
-        session.noted.warn(
+        session.run_notes.warn(
             printable(f"no profile of {measurement.label}: {encodable(words)[:LONGEST_WORDS]}")
         )
 
@@ -318,4 +318,4 @@ def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list
 def warn_of_ranks(session: RooflineSession) -> None:
     """Warn that `--roofline-profile` profiles no ranks."""
     if session.options.profile is not None and session.round is None:
-        session.noted.warn(NO_PROFILES)
+        session.run_notes.warn(NO_PROFILES)

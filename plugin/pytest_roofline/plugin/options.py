@@ -121,7 +121,7 @@ DRILL = "drill"
 # The names of all options but those of the command alone.
 NAMES = (*(name for name, *_ in _VALUES), "ci", DRILL)
 # Of the command alone, without an ini twin: a file that every run reads must not make all of them write baselines.
-_COMMANDED: tuple[tuple[str, dict[str, Any], str], ...] = (
+_COMMAND_OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "record",
         {"action": "store_true"},
@@ -134,7 +134,7 @@ _COMMANDED: tuple[tuple[str, dict[str, Any], str], ...] = (
         "with --roofline-record: take what became slower too, and keep the reason in its entry",
     ),
 )
-COMMANDED = tuple(name for name, *_ in _COMMANDED)
+COMMAND_OPTIONS = tuple(name for name, *_ in _COMMAND_OPTIONS)
 # What the columns of the table mean.
 COLUMNS = (
     "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
@@ -187,7 +187,7 @@ def add_options(parser: pytest.Parser) -> None:
         kind: Any = "args" if many else "string"
         parser.addini(ini_name(name), text.replace("%%", "%"), type=kind)
     group.addoption(f"--roofline-{DRILL}", default=None, help=argparse.SUPPRESS)
-    for name, keywords, text in _COMMANDED:
+    for name, keywords, text in _COMMAND_OPTIONS:
         group.addoption(f"--roofline-{name}", default=None, help=text, **keywords)
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
     # In a TOML file `true` is no text; only pytest from 9.2 on takes either.

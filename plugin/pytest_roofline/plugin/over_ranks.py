@@ -140,7 +140,7 @@ def measure_over(
         with contextlib.suppress(Exception):
             write(test, request, result, why_partial(error, reason))
 
-    result = (take_jobs if request.timing == "wall" else take)(call, keep)
+    result = (measure_jobs if request.timing == "wall" else measure_on_ranks)(call, keep)
     measurement = write(test, request, result)
     if result.measured.wrong:
         raise WrongData(f"{measurement.label}: {printable_lines(result.measured.wrong)}")
@@ -180,7 +180,7 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
     )
 
 
-def take(call: RankCall, keep: Keep) -> RankResult:
+def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
     """Measure on the ranks; `keep` gets a partial result on failure."""
     progress_of: dict[int, list[LatestBlock]] = {}
 
@@ -292,7 +292,7 @@ def _with_labels(measured: MeasuredRequest, members: "Sequence[Member]") -> Meas
     return replace(measured, samples=replace(measured.samples, labels=labels))
 
 
-def take_jobs(call: RankCall, keep: Keep) -> RankResult:
+def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
     """Time whole programs from start to end, each with new ranks."""
     from ..ranks.local import whole_processes
 

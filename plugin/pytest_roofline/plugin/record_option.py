@@ -48,7 +48,7 @@ def reason_of(config: pytest.Config) -> str:
     return printable(encodable(reason or ""))
 
 
-def saved_as() -> str:
+def recording_name() -> str:
     """Return the name of a recording without one, to the millisecond: `record-20261128-091653-042`."""
     return f"record-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S-%f}"[:-3]
 

@@ -53,7 +53,7 @@ class CurrentTest:
         """
         return self.planned.label + (f".{name}" if name else "")
 
-    def fresh(self, kind: str, name: str | None) -> str:
+    def unique_name(self, kind: str, name: str | None) -> str:
         """Return the name of a measurement or another finding.
 
         No kind has a name twice.
@@ -73,7 +73,7 @@ class CurrentTest:
 
     def require_open(self) -> None:
         """Refuse a measurement or a note behind the test's verdict."""
-        if self.item.nodeid in self.session.ended:
+        if self.item.nodeid in self.session.ended_tests:
             raise BadInput(
                 f"the fixture roofline of {printable(self.item.name)} was used after the verdict of that test, in a "
                 "teardown or in another test; expected it in that test or its set-up: let every test that measures "

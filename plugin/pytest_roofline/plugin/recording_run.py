@@ -32,14 +32,14 @@ def write_baselines(state: RooflineSession, status: int) -> None:
         status: with which the tests ended.
     """
     options = state.options
-    run = state.writer.read_back() if options.target is not None and not state.refused else None
+    run = state.writer.read_back() if options.target is not None and not state.refusals else None
     if run is None or options.target is None or status not in _ENDED:
         return
     fewest = fewest_of(options.recording)
     try:
         state.recording = record(run, fewest, options.target, reason=options.accept_slower)
     except RooflineError as error:
-        state.refused = (str(error),)
+        state.refusals = (str(error),)
 
 
 def is_lacking(state: RooflineSession) -> bool:

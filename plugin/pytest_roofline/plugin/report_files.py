@@ -38,7 +38,7 @@ class Reports:
         self.broken = False
 
     @property
-    def wanted(self) -> bool:
+    def has_readers(self) -> bool:
         """The need of a report for tests that ended without measuring."""
         return self._folder is not None or bool(self._summary) or self._on_github
 
@@ -46,7 +46,7 @@ class Reports:
         self, writer: "RunWriter", planned: Mapping[str, Planned], config: pytest.Config
     ) -> None:
         """Write every report that the run is to leave."""
-        if not self.wanted:
+        if not self.has_readers:
             return
         run_and_rows = self._try("there is no report of this run", lambda: _read(writer))
         if self._folder is not None:

@@ -18,7 +18,7 @@ N = TypeVar("N", Figure, MemoryUse, Profile)
 
 
 @dataclass(slots=True)
-class Noted:
+class RunNotes:
     """The notes of a run in their order, and the warnings about missing ones."""
 
     notes: list[Note] = field(default_factory=list)

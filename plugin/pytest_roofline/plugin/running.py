@@ -18,18 +18,18 @@ from .fixture import Roofline
 from .gate import DeviceHealth, look, looks_at_device
 from .held_reports import (
     call_key,
+    deferral_key,
     ended_well,
     failure_key,
-    held_key,
-    may_hold,
+    is_undecided,
+    may_defer,
     name_failed,
     note,
     test_id_of,
-    undecided,
 )
 from .launcher import by_world, launcher_of, uses_ranks
 from .nothing_fit import ENDED, refusals
-from .observing import forget_locals, ran_out, watched
+from .observing import forget_locals, ran_out, watch_memory
 from .options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import clash_key, measures, plan, read_marks, select
 from .recording_run import is_lacking, write_baselines
@@ -184,7 +184,7 @@ class Running:
         self.state.planned = plan([item for item in session.items if measures(item)])
         if self.state.planned and not self.only_looking:
             assert self.state.under_test
-            self.state.rounds_refused = why_no_rounds(self.state)
+            self.state.why_no_rounds = why_no_rounds(self.state)
             if self.state.round is None:
                 remove_abandoned()
             if self.state.round is None and looks_at_device(self.state):
@@ -226,10 +226,10 @@ class Running:
         """
         if not measures(item):
             return (yield)
-        item.stash[failure_key], item.stash[held_key] = None, False
+        item.stash[failure_key], item.stash[deferral_key] = None, False
         outcome: object = None
         try:
-            with watched(self.state, item):
+            with watch_memory(self.state, item):
                 outcome = yield
         except BaseException as error:
             if not ran_out(self.state, item, error):
@@ -239,12 +239,12 @@ class Running:
             # The parent judges; here only what went wrong by itself counts.
             self.state.abandon(item)
             return outcome
-        holds = may_hold(item)
+        holds = may_defer(item)
         self.state.judge(item, further=holds)
         if self.bridge is not None:
             self.bridge.replay(item)
-        if holds and undecided(self.state, item):
-            item.stash[held_key] = True
+        if holds and is_undecided(self.state, item):
+            item.stash[deferral_key] = True
             return outcome
         failure = publish(self.state, item)
         if failure is not None:
@@ -267,10 +267,10 @@ class Running:
             return report
         if call.when == "call":
             item.stash[call_key] = call
-            if item.stash.get(held_key, False) and ended_well(report):
+            if item.stash.get(deferral_key, False) and ended_well(report):
                 return report
             # A test that failed for itself behind the verdict's back is no longer open.
-            item.stash[held_key] = False
+            item.stash[deferral_key] = False
             report.roofline_word = _status_word(self.state, item)  # type: ignore[attr-defined]
         raised = item.stash.get(failure_key, None)
         # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
@@ -321,9 +321,9 @@ class Running:
         if not self.state.opened or self.state.stayed_busy:
             return
         if exitstatus in ENDED:
-            self.state.refused = refusals(self.state)
+            self.state.refusals = refusals(self.state)
         write_baselines(self.state, exitstatus)
-        lacking = bool(self.state.refused) or is_lacking(self.state)
+        lacking = bool(self.state.refusals) or is_lacking(self.state)
         self.state.close(int(exitstatus) or int(lacking))
         saved_file = os.environ.get(SAVED_VARIABLE)
         if saved_file and self.state.writer.path is not None and self.state.round is None:
@@ -332,7 +332,7 @@ class Running:
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             wrap_failures(self.state, reporter)
-        failed = self.state.lost or lacking
+        failed = self.state.lost_output or lacking
         if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -26,13 +26,13 @@ from ..stats.siblings import FEWEST
 from ..version import __version__
 from .compiled import CompiledKernels
 from .device_under_test import DeviceUnderTest, open_device_under_test
-from .exhausted import Exhausted
+from .exhausted import ExhaustedMemory
 from .kinds import ResultKind
 from .launcher import unmet
 from .peaks import PeakMemory
 from .planned import Planned
 from .report_files import Reports
-from .results import Note, Noted, shadow_of
+from .results import Note, RunNotes, shadow_of
 from .round_child import in_round
 from .settings import Options
 from .times import Times
@@ -58,17 +58,17 @@ class RooflineSession:
             self.timed,
             PeakMemory(self.timed),
             CompiledKernels(),
-            Exhausted(self.timed, self.not_measured),
+            ExhaustedMemory(self.timed, self.not_measured),
         ]
         for kinds in config.hook.pytest_roofline_result_kinds(config=config):
             self._add_kinds(kinds)
-        self.noted = Noted()
+        self.run_notes = RunNotes()
         self.reports = Reports(options, speaks=self.round is None)
         self.warning = ""
-        self.rounds_refused = ""
+        self.why_no_rounds = ""
         self.rounds_used = 1
         # Of a recording, why no baseline can be made of it, once it has ended.
-        self.refused: tuple[str, ...] = ()
+        self.refusals: tuple[str, ...] = ()
         # What a recording has written into the baselines, once it has ended.
         self.recording: Recording | None = None
         # Whether the machine stayed busy until `--roofline-wait` was over, so that nothing was measured.
@@ -76,7 +76,7 @@ class RooflineSession:
         # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
         self.degraded: tuple[str, ...] = ()
         self.health = ""
-        self.ended: set[str] = set()
+        self.ended_tests: set[str] = set()
         # Every measuring test that was found, before any was left out, and how each that ran has ended.
         self.collected: tuple[pytest.Item, ...] = ()
         self.outcomes: dict[str, Outcome] = {}
@@ -129,7 +129,7 @@ class RooflineSession:
         return [row for row in self.rows if row.test == test_id]
 
     @property
-    def counted(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """The number of results by kind: `{"measured": 12, "compiled": 4}`."""
         return {kind.counted: len(kind.rows) for kind in self.kinds if kind.counted and kind.rows}
 
@@ -139,7 +139,7 @@ class RooflineSession:
 
         They are None if each test takes as many as it needs.
         """
-        most = 1 if self.rounds_refused else self.options.rounds
+        most = 1 if self.why_no_rounds else self.options.rounds
         return None if most is None else Looks(most)
 
     def unmet(self, needs: str | None) -> str | None:
@@ -176,7 +176,7 @@ class RooflineSession:
     def _warn_of_position(self, key: Key | ResourceKey) -> None:
         why = positional_names_note(key.parameters)
         if why:
-            self.noted.warn(
+            self.run_notes.warn(
                 f"{key.benchmark}: {why}; until then it is compared with nothing, and no baseline takes it"
             )
 
@@ -188,7 +188,7 @@ class RooflineSession:
         if self.round is None:
             self.begin_file()
             self.writer.write(note)
-            self.noted.notes.append(note)
+            self.run_notes.notes.append(note)
 
     @property
     def header(self) -> Header:
@@ -206,7 +206,7 @@ class RooflineSession:
         return self.writer.path is not None or bool(self.writer.trouble)
 
     @property
-    def lost(self) -> str:
+    def lost_output(self) -> str:
         """The name of the file that could not be written, if any."""
         return (
             "the run"
@@ -257,18 +257,18 @@ class RooflineSession:
 
     def end_measuring(self, item: pytest.Item) -> None:
         """End the measurements of a test, whose verdicts are out."""
-        self.ended.add(item.nodeid)
+        self.ended_tests.add(item.nodeid)
 
     def start_measuring(self, item: pytest.Item) -> None:
         """Begin the measurements of a test, or of its rerun."""
-        self.ended.discard(item.nodeid)
+        self.ended_tests.discard(item.nodeid)
         for kind in self.kinds:
             kind.start(encodable(item.nodeid))
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a measuring test ended."""
         self.outcomes[outcome.test_id] = outcome
-        if self.round is not None or self.reports.wanted:
+        if self.round is not None or self.reports.has_readers:
             # The parent, or a report, must tell of a test that failed before it measured anything.
             self.begin_file()
         if self._begun:
@@ -283,7 +283,11 @@ class RooflineSession:
             kind.abandon()
             if self.round is None:
                 kind.settle(set())
-        if self.options.save or self.reports.wanted or (self.options.shadow and self.round is None):
+        if (
+            self.options.save
+            or self.reports.has_readers
+            or (self.options.shadow and self.round is None)
+        ):
             # The name, the report, or the night, that was asked for exists even if every test was skipped.
             self.begin_file()
         if self._begun:
@@ -302,8 +306,8 @@ class RooflineSession:
         footer = Footer(
             finished=now(),
             exit_status=exit_status,
-            measured=self.counted.get("measured", 0),
-            compiled=self.counted.get("compiled", 0),
+            measured=self.counts.get("measured", 0),
+            compiled=self.counts.get("compiled", 0),
             not_measured=dict(self.not_measured),
             curves=tuple(
                 replace(curve, verdict=words.get((curve.label, curve.metric), ""))

@@ -19,9 +19,9 @@ from .record_option import (
     RECORDED_ROUNDS,
     WAIT_S,
     reason_of,
+    recording_name,
     records,
     refuse_record,
-    saved_as,
 )
 from .round_child import in_round
 from .unknown_options import refuse_settings
@@ -246,7 +246,7 @@ def _first_process_fields(
         return settings
     rounds = fields["rounds"] if by_number else RECORDED_ROUNDS
     return settings | {
-        "save": settings["save"] or saved_as(),
+        "save": settings["save"] or recording_name(),
         "recording": rounds,
         "rounds": rounds,
         "target": _target(config),

@@ -116,7 +116,7 @@ def shortfalls(
 
 def _silent_tests(state: RooflineSession) -> Iterator[str]:
     """Yield the tests that passed, or never ran, and recorded nothing."""
-    recorded = {note.test_id for note in state.noted.notes} | {row.test for row in state.rows}
+    recorded = {note.test_id for note in state.run_notes.notes} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         outcome = state.outcomes.get(encodable(test_id))
         passed = outcome is None or outcome.outcome == "passed"

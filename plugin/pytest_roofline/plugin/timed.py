@@ -50,7 +50,7 @@ class TimedResults(ResultKind):
         self.shared: Shared | None = None
         self._shifted_references: dict[str, Reference] = {}
         # Rounds of a test that never gave a number: its process died, or it was skipped.
-        self.lost: dict[str, list[LostRound]] = {}
+        self.lost_rounds: dict[str, list[LostRound]] = {}
         self._options = options
         self._started = started
         self._looks = looks
@@ -254,7 +254,7 @@ class TimedResults(ResultKind):
             and key_of_entry(entry).identity not in measured
         ]
 
-    def is_moved(self, test_id: str) -> bool:
+    def is_shifted(self, test_id: str) -> bool:
         """Return whether a shared change is taken out of a test.
 
         All tests together may still change its word.
@@ -358,7 +358,7 @@ class TimedResults(ResultKind):
         """Return why processes of a key and lost rounds do not count."""
         results = self._results[measurement.key.identity]
         unsound = {} if invalid else results.unsound(reference)
-        lost = self.lost.get(measurement.test_id, ())
+        lost = self.lost_rounds.get(measurement.test_id, ())
         texts = (
             lost_round.text
             for lost_round in lost

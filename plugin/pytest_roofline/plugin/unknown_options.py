@@ -8,7 +8,7 @@ import pytest
 
 from ..core.errors import BadInput
 from ..core.units import printable
-from .options import COMMANDED, DRILL, NAMES, PREFIX, SHADOW, ini_name
+from .options import COMMAND_OPTIONS, DRILL, NAMES, PREFIX, SHADOW, ini_name
 
 _LIST_HINT = "`pytest --help` lists those that there are"
 # By flag without a value of its own, what stands behind it all the same.
@@ -57,7 +57,7 @@ def refuse_options(parser: pytest.Parser, words: Sequence[str]) -> None:
     for word in unknown:
         name = word.partition("=")[0].removeprefix(PREFIX)
         if word.startswith(PREFIX):
-            nearest = _near(name, (*NAMES, *COMMANDED))
+            nearest = _near(name, (*NAMES, *COMMAND_OPTIONS))
             expected = f"did you mean {PREFIX}{nearest}?" if nearest else _LIST_HINT
             raise pytest.UsageError(printable(f"pytest has no option {PREFIX}{name}; {expected}"))
 

@@ -35,7 +35,7 @@ class Waiting:
         from ..engine.quiet import Clock, busy_at, wait_until_quiet
 
         under_test = state.under_test
-        if not under_test.held and under_test.environment.device.type != "cpu":
+        if not under_test.is_open_here and under_test.environment.device.type != "cpu":
             # Its ranks open the device, and this process does not.
             return ""
 
