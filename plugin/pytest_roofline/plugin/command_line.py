@@ -64,12 +64,12 @@ class OutsideSetting:
 
     @property
     def heeded(self) -> bool:
-        """Tell whether it holds although it comes from elsewhere."""
+        """Tell whether the setting holds although it comes from elsewhere."""
         return self.option not in _COMMAND_ONLY
 
     @property
     def refused(self) -> bool:
-        """Tell whether it replaces the baselines, which turns a gate red."""
+        """Tell whether the setting replaces the baselines, which turns a gate red."""
         return self.option == "against"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ExhaustedMemory(ResultKind):
-    """Everything of a run that ran out of memory; `not_measured` counts why tests gave no number."""
+    """The results that ran out of memory; `not_measured` counts why tests gave no number."""
 
     metric = MEMORY
     record_type = OutOfMemory

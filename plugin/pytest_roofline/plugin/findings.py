@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Findings:
-    """What the fixture `roofline` writes down that nobody times."""
+    """The methods of the fixture `roofline` that time nothing."""
 
     _test: CurrentTest
 

@@ -1,4 +1,4 @@
-"""The `roofline` fixture: what a test calls to measure something."""
+"""The fixture `roofline`, by which a test measures."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn

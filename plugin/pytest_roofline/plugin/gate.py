@@ -121,7 +121,7 @@ CUT_AT_END = "pytest.exit(returncode=0) ended the run before its report"
 
 
 class Gate(Closing):
-    """The item that fails with the shortfalls of a gate."""
+    """The item that fails with the gaps of a gate."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Gate(Closing):
         self._options, self._state, self._gaps = options, state, gaps
 
     def runtest(self) -> None:
-        """Fail with the shortfalls, or note them in shadow mode."""
+        """Fail with the gaps of the gate, or note them in shadow mode."""
         first = "; ".join(gap.text for gap in self._gaps)
         if self._state is not None:
             self._state.note_outcome(

@@ -1,4 +1,4 @@
-"""The hooks, as light as the options: a run pays for them that measures nothing."""
+"""The hooks of the plugin. They are light, since every run of pytest loads them."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING

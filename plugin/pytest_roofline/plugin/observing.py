@@ -37,7 +37,7 @@ MOST_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class MemoryPhase:
-    """The place of an error: in a measurement, or in a call whose memory was followed, which is none.
+    """The place of an error: a measurement, or a call whose memory was followed.
 
     Args:
         device: that was used.

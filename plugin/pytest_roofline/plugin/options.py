@@ -1,4 +1,4 @@
-"""The options with their ini twins, as data. A run without measurements loads nothing heavier."""
+"""The options with their ini twins, as data. They are light, since every run of pytest loads them."""
 
 import argparse
 from collections.abc import Sequence

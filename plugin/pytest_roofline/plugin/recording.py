@@ -37,12 +37,12 @@ class CurrentTest:
 
     @property
     def test_id(self) -> str:
-        """Its node id, as files hold it."""
+        """The node id of the test, as files have it."""
         return encodable(self.item.nodeid)
 
     @property
     def planned(self) -> Planned:
-        """Its benchmark and parameters."""
+        """The plan of the test: its benchmark and parameters."""
         planned = self.session.planned.get(self.item.nodeid)
         return planned or Planned.of(self.item, self.marks)
 
@@ -155,7 +155,7 @@ def why_partial(error: BaseException, message: str) -> str:
 
 
 def with_sanity(measurement: Measurement, under_test: DeviceUnderTest) -> Measurement:
-    """Return the measurement, invalid if its rate is above the hardware's."""
+    """Return the measurement, invalid if it is faster than its hardware."""
     if measurement.invalid:
         return measurement
     ceiling, work = measurement.ceiling, measurement.work

@@ -207,7 +207,7 @@ class RooflineSession:
 
     @property
     def lost_output(self) -> str:
-        """The name of the file that could not be written, if any."""
+        """The output that could not be written: the run, or a report."""
         return (
             "the run"
             if self.writer.trouble and self.options.save

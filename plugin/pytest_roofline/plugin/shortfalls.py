@@ -226,7 +226,7 @@ class Coverage:
         )
 
     def is_unknown(self, entry: Entry | ExactEntry) -> bool:
-        """Return whether the run may or may not select an entry's test.
+        """Return whether nobody can tell if a run selects an entry's test.
 
         Such an entry does not name its test.
         """

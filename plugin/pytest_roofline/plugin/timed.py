@@ -85,7 +85,7 @@ class TimedResults(ResultKind):
         return {measurement.key.name for measurement in self._pending.get(test_id, [])}
 
     def forget_partial(self, test_id: str, name: str | None) -> None:
-        """Remove a measurement that ran out of memory."""
+        """Remove the partial measurement of a call that ran out of memory."""
         pending = self._pending.get(test_id, [])
         pending[:] = [
             measurement
