@@ -38,7 +38,7 @@ def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
                 f"--hardware is {folder}, which holds no {HARDWARE_FILE}; expected a folder that does"
             )
     ctx.obj = folders = (*extra_folders, Path("baselines"))
-    # These two read such files themselves: one of them tells all that is wrong with a file.
+    # These two read such files themselves: one of them lists all mistakes in a file.
     if ctx.invoked_subcommand not in ("hardware", "baseline"):
         use_hardware_of(ctx, folders)
 

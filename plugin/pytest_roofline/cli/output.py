@@ -40,7 +40,7 @@ TEXTS = {
     "perf_tests.md": "perf_tests/README.md",
     "baselines.md": "baselines/README.md",
 }
-# By the name of a CI its file as shipped, and as that CI looks for it.
+# By the name of a CI, the path of its file as shipped, and the path that the CI reads.
 CI = {
     "github": ("github-actions.yml", ".github/workflows/roofline.yml"),
     "gitlab": ("gitlab-ci.yml", ".gitlab-ci.yml"),

@@ -53,7 +53,7 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
     identities = {entry.identity for entry in selected_entries}
     rows = []
     for path, baseline in baselines.items():
-        # The prior of an entry is what all of its file tell, so the choice comes after.
+        # All entries of a file make the prior of each, so the selection comes after.
         healths = [
             health for health in health_of(baseline.entries) if health.entry.identity in identities
         ]

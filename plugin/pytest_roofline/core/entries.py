@@ -49,7 +49,7 @@ class Renewal:
     Args:
         change: by how much these differ from the entry as it stood, as a share of time; `drift` from its anchor.
         accepted_slower: whether a drift beyond the tolerance was accepted, so that these are the new anchor.
-        reason: why somebody accepted what is slower, or takes more memory, in a recording.
+        reason: why a slower time, or one with more memory, was accepted in a recording.
     """
 
     approved: str
@@ -74,10 +74,10 @@ class Entry:
         implausible: why a published figure cannot be what it is said to be; it is shown, and never as a target.
         figures: of a floor, how many independent sources of measured figures it rests on.
         from_amount: of a floor, how much of what its metric counts (bytes, FLOP) a call must do for it to apply.
-        reason: why somebody departs from what is usual: lowers or drops a floor (value 0), or allows a wide tolerance.
+        reason: why this site lowers or drops a floor (value 0), or allows a wide tolerance.
         anchor: of a measured entry, the sessions that its renewals are held against; empty where they are its oldest.
         renewals: of a measured entry, the newest of them, oldest first: see `baselines.renewal`.
-        peak_bytes: of a measured entry, the most memory that one call holds; None where nobody measured it.
+        peak_bytes: of a measured entry, the most memory that one call holds; None where it was not measured.
         called: of a measured entry, its test's own name; empty where benchmark and parameters make the same.
         test_id, tier, marks: of a measured entry, the test that measured it last: its node id, its tier, and the
             keyword arguments of its markers by their name; empty where no test of pytest did.

@@ -210,7 +210,7 @@ class Gpu:
         pcie_generation_rated: the most that the card can do; `pcie_width_rated` likewise.
         links: NVLink or xGMI links that are up.
         others_bytes: memory in use that is not this process's.
-        throttle_known: whether the device tells of thermal slowdown at all.
+        throttle_known: whether the device reports thermal slowdown at all.
         compute_mode: `default`, `exclusive process` or `prohibited`.
         ecc_errors: uncorrected errors of its memories since the driver was loaded.
         remap_pending: whether memory that gave errors waits to be replaced by spare rows (or its pages to be retired).
@@ -258,7 +258,7 @@ class Machine:
         memlock_bytes: how much memory may be locked; None is unknown or without limit: see `memlock_known`.
         mps: whether a daemon shares the GPUs between processes (CUDA MPS).
         profiler: the variable that injects a profiler into CUDA programs, if one is set.
-        cores_taken: cores that other processes kept busy while this was asked; None where the system does not tell.
+        cores_taken: cores that other processes kept busy meanwhile; None where the system does not report it.
         taken_by: the busiest of them, `python3 (812) 0.9`, as far as they may be read.
     """
 

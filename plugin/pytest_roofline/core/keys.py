@@ -17,7 +17,7 @@ TIMINGS: tuple[Timing, ...] = ("device", "wall")
 JOB_METRIC = "job_wall_s"
 # Over ranks: one call at a time behind a barrier, or many calls in a row.
 RANK_TIMINGS: tuple[Timing, ...] = ("isolated", "pipelined")
-# What is measured beside the tests of a process, of the machine itself; nobody takes the three names for his own test.
+# Measurements of the machine itself, beside the tests of a process; no test of a user has these three names.
 CANARY_BENCHMARK, CANARIES = "canary", ("copy", "gemm", "launch")
 # Behind the name of a parameter of which only its place in the list is known; no argument of Python holds a space.
 BY_POSITION = " by position"

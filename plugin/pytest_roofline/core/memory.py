@@ -64,7 +64,7 @@ class OutOfMemory:
         recorded: whether the test's marker says `oom="record"`; without, the test has failed for it.
         name: of the measurement that ran out; None where the test was outside of `measure`.
         phase: what that measurement was doing; `memory` in a call whose memory was followed.
-        asked_bytes: the allocation that failed, rounded as the error tells it.
+        asked_bytes: the size of the allocation that failed, rounded as in the error.
         free_bytes: what an allocation could still get when it happened.
         allocated_bytes: what torch's allocator had handed out when it happened.
         peak_bytes: the most that it had handed out since its record was reset, which `measure(peak_bytes=True)` does.

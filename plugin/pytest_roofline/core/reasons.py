@@ -18,10 +18,10 @@ class ReasonCode(enum.StrEnum):
     # A fact in words of its source: why a measurement is invalid, or why there is no baseline. Where that is so of some
     # processes, `spoiled` is how many of how many `processes`.
     TEXT = "text"
-    # Timed in another mode than the baseline: `mode` holds the labels of the way, with commas between. `spoiled` and
+    # Timed in another mode than the baseline: `mode` holds the labels of that mode, with commas between. `spoiled` and
     # `processes` as above.
     OTHER_MODE = "other_mode"
-    # A baseline that no machine can reach, or none can be so slow as.
+    # A baseline that is too fast or too slow for any machine.
     ABSURD_BASELINE = "absurd_baseline"
     # A comparison with a baseline that is open, and what would decide it.
     MAY_BE = "may_be"
@@ -69,7 +69,7 @@ class _Requirements:
 
 
 # Of a time that is held against a limit: the spread between its processes in log seconds and where that comes from, how
-# many devices there are and miss the limit, and the UUID of the worst; empty where it is not told.
+# many devices there are and miss the limit, and the UUID of the worst; empty where it is unknown.
 _BEHIND = _Requirements(
     ("spread", "devices", "missed"), ("device", "origin"), ("limit", "estimate")
 )

@@ -25,7 +25,7 @@ FAILED = "FAILED"
 DEGRADED = "DEGRADED"
 # The kinds of result, by their names among the columns; a test without a result has none.
 TIME, PEAK, KERNEL, MEMORY = "time", "peak_bytes", "kernel", "memory"
-# Of all tables and lists; what is not named here (`SKIPPED`, `XFAIL`, …) comes last.
+# The order of all tables and lists; words that are not listed (`SKIPPED`, `XFAIL`, …) come last.
 WORST_FIRST = (
     FAILED,
     Kind.REGRESSED,
@@ -48,7 +48,7 @@ def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """One result as plain values. See docs/reports.md; None is what is not known, or not there."""
+    """One result as plain values. See docs/reports.md; None is an unknown or missing value."""
 
     run: str | None = None
     run_id: str | None = None

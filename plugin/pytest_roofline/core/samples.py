@@ -11,23 +11,23 @@ from .amounts import Amount, Count, FromZero, Magnitude, SampleTimes
 from .errors import BadInput
 
 Mode = Literal["events", "graph", "host"]
-# Labels that say another thing was measured than asked for: two such numbers are comparable only if both carry them.
+# Labels of a deviation from the requested way of measuring: two numbers are comparable only if both carry the same.
 ACHIEVED = ("cache_resident", "graph", "host_bound", "refilled", "waits_inside", "wall_clock")
-# More ranks on a host than it has cores take turns: such times tell of the scheduler, and never gate.
+# More ranks on a host than it has cores take turns: such times depend on the scheduler, and never gate.
 OVERSUBSCRIBED = "oversubscribed"
 # Taken while a profiler was attached, or after one of the device in this process: CUPTI stays, and slows launches down.
 PROFILED = "profiled"
 # Of one of several like devices, held against each other and never against a baseline, which is of one of them.
 SIBLINGS = "siblings"
-# Of no test, but of the machine itself, so that a slower machine can be told from a slower test: no verdict, no row.
+# A measurement of the machine itself, which distinguishes a slower machine from a slower test: no verdict, no row.
 CANARY = "canary"
 # Read from the file of another tool, which timed and counted in its own way.
 IMPORTED = "imported"
 # Begins the label of a line of its head that is not part of the key, `# name: value`.
 HEAD = "# "
-# In the reason of what is INVALID for the neighbours of a CPU, as run files have it.
+# Texts in the reason of a measurement that the neighbours of a CPU made INVALID, as run files hold it.
 BUSY, PREEMPTED = "cores busy while it was timed", "cores taken by the scheduler"
-# More of the blocks than this spoiled, and what is left stands for nothing.
+# With more spoiled blocks than this share, the others are worth nothing.
 MOST_EXCLUDED = 0.5
 
 
@@ -43,7 +43,7 @@ class Block:
     `excluded` is the cause for which they do not count, never their values, else empty.
 
     `clock_hz` are cycles per second of the spin kernel right behind the samples. Whether the software power cap was
-    active, a normal state of a busy card, is None where nobody tells.
+    active, a normal state of a busy card, is None where it is unknown.
     """
 
     samples: Count
@@ -67,7 +67,7 @@ class Samples:
         wall_s: seconds per call by the host's clock, where the host and not the device set the pace.
         device_s: the device's own seconds of a call that waits for it inside, at most; None where no call waits.
         neighbours: whether another process was seen at work on the device; what the driver withholds is unknown.
-        throttle_known: whether the device tells of thermal slowdown and power brake at all.
+        throttle_known: whether the device reports thermal slowdown and power brake at all.
         first_calls_s: the very first calls, each alone from the call until all of its work is done, by the host's
             clock, in seconds; of ranks the longest. They are part of the warm-up. Empty where nobody asked.
         warm_calls_s: a few later ones, timed in the same way at the end of the warm-up; empty where nobody asked, and
@@ -278,7 +278,7 @@ class Ranks:
         launcher: what started them: `local`, `torchrun`, `mpirun`, `srun`, `attach`.
         backend: of the measured group: `gloo`, `nccl` …
         seconds: [rank][sample], seconds per call on each rank alone.
-        straggler: the rank that the others waited for; None where nobody was late by more than noise.
+        straggler: the rank that the others waited for; None where no rank was late by more than noise.
         lag_s: [rank], seconds that each needs more than the fastest for its own part of a call, outside of collectives.
         algorithm: of the collective, in run files of version 0.1 only; as `protocol`.
         generation: of the processes; a new one follows every failure.
@@ -315,7 +315,7 @@ class Ranks:
 
     @property
     def nodes(self) -> int:
-        """The number of hosts that took part. It is 1 where nobody noted them."""
+        """The number of hosts that took part; 1 where it is unknown."""
         return len(set(self.hosts)) or 1
 
     def comparable(self) -> dict[str, str]:

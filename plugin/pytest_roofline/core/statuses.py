@@ -28,7 +28,7 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
 
     Args:
         rows: every result of it.
-        worse: something is worse of which no row tells, such as a device that did not come back.
+        worse: a loss without a row of its own, such as a device that did not come back.
         complete: it came to its end, and no two different things stand under one key.
     """
     if worse or any(row.verdict in (*WORSE, Kind.SHIFTED) for row in rows):

@@ -49,7 +49,7 @@ class Group:
     """The medians of one session's processes on one device. They are in seconds.
 
     Args:
-        device: the device's UUID; empty where there is none, as on a CPU, or it is not told.
+        device: the device's UUID; empty where there is none, as on a CPU, or it is unknown.
         started: when the session began, ISO 8601; empty is unknown.
     """
 
@@ -95,9 +95,9 @@ class Difference:
     Args:
         freedom: of the t distribution that goes with it; None is the normal one.
         process: the spread between processes; of the new ones where the sides differ in it.
-        device: the spread between devices; None where the same device is on both sides, or nothing tells them apart.
+        device: the spread between devices; None where the same device is on both sides, or devices are unknown.
         paired: whether the reference holds this very device, and only that part of it was used.
-        unequal: whether the new processes spread more than the reference's of too few sittings.
+        unequal: whether the new processes spread more than those of a reference from too few days.
         hidden: the spread between sessions that further processes of the same session do not make smaller, and that
             `process` holds as long as there is one of them.
         parts: the parts of its variance that are estimated, each with its degrees of freedom; first that of the new
@@ -157,13 +157,13 @@ class Reference:
 
     Args:
         tolerance: that the baseline itself asks for, as a share of time.
-        achieved: how its sessions were timed where that was not as asked, each once: see `Samples.achieved`.
+        achieved: the deviations of its sessions from the requested timing, each once: see `Samples.achieved`.
         clock_hz: the median clock of the sessions that know theirs, in cycles per second.
         moved: the groups as they would be in the new session, where all tests of it moved together (`shared`); none
             where they did not.
         shift: by how much that makes this test slower, in log seconds.
         odd: the sessions that were set aside, which `groups` no longer hold.
-        commit: of the tests' code in the newest session; empty where it is not told, as `driver` and `torch` are.
+        commit: of the tests' code in the newest session; empty where it is unknown, as `driver` and `torch` are.
     """
 
     groups: tuple[Group, ...]
@@ -273,7 +273,7 @@ class Subject:
         left_out: of each process that does not count the reason.
         published: figures from elsewhere beside it, which never gate.
         idle: published limits that could gate and do not here, each with the reason.
-        last_pass: of what is slower than its baseline; None where no run here tells of one.
+        last_pass: of a time slower than its baseline; None where no run here holds one.
     """
 
     test_id: str = ""
@@ -313,7 +313,7 @@ class ExactVerdict:
         label: the result as people call it.
         metric: the kind of result: `kernel` of a compiled kernel, `peak_bytes` of the most memory that a call held.
         verdict: `PASSED`, `IMPROVED`, `REGRESSED`, `INVALID` or `NO BASELINE`.
-        name: tells several results of one test apart.
+        name: distinguishes several results of one test.
         target: of a compiled kernel, what it is compiled for.
         reason: why it could not be judged; empty where it could.
         source: the file of the baseline.
@@ -376,7 +376,7 @@ class Verdict:
 
     Args:
         reasons: why it is this word, and what would decide it; `baselines.reasons` makes the sentence.
-        p: of "no more than the smallest effect worth reporting slower"; `p_spent` is paid for the looks of the run,
+        p: of "no more than the smallest effect worth reporting slower"; `p_spent` pays for the run's interim analyses,
             and `p_adjusted` also for its other tests (None until `settle`).
         mde: the minimum detectable effect, as a share of time: found 80 times in 100 at the 1 % level with the
             processes at hand.
@@ -389,7 +389,7 @@ class Verdict:
         fewest: how many new processes REGRESSED needs here.
         hot: by how much the further rounds lie above the first process, in log seconds, where chance is no excuse and
             the reference holds first processes alone; else 0.
-        futile: whether more processes of this run would hardly decide, since what is open is the baseline's own error.
+        futile: whether more processes of this run would hardly decide, since the baseline's own error leaves it open.
         peak: the verdict on the memory, beside this one on the time; None where no peak was taken or known.
 
     Raises:

@@ -25,7 +25,7 @@ class Work:
         busbw_bytes: S times the factor of the operation, whole bytes; over the time, the bus bandwidth. Zero where
             nothing crosses a bus, as among one rank.
         tokens: that a step of a language model processes; no work by itself, so that something else stands beside it.
-        calls: of something whose bytes and FLOPs nobody told, as of `measure` without work; gives no rate.
+        calls: of a function with unknown bytes and FLOPs, as of `measure` without work; gives no rate.
 
     A copy inside one device gives read, write and payload, and is shown as traffic (read + write). A copy across a
     link gives payload and wire, and is shown as payload. A collective gives algbw and busbw, and is shown as busbw.
@@ -117,7 +117,7 @@ class Work:
         return amounts.get(rate_suffix(metric) or "") or None
 
 
-# A public rate ends in one of these, so that nobody has to guess how bytes were counted.
+# A public rate ends in one of these, which say how bytes were counted.
 RATE_UNITS = {
     "traffic_GBps": 1e9,
     "payload_GBps": 1e9,

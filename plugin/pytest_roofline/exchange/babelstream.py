@@ -201,7 +201,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     require_columns(values, 5)
     kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
     if "precision" not in table.head and "elements" in table.head:
-        # The first version told neither type nor size, but its rate by its time is that of one type.
+        # The first version printed neither type nor size, but its rate by its time is that of one type.
         element_bytes = (
             rate * UNITS[table.unit] * best / sum(KERNELS[kernel]) / int(table.head["elements"])
         )

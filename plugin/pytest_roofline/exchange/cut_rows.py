@@ -24,7 +24,7 @@ _TWO_DIGITS = re.compile(r".*\d\d")
 def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
     """Return the beginning of a row before a line of NCCL.
 
-    A host may begin with a digit, as containers do, and then the shape of the word tells no end of the number.
+    A host may begin with a digit, as containers do, and then the shape of the word does not show where the number ends.
 
     Args:
         match: of `CUT_ROW`.

@@ -206,7 +206,7 @@ def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
             f"no test matches --tests {', '.join(patterns)}; there are {printable(benchmarks)}"
         )
     rows = tables.rows[tables.rows["test"].isin(test_numbers)]
-    # Hardware without such a test was not asked for; of a run without any row nobody knows.
+    # Hardware without such a test is not selected; a run without any row may be of either kind.
     hardware = tables.runs["hardware"].isin(tables.runs["hardware"].loc[rows["run"].unique()])
     empty = ~tables.runs.index.isin(tables.rows["run"])
     is_selected = tables.runs["chosen"] & (hardware | empty)

@@ -109,12 +109,12 @@ def fleet(tables: RunTables, smallest_slowdown: float = 0.05) -> Fleet:
         cells, skipped_count = cells_of(tables, hardware)
         several_nodes += skipped_count
         cells_by_hardware[hardware] = cells
-        reach: dict[str, float] = {}
+        detectable: dict[str, float] = {}
         if len(cells):
             search = _Search(tables, hardware, cells, math.log1p(smallest_slowdown))
             findings += search.findings()
-            reach = search.levels.detectable
-        counts.append(_of_hardware(tables, hardware, cells, reach))
+            detectable = search.levels.detectable
+        counts.append(_of_hardware(tables, hardware, cells, detectable))
     findings.sort(key=lambda finding: (-finding.change, finding.part))
     incomplete = incomplete_nodes(tables, cells_by_hardware)
     return Fleet(tuple(findings), tuple(counts), several_nodes, incomplete)
@@ -131,7 +131,7 @@ def _of_hardware(
     rows = tables.fit[tables.fit["test"].isin(list(tests))]
     runs = tables.runs.loc[rows["run"].unique()]
     devices = {*runs["device"][~runs["imported"]], *rows["device"]} - {""}
-    # A test on one or two GPUs, of which nobody knows which they are.
+    # A test on one or two GPUs whose identities are unknown.
     unplaced_tests = [
         number
         for number, test in tests.items()

@@ -21,9 +21,9 @@ class IncompleteNode:
 
     Args:
         judged: how much is judged of it, by unit: test, gpu, link, measurement.
-        expected: what at least half of the nodes of its hardware reach, by unit; only units that the node falls
-            short of. Empty where no other node has its hardware.
-        reason: the commonest reason that its runs tell; empty where they tell none.
+        expected: the count that at least half of the nodes of its hardware have, by unit; only units
+            that the node falls short of. Empty where no other node has its hardware.
+        reason: the commonest reason in its runs; empty where they hold none.
     """
 
     node: str
@@ -43,7 +43,7 @@ def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[In
 
     Args:
         tables: the selected runs.
-        cells: what is judged, by hardware, as `cells_of` returns it.
+        cells: the judged cells by hardware, as `cells_of` returns them.
     """
     counts = {name: _counts(tables, rows) for name, rows in cells.items() if len(rows)}
     if not counts:

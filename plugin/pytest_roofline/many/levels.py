@@ -113,7 +113,7 @@ def _add_parts(cells: DataFrame, tables: RunTables) -> None:
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
     several = numpy.array([test.several for test in tests], dtype=bool)[cells["test"]]
     node, device = (runs[name].to_numpy(dtype=object) for name in ("node", "device"))
-    # A CPU has no identity of its own, and of an imported run nobody knows the device unless a measurement names it:
+    # A CPU has no identity of its own, and the device of an imported run is unknown unless a measurement names it:
     # its node is the part.
     device = numpy.where(several | runs["imported"].to_numpy(dtype=bool), "", device)
     named_device = cells["device"].to_numpy(dtype=object)
@@ -335,7 +335,7 @@ def _nodes(sort: str, group: DataFrame) -> DataFrame:
     nodes = by_node.agg(["median", "count"]).join(
         by_node.quantile(share, interpolation="lower").rename("low")
     )
-    # Of one GPU alone nobody can tell whether it or its node is slow.
+    # A single GPU does not show whether it or its node is slow.
     nodes = nodes[nodes["count"] > 1].reset_index()
     excess = nodes["median"].where(nodes["low"] > nodes["median"] / 2, nodes["low"])
     return nodes.assign(part=nodes["node"], excess=excess)[VALUES]

@@ -110,7 +110,7 @@ class RunTables:
         rows: a row for every measurement of every process: `run`, `test` (numbers of the above), `seconds` per call,
             `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON; empty without),
             `device` (what it is of, where that need not be the run's own; else empty).
-        files: how many were asked for; `read` how many of them were read and not remembered, `unreadable` how many
+        files: the number of requested files; `read` how many of them the index did not hold, `unreadable` how many
             cannot be used.
     """
 

@@ -48,10 +48,10 @@ def recent_steps(
     Each series has at most one.
 
     Args:
-        series: that are looked at together.
-        changes: what the pass over whole series saw, which is taken out; a series with a step among its last runs is
+        series: all series of a history.
+        changes: those of the pass over whole series, which are taken out; a series with a step among its last runs is
             left alone.
-        least: the smallest change to report, as a share of the time.
+        smallest_change: the smallest change to report, as a share of the time.
     """
     series = [runs for runs in series if len(runs.logs) >= LAST + 2 * FEWEST]
     if not series:

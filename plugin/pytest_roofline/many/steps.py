@@ -45,7 +45,7 @@ class RunSeries:
         days: since the first run of the history, of each point.
         logs: log seconds of each point; of a common series, above each unit's own median.
         raw: of a common series, the runs and logs that its points are the middles of, in the order of time.
-        steadier: what is assumed of a point's noise, as a share of that of one run.
+        steadier: the assumed noise of a point, as a share of that of one run.
     """
 
     test: int
@@ -163,9 +163,9 @@ class SeriesChange:
     """A step or a drift of one series. It is in log seconds; positive is slower.
 
     Args:
-        size: of a step the difference of both sides; of a drift the whole way from the first run to the last.
+        size: of a step the difference of both sides; of a drift that of the last run and the first.
         interval: with 95 %.
-        p: after everything that it counts for.
+        p: corrected for all places and series.
         before: number of the last run before it; `after` of the first run behind it. Of a drift the first and the last.
     """
 

@@ -18,7 +18,7 @@ from .steps import RunSeries
 
 TICKS = "▁▂▃▄▅▆▇█"
 # Log seconds from the lowest tick to the highest, at least.
-LEAST_REACH = 0.04
+LEAST_HEIGHT_RANGE = 0.04
 # Reasons for which measurements do not count.
 MOST_REASONS = 3
 # Changes and findings that are printed in full; the others are in --json.
@@ -40,9 +40,13 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
     ticks = min(width, len(logs))
     cuts = [len(logs) * place // ticks for place in range(ticks + 1)]
     heights = [median(logs[start:end]) for start, end in itertools.pairwise(cuts)]
-    middle, reach = (min(heights) + max(heights)) / 2, max(LEAST_REACH, max(heights) - min(heights))
+    middle, height_range = (
+        (min(heights) + max(heights)) / 2,
+        max(LEAST_HEIGHT_RANGE, max(heights) - min(heights)),
+    )
     return "".join(
-        TICKS[round(((height - middle) / reach + 0.5) * (len(TICKS) - 1))] for height in heights
+        TICKS[round(((height - middle) / height_range + 0.5) * (len(TICKS) - 1))]
+        for height in heights
     )
 
 
