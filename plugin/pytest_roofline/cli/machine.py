@@ -105,7 +105,8 @@ def doctor(
         )
     is_bare_call = expect is None and write_expect is None and not machine.torch_devices
     busy = neighbours or (
-        is_bare_call and occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
+        is_bare_call
+        and occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     )
     if busy:
         say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)

@@ -176,7 +176,9 @@ class _Sibling:
             first,
             samples=merge_passes([measured.samples for measured in passes]),
             doubt=next((measured.doubt for measured in passes if measured.doubt), ""),
-            disturbance=next((measured.disturbance for measured in passes if measured.disturbance), ""),
+            disturbance=next(
+                (measured.disturbance for measured in passes if measured.disturbance), ""
+            ),
         )
 
     @property
