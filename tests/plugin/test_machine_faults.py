@@ -67,7 +67,7 @@ FAULTS = [
     ),
     # Another pytest has begun to measure on this GPU.
     (
-        "fake._others = 2**30, 0.5",
+        "fake._use_by_others = 2**30, 0.5",
         [f"INVALID third: {CROWDED.format(22)}"],
         CROWDED.format(21),
     ),
