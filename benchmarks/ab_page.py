@@ -21,7 +21,7 @@ from typing import Any
 from parts import part_of, with_part
 from stamp import ROOT, stamped
 
-from pytest_roofline.ab.making import over, packages_of
+from pytest_roofline.ab.making import make_overlay, packages_of
 from pytest_roofline.core.errors import BadFile
 
 PROGRAM = "benchmarks/ab_page.py"
@@ -118,7 +118,7 @@ def environments(folder: Path) -> list[str]:
     """Two interpreters, whose package differs."""
     pythons = []
     for name, parts in (("before", PARTS), ("after", SEEDED)):
-        python = over(folder / name)
+        python = make_overlay(folder / name)
         package = packages_of(folder / name) / "seeded.py"
         package.write_text(PACKAGE.format(parts), encoding="utf-8")
         pythons.append(python)

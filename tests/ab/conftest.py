@@ -169,7 +169,7 @@ def world(make, repository, monkeypatch):
     world = World(make, repository)
     monkeypatch.setattr(running, "run_child", world.run_child)
     # What the interpreter of a side says of itself is asked of a real one in `test_sides.py`.
-    monkeypatch.setattr(sides, "_paths", lambda *_: ([], []))
+    monkeypatch.setattr(sides, "_import_paths", lambda *_: ([], []))
     return world
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.ab import making, sides, submodules
-from pytest_roofline.ab.sides import parse_side, parse_sides, prepared
+from pytest_roofline.ab.sides import parse_side, parse_sides, prepare_sides
 from pytest_roofline.core.errors import BadInput
 
 from .conftest import git
@@ -53,7 +53,7 @@ def test_what_is_no_side_is_refused_with_what_is():
 
 def made(a, b=".", cwd=None):
     """Both sides, and nothing of them behind it."""
-    return prepared(dict(zip("AB", parse_sides(a, b), strict=True)), cwd or Path.cwd())
+    return prepare_sides(dict(zip("AB", parse_sides(a, b), strict=True)), cwd or Path.cwd())
 
 
 def refused(text, cwd=None):
@@ -66,7 +66,7 @@ def refused(text, cwd=None):
 @pytest.fixture
 def _plain(monkeypatch):
     """No interpreter is asked what it imports."""
-    monkeypatch.setattr(sides, "_paths", lambda *_: ([], []))
+    monkeypatch.setattr(sides, "_import_paths", lambda *_: ([], []))
 
 
 @pytest.mark.usefixtures("_plain")
@@ -87,7 +87,7 @@ def test_a_commit_lies_in_a_worktree_that_is_gone_behind_it(repository):
                 repository / "bench",
             )
             assert str(old) == (f"{text} ({base[:10]})" if text != base[:12] else text)
-            assert sides.pinned(old.asked, base).value == base
+            assert sides.pin_commit(old.spec, base).value == base
         assert not Path(old.folder).exists()
         assert len(git(repository, "worktree", "list").splitlines()) == 1
     with pytest.raises(KeyboardInterrupt), made("main"):
@@ -202,7 +202,7 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
         for name in ("TEST_ASSUME_DIFFERENT_OWNER", "CONFIG_NOSYSTEM"):
             patch.setenv(f"GIT_{name}", "1")
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-        with pytest.raises(making.Failed) as raised, made("main"):
+        with pytest.raises(making.CommandError) as raised, made("main"):
             pass
     assert "safe.directory" in raised.value.lines
     (tmp_path / "none").mkdir()
@@ -242,7 +242,7 @@ def test_code_that_was_installed_from_the_checkout_comes_from_the_worktree(repos
     ]
     # As `/usr` may hold the checkout, too.
     prefixes = [str(repository / ".venv"), str(repository.parent)]
-    monkeypatch.setattr(sides, "_paths", lambda *_: (found, prefixes))
+    monkeypatch.setattr(sides, "_import_paths", lambda *_: (found, prefixes))
     with made("HEAD") as both:
         assert both["A"].environ["PYTHONPATH"].split(os.pathsep) == [
             f"{both['A'].folder}/lib",
@@ -297,7 +297,7 @@ def test_a_build_runs_in_the_worktree_and_installs_into_an_environment_of_its_ow
         )
         assert told.stdout.split() == [pytest.__version__, str(environment)]
     with (
-        pytest.raises(making.Failed) as raised,
+        pytest.raises(making.CommandError) as raised,
         made("main,build=echo compiling; echo no compiler >&2; exit 3"),
     ):
         pass
@@ -334,7 +334,7 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
     (programs / "uv").write_text(UV)
     (programs / "uv").chmod(0o755)
     monkeypatch.setattr(making, "_uv", lambda _: str(programs / "uv"))
-    monkeypatch.setattr(sides, "_paths", lambda *_: ([], []))
+    monkeypatch.setattr(sides, "_import_paths", lambda *_: ([], []))
     monkeypatch.setenv("UV_LOG", str(log))
     monkeypatch.setenv("REAL", sys.executable)
     with made("with:torch==2.12.*") as both:

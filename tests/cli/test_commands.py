@@ -182,7 +182,7 @@ def scripted(make, patch, hostile=""):
     world = World(make, Path.cwd(), hostile)
     world.commit = lambda cwd: f"{hostile}c0ffee"
     patch.setattr(running, "run_child", world.run_child)
-    patch.setattr(sides, "_paths", lambda *_: ([], []))
+    patch.setattr(sides, "_import_paths", lambda *_: ([], []))
 
 
 def drilled(make):

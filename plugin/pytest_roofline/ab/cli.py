@@ -53,7 +53,7 @@ DEFAULT = 8
 )
 def ab(
     a: str, b: str, arguments: tuple[str, ...], budget: str | None, resume: str | None, markdown: Path | None,
-    as_json: bool, folder: Path, **asked: Any,
+    as_json: bool, folder: Path, **settings: Any,
 ) -> int:  # fmt: skip
     """Measure side A, the base, and side B in turn by fresh processes on one device, and judge each test.
 
@@ -79,29 +79,31 @@ def ab(
     """
     if resume is not None:
         source = click.get_current_context().get_parameter_source
-        given = [f"--{one}" for one in asked if source(one) is ParameterSource.COMMANDLINE]
-        given += ["sides and arguments"] if a or b or arguments else []
-        if given:
-            told = f"--resume stands beside {', '.join(given)}, which the run was begun with"
-            raise BadInput(f"{told}; expected it without: roofline ab --resume NAME")
-        return _run(_resumed(folder, resume), folder, budget, markdown, as_json)
+        options = [
+            f"--{option}" for option in settings if source(option) is ParameterSource.COMMANDLINE
+        ]
+        options += ["sides and arguments"] if a or b or arguments else []
+        if options:
+            message = f"--resume stands beside {', '.join(options)}, which the run was begun with"
+            raise BadInput(f"{message}; expected it without: roofline ab --resume NAME")
+        return _run(_read_resumed(folder, resume), folder, budget, markdown, as_json)
     if not b:
         raise BadInput(
             "a side is missing; type, for example: roofline ab merge-base . -- perf_tests -k memcpy"
         )
-    return _run(_begun(folder, a, b, arguments, **asked), folder, budget, markdown, as_json)
+    return _run(_new_state(folder, a, b, arguments, **settings), folder, budget, markdown, as_json)
 
 
-def _begun(
+def _new_state(
     folder: Path, a: str, b: str, arguments: tuple[str, ...], *, processes: int, tolerance: str | None,
     seed: int | None, name: str | None,
 ) -> "State":  # fmt: skip
-    """A run as it is asked for, under a name that is free."""
+    """Return the state of a new run. Its name is free."""
     from ..baselines.run_files import refuse_existing
     from ..core.storage import check_name
     from .results import State, run_name, state_folder
     from .sides import SIDES, parse_sides
-    from .tolerance import asked_tolerance
+    from .tolerance import tolerance_in_force
 
     parse_sides(a, b)
     # To the microsecond, so that two in a second have names of their own.
@@ -121,11 +123,11 @@ def _begun(
         cwd=str(Path.cwd().resolve()),
         seed=random.randrange(2**16) if seed is None else seed,
         processes=processes,
-        tolerance=asked_tolerance(tolerance, arguments),
+        tolerance=tolerance_in_force(tolerance, arguments),
     )
 
 
-def _resumed(folder: Path, name: str) -> "State":
+def _read_resumed(folder: Path, name: str) -> "State":
     from ..core.storage import check_name
     from .results import read_state
 
@@ -138,30 +140,36 @@ def _resumed(folder: Path, name: str) -> "State":
 def _run(
     state: "State", folder: Path, budget: str | None, markdown: Path | None, as_json: bool
 ) -> int:
-    """Prepare both sides, run, and tell; what was measured is kept and told however it ends."""
+    """Prepare both sides, run and report; return the exit status.
+
+    Everything that was measured is kept and reported, however the run ends.
+    """
     from ..core.writing import write_atomically
     from ..plugin.options import ROUND_VARIABLE
-    from .making import Failed
+    from .making import CommandError
     from .results import SidesResults, save_state, state_folder
     from .running import Runner
-    from .sides import parse_sides, pinned, prepared
-    from .telling import tell, told_as_json, told_markdown, told_text
+    from .sides import parse_sides, pin_commit, prepare_sides
+    from .telling import make_report, report_as_json, report_markdown, report_text
 
     budget_s = None if budget is None else parse_duration(budget, "--budget")
-    asked = dict(zip(("A", "B"), parse_sides(state.a, state.b), strict=True))
-    asked = {side: pinned(one, state.commits.get(side, "")) for side, one in asked.items()}
+    specs = dict(zip(("A", "B"), parse_sides(state.a, state.b), strict=True))
+    specs = {side: pin_commit(spec, state.commits.get(side, "")) for side, spec in specs.items()}
     interrupted, began_s = False, time.monotonic()
     again = f"roofline ab --resume {state.name}"
     again += f" --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else ""
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with prepared(asked, Path(state.cwd)) as sides:
+        with prepare_sides(specs, Path(state.cwd)) as sides:
             state = replace(
-                state, commits={side: one.commit for side, one in sides.items() if one.commit}
+                state,
+                commits={
+                    side: prepared.commit for side, prepared in sides.items() if prepared.commit
+                },
             )
             save_state(folder, state)
             results = SidesResults(
-                folder, state, {side: one.parameter for side, one in asked.items()}
+                folder, state, {side: spec.parameter for side, spec in specs.items()}
             )
             runner = Runner(results, sides, ROUND_VARIABLE, _tell, began_s)
             try:
@@ -170,26 +178,26 @@ def _run(
                 if not (results.twins and results.state.taken):
                     raise
                 interrupted, judged = True, runner.judge(state.processes, ended=False)
-            told = tell(results, judged, sides, interrupted=interrupted)
+            report = make_report(results, judged, sides, interrupted=interrupted)
     except KeyboardInterrupt:
         begun = state_folder(folder, state.name).exists()
         _tell("interrupted ahead of its processes" + f"; go on with: {again}" * begun)
         return 2
-    except Failed as error:
+    except CommandError as error:
         for text in error.lines.splitlines():
             say(printable(f"    {text}"), err=True)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
     if markdown is not None:
-        write_atomically(markdown, told_markdown(told))
+        write_atomically(markdown, report_markdown(report))
     if as_json:
-        print_json(told_as_json(told))
+        print_json(report_as_json(report))
     else:
-        say(told_text(told, width(), sys.stdout.isatty()))
+        say(report_text(report, width(), sys.stdout.isatty()))
     if interrupted:
         _tell(f"interrupted; what was measured is kept, go on with: {again}")
-    return told.status
+    return report.status
 
 
 def _interrupt(*_: object) -> NoReturn:

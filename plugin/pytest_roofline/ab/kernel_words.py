@@ -9,13 +9,13 @@ from ..kernel_gate.text import advice_lines
 from ..report.summary import code, line, remarks_of
 from ..report.tables import TextTable, render, styled
 
-# Of what differs in how kernels were compiled, so much is named.
+# At most so many remarks on how kernels were compiled are named.
 MOST_REMARKS = 8
 _COLUMNS = ("test", "target", "figure", "A", "B", "B is", "verdict")
 
 
 def figures_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """Return a line for each figure that differs; empty where none does."""
+    """Return a table of the figures that differ. It is empty if none does."""
     table = TextTable(*((name, "right" if name in ("A", "B") else "left") for name in _COLUMNS))
     lines = list(_lines(rows))
     for *cells, verdict in lines:
@@ -24,7 +24,7 @@ def figures_table(rows: Sequence[Row], width: int, colour: bool) -> str:
 
 
 def figures_markdown(rows: Sequence[Row], most: int) -> list[str]:
-    """Return the same as a table in Markdown, of at most so many lines."""
+    """Return a Markdown table of the figures that differ. It has at most so many lines."""
     lines = list(_lines(rows))
     if not lines:
         return []
@@ -36,7 +36,7 @@ def figures_markdown(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def kernel_notes(rows: Sequence[Row]) -> list[str]:
-    """Return how many kernels differ, what they were compiled by, and what each figure that is worse means."""
+    """Return notes on the kernels that differ, their compilers and worse figures."""
     if not rows:
         return []
     differing = sum(bool(_changes(row)) for row in rows)
@@ -51,7 +51,7 @@ def kernel_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _lines(rows: Sequence[Row]) -> Iterator[list[str]]:
-    """Yield the cells of each figure that differs; the test and its verdict stand in the first line of a kernel."""
+    """Yield the cells of each figure that differs. Only a kernel's first line names test and verdict."""
     for row in rows:
         target = row.target or ""
         head, verdict = [row.label.removesuffix(f"@{target}"), target], row.verdict

@@ -29,7 +29,7 @@ class KernelsOfSides:
 
 
 def compare_kernels(results: SidesResults) -> KernelsOfSides:
-    """Return B's kernels against A's, without the figures in which the second A differs from A."""
+    """Return B's kernels against A's. Figures in which the second A differs are left out."""
     before, again, after = (
         known_in_runs(results.twins_compiled(side)) for side in ("A", CONTROL, "B")
     )
@@ -52,7 +52,10 @@ def compare_kernels(results: SidesResults) -> KernelsOfSides:
 
 
 def _named(row: Row, tests: Mapping[str, str], source: str) -> Row:
-    """Return a row with the node id of its test, which an exact entry does not hold, and the run that A is saved as."""
+    """Return a row with its test's node id and A's run.
+
+    An exact entry holds no node id.
+    """
     assert row.exact is not None
     key = ResourceKey(row.benchmark, row.parameters, row.target or "", row.name)
     test = tests[key.identity]
@@ -62,7 +65,10 @@ def _named(row: Row, tests: Mapping[str, str], source: str) -> Row:
 def _unfit_on_b_alone(
     before: ExactKnown, after: ExactKnown, trouble: Collection[str]
 ) -> dict[str, tuple[Resources, str]]:
-    """Return B's kernels that cannot be compared, but for those of tests that failed, which have rows of their own."""
+    """Return B's kernels that cannot be compared.
+
+    Those of tests that failed are left out; they have rows of their own.
+    """
     return {
         identity: (kernel, why)
         for identity, (kernel, why) in after.unfit.items()
@@ -71,21 +77,21 @@ def _unfit_on_b_alone(
 
 
 def _without(side: ExactKnown, figures: Mapping[str, Collection[str]]) -> ExactKnown:
-    """Return the kernels that have an entry among some figures, and of each those that are not named there."""
+    """Return the kernels named in `figures`, each without its figures there."""
     kernels = {}
     for identity, kernel in side.kernels.items():
         if identity in figures:
-            kept = {
-                name: value
-                for name, value in kernel.entry.figures.items()
+            figures_left = {
+                name: figure
+                for name, figure in kernel.entry.figures.items()
                 if name not in figures[identity]
             }
-            kernels[identity] = replace(kernel, entry=replace(kernel.entry, figures=kept))
+            kernels[identity] = replace(kernel, entry=replace(kernel.entry, figures=figures_left))
     return replace(side, kernels=kernels)
 
 
 def _unguarded_rows(before: ExactKnown, again: ExactKnown, after: ExactKnown) -> Iterator[Row]:
-    """Yield a row that cannot tell for each kernel of both sides that the second A did not compile."""
+    """Yield an INVALID row for each kernel of both sides that the second A lacks."""
     for identity, kernel in after.kernels.items():
         if identity in before.kernels and identity not in again.kernels:
             entry = kernel.entry
@@ -105,7 +111,7 @@ def _unguarded_rows(before: ExactKnown, again: ExactKnown, after: ExactKnown) ->
 def _unsteady_notes(
     before: ExactKnown, unsteady: Mapping[str, tuple[FigureChange, ...]]
 ) -> Iterator[str]:
-    """Yield a sentence for each kernel in whose figures two processes of A differ."""
+    """Yield a sentence a kernel in which two processes of A differ."""
     for identity, changes in unsteady.items():
         if changes:
             texts = listed([change_text(change) for change in changes], MOST_FIGURES)

@@ -19,8 +19,8 @@ _BELOW = "import site; list(map(site.addsitedir, {places!r}))\n"
 _PIP = '#!/bin/sh\nexec "{python}" -m pip "$@"\n'
 
 
-def interpreter(text: str, value: str) -> str:
-    """The interpreter at a path, or of the environment there."""
+def find_interpreter(text: str, value: str) -> str:
+    """Return the interpreter at a path, or of the environment there."""
     path = Path(value).expanduser().absolute()
     path = path / "bin" / "python" if path.is_dir() else path
     if not os.access(path, os.X_OK):
@@ -30,8 +30,8 @@ def interpreter(text: str, value: str) -> str:
     return str(path)
 
 
-def over(environment: Path) -> str:
-    """The interpreter of a new environment that sees the packages of the present one."""
+def make_overlay(environment: Path) -> str:
+    """Make an environment over the present one, and return its interpreter."""
     run(
         [sys.executable, "-m", "venv", "--without-pip", str(environment)],
         "an environment of its own",
@@ -48,7 +48,7 @@ def over(environment: Path) -> str:
 
 
 def packages_of(environment: Path) -> Path:
-    """Where an environment over the present one has its own packages."""
+    """Return the folder of an environment's own packages."""
     return (
         environment
         / "lib"
@@ -57,26 +57,40 @@ def packages_of(environment: Path) -> Path:
     )
 
 
-def changed(text: str, requirement: str, folder: Path) -> str:
-    """An environment over the present one with another version of a package; what needs none stays."""
-    uv, what = _uv(text), f"side {text!r}: uv"
-    python, pins = over(folder / "environment"), folder / "packages.txt"
+def change_package(text: str, requirement: str, folder: Path) -> str:
+    """Make an environment over the present one with another version of a package.
+
+    Packages that the requirement does not touch keep their version. Return the interpreter.
+    """
+    uv, subject = _uv(text), f"side {text!r}: uv"
+    python, pins = make_overlay(folder / "environment"), folder / "packages.txt"
     # What is pinned in the file that it writes is preferred.
-    frozen = run([uv, "pip", "freeze", "--exclude-editable", "--python", sys.executable], what)
+    frozen = run([uv, "pip", "freeze", "--exclude-editable", "--python", sys.executable], subject)
     pins.write_text(frozen, encoding="utf-8")
-    wanted = folder / "wanted.txt"
-    wanted.write_text(f"{requirement}\n", encoding="utf-8")
+    requirements = folder / "wanted.txt"
+    requirements.write_text(f"{requirement}\n", encoding="utf-8")
     run(
-        [uv, "pip", "compile", str(wanted), "--python", sys.executable, "--output-file", str(pins)],
-        what,
+        [
+            uv,
+            "pip",
+            "compile",
+            str(requirements),
+            "--python",
+            sys.executable,
+            "--output-file",
+            str(pins),
+        ],
+        subject,
     )
-    run([uv, "pip", "install", "--python", python, "--no-deps", "--requirement", str(pins)], what)
+    run(
+        [uv, "pip", "install", "--python", python, "--no-deps", "--requirement", str(pins)], subject
+    )
     return python
 
 
-def locked(text: str, path: Path, folder: Path) -> str:
-    """A whole environment from a uv.lock, or from a file of requirements."""
-    uv, what = _uv(text), f"side {text!r}: uv"
+def install_locked(text: str, path: Path, folder: Path) -> str:
+    """Make an environment from a uv.lock or requirements, and return its interpreter."""
+    uv, subject = _uv(text), f"side {text!r}: uv"
     if not path.is_file():
         raise BadInput(
             f"side {text!r}: {path} is no file; expected a uv.lock, a pylock.toml or requirements"
@@ -84,26 +98,26 @@ def locked(text: str, path: Path, folder: Path) -> str:
     environment = folder / "environment"
     if path.name == "uv.lock":
         command = [uv, "sync", "--frozen", "--all-groups", "--project", str(path.parent)]
-        run(command, what, environ=os.environ | {"UV_PROJECT_ENVIRONMENT": str(environment)})
+        run(command, subject, environ=os.environ | {"UV_PROJECT_ENVIRONMENT": str(environment)})
     else:
-        run([uv, "venv", "--python", sys.executable, str(environment)], what)
+        run([uv, "venv", "--python", sys.executable, str(environment)], subject)
         python = str(environment / "bin" / "python")
-        run([uv, "pip", "install", "--python", python, "--requirement", str(path)], what)
+        run([uv, "pip", "install", "--python", python, "--requirement", str(path)], subject)
     return str(environment / "bin" / "python")
 
 
 def _uv(text: str) -> str:
     places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    found = shutil.which("uv", path=places)
-    if found is None:
+    program = shutil.which("uv", path=places)
+    if program is None:
         raise BadInput(
             f"side {text!r} needs uv, which makes its environment, and there is none; install it: {UV}"
         )
-    return found
+    return program
 
 
-class Failed(BadInput):
-    """A side could not be made; `lines` are the last words of what failed."""
+class CommandError(BadInput):
+    """A command that makes or starts a side failed; `lines` are its last words."""
 
     def __init__(self, text: str, lines: str) -> None:
         super().__init__(text)
@@ -112,19 +126,23 @@ class Failed(BadInput):
 
 def run(
     command: Sequence[str],
-    what: str,
+    subject: str,
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a command to its end; what it printed."""
-    done = subprocess.run(
+    """Run a command to its end, and return its output.
+
+    Raises:
+        CommandError: the command fails; `subject` begins the message.
+    """
+    process = subprocess.run(
         command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
         check=False,
     )  # fmt: skip
-    if done.returncode:
-        text = f"{what} ended with exit code {done.returncode}; mend what its last lines say"
-        raise Failed(text, last_words(done.stdout + done.stderr))
-    return done.stdout
+    if process.returncode:
+        text = f"{subject} ended with exit code {process.returncode}; mend what its last lines say"
+        raise CommandError(text, last_words(process.stdout + process.stderr))
+    return process.stdout
 
 
 class Git:
@@ -132,87 +150,96 @@ class Git:
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
-        self.top = self._said("rev-parse", "--show-toplevel")
+        self.top = self._output("rev-parse", "--show-toplevel")
 
     def commit(self, text: str, ref: str) -> str:
-        """The commit that a name means."""
-        found = self._known(text, ref)
-        if found is None:
+        """Return the commit that a name means."""
+        commit = self._commit_of(text, ref)
+        if commit is None:
             raise BadInput(
                 f"side {text!r}: git knows no commit {ref!r} here; fetch it, or name another one"
             )
-        return found
+        return commit
 
     def merge_base(self, text: str, branch: str) -> str:
-        """The commit at which the branch at hand left the one that it is to go into."""
-        named, target = branch, os.environ.get("GITHUB_BASE_REF") or os.environ.get("CHANGE_TARGET")
+        """Return the commit at which HEAD left its target branch."""
+        branch_name, target = (
+            branch,
+            os.environ.get("GITHUB_BASE_REF") or os.environ.get("CHANGE_TARGET"),
+        )
         merge = os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")
-        refs = [named, f"origin/{named}"] if named else [f"origin/{target}"] * bool(target)
-        refs += [] if named else [*([merge] if merge else []), "origin/HEAD", "main", "master"]
-        into = next((ref for ref in refs if self._known(text, ref)), None)
+        refs = (
+            [branch_name, f"origin/{branch_name}"]
+            if branch_name
+            else [f"origin/{target}"] * bool(target)
+        )
+        refs += (
+            [] if branch_name else [*([merge] if merge else []), "origin/HEAD", "main", "master"]
+        )
+        into = next((ref for ref in refs if self._commit_of(text, ref)), None)
         if into is None:
             raise BadInput(
                 f"side {text!r}: git knows none of {', '.join(refs)}; fetch it, or name merge-base:BRANCH"
             )
-        found = self._said("merge-base", "HEAD", str(into))
-        if found:
-            return found
-        shallow = self._said("rev-parse", "--is-shallow-repository") == "true"
-        why = "this clone is shallow; fetch its history: git fetch --unshallow (in CI fetch-depth: 0, GIT_DEPTH: 0)"
+        commit = self._output("merge-base", "HEAD", str(into))
+        if commit:
+            return commit
+        shallow = self._output("rev-parse", "--is-shallow-repository") == "true"
+        advice = "this clone is shallow; fetch its history: git fetch --unshallow (in CI fetch-depth: 0, GIT_DEPTH: 0)"
         raise BadInput(
             f"side {text!r}: HEAD and {into} have no commit in common here; "
-            + (why if shallow else "expected a branch that HEAD came from: merge-base:BRANCH")
+            + (advice if shallow else "expected a branch that HEAD came from: merge-base:BRANCH")
         )
 
     def add(self, text: str, folder: Path, commit: str) -> None:
         """Check a commit out into a folder, with its submodules."""
-        what = f"side {text!r}: git"
+        subject = f"side {text!r}: git"
 
         def call(command: Sequence[str]) -> str:
-            return run(command, what, environ=git_environ())
+            return run(command, subject, environ=git_environ())
 
         call([*GIT, "-C", str(self.top), "worktree", "add", "--detach", str(folder), commit])
         add_submodules(folder, call)
 
     def remove(self, below: str) -> None:
         """Forget the worktrees in a folder, with what is in them."""
-        for line in (self._said("worktree", "list", "--porcelain") or "").splitlines():
+        for line in (self._output("worktree", "list", "--porcelain") or "").splitlines():
             path = line.removeprefix("worktree ")
             if path != line and Path(path).is_relative_to(os.path.realpath(below)):
-                self._said("worktree", "remove", "--force", "--force", path)
+                self._output("worktree", "remove", "--force", "--force", path)
 
     def forget_abandoned(self) -> None:
         """Forget the worktrees of a run that was killed, whose folders are gone."""
-        for line in (self._said("worktree", "list", "--porcelain") or "").splitlines():
+        for line in (self._output("worktree", "list", "--porcelain") or "").splitlines():
             path = line.removeprefix("worktree ")
             if path != line and "/roofline-ab-" in path and not Path(path).exists():
-                self._said("worktree", "remove", "--force", "--force", path)
+                self._output("worktree", "remove", "--force", "--force", path)
 
-    def _known(self, text: str, ref: str) -> str | None:
+    def _commit_of(self, text: str, ref: str) -> str | None:
         if self.top is None:
             if shutil.which("git") and any(
-                (one / ".git").exists() for one in (self._cwd, *self._cwd.parents)
+                (folder / ".git").exists() for folder in (self._cwd, *self._cwd.parents)
             ):
                 # It refuses what belongs to somebody else, and says how to allow it.
                 command = [*GIT, "-C", str(self._cwd), "status"]
                 run(command, f"side {text!r}: git", environ=git_environ())
-            why = (
+            problem = (
                 "git found no repository here" if shutil.which("git") else "there is no git in PATH"
             )
             raise BadInput(
-                f"side {text!r} is a commit, and {why}; expected a side without one, such as python:PATH"
+                f"side {text!r} is a commit, and {problem}; expected a side without one, such as python:PATH"
             )
-        return self._said(
+        return self._output(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
         )
 
-    def _said(self, *words: str) -> str | None:
-        """What git prints; None where it fails or is not there."""
+    def _output(self, *words: str) -> str | None:
+        """Return the output of git. It is None where git fails or is missing."""
         command = [*GIT, "-C", str(self._cwd), *words]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, env=git_environ(), capture_output=True, text=True, check=False
             )
         except OSError:
             return None
-        return done.stdout.strip() if done.returncode == 0 else None
+        return process.stdout.strip() if process.returncode == 0 else None

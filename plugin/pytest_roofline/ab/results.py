@@ -33,8 +33,8 @@ MOST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """One fresh process of an arm.
+class ArmProcess:
+    """A fresh process of an arm.
 
     Args:
         number: in the order of the run, from 1.
@@ -62,10 +62,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What was asked for, and what was taken until now: all that `--resume` needs.
+    """The settings of a run and its processes so far: all that `--resume` needs.
 
-    `commits` are those that the sides meant when the run began, by side; `seconds` what all of it took until now,
-    preparing and warming up included.
+    `commits` are those that the sides meant when the run began, by side. `seconds` is the time of the run so far,
+    preparing and warming up included. `taken` are the processes.
     """
 
     name: str
@@ -77,7 +77,7 @@ class State:
     processes: int
     tolerance: float | None = None
     commits: dict[str, str] = field(default_factory=dict)
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[ArmProcess, ...] = ()
     seconds: float = 0.0
     schema: int = SCHEMA
 
@@ -88,19 +88,19 @@ class State:
                 f"{A_SIDE} a side"
             )
 
-    def with_taken(self, taken: Taken) -> "State":
-        """The same with what a process has taken, in place of what was known of it."""
-        others = [one for one in self.taken if one.number != taken.number]
-        return replace(self, taken=tuple(sorted([*others, taken], key=lambda one: one.number)))
+    def with_process(self, process: ArmProcess) -> "State":
+        """Return the state with a process. It replaces the one of its number."""
+        numbered = {earlier.number: earlier for earlier in self.taken} | {process.number: process}
+        return replace(self, taken=tuple(numbered[number] for number in sorted(numbered)))
 
 
 def state_folder(folder: Path, name: str) -> Path:
-    """Where a run of a name keeps its state."""
+    """Return the folder of a run's state."""
     return folder / "ab" / name
 
 
 def read_state(folder: Path, name: str) -> State:
-    """The state of a run that is to be resumed.
+    """Return the state of a run that is to be resumed.
 
     Raises:
         BadInput: there is none of that name.
@@ -108,9 +108,9 @@ def read_state(folder: Path, name: str) -> State:
     """
     path = state_folder(folder, name) / "state.json"
     if not path.exists():
-        known = sorted(one.parent.name for one in folder.glob("ab/*/state.json"))
+        names = sorted(state_path.parent.name for state_path in folder.glob("ab/*/state.json"))
         raise BadInput(
-            f"no `roofline ab` is called {name!r} in {folder}; expected one of {', '.join(known) or 'none'}"
+            f"no `roofline ab` is called {name!r} in {folder}; expected one of {', '.join(names) or 'none'}"
         )
     raw = decode_json(read_bytes(path, "state"), f"state {path}")
     check_schema(raw, f"state {path}")
@@ -119,7 +119,7 @@ def read_state(folder: Path, name: str) -> State:
 
 
 def save_state(folder: Path, state: State) -> None:
-    """Replace the state of a run whole; git is told to ignore all of them."""
+    """Write the state of a run. Git ignores its folder."""
     place = state_folder(folder, state.name)
     place.mkdir(parents=True, exist_ok=True)
     ignore = place.parent / ".gitignore"
@@ -129,8 +129,8 @@ def save_state(folder: Path, state: State) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A test as a side's warming process found it."""
+class SurveyedTest:
+    """A test that the warming process of a side measured."""
 
     test_id: str
     label: str
@@ -139,12 +139,12 @@ class Found:
 
 @dataclass(slots=True)
 class Survey:
-    """The tests of a side, by what tells twins apart; by test, why it gave nothing; and how long it took.
+    """The tests of a side by their twins' identity; its failures and skips by test; its seconds.
 
     `runs` are those that filled the caches: their times do not count, their kernels do.
     """
 
-    tests: dict[str, Found] = field(default_factory=dict)
+    tests: dict[str, SurveyedTest] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
@@ -168,153 +168,173 @@ class SidesResults:
         self.surveys = {side: Survey() for side in (*SIDES, CONTROL)}
         self._runs: dict[int, list[Run]] = {}
         self._measured: dict[int, dict[str, list[Measurement]]] = {}
-        for taken in state.taken:
-            self._read(taken)
+        for process in state.taken:
+            self._read(process)
 
     @property
     def place(self) -> Path:
-        """Where the run keeps its files."""
+        """The folder of the run's files."""
         return state_folder(self.folder, self.state.name)
 
     @property
     def twins(self) -> list[str]:
-        """Tests that both sides have."""
+        """The identities of the tests that both sides have."""
         return [twin for twin in self.surveys["A"].tests if twin in self.surveys["B"].tests]
 
     def compiled(self, side: str) -> list[Run]:
-        """The runs that filled a side's caches, of whose kernels those stay that are of the side."""
+        """Return the warming runs of a side, with its own kernels alone."""
         runs, parameter = self.surveys[side].runs, self.parameters[side]
         if parameter is None:
             return runs
         return [
-            replace(run, resources=tuple(each for each in run.resources if _has(each, parameter)))
+            replace(
+                run, resources=tuple(kernel for kernel in run.resources if _has(kernel, parameter))
+            )
             for run in runs
         ]
 
     def twins_compiled(self, side: str) -> list[Run]:
-        """The same, with each kernel under the key that it has in common with its twin."""
+        """Return the runs of `compiled`, with the kernels under their twins' keys."""
         runs, parameter = self.compiled(side), self.parameters[side]
         if parameter is None:
             return runs
         return [
-            replace(run, resources=tuple(_twin_of(each, parameter[0]) for each in run.resources))
+            replace(
+                run, resources=tuple(_twin_of(kernel, parameter[0]) for kernel in run.resources)
+            )
             for run in runs
         ]
 
     def kernels(self, side: str) -> dict[str, Resources]:
-        """The last of each kernel of a side, by the identity that it has in common with its twin."""
+        """Return the last result of each kernel, by its twins' identity."""
         runs = self.twins_compiled(side)
-        return {each.key.identity: each for run in runs for each in run.resources}
+        return {kernel.key.identity: kernel for run in runs for kernel in run.resources}
 
-    def add(self, taken: Taken, seconds: float) -> None:
-        """Keep what a process has taken, on disk before anything else happens."""
-        self.state = replace(self.state.with_taken(taken), seconds=seconds)
+    def add(self, process: ArmProcess, seconds: float) -> None:
+        """Keep the results of a process, on disk first."""
+        self.state = replace(self.state.with_process(process), seconds=seconds)
         save_state(self.folder, self.state)
-        self._read(taken)
+        self._read(process)
 
     def leave_out(self, until: int) -> int:
-        """Count no process behind one; how many of them had measured. Their files stay."""
-        left_out = [one for one in self.state.taken if one.number > until]
+        """Drop the processes after number `until`, and return how many had measured. Their files stay."""
+        left_out = [process for process in self.state.taken if process.number > until]
         self.state = replace(
-            self.state, taken=tuple(one for one in self.state.taken if one.number <= until)
+            self.state,
+            taken=tuple(process for process in self.state.taken if process.number <= until),
         )
-        for one in left_out:
-            del self._runs[one.number], self._measured[one.number]
-        return sum(bool(one.files) for one in left_out)
+        for process in left_out:
+            del self._runs[process.number], self._measured[process.number]
+        return sum(bool(process.files) for process in left_out)
 
     def twin(self, key: Key, side: str) -> str | None:
-        """What a test and its twin on the other side have in common; None where the side has no such test."""
+        """Return the identity that twins share. It is None if the side lacks the test."""
         parameter = self.parameters[side]
         if parameter is None:
             return key.identity
-        found = twin_of(key, parameter[0])
-        return found[0] if found is not None and found[1] == parameter[1] else None
+        pair = twin_of(key, parameter[0])
+        return pair[0] if pair is not None and pair[1] == parameter[1] else None
 
-    def _read(self, taken: Taken) -> None:
-        self._runs[taken.number] = runs = [read_run(self.place / name) for name in taken.files]
-        measured = self._measured[taken.number] = {}
+    def _read(self, process: ArmProcess) -> None:
+        self._runs[process.number] = runs = [read_run(self.place / name) for name in process.files]
+        measured = self._measured[process.number] = {}
         for run in runs:
             outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
-            for one in run.tested:
-                twin = self.twin(one.key, taken.side)
-                why = one.invalid or why_void(outcomes.get(one.test_id), f"process {taken.number}")
+            for measurement in run.tested:
+                twin = self.twin(measurement.key, process.side)
+                reason = measurement.invalid or why_void(
+                    outcomes.get(measurement.test_id), f"process {process.number}"
+                )
                 if twin is not None:
                     measured.setdefault(twin, []).append(
-                        replace(one, round=taken.number, invalid=why)
+                        replace(measurement, round=process.number, invalid=reason)
                     )
 
     def runs_of(self, side: str) -> list[Run]:
-        """The runs of all processes of a side, in the order taken."""
+        """Return the runs of all processes of a side, in order."""
         return [
             run
-            for taken in self.state.taken
-            if taken.side == side
-            for run in self._runs[taken.number]
+            for process in self.state.taken
+            if process.side == side
+            for run in self._runs[process.number]
         ]
 
-    def taken_of(self, twin: str, *arms: Arm) -> list[tuple[Taken, Measurement]]:
-        """Of every process of some arms what stands for a test: its slowest sound attempt."""
-        found = []
-        for taken in self.state.taken:
-            sound = KeyResults(self._measured[taken.number].get(twin, [])).sound(None)
-            if taken.arm in arms and sound:
-                found.append((taken, max(sound, key=lambda one: one.median_s)))
-        return found
+    def slowest_attempts(self, twin: str, *arms: Arm) -> list[tuple[ArmProcess, Measurement]]:
+        """Return some arms' processes, each with its slowest sound attempt at a test."""
+        attempts = []
+        for process in self.state.taken:
+            sound = KeyResults(self._measured[process.number].get(twin, [])).sound(None)
+            if process.arm in arms and sound:
+                attempts.append((process, max(sound, key=lambda measurement: measurement.median_s)))
+        return attempts
 
     def blocks_of(self, twin: str, until: int) -> list[Block]:
-        """What the processes of each block, up to the one of that number, say of a test."""
+        """Return the times of a test by block, up to block `until`."""
         blocks: dict[int, list[TimedProcess]] = {}
-        for taken, one in self.taken_of(twin, "A", "B", "control"):
-            if taken.block <= until:
-                blocks.setdefault(taken.block, []).append(
-                    TimedProcess(taken.arm, one.median_s, float(taken.number))
+        for process, measurement in self.slowest_attempts(twin, "A", "B", "control"):
+            if process.block <= until:
+                blocks.setdefault(process.block, []).append(
+                    TimedProcess(process.arm, measurement.median_s, float(process.number))
                 )
         return list(blocks.values())
 
     def tolerance_of(self, twin: str) -> float:
-        """The slowdown that still counts as the same: the test's own, what was asked for, or the default."""
-        own = (
-            one.tolerance
+        """Return the tolerance of a test: its own, the run's, or the default."""
+        tolerances = (
+            measurement.tolerance
             for arm in ("B", "A")
-            for _, one in self.taken_of(twin, arm)
-            if one.tolerance
+            for _, measurement in self.slowest_attempts(twin, arm)
+            if measurement.tolerance
         )
         return (
-            next(own, None)
+            next(tolerances, None)
             or self.state.tolerance
             or default_tolerance(self.surveys["B"].tests[twin].key)
         )
 
     def unsound(self, twin: str) -> tuple[int, int, str]:
-        """How many processes have no sound time of a test, of how many, and why, as the last of them says."""
+        """Return counts of a test's processes, and a reason.
+
+        The first count is of those without a sound time, the second of all; the reason is the last one.
+        """
         attempts = [
-            known for number in self._measured if (known := self._measured[number].get(twin))
+            measurements
+            for number in self._measured
+            if (measurements := self._measured[number].get(twin))
         ]
-        reasons = [known[-1].invalid for known in attempts if all(one.invalid for one in known)]
+        reasons = [
+            measurements[-1].invalid
+            for measurements in attempts
+            if all(measurement.invalid for measurement in measurements)
+        ]
         return len(reasons), len(attempts), reasons[-1] if reasons else ""
 
     def trouble(self, side: str) -> dict[str, str]:
-        """Tests of a side that are not worth another process, with the reason."""
-        found = dict(self.surveys[side].trouble)
+        """Return, by test, the reason to run it in no further process."""
+        reasons = dict(self.surveys[side].trouble)
         lost: Counter[str] = Counter()
-        for taken in self.state.taken:
-            if taken.side != side:
+        for process in self.state.taken:
+            if process.side != side:
                 continue
-            for run in self._runs[taken.number]:
+            for run in self._runs[process.number]:
                 for outcome in run.outcomes:
                     if outcome.outcome != "passed":
-                        found.setdefault(
+                        reasons.setdefault(
                             outcome.test_id,
-                            f"{outcome.outcome} in process {taken.number}: {outcome.reason}",
+                            f"{outcome.outcome} in process {process.number}: {outcome.reason}",
                         )
-            lost.update(taken.lost.keys())
-            found |= {
-                test_id: why for test_id, why in taken.lost.items() if lost[test_id] >= MOST_CRASHES
+            lost.update(process.lost.keys())
+            reasons |= {
+                test_id: reason
+                for test_id, reason in process.lost.items()
+                if lost[test_id] >= MOST_CRASHES
             }
-        return found
+        return reasons
 
     def save(self, verdicts: Sequence[Verdict | ExactVerdict]) -> dict[str, Path]:
-        """Write a run file for each side, its processes as rounds, as `baseline propose` takes it; by side its path.
+        """Write a run file for each side, and return the paths by side.
+
+        Its processes are rounds, as `baseline propose` reads them.
 
         Args:
             verdicts: of B against A, which B's file holds.
@@ -331,22 +351,27 @@ class SidesResults:
         return paths
 
     def _all_runs(self, side: str) -> list[Run]:
-        """The runs of a side's processes; behind them those that compiled kernels."""
+        """Return the runs of a side's processes, then those that compiled kernels."""
         return [*self.runs_of(side), *(run for run in self.compiled(side) if run.resources)]
 
     def environment(self, side: str) -> Environment | None:
-        """That of a side's first process, without the caches that every side has of its own; None where none counts."""
+        """Return the environment of a side's first process, without its caches.
+
+        None if no run counts.
+        """
         runs = self._all_runs(side)
         if not runs:
             return None
-        known = runs[0].environment
-        kept = {name: value for name, value in known.variables.items() if name not in CACHES}
-        return replace(known, variables=kept)
+        environment = runs[0].environment
+        variables = {
+            name: value for name, value in environment.variables.items() if name not in CACHES
+        }
+        return replace(environment, variables=variables)
 
     def _lines(
         self, side: str, runs: Sequence[Run], verdicts: Sequence[Verdict | ExactVerdict]
     ) -> list[Line]:
-        """The records of a side's run, of which each process is a round."""
+        """Return the records of a side's run, a round a process."""
         environment = self.environment(side)
         assert environment is not None
         command = ("roofline", "ab", self.state.a, self.state.b, "--", *self.state.arguments)
@@ -355,23 +380,31 @@ class SidesResults:
             Header(run_name(self.state.name, side), first.started, command, first.tool, environment)
         ]
         keys = set()
-        for number, taken in enumerate((one for one in self.state.taken if one.side == side), 1):
-            for run in self._runs[taken.number]:
-                canaries = [one for one in run.measurements if CANARY in one.samples.labels]
-                lines += [*run.calibrations, *(replace(one, round=number) for one in canaries)]
+        processes = [process for process in self.state.taken if process.side == side]
+        for number, process in enumerate(processes, 1):
+            for run in self._runs[process.number]:
+                canaries = [
+                    measurement
+                    for measurement in run.measurements
+                    if CANARY in measurement.samples.labels
+                ]
+                lines += [
+                    *run.calibrations,
+                    *(replace(measurement, round=number) for measurement in canaries),
+                ]
                 lines += [*run.out_of_memory, *run.outcomes]
-            for attempts in self._measured[taken.number].values():
-                lines += [replace(one, round=number) for one in attempts]
-                keys |= {one.key.identity for one in attempts}
+            for attempts in self._measured[process.number].values():
+                lines += [replace(measurement, round=number) for measurement in attempts]
+                keys |= {measurement.key.identity for measurement in attempts}
         for run in self.compiled(side):
-            tests = {each.test_id for each in run.resources}
+            tests = {kernel.test_id for kernel in run.resources}
             lines += run.resources
             lines += [outcome for outcome in run.outcomes if outcome.test_id in tests]
         return [*lines, *verdicts, Footer(now(), 0, len(keys))]
 
 
 def _has(kernel: Resources, parameter: tuple[str, str]) -> bool:
-    """Return whether the test of a kernel has a value of a parameter."""
+    """Return whether a kernel's test has a parameter value."""
     name, value = parameter
     parameters = kernel.key.parameters
     return name in parameters and value_text(name, parameters[name]) == value
@@ -385,5 +418,5 @@ def _twin_of(kernel: Resources, parameter: str) -> Resources:
 
 
 def run_name(name: str, side: str) -> str:
-    """What the run of a side is called."""
+    """Return the name of a side's run."""
     return f"{name}-{side.lower()}"

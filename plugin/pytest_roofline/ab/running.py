@@ -19,8 +19,8 @@ from ..ranks.processes import owned_prefix
 from ..ranks.round_parent import RoundParent
 from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import A_SIDE, Paired, judge_paired, order_of_blocks
-from .making import Failed
-from .results import CONTROL, Found, SidesResults, Survey, Taken
+from .making import CommandError
+from .results import CONTROL, ArmProcess, SidesResults, Survey, SurveyedTest
 from .sides import CACHES, SIDES, PreparedSide
 
 # A process that warms caches may compile for so long without a word.
@@ -37,7 +37,7 @@ class Runner:
     """Runs the processes of one `roofline ab`.
 
     Args:
-        results: of the run, which may hold what an interrupted one has taken.
+        results: of the run, with those of an interrupted one that is resumed.
         sides: both, by name.
         variable: tells a process the file that says what it is to do.
         tell: prints a line for whoever waits.
@@ -59,7 +59,7 @@ class Runner:
         self._invoked_s, self._began_s = began_s, began_s - results.state.seconds
 
     def run(self, budget_s: float | None) -> dict[str, Paired]:
-        """Warm both sides up, and run blocks until every verdict is out, or the processes or the time are spent.
+        """Warm up both sides, then run blocks. They end when every test is decided or the budget is spent.
 
         Raises:
             BadInput: no test is on both sides, a side cannot start, or it runs other code than its own.
@@ -83,40 +83,48 @@ class Runner:
         orders = [*order_of_blocks(planned, state.seed), *spare]
         self._begin_anew([len(order) for order in orders])
         for block, order in enumerate(orders):
-            wanted = self._wanted(judged)
-            if not wanted:
+            undecided = self._undecided(judged)
+            if not undecided:
                 break
             if budget_s is not None and block and time.monotonic() - self._invoked_s > budget_s:
                 self._tell(
-                    f"--budget is spent after block {block}, {count(len(wanted), 'test')} undecided"
+                    f"--budget is spent after block {block}, {count(len(undecided), 'test')} undecided"
                 )
                 return self.judge(block - 1, ended=True)
-            known = {one.number: one for one in self.results.state.taken}
-            if not all(place in known for place in range(number + 1, number + len(order) + 1)):
+            processes = {process.number: process for process in self.results.state.taken}
+            if not all(place in processes for place in range(number + 1, number + len(order) + 1)):
                 arms = " ".join("A'" if arm == "control" else arm for arm in order)
-                which = (
+                title = (
                     f"block {block + 1} of at most {planned}"
                     if block < planned
                     else "in place of spoiled processes"
                 )
-                self._tell(f"{which}: {arms}, {count(len(wanted), 'test')}")
+                self._tell(f"{title}: {arms}, {count(len(undecided), 'test')}")
             for arm in order:
                 number += 1
-                self._process(known.get(number) or self._planned(number, block, arm, wanted))
+                self._run_process(
+                    processes.get(number) or self._plan_process(number, block, arm, undecided)
+                )
             judged = self.judge(block, ended=False)
-        return self.judge(len(orders) - 1, ended=True) if self._wanted(judged) else judged
+        return self.judge(len(orders) - 1, ended=True) if self._undecided(judged) else judged
 
     def _begin_anew(self, lengths: Sequence[int]) -> None:
-        """Leave out what an interruption left of a block: whole, it would stand in two sessions."""
-        whole = {one.number for one in self.results.state.taken if not one.left}
+        """Leave out the part of a block before an interruption.
+
+        With the others its processes would be of two sessions.
+        """
+        complete = {process.number for process in self.results.state.taken if not process.left}
         ends = [0, *itertools.accumulate(lengths)]
-        until = max(end for end in ends if whole.issuperset(range(1, end + 1)))
+        until = max(end for end in ends if complete.issuperset(range(1, end + 1)))
         if left_out := self.results.leave_out(until):
-            told = f"block {ends.index(until) + 1} was cut and runs anew: what {count(left_out, 'process', 'es')} of it"
-            self._tell(f"{told} measured no longer counts, and stays in {self.results.place}")
+            text = f"block {ends.index(until) + 1} was cut and runs anew: what {count(left_out, 'process', 'es')} of it"
+            self._tell(f"{text} measured no longer counts, and stays in {self.results.place}")
 
     def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
-        """The verdict on every test that both sides have, on the blocks up to the one of that number, from 0."""
+        """Return the verdict on each test of both sides.
+
+        Blocks up to number `until`, from 0, count.
+        """
         results = self.results
         blocks = {twin: results.blocks_of(twin, until) for twin in results.twins}
         tolerances = {twin: results.tolerance_of(twin) for twin in blocks}
@@ -124,8 +132,8 @@ class Runner:
             judge_paired(blocks, tolerances, results.state.processes, ended=ended) if blocks else {}
         )
 
-    def _wanted(self, judged: Mapping[str, Paired]) -> list[str]:
-        """Tests of which more processes could decide."""
+    def _undecided(self, judged: Mapping[str, Paired]) -> list[str]:
+        """Return the tests that more processes could decide."""
         surveys = self.results.surveys
         hopeless = {side: self.results.trouble(side) for side in SIDES}
         return [
@@ -133,16 +141,16 @@ class Runner:
             for twin in self.results.twins
             if (twin not in judged or judged[twin].open)
             and not any(surveys[side].tests[twin].test_id in hopeless[side] for side in SIDES)
-            and not _spoiled(*self.results.unsound(twin)[:2])
+            and not _is_spoiled(*self.results.unsound(twin)[:2])
         ]
 
     def _warm(self) -> None:
-        """Run every test of both sides once, which fills their caches and tells which tests there are."""
+        """Run every test of both sides once. That fills their caches and lists the tests."""
         began_s, surveys = time.monotonic(), self.results.surveys
         self._survey("A", None)
         of_one_list = self.results.parameters["B"] is not None
         self._survey(
-            "B", [one.test_id for one in surveys["B"].tests.values()] if of_one_list else None
+            "B", [test.test_id for test in surveys["B"].tests.values()] if of_one_list else None
         )
         twins, kernels = self.results.twins, self._kernels()
         parts = [count(len(twins), "test")] * bool(twins or not kernels)
@@ -150,13 +158,13 @@ class Runner:
         took = f"warmed up in {time.monotonic() - began_s:.0f} s"
         self._tell(f"{took}: {' and '.join(parts)} on both sides")
         if not twins and not kernels:
-            told = [
-                f"{side} ({made}): {_seen(surveys[side])}"
+            texts = [
+                f"{side} ({made}): {_survey_text(surveys[side])}"
                 for side, made in self.sides.items()
                 if side in SIDES
             ]
             raise BadInput(
-                f"no test was measured on both sides: {'; '.join(told)}; expected some: name others by path or -k"
+                f"no test was measured on both sides: {'; '.join(texts)}; expected some: name others by path or -k"
             )
 
     def _kernels(self) -> list[str]:
@@ -165,7 +173,7 @@ class Runner:
         return [identity for identity in self.results.kernels("A") if identity in kernels]
 
     def _guard(self) -> None:
-        """Compile A's kernels once more, in caches of their own, where there are any to compare."""
+        """Compile A's kernels once more, in new caches, if B compiled any."""
         kernels = self.results.kernels("A")
         tests = dict.fromkeys(kernels[identity].test_id for identity in self._kernels())
         if tests:
@@ -184,34 +192,36 @@ class Runner:
             self._check(side, ended, runs)
             # One process of a parameter's tests is of both its values.
             noted = SIDES if self.results.parameters[side] and side in SIDES else (side,)
-            for run, each in itertools.product(runs, noted):
-                self._note(each, run)
+            for run, noted_side in itertools.product(runs, noted):
+                self._note(noted_side, run)
             if not ended.died_in:
                 break
             survey.trouble[ended.died_in] = f"its process died: {ended.cause}"
-            left = [one for one in left or ended.planned if one not in ended.started]
+            left = [test_id for test_id in left or ended.planned if test_id not in ended.started]
 
     def _note(self, side: str, run: Run) -> None:
         survey, parameter = self.results.surveys[side], self.results.parameters[side]
         passed = {outcome.test_id for outcome in run.outcomes if outcome.outcome == "passed"}
         for outcome in run.outcomes:
-            mine = parameter is None or parameter[1] in outcome.test_id.partition("[")[2].rstrip(
-                "]"
-            ).split("-")
-            if outcome.outcome != "passed" and mine:
-                told = survey.trouble if outcome.outcome == "failed" else survey.skipped
-                told[outcome.test_id] = outcome.reason
+            concerns_side = parameter is None or parameter[1] in outcome.test_id.partition("[")[
+                2
+            ].rstrip("]").split("-")
+            if outcome.outcome != "passed" and concerns_side:
+                reasons = survey.trouble if outcome.outcome == "failed" else survey.skipped
+                reasons[outcome.test_id] = outcome.reason
         survey.runs.append(run)
-        for one in run.tested:
-            twin = self.results.twin(one.key, side)
-            if twin is not None and one.test_id in passed:
-                survey.tests[twin] = Found(one.test_id, one.label, one.key)
+        for measurement in run.tested:
+            twin = self.results.twin(measurement.key, side)
+            if twin is not None and measurement.test_id in passed:
+                survey.tests[twin] = SurveyedTest(
+                    measurement.test_id, measurement.label, measurement.key
+                )
 
     def _check(self, side: str, ended: ChildEnd, runs: Sequence[Run]) -> None:
-        """Refuse a side that cannot start, or that runs other code than its own."""
+        """Refuse a side that cannot start or runs other code than its own."""
         made = self.sides[side]
         if not ended.started and ended.status not in _FINE:
-            raise Failed(
+            raise CommandError(
                 f"side {side} ({made}) could not start, {ended.cause}; mend what it says",
                 ended.tail,
             )
@@ -228,55 +238,70 @@ class Runner:
                     f"side {side} ({made}) ran commit {code[0].commit[:10]}; expected {made.commit[:10]}"
                 )
 
-    def _planned(self, number: int, block: int, arm: str, wanted: Sequence[str]) -> Taken:
-        taken = Taken(number, block, arm)  # type: ignore[arg-type]
-        tests = self.results.surveys[taken.side].tests
-        return replace(taken, left=tuple(dict.fromkeys(tests[twin].test_id for twin in wanted)))
+    def _plan_process(self, number: int, block: int, arm: str, twins: Sequence[str]) -> ArmProcess:
+        process = ArmProcess(number, block, arm)  # type: ignore[arg-type]
+        tests = self.results.surveys[process.side].tests
+        return replace(process, left=tuple(dict.fromkeys(tests[twin].test_id for twin in twins)))
 
-    def _process(self, taken: Taken) -> None:
-        """One process of an arm, or what is left of it; a crash costs only the test that it happened in."""
-        quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[taken.side].seconds)
-        while taken.left:
+    def _run_process(self, process: ArmProcess) -> None:
+        """Run the tests that a process has left. A crash costs only the test that it happened in."""
+        quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[process.side].seconds)
+        while process.left:
             with tempfile.TemporaryDirectory(
                 prefix=owned_prefix("round"), ignore_cleanup_errors=True
             ) as name:
                 began_s, ended = time.monotonic(), None
                 try:
                     ended = self._child(
-                        taken.side, Path(name), taken.number, taken.left, quiet_s, arm=taken.arm
+                        process.side,
+                        Path(name),
+                        process.number,
+                        process.left,
+                        quiet_s,
+                        arm=process.arm,
                     )
                 finally:
                     # Also of one that was interrupted: what it measured is kept, and the rest is for whoever resumes.
-                    taken = self._keep(taken, Path(name), ended, time.monotonic() - began_s)
-                self._check(taken.side, ended, self.results.runs_of(taken.side)[-1:])
+                    process = self._keep_files(
+                        process, Path(name), ended, time.monotonic() - began_s
+                    )
+                self._check(process.side, ended, self.results.runs_of(process.side)[-1:])
 
-    def _keep(self, taken: Taken, folder: Path, ended: ChildEnd | None, seconds: float) -> Taken:
-        """Keep the run files of a process, and note what it has yet to run."""
-        files, done, lost = list(taken.files), set[str](), dict(taken.lost)
-        for run in runs_of_child(folder, self._unreadable(taken.side)):
+    def _keep_files(
+        self, process: ArmProcess, folder: Path, ended: ChildEnd | None, seconds: float
+    ) -> ArmProcess:
+        """Keep the run files of a process, and note its tests left."""
+        files, done, lost = list(process.files), set[str](), dict(process.lost)
+        for run in runs_of_child(folder, self._unreadable(process.side)):
             # What an interruption cut keeps its names.
             names = (
-                f"{taken.number:03d}-{taken.arm}-{number}.jsonl"
+                f"{process.number:03d}-{process.arm}-{number}.jsonl"
                 for number in itertools.count(len(files))
             )
             files.append(next(name for name in names if not (self.results.place / name).exists()))
             shutil.copyfile(run.path, self.results.place / files[-1])
             done |= {outcome.test_id for outcome in run.outcomes}
-        left = [one for one in taken.left if one not in done]
+        left = [test_id for test_id in process.left if test_id not in done]
         if ended is not None and ended.died_in:
             lost[ended.died_in] = (
-                f"its process died in process {taken.number} on {taken.side}: {ended.cause}"
+                f"its process died in process {process.number} on {process.side}: {ended.cause}"
             )
             self._tell(f"{printable(ended.died_in)}: {lost[ended.died_in]}")
-            left = [one for one in left if one not in ended.started]
+            left = [test_id for test_id in left if test_id not in ended.started]
         elif ended is not None:
-            lost |= dict.fromkeys(left, f"{taken.side} did not run it in process {taken.number}")
+            lost |= dict.fromkeys(
+                left, f"{process.side} did not run it in process {process.number}"
+            )
             left = []
-        kept = replace(
-            taken, files=tuple(files), left=tuple(left), lost=lost, seconds=taken.seconds + seconds
+        process_so_far = replace(
+            process,
+            files=tuple(files),
+            left=tuple(left),
+            lost=lost,
+            seconds=process.seconds + seconds,
         )
-        self.results.add(kept, time.monotonic() - self._began_s)
-        return kept
+        self.results.add(process_so_far, time.monotonic() - self._began_s)
+        return process_so_far
 
     def _unreadable(self, side: str) -> Callable[[BadFile], None]:
         return lambda error: self._tell(
@@ -290,15 +315,15 @@ class Runner:
         number: int,
         ids: Sequence[str] | None,
         quiet_s: float,
-        *more: str,
+        *options: str,
         arm: str = "",
     ) -> ChildEnd:
         made, arguments = self.sides[side], self.results.state.arguments
-        command = [made.python, "-m", "pytest", *arguments, *more]
+        command = [made.python, "-m", "pytest", *arguments, *options]
         if "no:cacheprovider" not in f"{arguments} {made.environ.get('PYTEST_ADDOPTS', '')}":
             # No test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
-        asked = {
+        task = {
             "round": number,
             "ids": None if ids is None else list(ids),
             "deadline": None,
@@ -307,7 +332,7 @@ class Runner:
         return run_child(
             command,
             folder,
-            asked,
+            task,
             variable=self._variable,
             cwd=made.cwd,
             environ=made.environ,
@@ -316,7 +341,10 @@ class Runner:
         )
 
     def _parent_of(self, side: str, arm: str) -> RoundParent | None:
-        """Return what forks the processes of an arm; None until its side has told that it measures a processor."""
+        """Return the parent that forks an arm's processes.
+
+        None unless its side measures a processor.
+        """
         runs = self.results.runs_of(side)
         if not arm or not runs or runs[-1].header.environment.device.type != "cpu":
             return None
@@ -327,21 +355,21 @@ class Runner:
 
 
 def _with_new_caches(side: PreparedSide) -> PreparedSide:
-    """Return a side whose processes find nothing that its others have compiled."""
+    """Return a side with empty caches of its own."""
     caches = {name: f"{side.environ[name]}-again" for name in CACHES if name in side.environ}
     return replace(side, environ=side.environ | caches)
 
 
-def _spoiled(unsound: int, taken: int) -> bool:
-    """Whether the processes of a test were spoiled so often that the next ones will be, too."""
-    return unsound >= MOST_UNSOUND and unsound > MOST_EXCLUDED * taken
+def _is_spoiled(unsound: int, attempts: int) -> bool:
+    """Return whether too many attempts at a test were unsound."""
+    return unsound >= MOST_UNSOUND and unsound > MOST_EXCLUDED * attempts
 
 
-def _seen(survey: Survey) -> str:
-    """What a side has, or why it has nothing."""
+def _survey_text(survey: Survey) -> str:
+    """Return names of a side's tests, or its reasons to have none."""
     kernels = [kernel.label for run in survey.runs for kernel in run.resources]
-    told = [*(one.label for one in survey.tests.values()), *kernels] or [
+    names = [*(test.label for test in survey.tests.values()), *kernels] or [
         *survey.trouble.values(),
         *survey.skipped.values(),
     ]
-    return listed(list(dict.fromkeys(told)), 2) or "nothing that measures"
+    return listed(list(dict.fromkeys(names)), 2) or "nothing that measures"

@@ -17,7 +17,15 @@ from pathlib import Path
 from ..core.errors import BadInput
 from ..core.units import printable
 from ..ranks.processes import last_words, owned_prefix, remove_abandoned
-from .making import Git, changed, interpreter, locked, over, packages_of, run
+from .making import (
+    Git,
+    change_package,
+    find_interpreter,
+    install_locked,
+    make_overlay,
+    packages_of,
+    run,
+)
 
 HERE = "."
 SIDES = ("A", "B")
@@ -27,23 +35,23 @@ FORMS = (
 )
 # Each side has its own, so that none finds what the other compiled.
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-# Where code that was installed from a folder is imported from: by path, or by the finder that setuptools installs. A
-# path may lead through a link, where git tells the folder behind it.
-_PATHS = """
+# Prints the folders of installed code: those on the path, and those of the finder that setuptools installs. A path may
+# lead through a link, where git tells the folder behind it.
+_PATHS_PROGRAM = """
 import json, os, sys
 import pytest_roofline
-found = [path for path in sys.path if path]
+folders = [path for path in sys.path if path]
 for finder in sys.meta_path:
     module = sys.modules.get(getattr(finder, "__module__", ""))
-    found += [os.path.dirname(place) for place in getattr(module, "MAPPING", {}).values()]
-both = lambda paths: [one for path in paths for one in (path, os.path.realpath(path))]
-print(json.dumps([both(found), both([sys.prefix, sys.base_prefix])]))
+    folders += [os.path.dirname(place) for place in getattr(module, "MAPPING", {}).values()]
+both = lambda paths: [form for path in paths for form in (path, os.path.realpath(path))]
+print(json.dumps([both(folders), both([sys.prefix, sys.base_prefix])]))
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A side as a user writes it, taken apart.
+class SideSpec:
+    """A side as a user writes it, in its parts.
 
     Args:
         text: all of it.
@@ -59,17 +67,17 @@ class Asked:
 
     @property
     def parameter(self) -> tuple[str, str] | None:
-        """The parameter of tests that it stands for, with its value."""
+        """The name and value of a side `param:NAME=VALUE`; None of another."""
         name, _, value = self.value.partition("=")
         return (name, value) if self.kind == "param" else None
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedSide:
-    """How the processes of a side are started.
+    """The interpreter, folder and variables of a side's processes.
 
     Args:
-        asked: what the user wrote.
+        spec: what the user wrote.
         python: its interpreter.
         cwd: where its processes run.
         environ: all of their variables.
@@ -78,7 +86,7 @@ class PreparedSide:
         commit: that it must run; empty of a working tree.
     """
 
-    asked: Asked
+    spec: SideSpec
     python: str
     cwd: Path
     environ: dict[str, str] = field(repr=False)
@@ -87,75 +95,77 @@ class PreparedSide:
     commit: str = ""
 
     def __str__(self) -> str:
-        known = self.commit.startswith(self.asked.text.partition(",")[0].removeprefix("commit:"))
+        names_commit = self.commit.startswith(
+            self.spec.text.partition(",")[0].removeprefix("commit:")
+        )
         return printable(
-            self.asked.text + (f" ({self.commit[:10]})" if self.commit and not known else "")
+            self.spec.text + (f" ({self.commit[:10]})" if self.commit and not names_commit else "")
         )
 
 
-def parse_side(text: str) -> Asked:
-    """A side that a user names.
+def parse_side(text: str) -> SideSpec:
+    """Return the parts of a side that a user names.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the text is no side.
     """
     head, comma, build = text.partition(",build=")
     kind, colon, value = head.partition(":")
     if head == HERE:
-        asked = Asked(text, HERE)
+        spec = SideSpec(text, HERE)
     elif kind in ("commit", "merge-base"):
-        asked = Asked(text, kind, value, build)
+        spec = SideSpec(text, kind, value, build)
     elif colon and kind in ("python", "with", "lock", "var", "param"):
         # A requirement or a value may hold anything.
-        return _checked(Asked(text, kind, text.partition(":")[2]))
+        return _require_value(SideSpec(text, kind, text.partition(":")[2]))
     elif colon or not head or head.startswith("-"):
         raise BadInput(f"side {text!r} is none; expected {FORMS}")
     else:
-        asked = Asked(text, "commit", head, build)
-    if comma and not (build and asked.kind in ("commit", "merge-base")):
+        spec = SideSpec(text, "commit", head, build)
+    if comma and not (build and spec.kind in ("commit", "merge-base")):
         raise BadInput(
             f"side {text!r} has a build of {build!r}; expected a command, and a commit: commit:REF,build=make"
         )
-    return _checked(asked)
+    return _require_value(spec)
 
 
-def _checked(asked: Asked) -> Asked:
-    name, sign, _ = asked.value.partition("=")
-    if asked.kind in ("var", "param") and not (name and sign):
-        raise BadInput(f"side {asked.text!r} names no value; expected {asked.kind}:NAME=VALUE")
-    if asked.kind in ("python", "with", "lock", "commit") and not asked.value:
-        raise BadInput(f"side {asked.text!r} is cut off behind {asked.kind}; expected {FORMS}")
-    return asked
+def _require_value(spec: SideSpec) -> SideSpec:
+    name, sign, _ = spec.value.partition("=")
+    if spec.kind in ("var", "param") and not (name and sign):
+        raise BadInput(f"side {spec.text!r} names no value; expected {spec.kind}:NAME=VALUE")
+    if spec.kind in ("python", "with", "lock", "commit") and not spec.value:
+        raise BadInput(f"side {spec.text!r} is cut off behind {spec.kind}; expected {FORMS}")
+    return spec
 
 
-def parse_sides(a: str, b: str) -> tuple[Asked, Asked]:
-    """Both sides, which must fit together.
+def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
+    """Return the parts of both sides, which must fit together.
 
     Raises:
-        BadInput: one is none, or only one is a parameter, or they are different ones.
+        BadInput: a text is no side, only one is a parameter, or the parameters differ.
     """
-    both = parse_side(a), parse_side(b)
-    names = {one.parameter[0] if one.parameter else None for one in both}
+    specs = parse_side(a), parse_side(b)
+    names = {spec.parameter[0] if spec.parameter else None for spec in specs}
     if len(names) > 1:
         raise BadInput(
             f"sides {a!r} and {b!r} cannot be compared; expected the same parameter of tests on both, such as "
             "param:execution=eager and param:execution=compile"
         )
-    if both[0].parameter and both[0] == both[1]:
+    if specs[0].parameter and specs[0] == specs[1]:
         raise BadInput(
             f"both sides are {a!r}; expected another value of the parameter on one of them"
         )
-    return both
+    return specs
 
 
-def pinned(asked: Asked, commit: str) -> Asked:
-    """A side at the commit that it meant when its run began, whatever the name means now; as it is without one."""
-    return replace(asked, kind="commit", value=commit) if commit else asked
+def pin_commit(spec: SideSpec, commit: str) -> SideSpec:
+    """Return a side fixed to a commit, if that is not empty."""
+    return replace(spec, kind="commit", value=commit) if commit else spec
 
 
 @contextlib.contextmanager
-def prepared(asked: Mapping[str, Asked], cwd: Path) -> Iterator[dict[str, PreparedSide]]:
-    """Both sides, ready to run; their worktrees and environments are gone behind it.
+def prepare_sides(specs: Mapping[str, SideSpec], cwd: Path) -> Iterator[dict[str, PreparedSide]]:
+    """Yield both sides, ready to run. Their worktrees and environments are removed afterwards.
 
     Raises:
         BadInput: a side cannot be made: no such commit, no git, no uv, a build that fails.
@@ -167,67 +177,71 @@ def prepared(asked: Mapping[str, Asked], cwd: Path) -> Iterator[dict[str, Prepar
         prefix=owned_prefix("ab"), ignore_cleanup_errors=True
     ) as folder:
         try:
-            yield {arm: _prepare(one, Path(folder, arm), cwd, git) for arm, one in asked.items()}
+            yield {arm: _prepare(spec, Path(folder, arm), cwd, git) for arm, spec in specs.items()}
         finally:
             git.remove(folder)
 
 
-def _prepare(asked: Asked, folder: Path, cwd: Path, git: Git) -> PreparedSide:
+def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git) -> PreparedSide:
     folder.mkdir()
     checkout = git.top or ""
     python, environ = sys.executable, dict(os.environ)
     environ |= {name: str(folder / place) for name, place in CACHES.items()}
-    if asked.kind == "python":
-        python = interpreter(asked.text, asked.value)
-    elif asked.kind == "with":
-        python = changed(asked.text, asked.value, folder)
-    elif asked.kind == "lock":
-        python = locked(asked.text, (cwd / asked.value).absolute(), folder)
-    elif asked.kind == "var":
-        name, _, value = asked.value.partition("=")
+    if spec.kind == "python":
+        python = find_interpreter(spec.text, spec.value)
+    elif spec.kind == "with":
+        python = change_package(spec.text, spec.value, folder)
+    elif spec.kind == "lock":
+        python = install_locked(spec.text, (cwd / spec.value).absolute(), folder)
+    elif spec.kind == "var":
+        name, _, value = spec.value.partition("=")
         environ[name] = value
-    if asked.kind not in ("commit", "merge-base"):
-        environ |= _of_environment(asked, python)
-        _paths(asked, python, environ, cwd)
-        return PreparedSide(asked, python, cwd, environ, checkout, checkout)
-    commit = (git.merge_base if asked.kind == "merge-base" else git.commit)(asked.text, asked.value)
+    if spec.kind not in ("commit", "merge-base"):
+        environ |= _interpreter_variables(spec, python)
+        _import_paths(spec, python, environ, cwd)
+        return PreparedSide(spec, python, cwd, environ, checkout, checkout)
+    commit = (git.merge_base if spec.kind == "merge-base" else git.commit)(spec.text, spec.value)
     worktree = folder / "worktree"
-    git.add(asked.text, worktree, commit)
-    if asked.build:
-        python = over(folder / "environment")
-    environ |= _of_environment(asked, python)
-    if asked.build:
-        run(["sh", "-c", asked.build], f"side {asked.text!r}: its build", worktree, environ)
-    moved = _moved(_paths(asked, python, environ, cwd), Path(checkout), worktree)
-    if asked.build:
+    git.add(spec.text, worktree, commit)
+    if spec.build:
+        python = make_overlay(folder / "environment")
+    environ |= _interpreter_variables(spec, python)
+    if spec.build:
+        run(["sh", "-c", spec.build], f"side {spec.text!r}: its build", worktree, environ)
+    folders = _worktree_folders(_import_paths(spec, python, environ, cwd), Path(checkout), worktree)
+    if spec.build:
         # Behind what the build has installed, and ahead of what lies below.
-        lines = "".join(f"{path}\n" for path in moved)
+        lines = "".join(f"{path}\n" for path in folders)
         (packages_of(folder / "environment") / "ahead.pth").write_text(lines, encoding="utf-8")
-        moved = []
+        folders = []
     environ["PYTHONPATH"] = os.pathsep.join(
-        dict.fromkeys([*moved, *_kept(environ, Path(checkout))])
+        dict.fromkeys([*folders, *_outside_paths(environ, Path(checkout))])
     )
     place = worktree / cwd.relative_to(checkout)
     if not place.is_dir():
         raise BadInput(
-            f"side {asked.text!r} has no folder {cwd.relative_to(checkout)}; run it where both sides have one"
+            f"side {spec.text!r} has no folder {cwd.relative_to(checkout)}; run it where both sides have one"
         )
-    return PreparedSide(asked, python, place, environ, checkout, str(worktree), commit)
+    return PreparedSide(spec, python, place, environ, checkout, str(worktree), commit)
 
 
-def _moved(paths: tuple[Sequence[str], Sequence[str]], checkout: Path, worktree: Path) -> list[str]:
-    """The folders of the worktree that stand for those of the checkout from which code is imported."""
-    found, prefixes = paths
+def _worktree_folders(
+    paths: tuple[Sequence[str], Sequence[str]], checkout: Path, worktree: Path
+) -> list[str]:
+    """Return the worktree's counterparts of the checkout's import folders."""
+    folders, prefixes = paths
     # The checkout may as well lie in the interpreter's own folder, as in `/usr/src`.
     prefixes = [prefix for prefix in prefixes if Path(prefix).is_relative_to(checkout)]
-    below = [Path(path) for path in found if Path(path).is_relative_to(checkout)]
-    below = [path for path in below if path.name not in ("site-packages", "dist-packages")]
-    own = [path for path in below if not any(path.is_relative_to(prefix) for prefix in prefixes)]
-    return [str(worktree / path.relative_to(checkout)) for path in own]
+    inside = [Path(path) for path in folders if Path(path).is_relative_to(checkout)]
+    inside = [path for path in inside if path.name not in ("site-packages", "dist-packages")]
+    own_folders = [
+        path for path in inside if not any(path.is_relative_to(prefix) for prefix in prefixes)
+    ]
+    return [str(worktree / path.relative_to(checkout)) for path in own_folders]
 
 
-def _kept(environ: Mapping[str, str], checkout: Path) -> list[str]:
-    """Of the user's own PYTHONPATH what is not of the checkout."""
+def _outside_paths(environ: Mapping[str, str], checkout: Path) -> list[str]:
+    """Return the folders of the user's PYTHONPATH outside the checkout."""
     paths = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
     inside = (Path.absolute, Path.resolve)
     return [
@@ -235,27 +249,31 @@ def _kept(environ: Mapping[str, str], checkout: Path) -> list[str]:
     ]
 
 
-def _paths(
-    asked: Asked, python: str, environ: Mapping[str, str], cwd: Path
+def _import_paths(
+    spec: SideSpec, python: str, environ: Mapping[str, str], cwd: Path
 ) -> tuple[list[str], list[str]]:
-    """Where an interpreter imports from, and its prefixes; it must have this plugin."""
-    command = [python, "-c", _PATHS]
-    done = subprocess.run(
+    """Return the folders that an interpreter imports from, and its prefixes.
+
+    Raises:
+        BadInput: the interpreter lacks this plugin.
+    """
+    command = [python, "-c", _PATHS_PROGRAM]
+    process = subprocess.run(
         command, cwd=cwd, env=environ, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        _, _, why = last_words(done.stderr).rpartition("\n")
+    if process.returncode:
+        _, _, reason = last_words(process.stderr).rpartition("\n")
         raise BadInput(
-            f"side {asked.text!r}: {python} cannot import pytest_roofline ({why}); expected an environment that has "
+            f"side {spec.text!r}: {python} cannot import pytest_roofline ({reason}); expected an environment that has "
             "pytest-roofline and what the tests import"
         )
-    found, prefixes = json.loads(done.stdout.splitlines()[-1])
-    return found, prefixes
+    folders, prefixes = json.loads(process.stdout.splitlines()[-1])
+    return folders, prefixes
 
 
-def _of_environment(asked: Asked, python: str) -> dict[str, str]:
-    """The variables of a side's own interpreter, as `activate` sets them."""
-    if not (asked.kind in ("python", "with", "lock") or asked.build):
+def _interpreter_variables(spec: SideSpec, python: str) -> dict[str, str]:
+    """Return the variables of a side's own interpreter. `activate` sets the same."""
+    if not (spec.kind in ("python", "with", "lock") or spec.build):
         return {}
     place = Path(python).parent
     path = f"{place}{os.pathsep}{os.environ.get('PATH', '')}"

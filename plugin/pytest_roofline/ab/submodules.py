@@ -40,7 +40,7 @@ def add_submodules(folder: Path, run: Run) -> None:
 
 
 def absolute_url(url: str, remote: str) -> str:
-    """Return the URL of a submodule as git resolves it: it may be relative to that of the repository."""
+    """Return the absolute URL of a submodule. It may be relative to the repository's."""
     if not url.startswith(("./", "../")):
         return url
     base, separator = remote.rstrip("/"), "/"
@@ -54,7 +54,10 @@ def absolute_url(url: str, remote: str) -> str:
 
 
 def _options(name: str, url: str, present: dict[str, str], remote: str) -> Iterator[str]:
-    """Yield the options that stand for what `--init` would write, and that keep a setting from being a program."""
+    """Yield the options in place of the settings that `--init` would write.
+
+    They also keep a setting from naming a program.
+    """
     if "url" not in present and url and not url.startswith("-"):
         yield from ("-c", f"submodule.{name}.url={absolute_url(url, remote)}")
     if present.get("update", "").startswith("!"):
@@ -62,7 +65,7 @@ def _options(name: str, url: str, present: dict[str, str], remote: str) -> Itera
 
 
 def _settings(folder: Path, *source: str) -> dict[str, dict[str, str]]:
-    """Return what a file, or the repository's settings, say of submodules, by their names."""
+    """Return the settings of submodules by name, in a file or the repository's."""
     text = _output(folder, "config", "--null", *source, "--get-regexp", r"^submodule\.")
     settings: dict[str, dict[str, str]] = {}
     for entry in text.split("\0"):
@@ -73,13 +76,13 @@ def _settings(folder: Path, *source: str) -> dict[str, dict[str, str]]:
 
 
 def _paths(folder: Path) -> list[str]:
-    """Return where submodules lie in a checkout, by its index, which names no place outside."""
+    """Return the paths of submodules in a checkout, by its index. That names none outside."""
     entries = _output(folder, "ls-files", "--stage", "-z").split("\0")
     return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
 
 
 def _remote(folder: Path) -> str:
-    """Return the URL of the remote that a detached checkout is of; of none the repository's own folder."""
+    """Return the URL of a checkout's remote. Without one it is the repository's folder."""
     names = _output(folder, "remote").splitlines()
     name = "origin" if "origin" in names or not names else names[0]
     url = _output(folder, "config", f"remote.{name}.url").strip()
@@ -88,7 +91,7 @@ def _remote(folder: Path) -> str:
 
 
 def _output(folder: Path, *words: str) -> str:
-    """Return what git prints in a folder; empty where it fails."""
+    """Return the output of git in a folder. It is empty where git fails."""
     command = [*GIT, "-C", str(folder), *words]
     done = subprocess.run(command, env=git_environ(), capture_output=True, check=False)
     return done.stdout.decode("utf-8", "surrogateescape") if done.returncode == 0 else ""

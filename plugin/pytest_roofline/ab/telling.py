@@ -31,12 +31,12 @@ from .kernels import compare_kernels
 from .results import SidesResults, run_name
 from .sides import SIDES, PreparedSide
 
-# Of changes, tests without a twin and the like, so many are named.
+# At most so many changes, tests without a twin and the like are named in a line.
 MOST_NAMED = 5
 # GitHub takes comments of 65,536 characters.
 MOST_ROWS = 100
 _COLOURS = {"GREEN": "green", "GREY": "yellow", "RED": "bold red"}
-# What a document holds as it stands here.
+# Fields and properties of a report that its document holds unchanged.
 _PLAIN = (
     "name",
     "sides",
@@ -48,13 +48,13 @@ _PLAIN = (
     "notes",
     "interrupted",
 )
-# By which a later comment finds the one that it replaces.
+# The mark by which a later comment finds the comment that it replaces.
 MARK = "<!-- roofline ab -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Everything that a run came to.
+class Report:
+    """The results of a run.
 
     Args:
         rows: a test or a kernel each, worst first; its base's time or figures stand for a baseline's.
@@ -79,7 +79,7 @@ class Told:
 
     @property
     def kernels(self) -> tuple[Row, ...]:
-        """The rows of kernels; all others are of tests."""
+        """The rows of kernels."""
         return tuple(row for row in self.rows if row.metric == KERNEL)
 
     @property
@@ -89,12 +89,12 @@ class Told:
 
     @property
     def reds(self) -> dict[str, tuple[str, str]]:
-        """By test, what is worse on B: a word, and a sentence."""
+        """The verdict and reason of each test that is worse on B."""
         return {row.test: (row.verdict, row.reason) for row in self.rows if row.verdict in WORSE}
 
     @property
     def sentence(self) -> str:
-        """How it ended, in one of three colours."""
+        """The closing sentence, which begins with one of three colours."""
         tests = [row.test for row in self.rows]
         return closing_lines(self.rows, self.reds, tests, status=2 if self.interrupted else 0)[-1]
 
@@ -104,44 +104,44 @@ class Told:
         return status_of(self.rows, complete=not self.interrupted)
 
 
-def tell(
+def make_report(
     results: SidesResults,
     judged: Mapping[str, Paired],
     sides: Mapping[str, PreparedSide],
     *,
     interrupted: bool,
-) -> Told:
-    """What there is to tell of a run, whose sides are saved with it."""
-    rows, controls, still = [], {}, set()
-    for twin, found in judged.items():
-        row = _row(results, twin, found)
+) -> Report:
+    """Return the report of a run, after saving its sides."""
+    rows, controls, open_labels = [], {}, set()
+    for twin, paired in judged.items():
+        row = _row(results, twin, paired)
         rows.append(row)
-        if found.control is not None:
-            controls[row.label] = growth(found.control)
-        if found.open:
-            still.add(row.label)
+        if paired.control is not None:
+            controls[row.label] = growth(paired.control)
+        if paired.open:
+            open_labels.add(row.label)
     kernels = compare_kernels(results)
     rows += kernels.rows
-    failed, notes = _failed(results, {row.test for row in rows})
-    taken = results.state.taken
-    return Told(
+    failed, notes = _failed_tests(results, {row.test for row in rows})
+    processes = results.state.taken
+    return Report(
         name=results.state.name,
-        sides={side: str(made) for side, made in sides.items()},
+        sides={side: str(prepared) for side, prepared in sides.items()},
         rows=tuple(worst_first([*rows, *failed])),
         controls=controls,
-        open=frozenset(still),
-        changed=tuple(_changed(results)),
+        open=frozenset(open_labels),
+        changed=tuple(_environment_changes(results)),
         notes=(
             *notes,
-            *_alone(results),
+            *_unmatched_notes(results),
             *kernels.notes,
-            *_moved(results),
-            *_sleeps(judged, results.state.processes),
+            *_changed_code_notes(results),
+            *_too_few_notes(judged, results.state.processes),
         ),
         seed=results.state.seed,
-        processes=dict(Counter(one.arm for one in taken)),
+        processes=dict(Counter(process.arm for process in processes)),
         seconds={
-            arm: sum(one.seconds for one in taken if one.arm == arm)
+            arm: sum(process.seconds for process in processes if process.arm == arm)
             for arm in ("A", "B", "control")
         }
         | {f"warming {side}": survey.seconds for side, survey in results.surveys.items()}
@@ -153,64 +153,78 @@ def tell(
     )
 
 
-def _row(results: SidesResults, twin: str, found: Paired) -> Row:
-    """A test of both sides; one that fails on B alone is FAILED, whatever its times were."""
-    before, after = ([one for _, one in results.taken_of(twin, arm)] for arm in ("A", "B"))
+def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
+    """Return the row of a test of both sides. It is FAILED if the test fails on B alone."""
+    before, after = (
+        [measurement for _, measurement in results.slowest_attempts(twin, arm)]
+        for arm in ("A", "B")
+    )
     tests = {side: results.surveys[side].tests[twin] for side in SIDES}
-    kind, label, reasons = found.verdict.kind, tests["B"].label, found.verdict.reasons
+    kind, label, reasons = paired.verdict.kind, tests["B"].label, paired.verdict.reasons
     if before and after:
         # Of two values of a parameter the name without either.
         label = Twins(Variant("A", before), Variant("B", after)).label + (
             f".{tests['B'].key.name}" * bool(tests["B"].key.name)
         )
-        modes = [{one.samples.achieved for one in side} for side in (before, after)]
+        modes = [
+            {measurement.samples.achieved for measurement in measurements}
+            for measurements in (before, after)
+        ]
         if modes[0] != modes[1]:
-            labels = [";".join(sorted(",".join(mode) for mode in side)) for side in modes]
+            labels = [";".join(sorted(map(",".join, side_modes))) for side_modes in modes]
             texts = dict(zip(SIDES, labels, strict=True))
             reasons = *reasons, Reason(ReasonCode.SIDES_TIMED, texts=texts)
         if results.parameters["A"] is None and after[-1].work != before[-1].work:
             kind, reasons = Kind.INVALID, (Reason(ReasonCode.OTHER_WORK),)
     else:
-        spoiled, taken, why_not = results.unsound(twin)
+        spoiled, attempts, reason_text = results.unsound(twin)
         kind, reasons = Kind.INVALID, (Reason(ReasonCode.UNTIMED),)
         if spoiled:
-            reasons = tuple(of_processes(each, spoiled, taken) for each in text_reasons(why_not))
-    why = {side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))}
-    if why:
+            reasons = tuple(
+                of_processes(reason, spoiled, attempts) for reason in text_reasons(reason_text)
+            )
+    troubles = {
+        side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))
+    }
+    if troubles:
         kind = Kind.INVALID
         reasons = tuple(
             Reason(ReasonCode.SIDE_ENDED, texts={"side": side, "text": text})
-            for side, text in why.items()
+            for side, text in troubles.items()
         )
+    medians_s = tuple(measurement.median_s for measurement in after)
     verdict = replace(
-        found.verdict,
+        paired.verdict,
         kind=kind,
         reasons=reasons,
         subject=Subject(
-            tests["B"].test_id, label, tests["B"].key.name, changed=tuple(_changed(results))
+            tests["B"].test_id,
+            label,
+            tests["B"].key.name,
+            changed=tuple(_environment_changes(results)),
         ),
         reference=_reference(results, before),
-        new_medians_s=tuple(one.median_s for one in after),
+        new_medians_s=medians_s,
     )
-    base_s = geometric_mean([one.median_s for one in before]) if before else None
+    base_s = geometric_mean([measurement.median_s for measurement in before]) if before else None
     row = replace(
         compared_row(
             tests["B"].key,
             None,
             verdict,
-            geometric_mean([one.median_s for one in after]) if after else None,
+            geometric_mean(medians_s) if after else None,
         ),
         baseline_value=base_s,
         baseline_time_s=base_s,
         processes=len(after) or None,
     )
     # A test that was skipped, for lack of memory, say, is not worse.
-    failed = [*why] == ["B"] and not why["B"].startswith("skipped in ")
+    failed = [*troubles] == ["B"] and not troubles["B"].startswith("skipped in ")
     return replace(row, verdict=FAILED, red=True) if failed else row
 
 
 def _reference(results: SidesResults, before: Sequence[Measurement]) -> Reference | None:
-    """Return the processes of A as what B is compared with; None where there are none."""
+    """Return the processes of A as B's reference. It is None if A has none."""
     if not before:
         return None
     started = results.runs_of("A")[0].header.started
@@ -218,15 +232,19 @@ def _reference(results: SidesResults, before: Sequence[Measurement]) -> Referenc
     return Reference((group,), run_name(results.state.name, "A"))
 
 
-def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str]]:
-    """Rows of tests that fail on B and not on A, where both have them; and notes on the others that fail."""
-    why = {side: {**results.surveys[side].trouble} for side in SIDES}
-    on_a = {test_id for test_id, _ in _results_of(results, "A").values()}
+def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], list[str]]:
+    """Return rows of B's own failures, and notes on the others."""
+    troubles = {side: {**results.surveys[side].trouble} for side in SIDES}
+    ids_on_a = {test_id for test_id, _ in _tests_by_twin(results, "A").values()}
     paired = results.parameters["A"] is not None
     rows, notes = [], []
-    for test_id in {**why["A"], **why["B"]}:
-        worse = test_id in why["B"] and test_id not in why["A"] and (paired or test_id in on_a)
-        if worse and test_id not in known:
+    for test_id in {**troubles["A"], **troubles["B"]}:
+        fails_on_b_only = (
+            test_id in troubles["B"]
+            and test_id not in troubles["A"]
+            and (paired or test_id in ids_on_a)
+        )
+        if fails_on_b_only and test_id not in row_ids:
             rows.append(
                 Row(
                     test=test_id,
@@ -234,49 +252,57 @@ def _failed(results: SidesResults, known: set[str]) -> tuple[list[Row], list[str
                     parameters={},
                     verdict=FAILED,
                     red=True,
-                    reason=f"B: {why['B'][test_id]}",
+                    reason=f"B: {troubles['B'][test_id]}",
                 )
             )
-        elif not worse:
-            on = [side for side in SIDES if test_id in why[side]]
+        elif not fails_on_b_only:
+            sides_failing = [side for side in SIDES if test_id in troubles[side]]
             notes.append(
-                f"fails on {' and '.join(on)}: {short_name(test_id)}: {why[on[0]][test_id]}"
+                f"fails on {' and '.join(sides_failing)}: {short_name(test_id)}: {troubles[sides_failing[0]][test_id]}"
             )
     return rows, notes
 
 
-def _results_of(results: SidesResults, side: str) -> dict[str, tuple[str, str]]:
-    """Return the node id and the label of all that a side timed or compiled, by what tells twins apart."""
+def _tests_by_twin(results: SidesResults, side: str) -> dict[str, tuple[str, str]]:
+    """Return a side's tests and kernels, by identity.
+
+    Each is its node id and its label.
+    """
     tests = results.surveys[side].tests.items()
-    timed = {twin: (each.test_id, each.label) for twin, each in tests}
+    timed = {twin: (test.test_id, test.label) for twin, test in tests}
     kernels = results.kernels(side).items()
-    return timed | {identity: (each.test_id, each.label) for identity, each in kernels}
+    return timed | {identity: (test.test_id, test.label) for identity, test in kernels}
 
 
-def _alone(results: SidesResults) -> list[str]:
-    """Tests that one side alone has."""
+def _unmatched_notes(results: SidesResults) -> list[str]:
+    """Return notes on the tests that only one side has."""
     notes = []
-    for side, other in (("A", "B"), ("B", "A")):
-        known = results.surveys[other].trouble.keys() | results.surveys[other].skipped.keys()
-        mine, twins = _results_of(results, side), _results_of(results, other)
-        alone = [
+    for side, other_side in (("A", "B"), ("B", "A")):
+        named_elsewhere = (
+            results.surveys[other_side].trouble.keys() | results.surveys[other_side].skipped.keys()
+        )
+        results_here, results_there = (
+            _tests_by_twin(results, side),
+            _tests_by_twin(results, other_side),
+        )
+        labels = [
             label
-            for twin, (test_id, label) in mine.items()
-            if twin not in twins and test_id not in known
+            for twin, (test_id, label) in results_here.items()
+            if twin not in results_there and test_id not in named_elsewhere
         ]
-        notes += [f"on {side} only: {listed(alone, MOST_NAMED)}"] if alone else []
-        ids = {test_id for test_id, _ in mine.values()}
-        skipped = [test_id for test_id in results.surveys[other].skipped if test_id in ids]
+        notes += [f"on {side} only: {listed(labels, MOST_NAMED)}"] if labels else []
+        ids = {test_id for test_id, _ in results_here.values()}
+        skipped = [test_id for test_id in results.surveys[other_side].skipped if test_id in ids]
         notes += (
-            [f"skipped on {other} only: {listed(list(map(short_name, skipped)), MOST_NAMED)}"]
+            [f"skipped on {other_side} only: {listed(list(map(short_name, skipped)), MOST_NAMED)}"]
             if skipped
             else []
         )
     return notes
 
 
-def _moved(results: SidesResults) -> list[str]:
-    """Sides whose code did not stay what it was."""
+def _changed_code_notes(results: SidesResults) -> list[str]:
+    """Return notes on sides whose code changed during the run."""
     notes = []
     for side in SIDES:
         codes = list(
@@ -291,68 +317,75 @@ def _moved(results: SidesResults) -> list[str]:
     return notes
 
 
-def _sleeps(judged: Mapping[str, Paired], most: int) -> list[str]:
-    """That nothing could turn red, where so few processes were asked for."""
-    needed = max((found.verdict.fewest for found in judged.values()), default=0)
-    told = f"nothing turns red by {most} processes a side: use --processes {needed}, or 25 tests of one spread"
-    return [told] * (needed > most)
+def _too_few_notes(judged: Mapping[str, Paired], most: int) -> list[str]:
+    """Return a note if too few processes ran to turn anything red."""
+    needed = max((paired.verdict.fewest for paired in judged.values()), default=0)
+    note = f"nothing turns red by {most} processes a side: use --processes {needed}, or 25 tests of one spread"
+    return [note] * (needed > most)
 
 
-def _changed(results: SidesResults) -> list[str]:
-    """What differs between the environments of the sides."""
+def _environment_changes(results: SidesResults) -> list[str]:
+    """Return the differences between the environments of the sides."""
     before, after = (results.environment(side) for side in SIDES)
     return (
         changed_environment(after.everything(), [before.everything()]) if before and after else []
     )
 
 
-def told_text(told: Told, width: int, colour: bool) -> str:
-    """Sides, what differs, a row a test, why some are open, what is without a twin, and the sentence."""
-    head = [f"A {told.sides['A']}, B {told.sides['B']}: {_taken(told)}, seed {told.seed}"]
-    head += [f"changed: {listed(told.changed, MOST_NAMED, '; ')}"] if told.changed else []
+def report_text(report: Report, width: int, colour: bool) -> str:
+    """Return a report for a terminal. A row a test stands between the sides and the sentence."""
+    head = [
+        f"A {report.sides['A']}, B {report.sides['B']}: {_processes_text(report)}, seed {report.seed}"
+    ]
+    head += [f"changed: {listed(report.changed, MOST_NAMED, '; ')}"] if report.changed else []
     table = TextTable(("test", "left"), ("A", "right"), ("B", "right"), ("B against A", "right"), ("A/A", "right"),
                       ("verdict", "left"))  # fmt: skip
-    for row in told.timed:
-        table.add_row(printable(row.label), *_cells(told, row), styled(row.verdict))
-    tables = [render(table, width, colour)] if told.timed else []
-    tables += filter(None, [figures_table(told.kernels, width, colour)])
-    tail = [*_reasons(told), *kernel_notes(told.kernels), *told.notes]
-    if told.saved:
+    for row in report.timed:
+        table.add_row(printable(row.label), *_cells(report, row), styled(row.verdict))
+    tables = [render(table, width, colour)] if report.timed else []
+    tables += filter(None, [figures_table(report.kernels, width, colour)])
+    tail = [*_reason_lines(report), *kernel_notes(report.kernels), *report.notes]
+    if report.saved:
         tail.append(
-            f"saved: {', '.join(f'{side} as {path.stem}' for side, path in told.saved.items())}"
+            f"saved: {', '.join(f'{side} as {path.stem}' for side, path in report.saved.items())}"
         )
-    word = told.sentence.partition(":")[0]
-    last = render(Text(printable(told.sentence), style=_COLOURS[word]), width, colour)
+    word = report.sentence.partition(":")[0]
+    last = render(Text(printable(report.sentence), style=_COLOURS[word]), width, colour)
     return "\n".join([*map(printable, head), *tables, *map(printable, tail), last])
 
 
-def _taken(told: Told) -> str:
+def _processes_text(report: Report) -> str:
     """Return `8 A + 8 B + 1 A', tolerance 5 %`."""
     counts = {"A": "A", "B": "B", "control": "A'"}
     processes = " + ".join(
-        f"{told.processes[arm]} {word}" for arm, word in counts.items() if arm in told.processes
+        f"{report.processes[arm]} {word}" for arm, word in counts.items() if arm in report.processes
     )
-    kernels = f"{count(len(told.kernels), 'kernel')} of 1 A + 1 B + 1 A'" if told.kernels else ""
-    return ", ".join(filter(None, (processes, kernels, tolerance_text(told.timed))))
+    kernels = (
+        f"{count(len(report.kernels), 'kernel')} of 1 A + 1 B + 1 A'" if report.kernels else ""
+    )
+    return ", ".join(filter(None, (processes, kernels, tolerance_text(report.timed))))
 
 
-def _cells(told: Told, row: Row) -> list[str]:
-    """Both times, the difference with its interval, and that of the second A."""
+def _cells(report: Report, row: Row) -> list[str]:
+    """Return the cells of both times, their difference, and the second A's."""
     times = [
         "" if time_s is None else format_seconds(time_s)
         for time_s in (row.baseline_time_s, row.time_s)
     ]
-    judged, control = row.time_verdict, told.controls.get(row.label)
+    judged, control = row.time_verdict, report.controls.get(row.label)
     change = "" if row.change is None else format_percent(row.change)
     if change and judged is not None and judged.interval is not None:
         change += f" ({span_text(judged.interval)})"
     return [*times, change, "" if control is None else format_percent(control)]
 
 
-def _reasons(told: Told) -> list[str]:
-    """Why tests are open or nothing can be said of them, each reason once; tests differ in its numbers only."""
+def _reason_lines(report: Report) -> list[str]:
+    """Return each reason of tests that are not green, with their names.
+
+    Reasons that differ in numbers alone count as the same.
+    """
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in told.rows:
+    for row in report.rows:
         if row.reason and not is_green(row):
             groups.setdefault((row.verdict, re.sub(r"[\d.]+", "", row.reason)), []).append(row)
     return [
@@ -361,42 +394,45 @@ def _reasons(told: Told) -> list[str]:
     ]
 
 
-def told_as_json(told: Told) -> dict[str, object]:
-    """Everything, and of each test a row as every document has it with the second A's difference."""
-    return {name: getattr(told, name) for name in _PLAIN} | {
-        "saved": {side: str(path) for side, path in told.saved.items()},
+def report_as_json(report: Report) -> dict[str, object]:
+    """Return a report as a document. Its rows hold the second A's difference."""
+    return {name: getattr(report, name) for name in _PLAIN} | {
+        "saved": {side: str(path) for side, path in report.saved.items()},
         "tests": [
             plain(row)
             | {
-                "control_change": told.controls.get(row.label),
-                "open": row.label in told.open,
+                "control_change": report.controls.get(row.label),
+                "open": row.label in report.open,
                 "p": row.time_verdict.p_adjusted if row.time_verdict is not None else None,
             }
             | (kernel_as_json(row) if row.metric == KERNEL else {})
-            for row in told.rows
+            for row in report.rows
         ],
     }
 
 
-def told_markdown(told: Told) -> str:
-    """A comment on a pull request, which a later one can find and replace."""
+def report_markdown(report: Report) -> str:
+    """Return a report as a comment on a pull request. A later one can replace it."""
     names = ("test", "A", "B", "B against A", "A/A", "verdict")
-    lines = [MARK, f"**{code(told.sentence)}**", ""]
-    lines += [f"A {code(told.sides['A'])}, B {code(told.sides['B'])}: {_taken(told)}", ""]
-    if told.timed:
+    lines = [MARK, f"**{code(report.sentence)}**", ""]
+    lines += [
+        f"A {code(report.sides['A'])}, B {code(report.sides['B'])}: {_processes_text(report)}",
+        "",
+    ]
+    if report.timed:
         lines += [line(names), "|---|---:|---:|---:|---:|---|"]
         lines += [
-            line([code(row.label), *_cells(told, row), row.verdict])
-            for row in told.timed[:MOST_ROWS]
+            line([code(row.label), *_cells(report, row), row.verdict])
+            for row in report.timed[:MOST_ROWS]
         ]
-        left = len(told.timed) - MOST_ROWS
+        left = len(report.timed) - MOST_ROWS
         lines += [f"\n… and {left} more"] if left > 0 else []
-    lines += figures_markdown(told.kernels, MOST_ROWS)
+    lines += figures_markdown(report.kernels, MOST_ROWS)
     texts = [
-        *_reasons(told),
-        *kernel_notes(told.kernels),
-        *(f"changed: {text}" for text in told.changed),
-        *told.notes,
+        *_reason_lines(report),
+        *kernel_notes(report.kernels),
+        *(f"changed: {text}" for text in report.changed),
+        *report.notes,
     ]
     if texts:
         lines += ["", *(f"* {code(text)}" for text in texts[:MOST_ROWS])]

@@ -11,17 +11,17 @@ from ..plugin.command_line import parse_apart
 OPTION, INI = "--roofline-tolerance", "roofline_tolerance"
 
 
-def asked_tolerance(asked: str | None, arguments: Sequence[str]) -> float | None:
-    """Return the tolerance that was asked for, as a share of time; None is the default.
+def tolerance_in_force(option_text: str | None, arguments: Sequence[str]) -> float | None:
+    """Return the tolerance of a run, as a share of time. None means the default.
 
     Args:
-        asked: the value of `--tolerance`.
+        option_text: the value of `--tolerance`.
         arguments: pytest's.
 
     Raises:
         BadInput: two of them differ, a value is no tolerance, or pytest cannot read its arguments.
     """
-    values = [("--tolerance", asked)] if asked is not None else []
+    values = [("--tolerance", option_text)] if option_text is not None else []
     values += [(OPTION, text) for text in _values_behind(arguments)]
     shares = {f"{option}={text}": parse_tolerance(text, option) for option, text in values}
     if len(set(shares.values())) > 1:
@@ -30,14 +30,14 @@ def asked_tolerance(asked: str | None, arguments: Sequence[str]) -> float | None
 
 
 def _values_behind(arguments: Sequence[str]) -> list[str]:
-    """Return the tolerances among pytest's arguments, by its option or in place of its ini file's."""
+    """Return the tolerances among pytest's arguments, by option or ini setting."""
     # An argument @FILE stands for those in the file. What names no tolerance is pytest's alone to read.
     if not any(OPTION in text or INI in text or text.startswith("@") for text in arguments):
         return []
     try:
-        added = _settings(_parsed(arguments), "addopts")
+        added = _settings(_parse(arguments), "addopts")
         # As pytest does: the last addopts counts, its arguments come first, and none of them adds further ones.
-        options = _parsed([*shlex.split(added[-1]), *arguments] if added else arguments)
+        options = _parse([*shlex.split(added[-1]), *arguments] if added else arguments)
     except ValueError as error:
         raise BadInput(
             f"behind --: {error}; expected arguments that pytest reads without other plugins, "
@@ -46,12 +46,12 @@ def _values_behind(arguments: Sequence[str]) -> list[str]:
     return [*options.tolerances, *_settings(options, INI)]
 
 
-def _parsed(arguments: Sequence[str]) -> Namespace:
-    """Return the arguments as pytest's own parser reads them, with every tolerance among them."""
+def _parse(arguments: Sequence[str]) -> Namespace:
+    """Return the arguments as pytest parses them, with every tolerance."""
     return parse_apart(arguments, OPTION, "tolerances")
 
 
 def _settings(options: Namespace, name: str) -> list[str]:
-    """Return the values that `-o NAME=VALUE` gives a setting of pytest's ini file."""
+    """Return the values of an ini setting by `-o NAME=VALUE`."""
     pairs = (setting.partition("=") for setting in options.override_ini or ())
     return [value for key, _, value in pairs if key == name]
