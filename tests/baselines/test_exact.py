@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.baselines.exact import KnownKernel, check_slack, figure_changes, judge_exact
+from pytest_roofline.baselines.exact import KernelRecord, check_slack, figure_changes, judge_exact
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.core.resources import JUDGED
+from pytest_roofline.core.resources import JUDGED_FIGURES
 from pytest_roofline.core.verdicts import Kind
 
 PASSED, REGRESSED, IMPROVED, INVALID = Kind.PASSED, Kind.REGRESSED, Kind.IMPROVED, Kind.INVALID
@@ -44,8 +44,8 @@ def verdict(before=HOPPER, slack=None, **after):
 
 def judge(after, before, slack=(), unread=""):
     return judge_exact(
-        KnownKernel(after, "run.jsonl", dict(slack), unread),
-        KnownKernel(before, "resources.json"),
+        KernelRecord(after, "run.jsonl", dict(slack), unread),
+        KernelRecord(before, "resources.json"),
         "",
     )
 
@@ -129,7 +129,7 @@ def test_slack_allows_what_it_says_and_no_more():
 
 
 def test_without_a_baseline_or_a_reading_there_is_a_reason_and_only_what_is_worse_is_still_red():
-    found = judge_exact(KnownKernel(entry(), ""), None, "no baseline recorded")
+    found = judge_exact(KernelRecord(entry(), ""), None, "no baseline recorded")
     assert (found.verdict, found.reason) == (Kind.NO_BASELINE, "no baseline recorded")
     lost = (
         "spill_stores, spill_loads, matrix_instructions, serialized_wgmma, exposed_exponentials, narrow_lds cannot be "
@@ -157,7 +157,7 @@ def test_the_compiler_is_named_also_where_it_is_the_same_and_options_and_argumen
 
 
 FIGURES = st.dictionaries(
-    st.sampled_from([*JUDGED, "HMMA", "HGMMA", "FFMA", "instructions"]), st.integers(0, 300)
+    st.sampled_from([*JUDGED_FIGURES, "HMMA", "HGMMA", "FFMA", "instructions"]), st.integers(0, 300)
 )
 
 
@@ -167,7 +167,7 @@ def test_what_is_worse_one_way_is_not_worse_the_other_way_and_the_same_never_dif
         {
             change.figure: change.verdict
             for change in figure_changes(*pair, {})
-            if change.figure in JUDGED
+            if change.figure in JUDGED_FIGURES
         }
         for pair in ((before, after), (after, before))
     )

@@ -20,7 +20,12 @@ from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pytest_roofline.core.errors import BadInput, CompileFailed
-from pytest_roofline.core.resources import COUNTED_AMD, COUNTED_NVIDIA, JUDGED, SHOWN
+from pytest_roofline.core.resources import (
+    AMD_INSTRUCTIONS,
+    JUDGED_FIGURES,
+    NVIDIA_INSTRUCTIONS,
+    REPORTED_FIGURES,
+)
 from pytest_roofline.kernel_gate import targets
 from pytest_roofline.kernel_gate.compile import compile_for, describe, is_compiled, read, source_of
 from pytest_roofline.kernel_gate.targets import canonical, gpu_target, name_of
@@ -338,7 +343,13 @@ def test_amd_figures_come_from_metadata_comments_and_instructions():
 
 def test_the_page_names_every_figure():
     page = (Path(__file__).parents[2] / "docs" / "compile-gate.md").read_text(encoding="utf-8")
-    figures = {*JUDGED, *SHOWN, *COUNTED_NVIDIA, *COUNTED_AMD, "v_mfma"}
+    figures = {
+        *JUDGED_FIGURES,
+        *REPORTED_FIGURES,
+        *NVIDIA_INSTRUCTIONS,
+        *AMD_INSTRUCTIONS,
+        "v_mfma",
+    }
     assert {figure for figure in figures if f"`{figure}`" not in page} == set()
 
 

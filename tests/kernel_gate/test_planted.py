@@ -4,7 +4,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from pytest_roofline.baselines.exact import KnownKernel, judge_exact
+from pytest_roofline.baselines.exact import KernelRecord, judge_exact
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.kernel_gate.compile import compile_for
 
@@ -62,7 +62,7 @@ def compiled(tmp_path_factory):
 def worse(before, after):
     """Return the verdict on a kernel against another, and the figures of loops that are worse."""
     entries = [ExactEntry("product", each.target, each.figures) for each in (after, before)]
-    judged = judge_exact(*(KnownKernel(entry, "resources.json") for entry in entries), "")
+    judged = judge_exact(*(KernelRecord(entry, "resources.json") for entry in entries), "")
     figures = ("serialized_wgmma", "exposed_exponentials", "narrow_lds")
     changes = {
         each.figure: (each.before, each.after) for each in judged.changes if each.verdict == "worse"

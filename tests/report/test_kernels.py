@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pytest_roofline.baselines.exact import KnownKernel, entry_of, judge_exact
+from pytest_roofline.baselines.exact import KernelRecord, entry_of, judge_exact
 from pytest_roofline.baselines.exact_proposals import ExactChange
 from pytest_roofline.baselines.rows import compiled_row, kernel_row
 from pytest_roofline.core.entries import ExactEntry
@@ -49,9 +49,9 @@ def judged(before=FIGURES, why_none="", **changes):
     known = (
         ExactEntry("flash", found.target, before, compiler={"triton": "3.9.0"}) if before else None
     )
-    reference = KnownKernel(known, "resources.json") if known is not None else None
+    reference = KernelRecord(known, "resources.json") if known is not None else None
     exact = judge_exact(
-        KnownKernel(entry_of(found, {}), "", unread=found.unread), reference, why_none
+        KernelRecord(entry_of(found, {}), "", unread=found.unread), reference, why_none
     )
     return compiled_row(found, replace(exact, label=found.label, test_id=found.test_id))
 

@@ -7,7 +7,7 @@ judged.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..baselines.exact import ExactKnown, compare_exact, figure_changes, known_in_runs
+from ..baselines.exact import KernelRecords, compare_exact, figure_changes, records_in_runs
 from ..baselines.rows import kernel_row
 from ..core.resources import ResourceKey, Resources
 from ..core.rows import KERNEL, Row
@@ -31,7 +31,7 @@ class KernelsOfSides:
 def compare_kernels(results: SidesResults) -> KernelsOfSides:
     """Return B's kernels against A's. Figures in which the second A differs are left out."""
     before, again, after = (
-        known_in_runs(results.twins_compiled(side)) for side in ("A", CONTROL, "B")
+        records_in_runs(results.twins_compiled(side)) for side in ("A", CONTROL, "B")
     )
     after = replace(after, unfit=_unfit_on_b_alone(before, after, results.trouble("B")))
     unsteady = {
@@ -63,7 +63,7 @@ def _named(row: Row, tests: Mapping[str, str], source: str) -> Row:
 
 
 def _unfit_on_b_alone(
-    before: ExactKnown, after: ExactKnown, trouble: Collection[str]
+    before: KernelRecords, after: KernelRecords, trouble: Collection[str]
 ) -> dict[str, tuple[Resources, str]]:
     """Return B's kernels that cannot be compared.
 
@@ -76,7 +76,7 @@ def _unfit_on_b_alone(
     }
 
 
-def _without(side: ExactKnown, figures: Mapping[str, Collection[str]]) -> ExactKnown:
+def _without(side: KernelRecords, figures: Mapping[str, Collection[str]]) -> KernelRecords:
     """Return the kernels named in `figures`, each without its figures there."""
     kernels = {}
     for identity, kernel in side.kernels.items():
@@ -90,7 +90,9 @@ def _without(side: ExactKnown, figures: Mapping[str, Collection[str]]) -> ExactK
     return replace(side, kernels=kernels)
 
 
-def _unguarded_rows(before: ExactKnown, again: ExactKnown, after: ExactKnown) -> Iterator[Row]:
+def _unguarded_rows(
+    before: KernelRecords, again: KernelRecords, after: KernelRecords
+) -> Iterator[Row]:
     """Yield an INVALID row for each kernel of both sides that the second A lacks."""
     for identity, kernel in after.kernels.items():
         if identity in before.kernels and identity not in again.kernels:
@@ -109,7 +111,7 @@ def _unguarded_rows(before: ExactKnown, again: ExactKnown, after: ExactKnown) ->
 
 
 def _unsteady_notes(
-    before: ExactKnown, unsteady: Mapping[str, tuple[FigureChange, ...]]
+    before: KernelRecords, unsteady: Mapping[str, tuple[FigureChange, ...]]
 ) -> Iterator[str]:
     """Yield a sentence a kernel in which two processes of A differ."""
     for identity, changes in unsteady.items():

@@ -173,7 +173,7 @@ class Runner:
         return [identity for identity in self.results.kernels("A") if identity in kernels]
 
     def _guard(self) -> None:
-        """Compile A's kernels once more, in new caches, if B compiled any."""
+        """Compile A's kernels once more, in new caches, if B has the same."""
         kernels = self.results.kernels("A")
         tests = dict.fromkeys(kernels[identity].test_id for identity in self._kernels())
         if tests:

@@ -33,7 +33,7 @@ from .comparators import (
     refuse_both_sides,
     refuse_own_baseline,
 )
-from .exact import compare_exact, known_by
+from .exact import compare_exact, records_of
 from .exhausted import lost_since
 from .files import nearest
 from .picking import is_imported
@@ -87,9 +87,9 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     ]
     tests = [pair for pair in pairs if not pair.key.is_canary]
     limits = {pair.key.identity: _limits(before, after, pair.key) for pair in tests}
-    known_kernels, new_kernels = known_by(before), known_by(after)
-    kernels, only_kernels = compare_exact(known_kernels, new_kernels)
-    lost = lost_since(before, after, known_kernels, {*new_kernels.kernels, *new_kernels.unfit})
+    old_kernels, new_kernels = records_of(before), records_of(after)
+    kernels, only_kernels = compare_exact(old_kernels, new_kernels)
+    lost = lost_since(before, after, old_kernels, {*new_kernels.kernels, *new_kernels.unfit})
     compared = any(pair.reference is not None for pair in tests) or any(
         gating for gating, _ in limits.values()
     )

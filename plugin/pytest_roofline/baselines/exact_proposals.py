@@ -1,4 +1,4 @@
-"""What compiled kernels ask for, as a baseline: exact entries from whole runs, and merged into the file of a folder."""
+"""Baselines of compiled kernels: exact entries from whole runs, merged into the file of a folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,30 +17,32 @@ from .runs import Run
 def propose_exact(
     runs: Sequence[Run], *, accept_worse: bool = False
 ) -> tuple[tuple[ExactEntry, ...], tuple[str, ...]]:
-    """Exact entries, and what was left out with the reason.
+    """Return exact entries, and a line for each kernel left out, with the reason.
 
     With `accept_worse` also kernels whose test failed only for a verdict, or that lack a figure of their baseline.
     """
-    taken: dict[str, list[tuple[Run, ExactEntry]]] = {}
+    candidates: dict[str, list[tuple[Run, ExactEntry]]] = {}
     unfit: dict[tuple[str, str], str] = {}
     for run in runs:
         for resources in run.resources:
-            identity, why = resources.key.identity, run.unfit_resources(resources, accept_worse)
-            why = why or ("" if accept_worse else run.unjudged(resources))
-            if why:
+            identity, reason = resources.key.identity, run.unfit_resources(resources, accept_worse)
+            reason = reason or ("" if accept_worse else run.unjudged(resources))
+            if reason:
                 unfit[identity, run.header.run_id] = (
-                    f"{resources.label} of {run.header.run_id}: {why}"
+                    f"{resources.label} of {run.header.run_id}: {reason}"
                 )
             else:
-                taken.setdefault(identity, []).append(
+                candidates.setdefault(identity, []).append(
                     (run, entry_of(resources, provenance_of(run)))
                 )
     disagreeing = {
-        identity: why for identity, found in taken.items() if (why := _disagreement(found))
+        identity: reason
+        for identity, entries in candidates.items()
+        if (reason := _disagreement(entries))
     }
     newest = (
-        max(found, key=lambda one: one[0].header.started)[1]
-        for identity, found in taken.items()
+        max(entries, key=lambda pair: pair[0].header.started)[1]
+        for identity, entries in candidates.items()
         if identity not in disagreeing
     )
     return tuple(newest), tuple(
@@ -48,23 +50,28 @@ def propose_exact(
     )
 
 
-def _disagreement(found: Sequence[tuple[Run, ExactEntry]]) -> str:
-    """Why runs cannot make one entry together: a compiler says the same every time, so something was changed."""
-    first_run, first = found[0]
-    for run, entry in found[1:]:
+def _disagreement(entries: Sequence[tuple[Run, ExactEntry]]) -> str:
+    """Return why runs make no common entry; empty if they do.
+
+    A compiler says the same every time, so something was changed.
+    """
+    first_run, first = entries[0]
+    for run, entry in entries[1:]:
         if entry.figures != first.figures:
             differing = figure_changes(first.figures, entry.figures, {})
-            told = ", ".join(f"{one.figure} {one.before} and {one.after}" for one in differing[:3])
+            differences = ", ".join(
+                f"{change.figure} {change.before} and {change.after}" for change in differing[:3]
+            )
             return (
-                f"{entry.label}: {first_run.header.run_id} and {run.header.run_id} found {told}; propose the one that "
-                "is meant"
+                f"{entry.label}: {first_run.header.run_id} and {run.header.run_id} found {differences}; propose the "
+                "one that is meant"
             )
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactChange:
-    """What an approval does to one exact entry: `changes` are the figures that differ from the entry before."""
+    """The effect of an approval on an exact entry: `changes` are the figures that differ from the entry before."""
 
     entry: ExactEntry
     before: ExactEntry | None
@@ -73,17 +80,17 @@ class ExactChange:
 
 
 def exact_path(folder: Path) -> Path:
-    """The file of a folder that holds exact entries."""
+    """Return the path of a folder's exact entries."""
     return folder / f"{RESOURCES}.json"
 
 
 def exact_changes(entries: Sequence[ExactEntry], folder: Path) -> list[ExactChange]:
-    """What approving entries into a folder would do to each."""
-    known = {entry.identity: entry for entry in baseline_of(RESOURCES, folder).exact}
-    return [_change(entry, known.get(entry.identity)) for entry in entries]
+    """Return the effect of approving entries into a folder, by entry."""
+    entries_before = {entry.identity: entry for entry in baseline_of(RESOURCES, folder).exact}
+    return [_change_of(entry, entries_before.get(entry.identity)) for entry in entries]
 
 
-def _change(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
+def _change_of(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
     if before is None:
         return ExactChange(entry, None, "new")
     # The same again from a later run is no news, and no diff to review.
@@ -93,7 +100,10 @@ def _change(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
 
 
 def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
-    """Merge entries into the file of a folder, whole or not at all; other entries stay as they are."""
+    """Merge entries into the file of a folder, whole or not at all.
+
+    Other entries stay as they are.
+    """
     path = exact_path(folder)
     with lock_file(path):
         before = baseline_of(RESOURCES, folder)

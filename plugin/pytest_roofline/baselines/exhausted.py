@@ -13,7 +13,7 @@ from ..core.verdicts import Kind, Reference
 from ..core.work import Work
 from ..hardware import key_of
 from .comparators import Comparator, find_reference
-from .exact import ExactKnown
+from .exact import KernelRecords
 from .rows import memory_row
 
 
@@ -54,7 +54,7 @@ def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
 
 
 def lost_since(
-    before: Comparator, after: Comparator, kernels_before: ExactKnown, compiled: Collection[str]
+    before: Comparator, after: Comparator, kernels_before: KernelRecords, compiled: Collection[str]
 ) -> list[Row]:
     """Return a row for each time or kernel lost to memory.
 

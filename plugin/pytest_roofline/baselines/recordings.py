@@ -14,7 +14,7 @@ from ..core.units import format_percent, format_tolerance, listed, moment
 from ..core.verdicts import Kind
 from ..stats.spread import ONE_DAY, Prior
 from .comparators import default_tolerance, priors_of, typical_clock
-from .exact import KnownKernel, judge_exact
+from .exact import KernelRecord, judge_exact
 from .exact_proposals import approve_exact
 from .files import baseline_of, key_of_entry
 from .fit import MOST_REASONS, Refusal, fit_of
@@ -191,8 +191,8 @@ def _harmless_kernels(
     worse = []
     for entry in entries:
         kernel, old = by_kernel[entry.identity], before.get(entry.identity)
-        reference = KnownKernel(old, str(folder)) if old is not None else None
-        measured = KnownKernel(entry, "", kernel.slack, kernel.unread)
+        reference = KernelRecord(old, str(folder)) if old is not None else None
+        measured = KernelRecord(entry, "", kernel.slack, kernel.unread)
         verdict = judge_exact(measured, reference, "")
         if verdict.verdict not in (Kind.REGRESSED, Kind.INVALID):
             harmless.append(entry)

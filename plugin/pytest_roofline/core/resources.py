@@ -1,4 +1,4 @@
-"""What a compiled kernel asks of its target: registers, memory, spills, instructions. Read in its binary, not timed."""
+"""A compiled kernel's demands on its target: registers, memory, spills, instructions. They are read in its binary."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Better = Literal["lower", "higher"]
 # thread, spills and instructions those that stand in the binary, however often a loop goes through them. The last three
 # count what stands in loops; the first two of them are there where matrix instructions are those of a warpgroup.
 # docs/compile-gate.md says where each is read.
-JUDGED: dict[str, Better] = {
+JUDGED_FIGURES: dict[str, Better] = {
     "registers": "lower",
     "vgprs": "lower",
     "agprs": "lower",
@@ -35,10 +35,10 @@ JUDGED: dict[str, Better] = {
     "exposed_exponentials": "lower",
     "narrow_lds": "lower",
 }
-# What is written down and shown where it changed, and never judged; all other figures are counts of one instruction.
-SHOWN = ("sgprs", "instructions")
-# Instructions that are counted beside those that multiply matrices, as the vendors' disassemblers begin their names.
-COUNTED_NVIDIA = (
+# Figures that are recorded, and shown if they changed, but never judged. All others are counts of one instruction.
+REPORTED_FIGURES = ("sgprs", "instructions")
+# Instructions that are counted beside matrix instructions, by the start of their names in disassemblies.
+NVIDIA_INSTRUCTIONS = (
     "FFMA",
     "FFMA2",
     "HFMA2",
@@ -49,7 +49,7 @@ COUNTED_NVIDIA = (
     "UTMALDG",
     "UTMASTG",
 )
-COUNTED_AMD = ("v_exp", "v_fma", "buffer_load", "global_load")
+AMD_INSTRUCTIONS = ("v_exp", "v_fma", "buffer_load", "global_load")
 _SPILLS = ("spill_stores", "spill_loads", "vgpr_spills", "sgpr_spills")
 
 # Kinds of matrix instructions by generation: those of a warp or wave, of a warpgroup (Hopper), of tensor memory
@@ -60,21 +60,24 @@ _MATRIX = re.compile(
 
 
 def matrix_generation(figure: str) -> int:
-    """0 where a figure counts no matrix instruction; else 1 (of a warp or wave), 2 (warpgroup), 3 (tensor memory)."""
-    found = _MATRIX.fullmatch(figure)
+    """Return the generation of the matrix instruction that a figure counts.
+
+    1 is of a warp or wave, 2 of a warpgroup, 3 of tensor memory; 0 means no matrix instruction.
+    """
+    match = _MATRIX.fullmatch(figure)
     return (
-        0 if found is None else {"tensor_memory": 3, "warpgroup": 2}.get(found.lastgroup or "", 1)
+        0 if match is None else {"tensor_memory": 3, "warpgroup": 2}.get(match.lastgroup or "", 1)
     )
 
 
 def is_count(figure: str) -> bool:
-    """Whether a figure counts one instruction, so that a missing one is 0."""
-    return figure not in JUDGED and figure not in SHOWN
+    """Return whether a figure counts one instruction. A missing one is 0 then."""
+    return figure not in JUDGED_FIGURES and figure not in REPORTED_FIGURES
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceKey:
-    """Which compiled kernel this is: the test with its parameters, the target, and the name within the test."""
+    """The key of a compiled kernel: the test with its parameters, the target, and the name within the test."""
 
     benchmark: str
     parameters: dict[str, Scalar]
@@ -88,30 +91,30 @@ class ResourceKey:
 
     @property
     def label(self) -> str:
-        """As people call it: `flash_forward[sm_90-64]`; with the target behind it where no parameter names that."""
+        """The label for people: `flash_forward[sm_90-64]`. It ends in the target unless a parameter names that."""
         return with_target(label_of(self.benchmark, self.parameters, self.name), self.target)
 
 
 def with_target(label: str, target: str) -> str:
-    """A label that says for which target: `flash_forward[64]@sm_90`."""
-    known = re.search(rf"(?<![0-9A-Za-z_]){re.escape(target)}(?![0-9A-Za-z])", label)
-    return label if known else f"{label}@{target}"
+    """Return a label that names the target: `flash_forward[64]@sm_90`."""
+    names_target = re.search(rf"(?<![0-9A-Za-z_]){re.escape(target)}(?![0-9A-Za-z])", label)
+    return label if names_target else f"{label}@{target}"
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel, compiled for one target, asks of it.
+    """The demands of a kernel, compiled for a target, on that target.
 
     Args:
-        figures: by name: those of `JUDGED` and `SHOWN` that the target has, and the instructions that are there at all
-            (`HGMMA`, `v_mfma`), each with how many of them stand in the binary.
+        figures: by name: those of `JUDGED_FIGURES` and `REPORTED_FIGURES` that the target has, and the number of each
+            instruction that the binary holds at all (`HGMMA`, `v_mfma`).
         options: the compiler's, as they took effect.
         arguments: what the kernel was compiled for, parameter by parameter, in Triton's words.
         compiler: versions of what compiled it: `triton`, `ptxas` or `llvm`.
         slack: by figure, how much worse it may be than its baseline before that is red.
-        shared_limit_bytes: the shared memory that the target can give to a block; None where nobody told us.
-        warning: what the assembler says of `serialized_wgmma`; empty where it says nothing, or was not asked.
-        unread: what could not be read from this binary, and why; empty where everything was.
+        shared_limit_bytes: the shared memory that the target can give to a block; None if unknown.
+        warning: the assembler's message on `serialized_wgmma`; empty if there is none.
+        unread: the parts of the binary that could not be read, with the reason; empty if there are none.
         invalid: why this can never be a baseline; empty where it can.
         tier, marks: of its test, with the keyword arguments of the markers by their name: see `Measurement`.
     """
@@ -134,14 +137,14 @@ class Resources:
 
     @property
     def target(self) -> str:
-        """What it was compiled for: `sm_90`."""
+        """The target that it was compiled for: `sm_90`."""
         return self.key.target
 
     @property
     def registers(self) -> int:
-        """Vector registers of a thread: `vgprs` where the target is AMD's."""
-        found = registers_of(self.figures)
-        return self.figure("registers") if found is None else found
+        """Vector registers of a thread: `vgprs` on an AMD target."""
+        registers = registers_of(self.figures)
+        return self.figure("registers") if registers is None else registers
 
     @property
     def shared_bytes(self) -> int:
@@ -150,9 +153,9 @@ class Resources:
 
     @property
     def spills(self) -> int:
-        """Registers that did not fit (AMD), or the loads and stores of local memory that stand for them (NVIDIA)."""
-        found = spills_of(self.figures)
-        return self.figure("spills") if found is None else found
+        """Spilled registers (AMD), or their loads and stores of local memory (NVIDIA)."""
+        spills = spills_of(self.figures)
+        return self.figure("spills") if spills is None else spills
 
     @property
     def matrix_instructions(self) -> int:
@@ -165,39 +168,39 @@ class Resources:
         return self.figure("occupancy_waves")
 
     def count(self, instruction: str) -> int:
-        """How many of one kind of instruction stand in the binary: `count("HGMMA")`.
+        """Return the number of instructions of one kind in the binary: `count("HGMMA")`.
 
         Raises:
             BadInput: instructions were not read, or those of this name are not counted, on any target.
         """
-        counted = (*COUNTED_NVIDIA, *COUNTED_AMD)
-        if instruction not in counted and not matrix_generation(instruction):
+        names = (*NVIDIA_INSTRUCTIONS, *AMD_INSTRUCTIONS)
+        if instruction not in names and not matrix_generation(instruction):
             raise BadInput(
                 f"instruction is {instruction!r}, which is not counted; expected one that multiplies matrices (HMMA, "
-                f"HGMMA, UTCHMMA, v_mfma, v_wmma, …), {', '.join(counted)}"
+                f"HGMMA, UTCHMMA, v_mfma, v_wmma, …), {', '.join(names)}"
             )
         if "instructions" not in self.figures:
             self.figure(instruction)
         return self.figures.get(instruction, 0)
 
     def figure(self, name: str) -> int:
-        """A figure by its name.
+        """Return a figure by its name.
 
         Raises:
             BadInput: it was not read, with the reason or the names of those that were.
         """
         if name not in self.figures:
-            why = self.unread or f"this target has {', '.join(self.figures)}"
-            raise BadInput(f"{self.label} has no figure {name!r}: {why}")
+            reason = self.unread or f"this target has {', '.join(self.figures)}"
+            raise BadInput(f"{self.label} has no figure {name!r}: {reason}")
         return self.figures[name]
 
 
 def registers_of(figures: Mapping[str, int]) -> int | None:
-    """Vector registers of a thread, on either vendor's target; None where they were not read."""
+    """Return the vector registers of a thread; None if they were not read."""
     return figures.get("vgprs", figures.get("registers"))
 
 
 def spills_of(figures: Mapping[str, int]) -> int | None:
-    """All spills together; None where they were not read."""
-    known = [figures[name] for name in _SPILLS if name in figures]
-    return sum(known) if known else None
+    """Return the sum of all spills; None if they were not read."""
+    numbers = [figures[name] for name in _SPILLS if name in figures]
+    return sum(numbers) if numbers else None

@@ -1,4 +1,4 @@
-"""Targets: how users spell them, what one can give to a block, and what is read in a binary for one.
+"""Targets: their spellings, their limits for a block, and the figures in a binary for one.
 
 NVIDIA's binaries are read with two tools that come with Triton, `cuobjdump` for usage and `nvdisasm` for instructions;
 AMD's from the assembly that LLVM writes: its metadata, its closing comments, its instructions.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import BadInput, CompileFailed
-from ..core.resources import COUNTED_AMD, COUNTED_NVIDIA, matrix_generation
+from ..core.resources import AMD_INSTRUCTIONS, NVIDIA_INSTRUCTIONS, matrix_generation
 from ..core.units import format_bytes
 from .machine_code import code_of_amdgcn, code_of_sass
 from .turns import turn_figures
@@ -28,10 +28,10 @@ FIRST_OF_32_LANES = 10
 
 
 def canonical(target: object) -> str:
-    """A target as files name it: `sm_90`, `gfx942`."""
+    """Return a target as files name it: `sm_90`, `gfx942`."""
     text = target.strip() if isinstance(target, str) else ""
-    if found := _NVIDIA.fullmatch(text):
-        return f"sm_{found['capability']}"
+    if match := _NVIDIA.fullmatch(text):
+        return f"sm_{match['capability']}"
     if _AMD.fullmatch(text):
         return text.lower()
     raise BadInput(
@@ -40,18 +40,18 @@ def canonical(target: object) -> str:
 
 
 def gpu_target(target: str) -> Any:
-    """Triton's own name of a canonical target."""
+    """Return Triton's own record of a canonical target."""
     from triton.backends.compiler import GPUTarget
 
     if target.startswith("sm_"):
         return GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
-    found = _AMD.fullmatch(target)
-    assert found is not None
-    return GPUTarget("hip", target, 32 if int(found["major"]) >= FIRST_OF_32_LANES else 64)
+    match = _AMD.fullmatch(target)
+    assert match is not None
+    return GPUTarget("hip", target, 32 if int(match["major"]) >= FIRST_OF_32_LANES else 64)
 
 
 def name_of(gpu: Any) -> str:
-    """The canonical name of one of Triton's targets."""
+    """Return the canonical name of one of Triton's targets."""
     if gpu.backend not in ("cuda", "hip"):
         raise CompileFailed(
             f"the kernel was compiled for {gpu.arch} by Triton's back end {gpu.backend!r}; expected cuda or hip, whose "
@@ -61,22 +61,25 @@ def name_of(gpu: Any) -> str:
 
 
 def shared_limits() -> dict[str, int]:
-    """Bytes of shared memory (LDS) that a block can have at most, by target."""
+    """Return the most shared memory (LDS) of a block in bytes, by target."""
     return _limits("shared_limit_bytes")
 
 
 @functools.cache
-def _limits(what: str) -> dict[str, int]:
+def _limits(field: str) -> dict[str, int]:
     text = resources.files(__package__).joinpath("targets.json").read_text(encoding="utf-8")
     return {
         target: limit
-        for table in json.loads(text)[what]
+        for table in json.loads(text)[field]
         for target, limit in table["targets"].items()
     }
 
 
 def above_limit(target: str, figures: Mapping[str, int]) -> str:
-    """Why a kernel cannot run on its target at all; empty where it can, or where nobody told us the limits."""
+    """Return the reason that a kernel cannot run on its target.
+
+    It is empty if the kernel can, or if the target's limits are unknown.
+    """
     shared, shared_limit = figures.get("shared_bytes", 0), shared_limits().get(target)
     if shared_limit is not None and shared > shared_limit:
         return (
@@ -93,13 +96,16 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
 
 
 def read_binary(compiled: Any, target: str) -> tuple[dict[str, int], dict[str, str], str]:
-    """What a compiled kernel asks for, shared memory apart: figures, versions of the tools, what could not be read."""
+    """Return the figures of a compiled kernel, shared memory apart.
+
+    Behind them are the versions of the tools, and the reason that a part could not be read.
+    """
     return (_read_nvidia if target.startswith("sm_") else _read_amd)(compiled)
 
 
 # NVIDIA.
 
-# One of each takes under a second; a tool that takes so long hangs.
+# A call of either tool takes under a second. One that takes so long hangs.
 TIMEOUT_S = 120.0
 _USAGE = re.compile(r"Function (?P<function>\S+):\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+)")
 # Compute capabilities whose matrix instructions work in tensor memory: 10.0, 10.3, 11.0, but not 12.0.
@@ -111,25 +117,35 @@ _GAVE_UP = re.compile(r'CUDA architecture "\w+" is deprecated[^\n]*')
 
 
 def read_usage(text: str, kernel: str) -> dict[str, int]:
-    """Registers and bytes of stack of a thread, from what `cuobjdump --dump-resource-usage` printed."""
-    found = {match["function"]: match for match in _USAGE.finditer(text)}
-    if kernel not in found:
+    """Return a thread's registers and bytes of stack.
+
+    Args:
+        text: the output of `cuobjdump --dump-resource-usage`.
+        kernel: its name in the binary.
+    """
+    matches = {match["function"]: match for match in _USAGE.finditer(text)}
+    if kernel not in matches:
         raise CompileFailed(
             f"cuobjdump tells nothing of {kernel}; expected `Function {kernel}: REG:… STACK:…`, got "
             f"{text.strip()[:300]!r}"
         )
     return {
-        "registers": int(found[kernel]["registers"]),
-        "stack_bytes": int(found[kernel]["stack"]),
+        "registers": int(matches[kernel]["registers"]),
+        "stack_bytes": int(matches[kernel]["stack"]),
     }
 
 
 def read_instructions(text: str, capability: int) -> tuple[dict[str, int], str]:
-    """Counts of instructions from what `nvdisasm -json` printed, and the assembler's version if it signed its work."""
+    """Return counts of instructions, and the assembler's version.
+
+    Args:
+        text: the output of `nvdisasm -json`; without a signature of the assembler the version is empty.
+        capability: that the binary was compiled for, such as 90.
+    """
     try:
         head, functions = json.loads(text)
         codes = [code_of_sass(function) for function in functions]
-        signed = str(head.get(".note.nv.tkinfo", {}).get("tki_toolVersion", ""))
+        signature = str(head.get(".note.nv.tkinfo", {}).get("tki_toolVersion", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CompileFailed(
             f"nvdisasm printed something else than expected ({type(error).__name__}: {error}); expected JSON, a head "
@@ -140,13 +156,13 @@ def read_instructions(text: str, capability: int) -> tuple[dict[str, int], str]:
         raise CompileFailed(
             "nvdisasm found no instruction in the binary; expected those of a kernel"
         )
-    version = re.search(r"V(\d[\d.]*)", signed)
+    version = re.search(r"V(\d[\d.]*)", signature)
     figures = count_nvidia(opcodes) | turn_figures(codes, warpgroups=capability == WARPGROUPS)
     return figures, version[1] if version else ""
 
 
 def count_nvidia(opcodes: list[str]) -> dict[str, int]:
-    """What is counted of a list of opcodes: `HMMA.16816.F32.BF16` is one HMMA."""
+    """Count opcodes by kind: `HMMA.16816.F32.BF16` is one HMMA."""
     kinds = Counter(opcode.partition(".")[0] for opcode in opcodes)
     kinds["MUFU.EX2"] = sum(opcode.startswith("MUFU.EX2") for opcode in opcodes)
     counts = {
@@ -157,7 +173,9 @@ def count_nvidia(opcodes: list[str]) -> dict[str, int]:
         ),
         "instructions": len(opcodes),
     }
-    named = (kind for kind in sorted(kinds) if kind in COUNTED_NVIDIA or matrix_generation(kind))
+    named = (
+        kind for kind in sorted(kinds) if kind in NVIDIA_INSTRUCTIONS or matrix_generation(kind)
+    )
     return counts | {kind: kinds[kind] for kind in named if kinds[kind]}
 
 
@@ -182,7 +200,10 @@ def _read_nvidia(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
 
 
 def tensor_memory(metadata: Any) -> dict[str, int]:
-    """Columns of tensor memory that a block takes, which the compiler allots and no tool tells; none where none are."""
+    """Return the columns of tensor memory of a block, as a figure.
+
+    The compiler allots them, and no tool shows them. A target without such memory has no figure.
+    """
     columns = getattr(metadata, "tmem_size", None)
     return (
         {}
@@ -198,21 +219,21 @@ class _Deprecated(Exception):
 def _run_tool(tool: str, *arguments: str) -> str:
     path = path_of(tool)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [path, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileFailed(
             f"{tool} ({path}) cannot be run: {error}; expected that of Triton"
         ) from None
-    if gave_up := _GAVE_UP.search(done.stderr):
+    if gave_up := _GAVE_UP.search(process.stderr):
         raise _Deprecated(gave_up[0])
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-300:]
+    if process.returncode != 0:
+        last_output = (process.stderr or process.stdout).strip()[-300:]
         raise CompileFailed(
-            f"{tool} {' '.join(arguments[:-1])} ended with status {done.returncode}: {said}"
+            f"{tool} {' '.join(arguments[:-1])} ended with status {process.returncode}: {last_output}"
         )
-    return done.stdout
+    return process.stdout
 
 
 def path_of(tool: str) -> str:
@@ -227,11 +248,11 @@ def path_of(tool: str) -> str:
 
 
 def _assembler(compiled: Any) -> str:
-    """The version of the assembler that Triton uses for this target."""
+    """Return the version of the assembler that Triton uses for a kernel's target."""
     from triton.backends.nvidia.compiler import get_ptxas_version
 
-    found = re.search(r"V(\d[\d.]*)", str(get_ptxas_version(compiled.metadata.target.arch)))
-    return found[1] if found else "unknown"
+    match = re.search(r"V(\d[\d.]*)", str(get_ptxas_version(compiled.metadata.target.arch)))
+    return match[1] if match else "unknown"
 
 
 # AMD.
@@ -247,15 +268,15 @@ _AMD_FIELDS = {
 # Instructions that are counted, by the start of their name.
 _AMD_MATRIX = ("v_smfmac", "v_mfma", "v_swmmac", "v_wmma")
 _AMD_SAME = {"v_fmac": "v_fma", "v_fmaak": "v_fma", "v_fmamk": "v_fma", "v_pk_fma": "v_fma"}
-_AMD_KINDS = (*_AMD_MATRIX, *COUNTED_AMD, *_AMD_SAME)
+_AMD_KINDS = (*_AMD_MATRIX, *AMD_INSTRUCTIONS, *_AMD_SAME)
 # RDNA 3 and newer: one instruction of two operations, `v_dual_fmac_f32 … :: v_dual_mul_f32 …`.
 _AMD_SECOND = re.compile(r"::\s*(v_dual_[a-z0-9_]+)")
 
 
 def read_assembly(text: str) -> dict[str, int]:
-    """All figures of the kernel in `amdgcn` assembly, shared memory apart."""
-    body, found, metadata = text.partition(".amdgpu_metadata")
-    if not found:
+    """Return all figures of a kernel in `amdgcn` assembly, except shared memory."""
+    body, separator, metadata = text.partition(".amdgpu_metadata")
+    if not separator:
         raise CompileFailed(
             f"the assembly has no .amdgpu_metadata; expected {', '.join(_AMD_FIELDS.values())} there"
         )
@@ -272,18 +293,21 @@ def read_assembly(text: str) -> dict[str, int]:
     return figures | counts | turn_figures([code], warpgroups=False)
 
 
-def _figure(text: str, pattern: str, what: str, worst: Callable[[list[int]], int] = max) -> int:
-    """The worst, where functions that are called stand beside the kernel."""
-    found = [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
-    if not found:
+def _figure(text: str, pattern: str, marker: str, worst: Callable[[list[int]], int] = max) -> int:
+    """Return the worst figure of a kernel and the functions that it calls."""
+    numbers = [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
+    if not numbers:
         raise CompileFailed(
-            f"the assembly has no `{what}`; expected it as LLVM has written it since code objects V3"
+            f"the assembly has no `{marker}`; expected it as LLVM has written it since code objects V3"
         )
-    return worst(found)
+    return worst(numbers)
 
 
 def count_amd(opcodes: list[str], seconds: Sequence[str] = ()) -> dict[str, int]:
-    """What is counted: `v_mfma_f32_32x32x8_bf16` is one v_mfma; `seconds` are of instructions that do two things."""
+    """Count opcodes by kind: `v_mfma_f32_32x32x8_bf16` is one v_mfma.
+
+    `seconds` are the second operations of dual instructions.
+    """
     if not opcodes:
         raise CompileFailed("the assembly has no instruction in it; expected those of a kernel")
     kinds = Counter(kind for opcode in (*opcodes, *seconds) if (kind := _kind_on_amd(opcode)))

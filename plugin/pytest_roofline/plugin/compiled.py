@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..baselines.exact import (
-    ExactKnown,
-    KnownKernel,
+    KernelRecord,
+    KernelRecords,
     entry_of,
     judge_exact,
-    known_by,
-    known_in_baselines,
+    records_in_baselines,
+    records_of,
 )
 from ..baselines.files import BaselineFolders
 from ..baselines.rows import compiled_row
@@ -42,7 +42,7 @@ class CompiledKernels(ResultKind):
 
     def __init__(self) -> None:
         super().__init__()
-        self._baseline = ExactKnown({}, "")
+        self._baseline = KernelRecords({}, "")
         self._against_runs = False
 
     @property
@@ -55,9 +55,9 @@ class CompiledKernels(ResultKind):
         super().open(under_test, options)
         self._against_runs = bool(under_test.comparator.runs)
         if options.against:
-            self._baseline = known_by(under_test.comparator)
+            self._baseline = records_of(under_test.comparator)
         else:
-            self._baseline = known_in_baselines(BaselineFolders(options.baselines).resources())
+            self._baseline = records_in_baselines(BaselineFolders(options.baselines).resources())
 
     def judge(self, test_id: str) -> None:
         """Judge every kernel of a test that can run on its target."""
@@ -68,7 +68,7 @@ class CompiledKernels(ResultKind):
                 self._put(compiled_row(resources, self._verdict_on(resources)))
 
     def _verdict_on(self, resources: Resources) -> ExactVerdict:
-        kernel = KnownKernel(entry_of(resources, {}), "", resources.slack, resources.unread)
+        kernel = KernelRecord(entry_of(resources, {}), "", resources.slack, resources.unread)
         exact = judge_exact(kernel, *self._baseline.find(resources.key))
         return replace(exact, test_id=resources.test_id, label=resources.label)
 
