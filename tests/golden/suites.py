@@ -75,7 +75,8 @@ FIGURES = Path(__file__).with_name("figures.json")
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch):
     def compile_for(kernel, target, arguments, options):
-        return compiling.Compiled(target, json.loads(FIGURES.read_text()), dict(options), {}, {"triton": "3.9.0"}, "")
+        figures = json.loads(FIGURES.read_text())
+        return compiling.KernelBinary(target, figures, dict(options), {}, {"triton": "3.9.0"}, "")
 
     monkeypatch.setattr(compiling, "compile_for", compile_for)
     monkeypatch.setattr(compiling, "is_compiled", lambda kernel: False)

@@ -36,7 +36,7 @@ def compiler(monkeypatch):
     def compile_for(kernel, target, arguments, options):
         script = json.loads(SCRIPT.read_text())
         figures, versions = script["figures"][target], {{"triton": script["triton"]}}
-        return compiling.Compiled(target, figures, dict(options or {{}}), {{}}, versions, script["unread"])
+        return compiling.KernelBinary(target, figures, dict(options or {{}}), {{}}, versions, script["unread"])
 
     monkeypatch.setattr(compiling, "compile_for", compile_for)
     monkeypatch.setattr(compiling, "is_compiled", lambda kernel: False)

@@ -1,4 +1,4 @@
-"""The assembler's own words on matrix instructions that wait for one another, which Triton reads and throws away."""
+"""The assembler's message on matrix instructions that wait for one another, which Triton drops."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ _SERIALIZED = re.compile(
 
 
 def why_serialized(compiled: Any) -> str:
-    """Return why the assembler lets the matrix instructions of a kernel run one by one; empty where it does not say.
+    """Return the assembler's reason for serialized matrix instructions, or an empty text.
 
     It assembles the kernel's PTX once more, which takes about a second.
     """
@@ -30,7 +30,7 @@ def why_serialized(compiled: Any) -> str:
         source.write_text(ptx, encoding="utf-8")
         arguments = ("-v", f"--gpu-name=sm_{capability}a", str(source), "-o", f"{source}.cubin")
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [get_ptxas(capability).path, *arguments],
                 capture_output=True,
                 text=True,
@@ -39,10 +39,13 @@ def why_serialized(compiled: Any) -> str:
             )
         except (OSError, RuntimeError, subprocess.TimeoutExpired):
             return ""
-    return words_on_waits(done.stderr)
+    return words_on_waits(process.stderr)
 
 
 def words_on_waits(text: str) -> str:
-    """Return the first reason of what `ptxas -v` printed: `wgmma.mma_async instructions are serialized … (C7515)`."""
+    """Return the first reason in the output of `ptxas -v`.
+
+    It reads `wgmma.mma_async instructions are serialized … (C7515)`.
+    """
     match = _SERIALIZED.search(text)
     return f"{match['words']} ({match['code']})" if match else ""

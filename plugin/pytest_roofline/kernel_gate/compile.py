@@ -12,12 +12,12 @@ from ..core.keys import Scalar
 from .assembler import why_serialized
 from .targets import canonical, gpu_target, name_of, read_binary
 
-# How much of a compiler's own words is told.
+# So many lines of a compiler's own message are shown.
 LAST_LINES = 8
-# Options that decide what comes out, written down even where nobody asked for them.
-_TELLING = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "maxnreg", "waves_per_eu")
-# Further ones, written down where they are not as usual: a variable of the environment may have set them.
-_USUAL: dict[str, object] = {
+# Options that decide the binary. They are recorded even if the user gave none.
+_DECISIVE = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "maxnreg", "waves_per_eu")
+# Further options with their defaults. Others are recorded: a variable of the environment may have set them.
+_DEFAULTS: dict[str, object] = {
     "debug": False,
     "instrumentation_mode": "",
     "ir_override": None,
@@ -30,13 +30,13 @@ _USUAL: dict[str, object] = {
     "matrix_instr_nonkdim": 0,
     "schedule_hint": "",
 }
-# Always set here, so that it tells nothing.
-_LINES = "TRITON_DISABLE_LINE_INFO"
+# The variable that this module always sets itself.
+_LINE_VARIABLE = "TRITON_DISABLE_LINE_INFO"
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """What was read of a compiled kernel: see `core.resources.Resources` for each field."""
+class KernelBinary:
+    """The figures and facts of a kernel's binary: `core.resources.Resources` describes the fields."""
 
     target: str
     figures: dict[str, int]
@@ -52,8 +52,15 @@ def compile_for(
     target: str,
     arguments: Mapping[str, object],
     options: Mapping[str, object] | None = None,
-) -> Compiled:
-    """Compile a `@triton.jit` function for a target, without line information, and read the binary."""
+) -> KernelBinary:
+    """Compile a `@triton.jit` function for a target, and read the binary.
+
+    The binary has no line information.
+
+    Raises:
+        BadInput: the target, an option or an argument cannot be used.
+        CompileFailed: Triton cannot compile the kernel, or its binary cannot be read.
+    """
     triton = usable_triton()
     name = canonical(target)
     function = function_of(kernel, triton)
@@ -64,8 +71,8 @@ def compile_for(
         raise CompileFailed(
             f"this Triton ({triton.__version__}) has no back end for {name}: {error}"
         ) from None
-    given = dict(options or {})
-    _check_options(backend, given, name)
+    compiler_options = dict(options or {})
+    _check_options(backend, compiler_options, name)
     source = source_of(function, arguments, backend)
     try:
         refuse_changed_globals(function, source.constants.values())
@@ -73,28 +80,35 @@ def compile_for(
         # and 106, measured), and an exact gate would be red for a line number.
         with triton.knobs.compilation.scope():
             triton.knobs.compilation.disable_line_info = True
-            compiled = triton.compile(source, target=gpu, options=given)
+            compiled = triton.compile(source, target=gpu, options=compiler_options)
     except BadInput:
         raise
     except Exception as error:
-        raise CompileFailed(_failure(function.__name__, name, given, error)) from error
-    return read(compiled, given=given, wanted=name)
+        raise CompileFailed(_failure(function.__name__, name, compiler_options, error)) from error
+    return read(compiled, options=compiler_options, requested_target=name)
 
 
-def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: str = "") -> Compiled:
-    """What the binary of Triton's CompiledKernel asks for, as `warmup` or a launch returns it."""
+def read(
+    compiled: Any, *, options: Mapping[str, object] | None = None, requested_target: str = ""
+) -> KernelBinary:
+    """Read the binary of Triton's CompiledKernel, which `warmup` or a launch returns.
+
+    Raises:
+        CompileFailed: it was compiled for another target, or cannot be read.
+    """
     metadata = compiled.metadata
     target = name_of(metadata.target)
     arch = str(getattr(metadata, "arch", "")).replace("sm", "sm_", 1)
     if arch and arch != target:
         raise CompileFailed(
-            f"Triton compiled for {arch} in place of {wanted or target}; is TRITON_OVERRIDE_ARCH set? expected it unset"
+            f"Triton compiled for {arch} in place of {requested_target or target}; is TRITON_OVERRIDE_ARCH set? "
+            "expected it unset"
         )
     figures, versions, unread = read_binary(compiled, target)
-    return Compiled(
+    return KernelBinary(
         target=target,
         figures={"shared_bytes": int(metadata.shared), **figures},
-        options=_options(metadata, given or {}),
+        options=_options(metadata, options or {}),
         arguments=describe(compiled.src),
         compiler={"triton": str(metadata.triton_version), **versions},
         unread=unread,
@@ -102,63 +116,77 @@ def read(compiled: Any, *, given: Mapping[str, object] | None = None, wanted: st
     )
 
 
-def _options(metadata: Any, given: Mapping[str, object]) -> dict[str, Scalar]:
-    """Options as they took effect, which is not always as they were asked for."""
+def _options(metadata: Any, user_options: Mapping[str, object]) -> dict[str, Scalar]:
+    """Return the options in effect, which may differ from the user's."""
     effective = metadata._asdict()
     options = {
-        **given,
+        **user_options,
         **{
-            name: effective[name] for name in (*_TELLING, *given) if effective.get(name) is not None
+            name: effective[name]
+            for name in (*_DECISIVE, *user_options)
+            if effective.get(name) is not None
         },
         **{
             name: effective[name]
-            for name, usual in _USUAL.items()
-            if name in effective and effective[name] != usual
+            for name, default in _DEFAULTS.items()
+            if name in effective and effective[name] != default
         },
         # Triton notes the variables of the environment that make another binary, under their own names.
-        **{name: value for name, value in effective.items() if name.isupper() and name != _LINES},
+        **{
+            name: value
+            for name, value in effective.items()
+            if name.isupper() and name != _LINE_VARIABLE
+        },
     }
-    return {name: _plain(value) for name, value in sorted(options.items())}
+    return {name: _to_scalar(value) for name, value in sorted(options.items())}
 
 
 def is_compiled(kernel: object) -> bool:
-    """Whether this is a kernel that Triton has compiled already."""
+    """Return whether Triton has compiled a kernel already."""
     return isinstance(kernel, usable_triton().compiler.CompiledKernel)
 
 
-def _check_options(backend: Any, given: Mapping[str, object], target: str) -> None:
-    """Refuse what Triton would ignore in silence."""
-    known = {
-        known.name
-        for known in dataclasses.fields(type(backend.parse_options({"enable_fp_fusion": True})))
+def _check_options(backend: Any, options: Mapping[str, object], target: str) -> None:
+    """Refuse options that Triton would ignore in silence."""
+    names = {
+        field.name
+        for field in dataclasses.fields(type(backend.parse_options({"enable_fp_fusion": True})))
     }
-    known -= {"arch", "backend_name", "warp_size"}
-    unknown = [name for name in given if name not in known]
+    names -= {"arch", "backend_name", "warp_size"}
+    unknown = [name for name in options if name not in names]
     if unknown:
         raise BadInput(
             f"options has {', '.join(map(str, unknown))}, which the compiler for {target} does not know; it knows "
-            f"{', '.join(sorted(known))}"
+            f"{', '.join(sorted(names))}"
         )
 
 
-def _failure(kernel: str, target: str, given: Mapping[str, object], error: Exception) -> str:
-    said = [line for line in f"{type(error).__name__}: {error}".splitlines() if line.strip()][
-        -LAST_LINES:
-    ]
-    options = ", ".join(f"{name}={value}" for name, value in given.items()) or "default options"
-    return "\n  ".join([f"{kernel} cannot be compiled for {target} ({options}):", *said])
+def _failure(kernel: str, target: str, options: Mapping[str, object], error: Exception) -> str:
+    error_lines = [
+        line for line in f"{type(error).__name__}: {error}".splitlines() if line.strip()
+    ][-LAST_LINES:]
+    options_text = (
+        ", ".join(f"{name}={value}" for name, value in options.items()) or "default options"
+    )
+    return "\n  ".join(
+        [f"{kernel} cannot be compiled for {target} ({options_text}):", *error_lines]
+    )
 
 
-def _plain(value: object) -> Scalar:
+def _to_scalar(value: object) -> Scalar:
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
-# From here on a back end tells apart what it knows of a number and of a tensor; tried are 3.6 and 3.9.
+# Since this version a back end keeps its facts on numbers and on tensors apart. Tested: 3.6 and 3.9.
 OLDEST_TRITON = (3, 6)
 
 
 def usable_triton() -> Any:
-    """The module."""
+    """Return the module `triton`.
+
+    Raises:
+        BadInput: it is missing, broken or too old.
+    """
     try:
         import triton
     except ImportError as error:
@@ -179,7 +207,13 @@ def usable_triton() -> Any:
 
 
 def function_of(kernel: object, triton: Any) -> Any:
-    """The JIT function that a user's kernel is, rebuilt where it was decorated for the interpreter."""
+    """Return a user's kernel as a JIT function.
+
+    One that was decorated for the interpreter is built anew.
+
+    Raises:
+        BadInput: the kernel is none, or Triton itself was imported for the interpreter.
+    """
     from triton.runtime.interpreter import InterpretedFunction
 
     jit = triton.runtime.jit.JITFunction
@@ -191,10 +225,11 @@ def function_of(kernel: object, triton: Any) -> Any:
                 f"Triton was imported under TRITON_INTERPRET=1, so its own library cannot be compiled in this process "
                 f"and neither can {kernel.__name__}; run the tests that compile without that variable"
             )
-        # What its decorator was given; the interpreter's has options that the compiler's has not.
-        taken = inspect.signature(jit).parameters
+        # The arguments of its decorator; the interpreter's has options that the compiler's has not.
+        parameters = inspect.signature(jit).parameters
         return jit(
-            kernel.fn, **{name: value for name, value in kernel.kwargs.items() if name in taken}
+            kernel.fn,
+            **{name: value for name, value in kernel.kwargs.items() if name in parameters},
         )
     raise BadInput(
         f"kernel is {kernel!r}; expected a function under @triton.jit, or a kernel that was compiled"
@@ -202,32 +237,38 @@ def function_of(kernel: object, triton: Any) -> Any:
     )
 
 
-def _hint(kernel: object, wanted: Any) -> str:
-    """Where the kernel is, if this only wraps it: an autotuner, perhaps over heuristics."""
+def _hint(kernel: object, kernel_types: Any) -> str:
+    """Return the path to the kernel inside a wrapper, such as an autotuner."""
     path, inner = "", kernel
-    # Wrappers are few; what answers to any name, as a mock does, has no end.
+    # Wrappers are few. An object that has any attribute, such as a mock, has no end.
     for _ in range(8):
         path, inner = f"{path}.fn", getattr(inner, "fn", None)
-        if isinstance(inner, wanted):
+        if isinstance(inner, kernel_types):
             return f"; it wraps one: give its `{path[1:]}`, with the configuration in arguments and options"
     return ""
 
 
 def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
-    """As a launch does. Triton knows a kernel by what its globals were at first, and compiles what they are now."""
-    for one in (function, *(value for value in constants if hasattr(value, "used_global_vals"))):
+    """Refuse a kernel whose globals have changed, as a launch does.
+
+    Triton caches a kernel by their first values, and compiles it with the present ones.
+    """
+    for jit_function in (
+        function,
+        *(constant for constant in constants if hasattr(constant, "used_global_vals")),
+    ):
         # Finds them, once in a process.
-        _ = one.cache_key
-        for (name, _), (before, scope) in one.used_global_vals.items():
+        _ = jit_function.cache_key
+        for (name, _), (before, scope) in jit_function.used_global_vals.items():
             if name not in scope or scope[name] != before:
                 raise BadInput(
-                    f"global {name} of {one.__name__} was {before} when it was first compiled and is "
+                    f"global {name} of {jit_function.__name__} was {before} when it was first compiled and is "
                     f"{scope.get(name, 'gone')} now; expected it unchanged within a process: pass it as a constexpr "
                     "argument"
                 )
 
 
-# Arguments: what a launch would find out about them, by Triton's own binder.
+# Arguments, specialised as a launch would do it, by Triton's own binder.
 
 _SCALARS = r"[iu](?:1|8|16|32|64)|fp(?:16|32|64)|bf16|fp8(?:e4nv|e4b8|e4b15|e5|e5b16)"
 _TYPE = re.compile(rf"(?P<type>\*k?(?:{_SCALARS})|{_SCALARS})(?::(?P<hint>1|16))?")
@@ -237,9 +278,9 @@ _DIVISIBLE = [["tt.divisibility", 16]]
 
 
 def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any:
-    """Triton's `ASTSource`: the kernel with the signature under which a launch with such arguments would compile.
+    """Return Triton's `ASTSource` of a kernel, with the signature of such a launch.
 
-    By parameter they are a type as Triton writes it, a tensor, a dtype, a number, None, or a constant's value.
+    An argument is a type as Triton writes it, a tensor, a dtype, a number, None, or a constant's value.
     """
     _refuse_other_names(kernel, arguments)
     types: dict[str, str] = {}
@@ -251,9 +292,9 @@ def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any
         if param.is_constexpr:
             kind = "constexpr"
         elif isinstance(value, str):
-            kind, facts, value = _stated(param, value)
+            kind, facts, value = _parse_type(param, value)
         else:
-            kind, facts = _specialised(param, value, backend)
+            kind, facts = _specialise(param, value, backend)
         types[param.name] = kind
         if kind == "constexpr":
             constants[(param.num,)] = value
@@ -263,35 +304,39 @@ def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any
 
 
 def _refuse_other_names(kernel: Any, arguments: Mapping[str, object]) -> None:
-    known = {param.name: param for param in kernel.params}
-    unknown = [name for name in arguments if name not in known]
+    parameters = {param.name: param for param in kernel.params}
+    unknown = [name for name in arguments if name not in parameters]
     missing = [
-        name for name, param in known.items() if name not in arguments and not param.has_default
+        name
+        for name, param in parameters.items()
+        if name not in arguments and not param.has_default
     ]
     if unknown or missing:
-        found = [f"no argument for {', '.join(missing)}"] * bool(missing)
-        found += [f"arguments that it does not have: {', '.join(map(str, unknown))}"] * bool(
+        complaints = [f"no argument for {', '.join(missing)}"] * bool(missing)
+        complaints += [f"arguments that it does not have: {', '.join(map(str, unknown))}"] * bool(
             unknown
         )
         raise BadInput(
-            f"kernel {kernel.__name__} has {' and '.join(found)}; it takes {', '.join(known)}"
+            f"kernel {kernel.__name__} has {' and '.join(complaints)}; it takes {', '.join(parameters)}"
         )
 
 
-def _specialised(param: Any, value: object, backend: Any) -> tuple[str, list[Any]]:
-    """What a launch makes of a value, by the function that a launch calls."""
+def _specialise(param: Any, value: object, backend: Any) -> tuple[str, list[Any]]:
+    """Return the type and facts of a value, by the function that a launch calls."""
     from triton._C.libtriton import native_specialize_impl
     from triton.runtime.jit import MockTensor
 
     # A declared float or bool is not looked at any further; a declared integer or pointer is.
     declared = param.annotation_type
-    looked_at = not (param.do_not_specialize or declared == "u1" or declared[:2] in ("fp", "bf"))
+    is_specialised = not (
+        param.do_not_specialize or declared == "u1" or declared[:2] in ("fp", "bf")
+    )
     try:
         kind, facts = native_specialize_impl(
             backend,
             MockTensor.wrap_dtype(value),
             param.is_const,
-            looked_at,
+            is_specialised,
             not param.do_not_specialize_on_alignment,
         )
     except (TypeError, KeyError):
@@ -302,30 +347,34 @@ def _specialised(param: Any, value: object, backend: Any) -> tuple[str, list[Any
             f"argument {param.name} is {value!r}; expected a type such as {_EXAMPLES}, a tensor (on the meta device "
             "too), a torch dtype, a number, a bool or None"
         )
-    known = (
+    hints = (
         backend.parse_attr(facts)
-        if isinstance(facts, str) and kind != "constexpr" and looked_at
+        if isinstance(facts, str) and kind != "constexpr" and is_specialised
         else []
     )
-    return (declared if declared and value is not None else kind), known
+    return (declared if declared and value is not None else kind), hints
 
 
-def _stated(param: Any, text: str) -> tuple[str, list[Any], object]:
-    """The type, facts and constant that a type string states; refused where no launch of the kernel would make them."""
-    found = _TYPE.fullmatch(text.strip())
-    if found is None:
+def _parse_type(param: Any, text: str) -> tuple[str, list[Any], object]:
+    """Return the type, facts and constant of a type string.
+
+    Raises:
+        BadInput: no launch of the kernel would make them.
+    """
+    match = _TYPE.fullmatch(text.strip())
+    if match is None:
         if _DESCRIPTOR.fullmatch(text.strip()):
             return text.strip(), [], None
         raise BadInput(
             f"argument {param.name} is {text!r}; expected a type such as {_EXAMPLES}, a tensor or a number"
         )
-    kind, hint = found["type"], found["hint"]
+    kind, hint = match["type"], match["hint"]
     if param.is_const and kind.startswith("*"):
         kind = f"*k{kind[1:].removeprefix('k')}"
-    whole = re.fullmatch(r"[iu](?:8|16|32|64)", kind) is not None
+    is_integer = re.fullmatch(r"[iu](?:8|16|32|64)", kind) is not None
     # None of these hints is known of a parameter that the kernel asks not to be specialised on.
-    hints = {"1"} if whole and not param.annotation_type else set()
-    if (whole or kind.startswith("*")) and not param.do_not_specialize_on_alignment:
+    hints = {"1"} if is_integer and not param.annotation_type else set()
+    if (is_integer or kind.startswith("*")) and not param.do_not_specialize_on_alignment:
         hints.add("16")
     if kind != (param.annotation_type or kind) or (
         hint and (hint not in hints or param.do_not_specialize)
@@ -338,7 +387,7 @@ def _stated(param: Any, text: str) -> tuple[str, list[Any], object]:
 
 
 def describe(source: Any) -> dict[str, str]:
-    """Each argument of a source in a word: `*bf16:16`, or the value of a constant."""
+    """Return each argument of a source in a word: `*bf16:16`, `64`."""
     text = {}
     for index, (name, kind) in enumerate(source.signature.items()):
         if kind == "constexpr":
@@ -353,7 +402,7 @@ def describe(source: Any) -> dict[str, str]:
 
 
 def _constant(value: object) -> str:
-    """A constant as text that is the same in every process: no addresses."""
+    """Return a constant as text without addresses, which differ between processes."""
     name = getattr(value, "__name__", None)
     text = name if isinstance(name, str) else str(getattr(value, "value", value))
     return type(value).__name__ if " at 0x" in text else text

@@ -20,7 +20,7 @@ class Loop:
 
 
 def loops_of(code: Sequence[Instruction]) -> list[Loop]:
-    """Return every loop of some machine code, inner ones ahead of those around them."""
+    """Return every loop of some machine code, inner loops first."""
     after = [_successors(code, index) for index in range(len(code))]
     before: list[list[int]] = [[] for _ in code]
     for index, successors in enumerate(after):
@@ -38,7 +38,7 @@ def loops_of(code: Sequence[Instruction]) -> list[Loop]:
 
 
 def _successors(code: Sequence[Instruction], index: int) -> list[int]:
-    """Return where an instruction may lead, within the code."""
+    """Return the indices of the instructions that may follow one."""
     instruction = code[index]
     behind = [] if instruction.ends else [index + 1]
     leads_to = behind if instruction.target is None else [*behind, instruction.target]
@@ -46,9 +46,9 @@ def _successors(code: Sequence[Instruction], index: int) -> list[int]:
 
 
 def _back_edges(after: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Yield each step that leads to an instruction on the path to it, found depth first.
+    """Yield each step back to an instruction on the path to it.
 
-    What no branch leads to, as behind an indirect one, begins a path of its own.
+    The search goes depth first. Code that no branch leads to, as behind an indirect branch, begins a path of its own.
     """
     seen, path = set[int](), set[int]()
     for root in range(len(after)):
@@ -70,7 +70,10 @@ def _back_edges(after: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _body(start: int, ends: Sequence[int], before: Sequence[Sequence[int]]) -> set[int]:
-    """Return what leads to the ends of a loop without going through its start."""
+    """Return the indices between a loop's start and its ends.
+
+    They lead to the ends without going through the start.
+    """
     body, left = {start}, list(ends)
     while left:
         index = left.pop()

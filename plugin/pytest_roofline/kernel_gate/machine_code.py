@@ -1,4 +1,4 @@
-"""Machine code as a list of instructions with their branches, from what each vendor's tools print."""
+"""Machine code as a list of instructions with their branches, from the output of each vendor's tools."""
 
 import re
 from collections.abc import Mapping
@@ -38,11 +38,13 @@ def code_of_sass(function: Mapping[str, Any]) -> list[Instruction]:
         KeyError: an instruction has no opcode, or the function no instructions.
     """
     start = function.get("start", 0)
-    return [_of_sass(each, start) for each in function["sass-instructions"]]
+    return [
+        _instruction_of_sass(instruction, start) for instruction in function["sass-instructions"]
+    ]
 
 
-def _of_sass(printed: Mapping[str, str], start: int) -> Instruction:
-    """Return an instruction; a branch names the byte of the section that it leads to."""
+def _instruction_of_sass(printed: Mapping[str, str], start: int) -> Instruction:
+    """Return an instruction. A branch names a byte of the section."""
     opcode, operands = printed["opcode"], printed.get("operands", "")
     kind = opcode.partition(".")[0]
     address = re.search(r"0x([0-9a-f]+)$", operands) if kind == "BRA" else None

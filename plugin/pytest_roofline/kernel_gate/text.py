@@ -8,7 +8,7 @@ from ..core.rows import Row
 from ..core.units import format_bytes, listed, printable
 from ..core.verdicts import ExactVerdict, FigureChange, Kind
 
-# What a figure that is worse means, and what to try.
+# The meaning of a figure that is worse, and a remedy.
 ADVICE = {
     "serialized_wgmma": "each of these matrix instructions waits for the one before it; let only products write an "
     "accumulator, keep calls and prints out of the loop, or use more warps",
@@ -21,16 +21,16 @@ ADVICE = {
 MOST_CHANGES = 6
 
 
-def figures_text(found: Resources) -> str:
-    """`198 registers, 112 KiB shared, 0 spills, 24 matrix instructions`."""
-    text = f"{found.registers} registers, {format_bytes(found.shared_bytes)} shared"
-    if found.unread:
+def figures_text(resources: Resources) -> str:
+    """Return `198 registers, 112 KiB shared, 0 spills, 24 matrix instructions`."""
+    text = f"{resources.registers} registers, {format_bytes(resources.shared_bytes)} shared"
+    if resources.unread:
         return text
-    return f"{text}, {found.spills} spills, {found.matrix_instructions} matrix instructions"
+    return f"{text}, {resources.spills} spills, {resources.matrix_instructions} matrix instructions"
 
 
 def change_text(change: FigureChange) -> str:
-    """`registers 198 → 255`."""
+    """Return `registers 198 → 255`."""
     before, after = (
         "not read" if value is None else f"{value}" for value in (change.before, change.after)
     )
@@ -38,14 +38,17 @@ def change_text(change: FigureChange) -> str:
 
 
 def changes_text(changes: Sequence[FigureChange], at_most: int | None = MOST_CHANGES) -> str:
-    """Several of them; of very many the first."""
+    """Return several changes in a line, at most so many."""
     return listed(
         [change_text(change) for change in changes], len(changes) if at_most is None else at_most
     )
 
 
 def advice_lines(changes: Sequence[FigureChange], warning: str = "") -> list[str]:
-    """Return the meaning of each figure that is worse; `warning` is the assembler's, on matrix instructions."""
+    """Return the meaning of each figure that is worse.
+
+    `warning` is the assembler's, on matrix instructions.
+    """
     worse = [change.figure for change in changes if change.verdict == "worse"]
     lines = [f"{figure}: {ADVICE[figure]}" for figure in worse if figure in ADVICE]
     words = [f"ptxas: {warning}"] if warning and "serialized_wgmma" in worse else []
@@ -53,16 +56,21 @@ def advice_lines(changes: Sequence[FigureChange], warning: str = "") -> list[str
 
 
 def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
-    """What differs from the baseline although no test fails for it, and what could not be read or judged."""
+    """Return lines on differences that fail no test.
+
+    They also name the figures that could not be read or judged.
+    """
     lines = [
         printable(f"{row.verdict} {row.label}: {text}")
         for row in rows
         if (text := _difference(row.exact))
     ]
-    found = [row.resources for row in rows if row.resources is not None]
-    unread = dict.fromkeys(f"{one.target}: {one.unread}" for one in found if one.unread)
-    more = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
-    return [*lines[:at_most], *more, *map(printable, unread)]
+    kernels = [row.resources for row in rows if row.resources is not None]
+    unread = dict.fromkeys(
+        f"{kernel.target}: {kernel.unread}" for kernel in kernels if kernel.unread
+    )
+    ending = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
+    return [*lines[:at_most], *ending, *map(printable, unread)]
 
 
 def _difference(exact: ExactVerdict | None) -> str:
@@ -79,16 +87,19 @@ def _difference(exact: ExactVerdict | None) -> str:
 
 
 def status_word(row: Row) -> str:
-    """What stands behind PASSED in a verbose run."""
+    """Return the text behind PASSED in a verbose run."""
     assert row.resources is not None
     text = f"{row.target} {figures_text(row.resources)}"
     return text if row.exact is not None and row.verdict == Kind.PASSED else f"{text} {row.verdict}"
 
 
 def failure_message(row: Row, where: str) -> str:
-    """Why a test is red, what got worse first; a second line says what else differs and how to accept it."""
-    found, exact = row.resources, row.exact
-    assert found is not None
+    """Return why a test is red, the worse figures first.
+
+    A second line has all other differences, and the command that accepts them.
+    """
+    resources, exact = row.resources, row.exact
+    assert resources is not None
     assert exact is not None
     label, details = (
         printable(row.label),
@@ -97,22 +108,22 @@ def failure_message(row: Row, where: str) -> str:
     if row.verdict == Kind.NO_BASELINE:
         return (
             f"{label}: NO BASELINE ({printable(exact.reason)}), and a baseline is required\n"
-            f"  compiled: {figures_text(found)}. {details}; {RECORD}."
+            f"  compiled: {figures_text(resources)}. {details}; {RECORD}."
         )
     if row.verdict == Kind.INVALID:
-        return f"{label}: INVALID ({printable(exact.reason)})\n  compiled: {figures_text(found)}. {details}."
+        return f"{label}: INVALID ({printable(exact.reason)})\n  compiled: {figures_text(resources)}. {details}."
     worse = [change for change in exact.changes if change.verdict == "worse"]
-    others = [change for change in exact.changes if change.verdict != "worse"]
+    other_changes = [change for change in exact.changes if change.verdict != "worse"]
     first = f"{label}: {changes_text(worse)} {row.verdict}; exact; {', '.join(exact.remarks)}"
     second = [exact.reason] if exact.reason else []
-    second += [f"also {changes_text(others)}"] if others else []
-    second += advice_lines(worse, found.warning)
+    second += [f"also {changes_text(other_changes)}"] if other_changes else []
+    second += advice_lines(worse, resources.warning)
     second.append(f"{details}; {ACCEPT}.")
     return printable(first) + "\n  " + printable(". ".join(second))
 
 
 def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """The figures of a test as name and text: `roofline.sm_90.registers`, for JUnit XML and other reports."""
+    """Return the figures of a test as name and text: `roofline.sm_90.registers`."""
     pairs = []
     for row in rows:
         prefix = "roofline." + (f"{row.name}." if row.name else "") + f"{row.target}."
@@ -128,29 +139,33 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return pairs
 
 
-def explanation(run_path: str, found: Resources, judgement: ExactVerdict | None) -> list[str]:
-    """Everything that is known of one compiled kernel of a run, as lines."""
+def explanation(run_path: str, resources: Resources, judgement: ExactVerdict | None) -> list[str]:
+    """Return all facts on a compiled kernel of a run, as lines."""
     lines = [
-        f"{found.label} in {run_path}",
-        f"compiled for {found.target} by {_pairs(found.compiler)}",
-        f"options: {_pairs(found.options)}",
-        f"arguments: {_pairs(found.arguments)}",
-        f"figures: {_pairs(found.figures)}",
+        f"{resources.label} in {run_path}",
+        f"compiled for {resources.target} by {_pairs(resources.compiler)}",
+        f"options: {_pairs(resources.options)}",
+        f"arguments: {_pairs(resources.arguments)}",
+        f"figures: {_pairs(resources.figures)}",
     ]
-    if found.shared_limit_bytes is not None:
-        lines.append(f"shared memory: {found.shared_bytes:,} of {found.shared_limit_bytes:,} bytes")
-    lines += [f"not read: {found.unread}"] * bool(found.unread)
-    lines += [f"slack: {_pairs(found.slack)}"] * bool(found.slack)
+    if resources.shared_limit_bytes is not None:
+        lines.append(
+            f"shared memory: {resources.shared_bytes:,} of {resources.shared_limit_bytes:,} bytes"
+        )
+    lines += [f"not read: {resources.unread}"] * bool(resources.unread)
+    lines += [f"slack: {_pairs(resources.slack)}"] * bool(resources.slack)
     if judgement is None:
-        why = found.invalid or "the test failed for itself, or the run was cut before its end"
-        return [printable(line) for line in [*lines, f"no verdict: {why}"]]
+        reason = (
+            resources.invalid or "the test failed for itself, or the run was cut before its end"
+        )
+        return [printable(line) for line in [*lines, f"no verdict: {reason}"]]
     lines += [f"baseline: {judgement.source}"] * bool(judgement.source)
     lines += [
         f"  {change_text(change)}" + f" ({_MEANING[change.verdict]})"
         for change in judgement.changes
     ]
     lines += [f"note: {remark}" for remark in judgement.remarks]
-    lines += [f"note: {advice}" for advice in advice_lines(judgement.changes, found.warning)]
+    lines += [f"note: {advice}" for advice in advice_lines(judgement.changes, resources.warning)]
     lines.append(judgement.verdict + (f": {judgement.reason}" if judgement.reason else ""))
     return [printable(line) for line in lines]
 

@@ -1,4 +1,4 @@
-"""What a turn of a loop costs beside its counts: products one by one, exponentials alone, narrow shared memory.
+"""Costs of a turn of a loop beside its counts: products one by one, exponentials alone, narrow shared memory.
 
 A matrix instruction of a warpgroup runs on its own until a wait for its group. What is issued in between is under it,
 unless it runs one by one with others: it is waited for at once then, whatever stands in between.
@@ -19,7 +19,7 @@ _WARPGROUP = 2
 
 
 def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) -> dict[str, int]:
-    """Return the figures of what stands in loops, over all functions of a kernel.
+    """Return the figures of a kernel's loops, over all its functions.
 
     Args:
         codes: the instructions of each function.
@@ -38,9 +38,10 @@ def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) ->
 
 
 def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
-    """Return how many matrix instructions of a loop run one by one, and how many exponentials under no other ones.
+    """Count the serialized matrix instructions and the exposed exponentials of a loop.
 
-    What an inner loop has is its own. The turn counted is the second, which begins with what the first has left.
+    Instructions of an inner loop do not count. The turn counted is the second, which begins with the state after the
+    first.
     """
     serialized = _serialized(code, loop)
     flight = _Flight()
@@ -55,7 +56,10 @@ def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
 
 
 def _serialized(code: Sequence[Instruction], loop: Loop) -> set[int]:
-    """Return the matrix instructions of a loop that are issued alone, and waited for before the next."""
+    """Return the indices of a loop's matrix instructions that run one by one.
+
+    Each is issued alone, and waited for before the next.
+    """
     flight, serialized = _Flight(), set[int]()
     for index in loop.body:
         flight.take(index, code[index])
@@ -91,8 +95,8 @@ class _Flight:
                 self._open = set()
         elif instruction.opcode.startswith("WARPGROUP.DEPBAR"):
             left = re.search(r"0x([0-9a-f]+)$", instruction.operands)
-            kept = int(left[1], 16) if left else 0
-            self._groups = self._groups[-kept:] if kept else []
+            groups_left = int(left[1], 16) if left else 0
+            self._groups = self._groups[-groups_left:] if groups_left else []
 
 
 def _generation(instruction: Instruction) -> int:

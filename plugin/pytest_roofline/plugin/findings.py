@@ -19,7 +19,7 @@ from .selection import marks_of
 if TYPE_CHECKING:
     import torch
 
-    from ..kernel_gate.compile import Compiled
+    from ..kernel_gate.compile import KernelBinary
     from ..observe.memory_use import FollowedCall
 
 
@@ -213,7 +213,7 @@ def _compile(
     target: str | None,
     arguments: Mapping[str, object] | None,
     options: Mapping[str, object] | None,
-) -> "Compiled":
+) -> "KernelBinary":
     from ..kernel_gate.compile import compile_for, is_compiled, read
 
     if is_compiled(kernel):
