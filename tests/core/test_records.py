@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.entries import OUT_OF_MEMORY, Session
-from pytest_roofline.core.errors import BadFile, BadInput, shown
+from pytest_roofline.core.errors import BadFile, BadInput, short_repr
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.memory import MemoryPoint, MemoryUse
 from pytest_roofline.core.records import Ceiling, rate
@@ -358,7 +358,7 @@ def test_work_is_shown_as_what_people_call_it():
 def test_a_word_that_no_exact_verdict_has_is_refused_in_code_and_in_a_file_and_shortened():
     words = "PASSED, IMPROVED, REGRESSED, INVALID, NO BASELINE"
     for word in ("FINE", "SHIFTED", "@all" + "<b>" * 999):
-        sentence = f"verdict is {shown(word)}; expected one of {words}"
+        sentence = f"verdict is {short_repr(word)}; expected one of {words}"
         with pytest.raises(BadInput) as refusal:
             ExactVerdict("t", "t", "energy", word)
         assert str(refusal.value) == sentence

@@ -16,7 +16,7 @@ from ..core.entries import Entry, Statistic
 from ..core.entries import Session as RecordedSession
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import Key, canonical, positional_names_note
 from ..core.records import Measurement
 from ..core.samples import IMPORTED
@@ -352,7 +352,7 @@ def _odd_days(odd: Odd, identity: str) -> set[tuple[str, str]]:
 def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
     return tuple(
         Group(tuple(processes[process] for process in members), device, began)
-        for (_, began, device), members in grouped(processes, itemgetter(0)).items()
+        for (_, began, device), members in group_by(processes, itemgetter(0)).items()
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ..core.facts import HardwareKey
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import Key, canonical, label_of
 from ..core.memory import OutOfMemory
 from ..core.rows import Row
@@ -60,7 +60,7 @@ def lost_since(
 
     The newer side has none any more, because the test ran out of memory; each is there once.
     """
-    measured = grouped(after.keys(), lambda key: (key.benchmark, canonical(key.parameters)))
+    measured = group_by(after.keys(), lambda key: (key.benchmark, canonical(key.parameters)))
     times: dict[str, Row] = {}
     kernels: dict[str, Row] = {}
     for run in after.runs:

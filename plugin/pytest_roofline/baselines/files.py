@@ -11,7 +11,7 @@ from typing import Any
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import Key, canonical
 from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
 from ..core.writing import json_text, write_atomically, write_new
@@ -152,7 +152,7 @@ class Entries:
         self._entries = entries
         self.paths = tuple(paths)
         self.exact = exact or {}
-        self._by_benchmark = grouped(self, lambda entry: (entry.benchmark, entry.name))
+        self._by_benchmark = group_by(self, lambda entry: (entry.benchmark, entry.name))
 
     @classmethod
     def from_files(cls, paths: Sequence[Path]) -> "Entries":

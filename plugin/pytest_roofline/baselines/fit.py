@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ..core.entries import Entry, ExactEntry
 from ..core.errors import BadInput
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.records import Measurement
 from ..core.samples import SIBLINGS
 from ..core.units import listed, printable
@@ -62,7 +62,7 @@ def fit_of(run: Run, fewest: int) -> FitEntries:
     refusals: list[Refusal] = []
     tested = [record for record in run.tested if SIBLINGS not in record.samples.labels]
     canaries = [record for record in run.measurements if record.key.is_canary]
-    for measurements in grouped(tested, lambda record: record.key.identity).values():
+    for measurements in group_by(tested, lambda record: record.key.identity).values():
         alone = measurements[0].key.hardware.alone
         canaries_of_device = [record for record in canaries if record.key.hardware.alone == alone]
         proposal, reason = _proposal_of(run, [*measurements, *canaries_of_device])
@@ -131,7 +131,7 @@ def _exact_of(run: Run) -> tuple[tuple[ExactEntry, ...], list[Refusal]]:
     """Return the entries of compiled kernels, and refusals of the others."""
     entries: list[ExactEntry] = []
     refusals = []
-    for resources in grouped(run.resources, lambda kernel: kernel.key.identity).values():
+    for resources in group_by(run.resources, lambda kernel: kernel.key.identity).values():
         exact, left_out = propose_exact([replace(run, resources=tuple(resources))])
         entries += exact
         if not exact:

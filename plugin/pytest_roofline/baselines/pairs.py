@@ -10,7 +10,7 @@ from itertools import takewhile
 from statistics import geometric_mean, variance
 
 from ..core.errors import BadInput
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import BY_POSITION, Key, Scalar, canonical, value_text
 from ..core.records import Measurement
 from ..core.rows import Row, badness
@@ -286,7 +286,7 @@ def _unsound_text(twins: Twins) -> str:
     unsound = [side for side in (twins.variant, twins.base) if not side.sound]
     texts = [
         f"{' and '.join(side.value for side in alike)}: {reason}"
-        for reason, alike in grouped(unsound, lambda side: side.unfit[-1]).items()
+        for reason, alike in group_by(unsound, lambda side: side.unfit[-1]).items()
     ]
     return "; ".join(texts) or "no process timed both"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..core.entries import RESOURCES, Baseline, Entry, Session
 from ..core.errors import BadInput, OtherHardware
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import Key, positional_names_note
 from ..core.records import Measurement
 from ..core.samples import SIBLINGS, for_neighbours
@@ -137,7 +137,7 @@ def _fit_measurements(
         sound_processes = [
             measurement for measurement in fit_of_run if _process(measurement) not in unfit
         ]
-        for identity, measurements in grouped(
+        for identity, measurements in group_by(
             sound_processes, lambda measurement: measurement.key.identity
         ).items():
             fit_by_key.setdefault(identity, []).append((run, measurements))

@@ -15,7 +15,7 @@ from statistics import fmean, variance
 from scipy import special
 
 from ..core.errors import BadInput
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
@@ -59,7 +59,7 @@ class DeviceChanges:
     def _units(self, side: Changes) -> list[float]:
         if not self.by_node:
             return list(side.values())
-        by_host = grouped(side, lambda place: place[0])
+        by_host = group_by(side, lambda place: place[0])
         return [fmean(side[place] for place in places) for places in by_host.values()]
 
 
@@ -177,7 +177,7 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
 
 
 def _by_place(runs: Sequence[Run], without: frozenset[str]) -> dict[Place, list[Run]]:
-    places = grouped(runs, _place)
+    places = group_by(runs, _place)
     return {
         place: runs_of_place for place, runs_of_place in places.items() if place[1] not in without
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement, Outcome
@@ -240,7 +240,7 @@ def _timed_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
         for measurement in run.tested
         if not (measurement.invalid and (measurement.test_id, measurement.key.name) in exhausted)
     )
-    by_test = grouped(timed, lambda measurement: (measurement.test_id, measurement.key.identity))
+    by_test = group_by(timed, lambda measurement: (measurement.test_id, measurement.key.identity))
     for (test_id, _), measurements in by_test.items():
         results = KeyResults(measurements)
         measurement = results.representative(None)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..core.errors import BadFile
 from ..core.facts import Environment
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import positional_names_note
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
@@ -303,7 +303,7 @@ def _records_of(records: Sequence[Line], kind: type[Record]) -> tuple[Record, ..
 def _mostly_invalid(measurements: Sequence[Measurement]) -> dict[str, str]:
     """Return by key why over half of its processes are invalid."""
     reasons = {}
-    for identity, attempts in grouped(measurements, lambda m: m.key.identity).items():
+    for identity, attempts in group_by(measurements, lambda m: m.key.identity).items():
         total = len({attempt.process for attempt in attempts})
         valid = len({attempt.process for attempt in attempts if not attempt.invalid})
         if total - valid > MOST_EXCLUDED * total:

@@ -72,16 +72,16 @@ class RanksSkipped(RooflineError):
 # No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.
 SMALLEST, LARGEST = 1e-18, 1e18
 # Characters of a value that was not expected: enough to know it again, and all of it stays on a line.
-MOST_SHOWN = 120
+MOST_CHARACTERS = 120
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a short text of an unexpected value. Of a tensor or an array it is the shape."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"a {type(value).__name__} of shape {tuple(shape)}"
     text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 1]}…"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
 def require_positive(values: tuple[float, ...], name: str) -> None:

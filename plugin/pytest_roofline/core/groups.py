@@ -7,7 +7,7 @@ Item = TypeVar("Item")
 Shared = TypeVar("Shared")
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Shared]) -> dict[Shared, list[Item]]:
+def group_by(items: Iterable[Item], key: Callable[[Item], Shared]) -> dict[Shared, list[Item]]:
     """Return groups of items by their key, in order of appearance."""
     groups: dict[Shared, list[Item]] = {}
     for member in items:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, BinaryIO, TypeVar, cast
 import msgspec
 
 from .amounts import ABOVE_ZERO, Magnitude
-from .errors import BadFile, BadInput, shown
+from .errors import BadFile, BadInput, short_repr
 from .records import SCHEMA
 
 Record = TypeVar("Record")
@@ -185,7 +185,7 @@ def _observed(name: str, value: Any, limited_type: Any) -> str:
     # Of a negative time, a reader needs the sign and not the limits.
     is_magnitude = limited_type == Magnitude and value <= 0
     expected = ABOVE_ZERO if is_magnitude else limits.description
-    return f"{name} is {shown(value)}; expected {expected}"
+    return f"{name} is {short_repr(value)}; expected {expected}"
 
 
 _TWINS: dict[type, type] = {}

@@ -21,7 +21,7 @@ from .amounts import (
     Tolerance,
 )
 from .entries import Entry
-from .errors import BadInput, shown
+from .errors import BadInput, short_repr
 from .keys import Scalar
 from .reasons import Reason, first_missing
 from .records import Ceiling
@@ -351,7 +351,7 @@ class ExactVerdict:
     def __post_init__(self) -> None:
         if self.verdict not in EXACT_WORDS:
             expected = ", ".join(EXACT_WORDS)
-            raise BadInput(f"verdict is {shown(self.verdict)}; expected one of {expected}")
+            raise BadInput(f"verdict is {short_repr(self.verdict)}; expected one of {expected}")
 
     @property
     def change(self) -> float | None:

@@ -5,7 +5,7 @@ Every rate is derived from it and the time.
 
 from dataclasses import dataclass, fields
 
-from .errors import BadInput, shown
+from .errors import BadInput, short_repr
 
 # Eight exabytes, or as many FLOPs, in one call: beyond it is a mistake, and arithmetic would overflow.
 MOST = 2**63
@@ -48,7 +48,9 @@ class Work:
         for field in fields(self):
             amount = getattr(self, field.name)
             if not isinstance(amount, int) or isinstance(amount, bool):
-                raise BadInput(f"Work.{field.name} is {shown(amount)}; expected a whole number")
+                raise BadInput(
+                    f"Work.{field.name} is {short_repr(amount)}; expected a whole number"
+                )
             if not 0 <= amount <= MOST:
                 raise BadInput(
                     f"Work.{field.name} is {amount}; expected zero or more, and at most 2^63"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import BadInput, shown
+from ..core.errors import BadInput, short_repr
 from ..core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from ..core.samples import SIBLINGS
 from ..core.work import RATE_SUFFIXES, Work, rate_suffix
@@ -57,7 +57,9 @@ class Timed:
         for name, description in FUNCTIONS.items():
             argument = getattr(self, name)
             if argument is not None and not callable(argument):
-                raise BadInput(f"{name} is {shown(argument)}; expected a function {description}")
+                raise BadInput(
+                    f"{name} is {short_repr(argument)}; expected a function {description}"
+                )
         if self.args is not None and self.make_args is not None:
             raise BadInput("both args and make_args were given; expected one of them")
         if self.args is not None and not isinstance(self.args, tuple | list):
@@ -202,7 +204,7 @@ def one_of(name: str, argument: Any, allowed: tuple[Any, ...]) -> Any:
     """Return an argument, if it is one of the allowed."""
     if argument not in allowed:
         raise BadInput(
-            f"{name} is {shown(argument)}; expected one of {', '.join(map(str, allowed))}"
+            f"{name} is {short_repr(argument)}; expected one of {', '.join(map(str, allowed))}"
         )
     return argument
 
@@ -216,7 +218,7 @@ def positive(name: str, number: float | None) -> float | None:
         or not isinstance(number, int | float)
         or not 0 < number < float("inf")
     ):
-        raise BadInput(f"{name} is {shown(number)}; expected a number above zero")
+        raise BadInput(f"{name} is {short_repr(number)}; expected a number above zero")
     return float(number)
 
 
@@ -226,7 +228,7 @@ def check_work(work: object) -> Work:
     """
     if work is not None and not isinstance(work, Work):
         raise BadInput(
-            f"work is {shown(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…), or None"
+            f"work is {short_repr(work)}; expected Work(read_bytes=…, write_bytes=…, flops=…), or None"
         )
     return work or Work(calls=1)
 
@@ -235,7 +237,7 @@ def _check_callable(fn: Callable[..., object]) -> None:
     """Refuse what cannot be called, and async functions. A call of these does no work."""
     if not callable(fn):
         raise BadInput(
-            f"what is to be timed is {shown(fn)}; expected a function, such as lambda: …"
+            f"what is to be timed is {short_repr(fn)}; expected a function, such as lambda: …"
         )
     inner: Any = fn
     while isinstance(inner, functools.partial):
@@ -251,12 +253,12 @@ def _check_callable(fn: Callable[..., object]) -> None:
 def _check_metric(metric: str, work: Work) -> None:
     if not isinstance(metric, str) or (metric != JOB_METRIC and rate_suffix(metric) is None):
         raise BadInput(
-            f"metric is {shown(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}"
+            f"metric is {short_repr(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}"
         )
     if metric != JOB_METRIC and work.amount(metric) is None:
         work_text = None if work == check_work(None) else work
         raise BadInput(
-            f"metric is {shown(metric)}, but work has none of what it counts: {work_text}"
+            f"metric is {short_repr(metric)}, but work has none of what it counts: {work_text}"
         )
 
 
@@ -264,14 +266,14 @@ def _check_first_calls(count: object) -> None:
     """Raise BadInput unless `count` is a number of first calls."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
         raise BadInput(
-            f"first_calls is {shown(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}"
+            f"first_calls is {short_repr(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}"
         )
 
 
 def _check_devices(devices: Sequence[str]) -> None:
     if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
         raise BadInput(
-            f"devices is {shown(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')"
+            f"devices is {short_repr(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')"
         )
     if len(set(devices)) < max(2, len(devices)):
-        raise BadInput(f"devices is {shown(devices)}; expected two or more, each once")
+        raise BadInput(f"devices is {short_repr(devices)}; expected two or more, each once")

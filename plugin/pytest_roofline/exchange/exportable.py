@@ -12,7 +12,7 @@ from ..baselines.picking import hardware_of, is_imported
 from ..baselines.run_rows import rows_of_run
 from ..baselines.runs import Run
 from ..core.errors import BadInput, OtherHardware
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.records import Header, Measurement
 from ..core.rows import KERNEL, TIME, Row
 from ..core.units import format_share, format_tolerance
@@ -145,7 +145,7 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
 
 def _names_by_test(run: Run) -> dict[str, list[str]]:
     """Return the names of each test's measurements, in order."""
-    tests = grouped(run.measurements, key=lambda measurement: measurement.test_id)
+    tests = group_by(run.measurements, key=lambda measurement: measurement.test_id)
     return {
         test_id: list(dict.fromkeys(measurement.key.name for measurement in measurements))
         for test_id, measurements in tests.items()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.errors import BadFile
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.units import count, listed
 from .records import ImportedLog
 
@@ -56,7 +56,7 @@ def by_node(logs: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
                 f"{log.source} names no node; tell where its path does: --host '{NODE}/*' for the folder, "
                 f"--host '*-{NODE}.log' for the name"
             )
-    return grouped(logs, key=lambda log: log.host or "")
+    return group_by(logs, key=lambda log: log.host or "")
 
 
 def refuse_several(logs: Sequence[ImportedLog]) -> None:

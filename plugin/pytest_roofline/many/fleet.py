@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pandas import DataFrame
 
 from ..core.facts import fact_text
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth, quantile
@@ -166,7 +166,7 @@ class _Search:
     def findings(self) -> Iterator[SlowPart]:
         """Yield each slow part once, with all of its classes."""
         names = _identities(self.tables)
-        groups = grouped(
+        groups = group_by(
             self.levels.effects, lambda effect: (effect.level, names.get(effect.part, effect.part))
         )
         for (level, part), effects in groups.items():

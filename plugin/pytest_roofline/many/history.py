@@ -12,7 +12,7 @@ import numpy
 from pandas import DataFrame
 
 from ..core.facts import fact_text
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth
@@ -98,7 +98,7 @@ class History:
 def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device") -> History:
     """Return the steps and drifts of all tests."""
     single, short = _series(tables, by)
-    by_test = grouped(single, lambda series: series.test)
+    by_test = group_by(single, lambda series: series.test)
     common = [
         middle for test_series in by_test.values() if (middle := _middle(test_series)) is not None
     ]

@@ -19,7 +19,7 @@ import numpy
 from scipy import special
 from scipy.ndimage import median_filter
 
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..stats.outlook import WORTH_REPORTING
 from ..stats.spread import Prior, borrow
 from ..stats.stats import quantile
@@ -258,7 +258,7 @@ def _spreads(cases: Sequence[_FittedSeries], priors: dict[str, Prior]) -> dict[s
     It is that of all series of the class where there are enough.
     """
     spreads = {}
-    for kind, cases_of_kind in grouped(cases, lambda case: case.series.kind).items():
+    for kind, cases_of_kind in group_by(cases, lambda case: case.series.kind).items():
         shapes = [case.shape for case in cases_of_kind]
         variances = [(shape.square / max(1, shape.freedom), shape.freedom) for shape in shapes]
         steadier = max(case.series.steadier for case in cases_of_kind)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.units import count, format_percent, format_seconds, format_tolerance, listed, printable
 from ..report.tables import TextTable, render
 from .fleet import Fleet, HardwareCount, SlowPart
@@ -58,7 +58,7 @@ def _unfit_lines(tables: RunTables) -> list[str]:
     unfit = tables.unfit
     if not unfit:
         return []
-    alike = grouped(unfit, lambda reason: re.sub(r"\d[\d.]*", "#", reason)).values()
+    alike = group_by(unfit, lambda reason: re.sub(r"\d[\d.]*", "#", reason)).values()
     counts = Counter({reasons[0]: sum(unfit[reason] for reason in reasons) for reasons in alike})
     lines = [f"{number} × {reason}" for reason, number in counts.most_common()]
     total = f"{counts.total()} of {len(tables.rows)} measurements do not count"
@@ -212,7 +212,7 @@ def fleet_text(
 def _none_found(report: Fleet, by: str | None) -> str:
     """State that none is slow. Add the slowness that would not have been noticed."""
     judged = [hardware.detectable.items() for hardware in report.hardware if hardware.judged]
-    shares = grouped(itertools.chain(*judged), lambda entry: entry[0])
+    shares = group_by(itertools.chain(*judged), lambda entry: entry[0])
     undetectable = [
         f"a {WORDS[level]} that is less than {format_tolerance(round(max(entries)[1], 3))} slower"
         for level, entries in shares.items()

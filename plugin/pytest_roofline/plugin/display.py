@@ -10,7 +10,7 @@ import pytest
 from ..baselines.run_files import settings_of_last_green, shadow_runs
 from ..baselines.run_rows import Ending
 from ..core.facts import DeviceFacts
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
 from ..core.rows import TIME
@@ -302,7 +302,7 @@ def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
         lines.append(
             f"DRILL: every measured function was slowed down by {format_tolerance(session.options.drill)}"
         )
-    for table, kinds in grouped(session.kinds, lambda kind: kind.table).items():
+    for table, kinds in group_by(session.kinds, lambda kind: kind.table).items():
         rows = [row for kind in kinds for row in kind.rows]
         if session.recording is not None and TIME in {kind.metric for kind in kinds}:
             rows = name_recorded(session.recording, rows)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..baselines.exact import check_slack
-from ..core.errors import BadInput, DoesNotFit, shown
+from ..core.errors import BadInput, DoesNotFit, short_repr
 from ..core.memory import MemoryUse
 from ..core.profiles import UNITS, Figure, Unit
 from ..core.resources import ResourceKey, Resources, with_target
@@ -112,7 +112,7 @@ class Findings:
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadInput(
-                f"the figure {name!r} is {shown(value)}; expected a number in one of {', '.join(UNITS)}"
+                f"the figure {name!r} is {short_repr(value)}; expected a number in one of {', '.join(UNITS)}"
             )
         figure = Figure(
             test_id=test.test_id,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import BadInput, WrongData, shown
+from ..core.errors import BadInput, WrongData, short_repr
 from ..core.facts import Environment, HardwareKey
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
 from ..core.units import printable_lines
@@ -89,8 +89,8 @@ def check_call(distributed: object, fn: Callable[..., object], args: tuple[objec
     """
     if not isinstance(distributed, Distributed):
         raise BadInput(
-            f"the first argument is {shown(distributed)}; expected the fixture `distributed`, as the test takes it "
-            "among its own arguments"
+            f"the first argument is {short_repr(distributed)}; expected the fixture `distributed`, as the test takes "
+            "it among its own arguments"
         )
     checked_call(fn, args)
 
@@ -285,7 +285,7 @@ def _with_labels(measured: MeasuredRequest, members: "Sequence[Member]") -> Meas
     from ..ranks.facts import cores_of
 
     facts = [member.facts for member in members if member.facts is not None]
-    hosts = grouped(facts, key=attrgetter("host"))
+    hosts = group_by(facts, key=attrgetter("host"))
     if not any(len(ranks) > cores_of(ranks) for ranks in hosts.values()):
         return measured
     labels = tuple(sorted({*measured.samples.labels, OVERSUBSCRIBED}))

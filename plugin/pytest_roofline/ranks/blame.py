@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ..core.groups import grouped
+from ..core.groups import group_by
 from .processes import FORKER
 
 How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
@@ -82,7 +82,7 @@ def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) 
     bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, alike))
     lines = [_first_line(bad, timeout_s)]
     # Ranks that ended alike are told of once.
-    for group in grouped(bad, key=_likeness).values():
+    for group in group_by(bad, key=_likeness).values():
         lines += _about(group, bad, tails)
     return "\n".join(lines)
 

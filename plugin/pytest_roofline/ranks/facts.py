@@ -15,7 +15,7 @@ import torch
 
 from ..core.errors import DeviceError, RanksFailed, RanksSkipped
 from ..core.facts import DeviceFacts, Environment, Gpu
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..engine.devices import Device, amd, nvidia
 from ..engine.devices.base import RealDevice, Traits
 from ..engine.host import affinity, cgroup_cpus, numbers_of, unused_accelerator, usable_cores
@@ -164,7 +164,7 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
     A rank that sees several takes the one with its local number where that is free, so that neighbours stay
     neighbours; who has the least choice comes first.
     """
-    for host, ranks in grouped(facts, key=attrgetter("host")).items():
+    for host, ranks in group_by(facts, key=attrgetter("host")).items():
         there = {uuid for rank in ranks for uuid in rank.devices}
         if len(there) < len(ranks):
             raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
@@ -204,7 +204,7 @@ def threads(facts: Sequence[RankFacts]) -> dict[int, int]:
     every launcher.
     """
     shares: dict[int, int] = {}
-    for ranks in grouped(facts, key=attrgetter("host")).values():
+    for ranks in group_by(facts, key=attrgetter("host")).values():
         share = cores_of(ranks) // len(ranks)
         shares |= {rank.rank: max(1, min(rank.cores, share)) for rank in ranks}
     return shares

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed, RanksSkipped
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.units import printable_lines
 from .blame import report
 from .driving import Boot, Member, Progress, Tell, drive, ends
@@ -246,7 +246,7 @@ class Pool:
 
 def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
     parts = []
-    for reason, ranks in grouped(sorted(skipped), key=lambda rank: skipped[rank].error).items():
+    for reason, ranks in group_by(sorted(skipped), key=lambda rank: skipped[rank].error).items():
         names = ", ".join(f"{rank} on {members[rank].host}" for rank in ranks)
         parts.append(
             reason

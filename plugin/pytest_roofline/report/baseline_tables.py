@@ -12,7 +12,7 @@ from ..baselines.proposals import Proposal
 from ..baselines.renewal import Change, since, since_accepted
 from ..core.entries import Entry
 from ..core.facts import HardwareKey
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import label_of
 from ..core.units import (
     count,
@@ -154,7 +154,7 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
         at_most: figures of one benchmark; None is all.
     """
     published = [entry for entry in entries if entry.kind != "measured"]
-    groups = grouped(published, lambda entry: label_of(entry.benchmark, {}, entry.name))
+    groups = group_by(published, lambda entry: label_of(entry.benchmark, {}, entry.name))
     lines = []
     for benchmark, members in groups.items():
         selected = sorted(

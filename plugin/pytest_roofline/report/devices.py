@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.rows import FAILED, MEMORY, TIME, Row, finite
 from ..core.units import GIB, MIB, printable, three_digits
 from ..core.verdicts import Kind
@@ -75,7 +75,7 @@ def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list
     """
     devices = _devices(rows)
     # By label, since node ids of imported tests begin with the name of their file.
-    tests = grouped((row for row in rows if row.metric == TIME), lambda row: row.label)
+    tests = group_by((row for row in rows if row.metric == TIME), lambda row: row.label)
     # What failed, was skipped or ran out of memory ahead of any number.
     rows_without_number = {(row.test, row.run): row for row in rows if row.metric in (None, MEMORY)}
     groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}

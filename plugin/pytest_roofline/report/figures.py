@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import fmean, median, stdev
 
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import JOB_METRIC
 from ..core.profiles import Figure
 from ..core.records import Measurement
@@ -38,7 +38,7 @@ def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[
     was run again the last figure of a name stands.
     """
     lines = []
-    for members in grouped(figures, lambda figure: figure.test_id).values():
+    for members in group_by(figures, lambda figure: figure.test_id).values():
         texts = {figure.name: figure_text(figure) for figure in members}
         lines.append(printable(f"{members[0].label}: {', '.join(texts.values())}"))
     return cut(lines, at_most, "tests with figures")

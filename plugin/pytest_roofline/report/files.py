@@ -11,7 +11,7 @@ from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run
 from ..core.errors import CannotStore, RooflineError
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.records import Measurement
 from ..core.rows import COLUMNS, Row, plain
 from ..core.storage import to_plain
@@ -171,7 +171,7 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, object]:
     """Return `run.json` as plain data."""
     names, results = run_names(runs), rows_of(runs) if rows is None else rows
-    rows_by_path = grouped(results, lambda row: row.path)
+    rows_by_path = group_by(results, lambda row: row.path)
     return {
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",

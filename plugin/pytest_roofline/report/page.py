@@ -18,7 +18,7 @@ from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run
 from ..core.facts import DeviceFacts, HostFacts
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.libraries import folders, versions
 from ..core.rows import Row, badness, worst_first
 from ..core.units import format_memory, listed, printable, slug
@@ -288,7 +288,7 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
             for curve in run.footer.curves
         ],
         "published": published_of(rows),
-        "sections": grouped(plots_of(rows, runs), lambda plot: plot.section),
+        "sections": group_by(plots_of(rows, runs), lambda plot: plot.section),
         "inside": inside_of(runs),
         "kernels": kernels_table(rows),
         "changed": changed_lines(rows),

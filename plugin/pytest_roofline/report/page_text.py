@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import SHADOW, SKIPPED
 from ..baselines.runs import Run
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.rows import DEGRADED, FAILED, KERNEL, TIME, Row, worst_first
 from ..core.units import count, listed, printable, slug
@@ -157,7 +157,7 @@ def left_out_reds(rows: Sequence[Row]) -> str:
 def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
     """Return the red rows, a list for each test."""
     red = [row for row in rows if row.red]
-    return list(grouped(red, lambda row: (row.run or "", row.test)).values())
+    return list(group_by(red, lambda row: (row.run or "", row.test)).values())
 
 
 def _red(row: Row, *, plotted: bool) -> Red:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ..baselines.limit_texts import describe, limit_source, only_below, value_text
 from ..core.entries import OUT_OF_MEMORY, PEAK_METRIC, Entry
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import JOB_METRIC
 from ..core.rows import Row
 from ..core.units import count, format_memory, listed, printable
@@ -209,7 +209,7 @@ def idle_lines(rows: Iterable[Row]) -> list[str]:
 
 def _group_names(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the first of each pair once, with at most three names."""
-    groups = grouped(pairs, lambda pair: pair[0])
+    groups = group_by(pairs, lambda pair: pair[0])
     return [
         (first, listed(list(dict.fromkeys(name for _, name in members)), 3))
         for first, members in groups.items()

@@ -12,7 +12,7 @@ from ..baselines.remarks import remarks
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import SKIPPED, rows_of
 from ..baselines.runs import Run
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.rows import KERNEL, TIME, Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
@@ -313,7 +313,7 @@ def annotations(
         errors: whether failed tests are told; without, another plugin tells of them.
         most: so many commands; how many were left out is said in a line of its own.
     """
-    worst = [members[0] for members in grouped(worst_first(rows), lambda row: row.test).values()]
+    worst = [members[0] for members in group_by(worst_first(rows), lambda row: row.test).values()]
     annotated = [row for row in worst if (errors if row.red else _is_doubtful(row))]
     lines = [_command(row, place_of(row.test)) for row in annotated[:most]]
     if len(annotated) > most:

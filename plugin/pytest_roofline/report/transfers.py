@@ -5,7 +5,7 @@ from itertools import chain
 from statistics import median
 
 from ..baselines.comparators import class_of_key
-from ..core.groups import grouped
+from ..core.groups import group_by
 from ..core.keys import Scalar, canonical, label_of
 from ..core.rows import Row
 from ..core.units import format_bytes, format_rate, format_seconds, printable, three_digits
@@ -38,7 +38,7 @@ def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
         for row in rows
         if pair_of(row) is not None and rate_suffix(row.counting or "") is not None
     ]
-    groups = grouped(copies, lambda row: (title_of(row), row.counting or ""))
+    groups = group_by(copies, lambda row: (title_of(row), row.counting or ""))
     lines = []
     for (title, metric), members in groups.items():
         if len({pair_of(row) for row in members}) >= FEWEST_PAIRS:
@@ -80,7 +80,7 @@ def _links(rows: Iterable[Row]) -> str:
 
     The most common class comes without.
     """
-    groups = grouped(rows, _link)
+    groups = group_by(rows, _link)
     pairs_of = {
         link: list(dict.fromkeys("→".join(map(str, pair_of(row) or ())) for row in members))
         for link, members in groups.items()
@@ -226,7 +226,7 @@ def latency_lines(rows: Sequence[Row]) -> list[str]:
     There is one of every sweep whose parameter `pattern` is `round_trip`.
     """
     trips = [row for row in rows if row.parameters.get("pattern") == "round_trip"]
-    sweeps = grouped(trips, lambda row: _identity_without(row, "size_bytes")).values()
+    sweeps = group_by(trips, lambda row: _identity_without(row, "size_bytes")).values()
     return [
         f"{printable(row.label)}: latency {format_seconds(_seconds(row) / 2)}, half a round trip of "
         f"{format_bytes(_size(row))}"
@@ -254,12 +254,14 @@ def memory_lines(rows: Sequence[Row]) -> list[str]:
     parameter `memory` alone.
     """
     messages = [row for row in rows if isinstance(row.parameters.get(MEMORY), str)]
-    groups = grouped(messages, lambda row: (row.name, _identity_without(row, MEMORY, "size_bytes")))
+    groups = group_by(
+        messages, lambda row: (row.name, _identity_without(row, MEMORY, "size_bytes"))
+    )
     lines = []
     for members in groups.values():
         sizes = [
             {f"{row.parameters[MEMORY]}": row for row in rows_of_size}
-            for _, rows_of_size in sorted(grouped(members, _size).items())
+            for _, rows_of_size in sorted(group_by(members, _size).items())
         ]
         comparable = [memories for memories in sizes if HOST in memories and len(memories) > 1]
         lines += [_memory_text(memories) for memories in comparable[-1:]]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from statistics import median
 
-from ...core.groups import grouped
+from ...core.groups import group_by
 from ...core.keys import Scalar, label_of
 from ...core.rows import Row
 from ...core.units import format_seconds, printable, size_label
@@ -38,7 +38,7 @@ def pair_plots(rows: Sequence[Row]) -> list[Plot]:
     """
     timed = [row for row in rows if row.key is not None and drawable(row.time_s)]
     several = of_several_runs(timed)
-    groups = grouped(
+    groups = group_by(
         timed, lambda row: (row.benchmark, row.name, row.counting, of_run(row, several))
     )
     plots = [(name, pairs) for members in groups.values() for name, pairs in _pairs(members)]

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, TypeGuard
 
 from ...core.facts import HardwareKey
-from ...core.groups import grouped
+from ...core.groups import group_by
 from ...core.keys import JOB_METRIC, Scalar
 from ...core.rows import Row
 from ...core.units import (
@@ -95,7 +95,7 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
     for section, names in SECTIONS:
         rows_of_section = [row for row in rows if _counting(row) in names]
         # What copies by its own kernel belongs beside the driver's engine.
-        groups = grouped(
+        groups = group_by(
             rows_of_section, lambda row: (row.benchmark.removesuffix(BY_KERNEL), _counting(row))
         )
         sheets = []
@@ -400,7 +400,9 @@ def peer_plots(rows: Sequence[Row]) -> list[Plot]:
         if pair_of(row) is not None and rate_suffix(row.counting or "") is not None
     ]
     several = of_several_runs(copies)
-    groups = grouped(copies, lambda row: (f"{title_of(row)}, {row.counting}", of_run(row, several)))
+    groups = group_by(
+        copies, lambda row: (f"{title_of(row)}, {row.counting}", of_run(row, several))
+    )
     plots = []
     for (title, run), members in groups.items():
         pairs = {pair: row for row in members if (pair := pair_of(row)) is not None}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from ...core.groups import grouped
+from ...core.groups import group_by
 from ...core.records import Ceiling
 from ...core.rows import Row
 from ...core.units import count, format_flops, format_share, printable
@@ -38,7 +38,7 @@ def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
 
     It needs something with both FLOPs and bytes.
     """
-    by_device = grouped(
+    by_device = group_by(
         (row for row in rows if row.key is not None),
         lambda row: (row.device or "", f"{row.key.hardware.alone}" if row.key is not None else ""),
     )
@@ -77,7 +77,7 @@ def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
         and drawable(ceiling.value)
     ]
     roofs = []
-    for members in grouped(ceilings, lambda ceiling: ceiling.metric).values():
+    for members in group_by(ceilings, lambda ceiling: ceiling.metric).values():
         members_of_source = [
             ceiling for ceiling in members if ceiling.source == "datasheet"
         ] or members

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
-from ...core.groups import grouped
+from ...core.groups import group_by
 from ...core.records import Ceiling
 from ...core.rows import Row
 from ...core.units import (
@@ -79,7 +79,7 @@ def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
         for row in rows
         if (ceiling := ceiling_of(row)) is not None
     ]
-    groups = grouped(ceilings, lambda entry: (entry[0].metric, *entry[1:]))
+    groups = group_by(ceilings, lambda entry: (entry[0].metric, *entry[1:]))
     several = len({device for _, device, _ in groups}) > 1
     return [
         _roof([ceiling for ceiling, *_ in entries], f", {device}" if several else "")
