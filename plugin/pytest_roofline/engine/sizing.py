@@ -1,4 +1,4 @@
-"""Finding out how to time a function: behind a spin where the host can get ahead, else honestly beside the host."""
+"""The plan for timing a function: behind a spin if the host can get ahead, else honestly beside the host."""
 
 import math
 from collections.abc import Callable
@@ -27,36 +27,36 @@ from .shape import (
     spin_for,
 )  # fmt: skip
 
-# Attempts at a block that the host stays ahead of; each failure takes three quarters of the entries away.
+# Attempts at a block that the host stays ahead of. Each failure takes three quarters of the entries away.
 TRIES = 12
-# Of those, with nothing left to take away: the spin doubles.
+# Attempts among them with nothing left to take away. The spin doubles.
 LAST_TRIES = 3
 # A spin whose length is added to a call's host time by at least this share was waited for.
 WAITED_SHARE = 0.5
 # A host that needs more than this share of the budget for a call cannot be given a head start of several.
 DEAREST_SHARE = 1 / 20
-# Calls that finding out takes at least, and the share of the budget that it may take.
+# The fewest calls of a search for a plan, and the share of the budget that it may take.
 TRIAL_CALLS = 6
 SIZING_SHARE = 0.25
-# How long the device spins to find out whether a call waits for it, in seconds.
+# Seconds of the spin that shows whether a call waits for the device.
 TRIAL_SPIN_S = 1e-3
-# A replay saves what lies between launches, most of a kernel of a microsecond. What takes less than this share of the
-# calls one by one has not captured their work; whether it captured all of it, `verify` tells, and no time.
+# A replay saves the time between launches, most of a kernel of a microsecond. A replay that takes less than this share
+# of the calls one by one has not captured their work. Whether it captured all of it, `verify` tells, and no time.
 LEAST_LEFT = 0.25
 # Nor does it take longer than the calls one by one, beyond this.
 MOST_LOST = 0.10
 # Replays that are timed, behind one that is not: the first of a graph uploads it.
 REPLAYS = 3
-# Why no further graph is taken of a device in this process: behind a capture that failed, not even an empty one worked.
-# What fails then fails for no reason of its own.
-_refused: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
+# The reason to take no further graph of a device in this process: after a failed capture, not even an empty one worked.
+# A later failure would have no reason of its own.
+_refusals: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 # Replays of an empty graph, to learn what a replay costs.
 EMPTY_REPLAYS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """How the blocks of a measurement are taken: `submit` submits a sample, `overhead_s` is what stamps add to it."""
+    """The plan for the blocks of a measurement: `submit` submits a sample, to which stamps add `overhead_s`."""
 
     shape: BlockShape
     submit: Callable[[], None]
@@ -83,79 +83,89 @@ class Sizing:
         self.resolved_s = resolved_span_s(self.traits, calibration)
         # A flush or a barrier goes before every call, so each call is a sample of its own.
         self.most_calls = 1 if watch.flush is not None or watch.isolated else MOST_CALLS
-        # Calls made on the way count as warm-up; captures make none.
-        self.tried = 0
+        # Calls of the search, which count as warm-up; captures make none.
+        self.calls_made = 0
         self.capturing_s = 0.0
-        self.refused = ""
-        """Why the device took no graph, where one was wanted."""
+        self.graph_refusal = ""
+        """The reason that a device took no graph, if a graph was to be used."""
         self._flush_s = 0.0
 
     @property
     def spins(self) -> bool:
-        """Whether the device can be kept busy while the host submits."""
+        """True if the device can be kept busy while the host submits."""
         return self.traits.spins and not self.watch.wall
 
     def shortest_s(self, call_s: float) -> float:
-        """The shortest sample to plan. A call that is long enough is one by itself: only then the fastest is known."""
+        """Return the seconds of the shortest sample to plan.
+
+        A call that is long enough is a sample by itself: only then the fastest call is known.
+        """
         return self.resolved_s if call_s >= self.resolved_s else PLANNED_LONGER * self.resolved_s
 
     def cycles(self, seconds: float) -> int:
-        """Cycles of so long a spin."""
+        """Return the cycles of a spin of so many seconds."""
         return max(1, int(seconds * (self.calibration.spin_hz or 0.0)))
 
     def clock_hz(self) -> float | None:
-        """The device's clock right now; None where it cannot be probed."""
+        """Return the device's present clock; None if it cannot be probed."""
         return self.watch.clock_hz(self.cycles(PROBE_S)) if self.spins else None
 
-    def at_once(self) -> BlockPlan:
-        """One call a sample, for a function that is as slow as the whole budget."""
-        return self._way(
+    def plan_single_calls(self) -> BlockPlan:
+        """Return a plan of one call a sample, for a function as slow as the budget."""
+        return self._plan(
             BlockShape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host"
         )
 
-    def way(
+    def plan_blocks(
         self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf
     ) -> BlockPlan:
-        """How to time a function of about `call_s` a call, which the host submits to an idle device in `idle_s`.
+        """Return the plan for a function.
 
-        A flush takes `flush_s`, waited for; the budget is spent at `until_s`, by the stopwatch's clock.
+        Args:
+            call_s: about a call's seconds.
+            idle_s: the host's seconds to submit a call to an idle device.
+            flush_s: seconds of a flush and of the wait for it.
+            until_s: the end of the budget, by the stopwatch's clock.
         """
         call_s = max(call_s, self.calibration.tick_s / MOST_CALLS)
         self._flush_s = flush_s
         if not self.spins:
-            return self._directly(call_s, until_s)
+            return self._plan_directly(call_s, until_s)
         now_s = self.watch.agreement.now_s()
         left_s = until_s - now_s
         if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > left_s:
             # No time for tries: a single block with a head start as long as this host needs, or none.
             fits = LEAD_IN_S + spin_for(idle_s) + call_s + PROBE_S + flush_s <= left_s
-            return (self._one_ahead(idle_s) if fits else None) or self._behind(call_s)
+            return (self._plan_one_ahead(idle_s) if fits else None) or self._plan_behind(call_s)
         if self._waits_inside(idle_s):
             # Either it synchronizes, or it submits more than the queue holds.
-            plan = self._behind(call_s, "waits_inside")
+            plan = self._plan_behind(call_s, "waits_inside")
             return replace(plan, device_s=self._working_s(idle_s))
-        search = self._each_ahead if self.watch.isolated else self._queued
-        queued = search(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
-        return queued or self._behind(call_s)
+        search = self._plan_each_ahead if self.watch.isolated else self._plan_queued
+        ahead_plan = search(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
+        return ahead_plan or self._plan_behind(call_s)
 
-    def _one_ahead(self, idle_s: float) -> BlockPlan | None:
-        """Blocks of a single call behind a spin as long as its host needs; None where that does not help."""
+    def _plan_one_ahead(self, idle_s: float) -> BlockPlan | None:
+        """Return a plan of single calls behind a spin as long as their host needs.
+
+        None if that does not help.
+        """
         shape = BlockShape(1, 1, spin_for(idle_s))
-        self.tried += 1
-        taken = self._ahead(partial(self.calls, 1), shape)
-        if not taken.ahead or taken.spans[0] < self.resolved_s:
+        self.calls_made += 1
+        times = self._ahead(partial(self.calls, 1), shape)
+        if not times.ahead or times.spans[0] < self.resolved_s:
             return None
-        return self._way(shape, "events", ahead=True, call_s=taken.spans[0])
+        return self._plan(shape, "events", ahead=True, call_s=times.spans[0])
 
-    def block(self, way: BlockPlan) -> BlockTimes:
-        """One block, taken this way."""
-        if way.ahead:
-            return self._ahead(way.submit, way.shape)
+    def block(self, plan: BlockPlan) -> BlockTimes:
+        """Take a block by a plan."""
+        if plan.ahead:
+            return self._ahead(plan.submit, plan.shape)
         if self.spins and not self.watch.isolated:
-            return self.watch.behind(way.submit, way.shape.samples)
-        return self.watch.plain(way.submit, way.shape.samples)
+            return self.watch.behind(plan.submit, plan.shape.samples)
+        return self.watch.plain(plan.submit, plan.shape.samples)
 
-    def _way(
+    def _plan(
         self,
         shape: BlockShape,
         mode: Mode,
@@ -163,23 +173,26 @@ class Sizing:
         labels: frozenset[str] = frozenset(),
         call_s: float = 0.0,
     ) -> BlockPlan:
-        """Return a plan of blocks of plain calls, with what its stamps add to a call."""
+        """Return a plan of plain calls, with the overhead of its stamps."""
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
         submit = partial(self.calls, shape.calls)
         return BlockPlan(shape, submit, mode, ahead, labels, call_s, overhead_s)
 
-    def _directly(self, call_s: float, until_s: float) -> BlockPlan:
-        """Samples long enough for the clock; looked at again, if there is time, where the warm-up misjudged them."""
+    def _plan_directly(self, call_s: float, until_s: float) -> BlockPlan:
+        """Return a plan of samples long enough for the clock.
+
+        If there is time, their length is checked, since the warm-up may have misjudged it.
+        """
         for _ in range(3):
             shape = self._direct_shape(call_s)
             if self.watch.agreement.now_s() + shape.calls * call_s + self._flush_s > until_s:
                 break
-            self.tried += shape.calls
+            self.calls_made += shape.calls
             span_s = self.watch.span_s(partial(self.calls, shape.calls))
             if span_s >= self.resolved_s or shape.calls == self.most_calls:
                 break
             call_s = max(span_s, self.calibration.tick_s) / shape.calls
-        return self._way(
+        return self._plan(
             shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s
         )
 
@@ -189,54 +202,60 @@ class Sizing:
             call_s, span_s, self.budget_s, self.most_calls, self._flush_s, batch=batch
         )
 
-    def _behind(self, call_s: float, *labels: str) -> BlockPlan:
-        """Samples with whatever gaps the host leaves in them; whether it set the pace shows in the blocks."""
-        return self._way(self._direct_shape(call_s), "events", labels=frozenset(labels))
+    def _plan_behind(self, call_s: float, *labels: str) -> BlockPlan:
+        """Return a plan of samples with the gaps that the host leaves.
+
+        Blocks show whether the host set the pace.
+        """
+        return self._plan(self._direct_shape(call_s), "events", labels=frozenset(labels))
 
     def _waits_inside(self, idle_s: float) -> bool:
-        """Whether a call waits for the device: then the length of a spin in front of it is in its host time."""
+        """Return whether a call waits for the device.
+
+        If it does, the length of a spin in front of it is in its host time.
+        """
         spin_s = _trial_spin_s(idle_s)
-        self.tried += 1
+        self.calls_made += 1
         return (
             self.watch.host_cost_s(partial(self.calls, 1), self.cycles(spin_s)) - idle_s
             >= WAITED_SHARE * spin_s
         )
 
     def _working_s(self, idle_s: float) -> float:
-        """Return the device's own seconds of a call that waits for it, at most.
+        """Return the most device seconds of a call that waits.
 
         Behind a spin the call is submitted while the device is busy, up to its first wait. What the host takes to
         learn that the device is done is taken off, as a wait for nothing but the spin shows it. Launches behind a
         further wait in the same call stay in.
         """
         shape = BlockShape(1, 1, _trial_spin_s(idle_s))
-        self.tried += 1
+        self.calls_made += 1
         call_s = self._ahead(partial(self.calls, 1), shape).spans[0]
         return max(0.0, call_s - self._ahead(self.watch.device.synchronize, shape).spans[0])
 
-    def _queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
-        """A block that the host stays ahead of; None where none was found until then."""
+    def _plan_queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
+        """Return a plan of blocks that the host stays ahead of; None if none fits by `until_s`."""
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)
         for attempt in range(TRIES):
             if attempt and self.watch.agreement.now_s() > until_s:
                 break
-            self.tried += shape.calls * shape.samples
-            taken = self._ahead(partial(self.calls, shape.calls), shape)
-            if taken.ahead:
-                call_s = max(median(taken.spans), self.calibration.tick_s) / shape.calls
-                better = self._queued_shape(
-                    call_s, taken.host_s / (shape.calls * shape.samples), most_calls
+            self.calls_made += shape.calls * shape.samples
+            times = self._ahead(partial(self.calls, shape.calls), shape)
+            if times.ahead:
+                call_s = max(median(times.spans), self.calibration.tick_s) / shape.calls
+                next_shape = self._queued_shape(
+                    call_s, times.host_s / (shape.calls * shape.samples), most_calls
                 )
-                if better.calls <= shape.calls or call_s * shape.calls >= self.resolved_s:
+                if next_shape.calls <= shape.calls or call_s * shape.calls >= self.resolved_s:
                     # Never more than was tried: a larger block might fill the queue.
-                    shape = replace(shape, samples=min(better.samples, shape.samples))
-                    return self._way(shape, "events", ahead=True, call_s=call_s)
-                shape = better
+                    shape = replace(shape, samples=min(next_shape.samples, shape.samples))
+                    return self._plan(shape, "events", ahead=True, call_s=call_s)
+                shape = next_shape
             elif (smaller := shape.smaller()) is not None:
                 # What the host waited for the spin to end is not the cost of a call.
                 per_call_s = max(
-                    host_s, (taken.host_s - shape.spin_s) / (shape.calls * shape.samples)
+                    host_s, (times.host_s - shape.spin_s) / (shape.calls * shape.samples)
                 )
                 most_calls = smaller.calls if shape.samples == 1 else most_calls
                 spin_s = max(shape.spin_s, spin_for(per_call_s * smaller.calls * smaller.samples))
@@ -248,17 +267,20 @@ class Sizing:
                 break
         return None
 
-    def _each_ahead(self, _call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
-        """Isolated samples, each behind a spin that the host needs for it; None where none is long enough."""
+    def _plan_each_ahead(self, _call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
+        """Return a plan of isolated samples, each behind its own spin.
+
+        None if no spin is long enough for the host.
+        """
         spin_s = spin_for(host_s)
         for _ in range(1 + LAST_TRIES):
-            self.tried += 1
-            taken = self._ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
-            if taken.ahead:
-                call_s = max(taken.spans[0], self.calibration.tick_s)
+            self.calls_made += 1
+            times = self._ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
+            if times.ahead:
+                call_s = max(times.spans[0], self.calibration.tick_s)
                 room = BLOCK_SHARE * self.budget_s / (spin_s + call_s)
                 shape = BlockShape(1, max(1, min(MOST_SAMPLES, int(room))), spin_s)
-                return self._way(shape, "events", ahead=True, call_s=call_s)
+                return self._plan(shape, "events", ahead=True, call_s=call_s)
             if self.watch.agreement.now_s() > until_s:
                 break
             spin_s = min(2 * spin_s, LONGEST_SPIN_S)
@@ -273,73 +295,77 @@ class Sizing:
             submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S)
         )
 
-    def graphed(
-        self, way: BlockPlan, wanted: bool | None = None, until_s: float = math.inf
+    def plan_graph(
+        self, plan: BlockPlan, use_graph: bool | None = None, until_s: float = math.inf
     ) -> BlockPlan:
-        """The same by replaying a graph, where it is wanted, or calls are too short for launches and stamps.
+        """Return a plan that replays a graph, or the given plan.
 
+        A graph is used on request, or if calls are too short for launches and stamps.
         The budget is spent at `until_s`; one replay is timed in any case.
         """
-        if wanted is None:
-            unresolved = way.call_s * way.shape.calls < self.resolved_s
-            wanted = unresolved or is_short(way.call_s, self.traits)
-        if not (way.ahead and wanted and self.traits.graphs and self.most_calls > 1):
-            return way
-        count, made = graph_calls(way.call_s, len(self.calls.sets)), self.calls.made
+        if use_graph is None:
+            unresolved = plan.call_s * plan.shape.calls < self.resolved_s
+            use_graph = unresolved or is_short(plan.call_s, self.traits)
+        if not (plan.ahead and use_graph and self.traits.graphs and self.most_calls > 1):
+            return plan
+        count, calls_made = graph_calls(plan.call_s, len(self.calls.sets)), self.calls.made
         if count is None:
-            return way
-        replay = self._captured(partial(self.calls, count))
-        timed = replay and self._replayed(replay, way.call_s * count, count, until_s)
-        if replay is None or timed is None:
+            return plan
+        replay = self._capture(partial(self.calls, count))
+        replay_times = replay and self._time_replay(replay, plan.call_s * count, count, until_s)
+        if replay is None or replay_times is None:
             # What was captured may not have been done, so its sets do not count as called with.
-            self.calls.made = made
-            return replace(way, labels=way.labels | {"graph_refused"})
-        span_s, host_s = timed
+            self.calls.made = calls_made
+            return replace(plan, labels=plan.labels | {"graph_refused"})
+        span_s, host_s = replay_times
         shape = self._queued_shape(span_s, host_s, 1)
         overhead_s = self._empty_replay_s(until_s) / count
         return replace(
-            way, shape=replace(shape, calls=count), submit=replay, mode="graph", call_s=span_s / count,
+            plan, shape=replace(shape, calls=count), submit=replay, mode="graph", call_s=span_s / count,
             overhead_s=overhead_s,
         )  # fmt: skip
 
-    def _replayed(
+    def _time_replay(
         self, replay: Callable[[], None], calls_s: float, count: int, until_s: float
     ) -> tuple[float, float] | None:
-        """Device seconds of a replay, the first one apart, and the host's to submit it.
+        """Return the device's seconds of a replay, and the host's to submit it.
 
-        None, with the reason in `refused`, where the host cannot get ahead of it, or where its time says that it did
-        not do its calls.
+        The first replay does not count. None, with the reason in `graph_refusal`, if the host cannot get ahead of a
+        replay, or if its time shows that it did not do its calls.
         """
-        self.tried += count
+        self.calls_made += count
         host_s, lasted_s = self.watch.host_cost_s(replay, 0), 0.0
         spans: list[float] = []
         for _ in range(REPLAYS):
             if spans and self.watch.agreement.now_s() + lasted_s > until_s:
                 break
-            self.tried += count
-            taken = self._ahead(replay, BlockShape(count, 1, spin_for(host_s)))
-            host_s, lasted_s = taken.host_s, taken.wall_s
-            if taken.ahead:
-                spans.append(taken.spans[0])
+            self.calls_made += count
+            times = self._ahead(replay, BlockShape(count, 1, spin_for(host_s)))
+            host_s, lasted_s = times.host_s, times.wall_s
+            if times.ahead:
+                spans.append(times.spans[0])
         if not spans:
-            self.refused = "the host is never ahead of a replay"
+            self.graph_refusal = "the host is never ahead of a replay"
             return None
         span_s = max(median(spans), self.calibration.tick_s)
         longest_s = (
             (1 + MOST_LOST) * calls_s + self.calibration.event_pair_s + self.calibration.tick_s
         )
         if not LEAST_LEFT * calls_s <= span_s <= longest_s:
-            self.refused = (
+            self.graph_refusal = (
                 f"a replay takes {format_seconds(span_s)}, its calls {format_seconds(calls_s)}"
             )
             return None
         return span_s, host_s
 
-    def _captured(self, submit: Callable[[], None]) -> Callable[[], None] | None:
-        """Return a replay of what is submitted; None where it cannot be captured, or nothing can any more."""
+    def _capture(self, submit: Callable[[], None]) -> Callable[[], None] | None:
+        """Return a replay of the work that `submit` submits.
+
+        None if that cannot be captured, or nothing can any more.
+        """
         device = self.watch.device
-        self.refused = _refused.get(device, "")
-        if self.refused:
+        self.graph_refusal = _refusals.get(device, "")
+        if self.graph_refusal:
             return None
         began_s = self.watch.agreement.now_s()
         try:
@@ -347,18 +373,21 @@ class Sizing:
         except (
             RuntimeError
         ) as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
-            self.refused = str(error).partition("\n")[0]
+            self.graph_refusal = str(error).partition("\n")[0]
             self.watch.settle()
-            if not _captures(device):
-                _refused[device] = self.refused
+            if not _takes_graphs(device):
+                _refusals[device] = self.graph_refusal
             return None
         finally:
             self.capturing_s += self.watch.agreement.now_s() - began_s
 
     def _empty_replay_s(self, until_s: float) -> float:
-        """What the replay of a graph without work shows between two stamps; without time for it, what stamps do."""
+        """Return the seconds between two stamps around an empty graph's replay.
+
+        Without time for it, those of stamps alone.
+        """
         fits = self.watch.agreement.now_s() + 2 * TRIAL_SPIN_S <= until_s
-        replay = self._captured(lambda: None) if fits else None
+        replay = self._capture(lambda: None) if fits else None
         if replay is None:
             return self.calibration.event_pair_s
         return max(
@@ -366,8 +395,8 @@ class Sizing:
         )
 
 
-def _captures(device: Device) -> bool:
-    """Return whether a device takes an empty graph, behind a capture that failed.
+def _takes_graphs(device: Device) -> bool:
+    """Return whether a device takes an empty graph, after a failed capture.
 
     This also mends the random numbers of an older torch: its generator refuses every call outside of a graph until a
     capture ends well. What the failed capture allocated stays allocated: torch keeps the pool of such a graph.
@@ -380,5 +409,5 @@ def _captures(device: Device) -> bool:
 
 
 def _trial_spin_s(idle_s: float) -> float:
-    """Return a spin that outlasts what the host does in a call, in seconds."""
+    """Return the seconds of a spin that outlasts the host's part of a call."""
     return max(TRIAL_SPIN_S, 4 * idle_s)

@@ -84,8 +84,8 @@ class Engine:
         before = plan.flush if plan.refill is None else self._refill
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self._conditions = Conditions(device)
-        # Why there was no graph, where one was wanted.
-        self.refused = ""
+        # The reason that there was no graph, if a graph was to be used.
+        self.graph_refusal = ""
         # Seconds of the budget that went by before the first block.
         self._before_s = 0.0
         self._late_work: list[bool] = []
@@ -217,7 +217,7 @@ class Engine:
         Then they are the samples, and warming up would only add to the wait. As soon as one is fast, those before it
         count as warm-up.
         """
-        log, block_plan, budget_s = self.log, sizing.at_once(), self.plan.budget_s
+        log, block_plan, budget_s = self.log, sizing.plan_single_calls(), self.plan.budget_s
         while not self._enough():
             with self._watch.answering():
                 self._conditions.begin(anew=not log.timed_blocks)
@@ -249,9 +249,9 @@ class Engine:
         try:
             call_s = warm.run(span_s, sizing.clock_hz, self._watch.agreement.now_s)
             flush_s = warm.beside_s if self.plan.flush is not None else 0.0
-            return sizing.way(call_s, idle_s, flush_s, began_s + self.plan.budget_s)
+            return sizing.plan_blocks(call_s, idle_s, flush_s, began_s + self.plan.budget_s)
         finally:
-            log.warmup_iterations += sizing.tried
+            log.warmup_iterations += sizing.calls_made
             lasted_s = self._watch.agreement.now_s() - began_s
             # How long a stop in it was is not known.
             self._before_s = min(lasted_s, warm.cap_s) if self._conditions.stops.count else lasted_s
@@ -259,16 +259,18 @@ class Engine:
 
     def _plan_with_graph(self, sizing: Sizing, block_plan: BlockPlan) -> BlockPlan:
         """Return the plan by a graph, if that is better. The budget pays for it too."""
-        before, began_s = sizing.tried, self._watch.agreement.now_s()
+        before, began_s = sizing.calls_made, self._watch.agreement.now_s()
         graph = self.plan.graph if self._watch.agreement.alone else False
         try:
-            return sizing.graphed(block_plan, graph, began_s + self.plan.budget_s - self._before_s)
+            return sizing.plan_graph(
+                block_plan, graph, began_s + self.plan.budget_s - self._before_s
+            )
         finally:
             lasted_s = self._watch.agreement.now_s() - began_s
             self._before_s += lasted_s
-            self.log.warmup_iterations += sizing.tried - before
+            self.log.warmup_iterations += sizing.calls_made - before
             self.log.warmup_s += lasted_s - sizing.capturing_s
-            self.refused = sizing.refused
+            self.graph_refusal = sizing.graph_refusal
 
     def _renew(self, renew: Callable[[int], object]) -> None:
         self.settle()

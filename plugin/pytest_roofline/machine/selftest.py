@@ -70,7 +70,7 @@ class _Checks:
         self.cache_bytes, self._on_cpu = facts.last_level_cache_bytes or 0, facts.type == "cpu"
         self.watch = Stopwatch(device, wall=False, flush=None)
         self._neighbours = cpu.Neighbours(named=self._on_cpu)
-        self._spoiled = self._refused = ""
+        self._spoiled = self._graph_refusal = ""
 
     def judge(self, check: Callable[[], Property]) -> Property:
         """Return a property, after a second attempt if need be. It fails if the measurements behind
@@ -259,7 +259,7 @@ class _Checks:
         call = self.workloads.read(self._beyond_cache)
         events, graph = self._time(call, graph=False), self._time(call, graph=True)
         if graph.mode != "graph":
-            reason = self._refused or "the host is never ahead of its calls"
+            reason = self._graph_refusal or "the host is never ahead of its calls"
             return _property(
                 name, False, f"timed by {graph.mode}: {reason}", "a read timed by a replay"
             )
@@ -377,7 +377,7 @@ class _Checks:
         samples = engine.samples()
         assert samples is not None
         self._spoiled = self._spoiled or samples.spoiled or disturbed
-        self._refused = engine.refused
+        self._graph_refusal = engine.graph_refusal
         return samples
 
 

@@ -38,7 +38,10 @@ class CudaDevice(EventDevice):
         torch.cuda.set_device(index)
 
     def _in_use(self) -> int | None:
-        """What others hold while this process has no context, which making the device current gives it."""
+        """Return the bytes that others hold; None if unknown.
+
+        It is asked before the device is made current, which gives this process a context.
+        """
         if not self.is_hip and not torch.cuda.is_initialized():
             # Whatever a library does, the device opens without it.
             with contextlib.suppress(Exception):
@@ -46,11 +49,14 @@ class CudaDevice(EventDevice):
         return None
 
     def spin(self, cycles: int) -> None:
-        """One thread counts the clock; the rest of the device idles."""
+        """Occupy the device by a thread that counts cycles. All others idle."""
         torch.cuda._sleep(cycles)
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """A CUDA graph of what is submitted; where that fails, stream and allocator are as they were."""
+        """Return a replay of a CUDA graph of the work that `submit` submits.
+
+        If the capture fails, stream and allocator stay as they were.
+        """
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         torch.cuda.synchronize(self.index)
         before = torch.cuda.current_stream(self.index)
@@ -69,16 +75,16 @@ class CudaDevice(EventDevice):
         return graph.replay
 
     def _end_allocating(self, pool: tuple[int, int]) -> None:
-        """Take the allocator out of a capture, in which torch until 2.11 leaves it where ending the capture fails.
+        """Take the allocator out of a capture that could not be ended.
 
-        From then on it would refuse to give any memory back.
+        torch until 2.11 leaves it there, and it would refuse to give any memory back.
         """
         # Raised where torch has done so itself.
         with contextlib.suppress(RuntimeError):
             torch._C._cuda_endAllocateToPool(self.index, pool)
 
     def counters(self) -> Counters:
-        """Throttle counters and neighbours, from the vendor's management library."""
+        """Return throttle counters and neighbours, from the vendor's management library."""
         return self._library.counters(torch.cuda.memory_reserved(self.index))
 
     @functools.cached_property
@@ -89,7 +95,7 @@ class CudaDevice(EventDevice):
         return nvidia.Nvml(_uuid(properties), self._before_bytes)
 
     def silent_library(self) -> str:
-        """Why the vendor's management library tells nothing of it; empty where it is asked and answers."""
+        """Return why the vendor's management library is silent; empty if it answers."""
         return self._library.silent
 
     def siblings(self) -> tuple[str, ...]:
@@ -99,7 +105,7 @@ class CudaDevice(EventDevice):
         return torch.cuda.device(self.index)
 
     def busy_siblings(self) -> dict[str, float]:
-        """As the vendor's library tells of every other GPU, whether this process sees it or not."""
+        """Return how busy every other GPU is, seen by this process or not."""
         with contextlib.suppress(Exception):
             properties: Any = torch.cuda.get_device_properties(self.index)
             return (
@@ -110,20 +116,20 @@ class CudaDevice(EventDevice):
         return {}
 
     def free_bytes(self) -> int:
-        """Memory that the driver can still hand out, with what torch holds in its cache."""
+        """Return the bytes that the driver can hand out, and those in torch's cache."""
         free, _ = torch.cuda.mem_get_info(self.index)
         return (
             free + torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
         )
 
     def release(self) -> None:
-        """Give torch's cached blocks back to the driver, and cached page-locked memory to the host."""
+        """Give cached blocks back to the driver, and page-locked memory to the host."""
         super().release()
         # Nobody else gets what torch keeps of it, in powers of two; an older torch has no way to give it back.
         getattr(torch._C, "_host_emptyCache", lambda: None)()
 
     def facts(self) -> DeviceFacts:
-        """torch's properties, with what the vendor's management library adds where it is installed."""
+        """Return torch's properties, with the facts of the vendor's management library."""
         properties: Any = torch.cuda.get_device_properties(self.index)
         architecture = (
             getattr(properties, "gcnArchName", None)
@@ -149,16 +155,16 @@ class CudaDevice(EventDevice):
         return DeviceFacts(**facts | self._library.facts() | ({"driver": driver} if driver else {}))
 
     def gpu(self) -> Gpu | None:
-        """What the vendor's management library tells of it now; None where it tells nothing."""
+        """Return the management library's present facts; None if it is silent."""
         # Whatever a library does, a run must not end for its health.
         with contextlib.suppress(Exception):
             properties: Any = torch.cuda.get_device_properties(self.index)
             library = self._library if self.is_hip else None
-            found = (
+            facts = (
                 library.gpu() if isinstance(library, amd.Amdsmi) else nvidia.gpu(_uuid(properties))
             )
             # This process is at work on it: what is in use says nothing of others.
-            return None if found is None else replace(found, others_bytes=None)
+            return None if facts is None else replace(facts, others_bytes=None)
         return None
 
 
@@ -174,17 +180,17 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
-        found = (
+        devices_text = (
             "no CUDA or ROCm device"
             if count == 0
             else f"{count} device{'s' * (count > 1)}, cuda:0 to cuda:{count - 1}"
         )
-        built = (
+        build_text = (
             ""
             if torch.version.cuda or torch.version.hip
             else "; this torch is built for the CPU only"
         )
-        raise DeviceError(f"{option} asks for cuda:{index}, found {found}{built}")
+        raise DeviceError(f"{option} asks for cuda:{index}, found {devices_text}{build_text}")
     device = CudaDevice(index)
     # ROCm has no list of these, nor has a torch that cannot say what it was compiled for.
     entries = [] if torch.version.hip else torch.cuda.get_arch_list()
@@ -194,7 +200,10 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
 
 
 def _require_code(index: int, entries: list[str], option: str) -> None:
-    """Raise DeviceError, which says what to type, where none of a build's code runs on a GPU."""
+    """Raise DeviceError if none of a build's code runs on a GPU.
+
+    The message says what to type.
+    """
     properties: Any = torch.cuda.get_device_properties(index)
     capability = properties.major, properties.minor
     if not any(builds.runs(entry, capability) for entry in entries):
