@@ -156,16 +156,14 @@ def _run(
     specs = dict(zip(("A", "B"), parse_sides(state.a, state.b), strict=True))
     specs = {side: pin_commit(spec, state.commits.get(side, "")) for side, spec in specs.items()}
     interrupted, began_s = False, time.monotonic()
-    again = f"roofline ab --resume {state.name}"
-    again += f" --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else ""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    resume_command = f"roofline ab --resume {state.name}"
+    resume_command += f" --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else ""
+    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with prepare_sides(specs, Path(state.cwd)) as sides:
             state = replace(
                 state,
-                commits={
-                    side: prepared.commit for side, prepared in sides.items() if prepared.commit
-                },
+                commits={side: setup.commit for side, setup in sides.items() if setup.commit},
             )
             save_state(folder, state)
             results = SidesResults(
@@ -173,22 +171,22 @@ def _run(
             )
             runner = Runner(results, sides, ROUND_VARIABLE, _tell, began_s)
             try:
-                judged = runner.run(budget_s)
+                paired_by_twin = runner.run(budget_s)
             except KeyboardInterrupt:
                 if not (results.twins and results.state.taken):
                     raise
-                interrupted, judged = True, runner.judge(state.processes, ended=False)
-            report = make_report(results, judged, sides, interrupted=interrupted)
+                interrupted, paired_by_twin = True, runner.judge(state.processes, ended=False)
+            report = make_report(results, paired_by_twin, sides, interrupted=interrupted)
     except KeyboardInterrupt:
-        begun = state_folder(folder, state.name).exists()
-        _tell("interrupted ahead of its processes" + f"; go on with: {again}" * begun)
+        has_state = state_folder(folder, state.name).exists()
+        _tell("interrupted ahead of its processes" + f"; go on with: {resume_command}" * has_state)
         return 2
     except CommandError as error:
         for text in error.lines.splitlines():
             say(printable(f"    {text}"), err=True)
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
     if markdown is not None:
         write_atomically(markdown, report_markdown(report))
     if as_json:
@@ -196,7 +194,7 @@ def _run(
     else:
         say(report_text(report, width(), sys.stdout.isatty()))
     if interrupted:
-        _tell(f"interrupted; what was measured is kept, go on with: {again}")
+        _tell(f"interrupted; what was measured is kept, go on with: {resume_command}")
     return report.status
 
 

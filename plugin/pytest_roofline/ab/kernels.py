@@ -30,28 +30,28 @@ class KernelsOfSides:
 
 def compare_kernels(results: SidesResults) -> KernelsOfSides:
     """Return B's kernels against A's. Figures in which the second A differs are left out."""
-    before, again, after = (
-        records_in_runs(results.twins_compiled(side)) for side in ("A", CONTROL, "B")
+    before, control, after = (
+        records_in_runs(results.warming_runs_of_twins(side)) for side in ("A", CONTROL, "B")
     )
     after = replace(after, unfit=_unfit_on_b_alone(before, after, results.trouble("B")))
     unsteady = {
-        identity: figure_changes(kernel.entry.figures, again.kernels[identity].entry.figures, {})
+        identity: figure_changes(kernel.entry.figures, control.kernels[identity].entry.figures, {})
         for identity, kernel in before.kernels.items()
-        if identity in again.kernels
+        if identity in control.kernels
     }
     left_out = {
         identity: {change.figure for change in changes} for identity, changes in unsteady.items()
     }
     rows, _ = compare_exact(_without(before, left_out), _without(after, left_out))
-    rows = (*rows, *_unguarded_rows(before, again, after))
+    rows = (*rows, *_unguarded_rows(before, control, after))
     tests = {identity: kernel.test_id for identity, kernel in results.kernels("B").items()}
     return KernelsOfSides(
-        rows=tuple(_named(row, tests, run_name(results.state.name, "A")) for row in rows),
+        rows=tuple(_with_test(row, tests, run_name(results.state.name, "A")) for row in rows),
         notes=tuple(_unsteady_notes(before, unsteady)),
     )
 
 
-def _named(row: Row, tests: Mapping[str, str], source: str) -> Row:
+def _with_test(row: Row, tests: Mapping[str, str], source: str) -> Row:
     """Return a row with its test's node id and A's run.
 
     An exact entry holds no node id.
@@ -70,8 +70,8 @@ def _unfit_on_b_alone(
     Those of tests that failed are left out; they have rows of their own.
     """
     return {
-        identity: (kernel, why)
-        for identity, (kernel, why) in after.unfit.items()
+        identity: (kernel, reason)
+        for identity, (kernel, reason) in after.unfit.items()
         if identity not in before.unfit and kernel.test_id not in trouble
     }
 
@@ -91,11 +91,11 @@ def _without(side: KernelRecords, figures: Mapping[str, Collection[str]]) -> Ker
 
 
 def _unguarded_rows(
-    before: KernelRecords, again: KernelRecords, after: KernelRecords
+    before: KernelRecords, control: KernelRecords, after: KernelRecords
 ) -> Iterator[Row]:
     """Yield an INVALID row for each kernel of both sides that the second A lacks."""
     for identity, kernel in after.kernels.items():
-        if identity in before.kernels and identity not in again.kernels:
+        if identity in before.kernels and identity not in control.kernels:
             entry = kernel.entry
             exact = ExactVerdict(
                 test_id="",

@@ -90,8 +90,8 @@ class State:
 
     def with_process(self, process: ArmProcess) -> "State":
         """Return the state with a process. It replaces the one of its number."""
-        numbered = {earlier.number: earlier for earlier in self.taken} | {process.number: process}
-        return replace(self, taken=tuple(numbered[number] for number in sorted(numbered)))
+        processes = {earlier.number: earlier for earlier in self.taken} | {process.number: process}
+        return replace(self, taken=tuple(processes[number] for number in sorted(processes)))
 
 
 def state_folder(folder: Path, name: str) -> Path:
@@ -167,7 +167,7 @@ class SidesResults:
         self.parameters = {**parameters, CONTROL: parameters["A"]}
         self.surveys = {side: Survey() for side in (*SIDES, CONTROL)}
         self._runs: dict[int, list[Run]] = {}
-        self._measured: dict[int, dict[str, list[Measurement]]] = {}
+        self._measurements: dict[int, dict[str, list[Measurement]]] = {}
         for process in state.taken:
             self._read(process)
 
@@ -181,7 +181,7 @@ class SidesResults:
         """The identities of the tests that both sides have."""
         return [twin for twin in self.surveys["A"].tests if twin in self.surveys["B"].tests]
 
-    def compiled(self, side: str) -> list[Run]:
+    def warming_runs(self, side: str) -> list[Run]:
         """Return the warming runs of a side, with its own kernels alone."""
         runs, parameter = self.surveys[side].runs, self.parameters[side]
         if parameter is None:
@@ -193,9 +193,9 @@ class SidesResults:
             for run in runs
         ]
 
-    def twins_compiled(self, side: str) -> list[Run]:
-        """Return the runs of `compiled`, with the kernels under their twins' keys."""
-        runs, parameter = self.compiled(side), self.parameters[side]
+    def warming_runs_of_twins(self, side: str) -> list[Run]:
+        """Return the runs of `warming_runs`, with the kernels under their twins' keys."""
+        runs, parameter = self.warming_runs(side), self.parameters[side]
         if parameter is None:
             return runs
         return [
@@ -207,7 +207,7 @@ class SidesResults:
 
     def kernels(self, side: str) -> dict[str, Resources]:
         """Return the last result of each kernel, by its twins' identity."""
-        runs = self.twins_compiled(side)
+        runs = self.warming_runs_of_twins(side)
         return {kernel.key.identity: kernel for run in runs for kernel in run.resources}
 
     def add(self, process: ArmProcess, seconds: float) -> None:
@@ -218,14 +218,14 @@ class SidesResults:
 
     def leave_out(self, until: int) -> int:
         """Drop the processes after number `until`, and return how many had measured. Their files stay."""
-        left_out = [process for process in self.state.taken if process.number > until]
+        dropped = [process for process in self.state.taken if process.number > until]
         self.state = replace(
             self.state,
             taken=tuple(process for process in self.state.taken if process.number <= until),
         )
-        for process in left_out:
-            del self._runs[process.number], self._measured[process.number]
-        return sum(bool(process.files) for process in left_out)
+        for process in dropped:
+            del self._runs[process.number], self._measurements[process.number]
+        return sum(bool(process.files) for process in dropped)
 
     def twin(self, key: Key, side: str) -> str | None:
         """Return the identity that twins share. It is None if the side lacks the test."""
@@ -237,7 +237,7 @@ class SidesResults:
 
     def _read(self, process: ArmProcess) -> None:
         self._runs[process.number] = runs = [read_run(self.place / name) for name in process.files]
-        measured = self._measured[process.number] = {}
+        attempts = self._measurements[process.number] = {}
         for run in runs:
             outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
             for measurement in run.tested:
@@ -246,7 +246,7 @@ class SidesResults:
                     outcomes.get(measurement.test_id), f"process {process.number}"
                 )
                 if twin is not None:
-                    measured.setdefault(twin, []).append(
+                    attempts.setdefault(twin, []).append(
                         replace(measurement, round=process.number, invalid=reason)
                     )
 
@@ -263,7 +263,7 @@ class SidesResults:
         """Return some arms' processes, each with its slowest sound attempt at a test."""
         attempts = []
         for process in self.state.taken:
-            sound = KeyResults(self._measured[process.number].get(twin, [])).sound(None)
+            sound = KeyResults(self._measurements[process.number].get(twin, [])).sound(None)
             if process.arm in arms and sound:
                 attempts.append((process, max(sound, key=lambda measurement: measurement.median_s)))
         return attempts
@@ -299,8 +299,8 @@ class SidesResults:
         """
         attempts = [
             measurements
-            for number in self._measured
-            if (measurements := self._measured[number].get(twin))
+            for number in self._measurements
+            if (measurements := self._measurements[number].get(twin))
         ]
         reasons = [
             measurements[-1].invalid
@@ -352,7 +352,7 @@ class SidesResults:
 
     def _all_runs(self, side: str) -> list[Run]:
         """Return the runs of a side's processes, then those that compiled kernels."""
-        return [*self.runs_of(side), *(run for run in self.compiled(side) if run.resources)]
+        return [*self.runs_of(side), *(run for run in self.warming_runs(side) if run.resources)]
 
     def environment(self, side: str) -> Environment | None:
         """Return the environment of a side's first process, without its caches.
@@ -393,10 +393,10 @@ class SidesResults:
                     *(replace(measurement, round=number) for measurement in canaries),
                 ]
                 lines += [*run.out_of_memory, *run.outcomes]
-            for attempts in self._measured[process.number].values():
+            for attempts in self._measurements[process.number].values():
                 lines += [replace(measurement, round=number) for measurement in attempts]
                 keys |= {measurement.key.identity for measurement in attempts}
-        for run in self.compiled(side):
+        for run in self.warming_runs(side):
             tests = {kernel.test_id for kernel in run.resources}
             lines += run.resources
             lines += [outcome for outcome in run.outcomes if outcome.test_id in tests]

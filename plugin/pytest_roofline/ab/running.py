@@ -76,14 +76,14 @@ class Runner:
         """Run blocks, and judge after each."""
         state = self.results.state
         number = 0
-        judged: dict[str, Paired] = {}
-        planned = state.processes // A_SIDE
+        paired_by_twin: dict[str, Paired] = {}
+        block_count = state.processes // A_SIDE
         # Some more for tests of which a process was spoiled.
-        spare = order_of_blocks(math.ceil(SPARE * planned), state.seed + 1)
-        orders = [*order_of_blocks(planned, state.seed), *spare]
+        spare = order_of_blocks(math.ceil(SPARE * block_count), state.seed + 1)
+        orders = [*order_of_blocks(block_count, state.seed), *spare]
         self._begin_anew([len(order) for order in orders])
         for block, order in enumerate(orders):
-            undecided = self._undecided(judged)
+            undecided = self._undecided(paired_by_twin)
             if not undecided:
                 break
             if budget_s is not None and block and time.monotonic() - self._invoked_s > budget_s:
@@ -95,8 +95,8 @@ class Runner:
             if not all(place in processes for place in range(number + 1, number + len(order) + 1)):
                 arms = " ".join("A'" if arm == "control" else arm for arm in order)
                 title = (
-                    f"block {block + 1} of at most {planned}"
-                    if block < planned
+                    f"block {block + 1} of at most {block_count}"
+                    if block < block_count
                     else "in place of spoiled processes"
                 )
                 self._tell(f"{title}: {arms}, {count(len(undecided), 'test')}")
@@ -105,8 +105,12 @@ class Runner:
                 self._run_process(
                     processes.get(number) or self._plan_process(number, block, arm, undecided)
                 )
-            judged = self.judge(block, ended=False)
-        return self.judge(len(orders) - 1, ended=True) if self._undecided(judged) else judged
+            paired_by_twin = self.judge(block, ended=False)
+        return (
+            self.judge(len(orders) - 1, ended=True)
+            if self._undecided(paired_by_twin)
+            else paired_by_twin
+        )
 
     def _begin_anew(self, lengths: Sequence[int]) -> None:
         """Leave out the part of a block before an interruption.
@@ -116,8 +120,8 @@ class Runner:
         complete = {process.number for process in self.results.state.taken if not process.left}
         ends = [0, *itertools.accumulate(lengths)]
         until = max(end for end in ends if complete.issuperset(range(1, end + 1)))
-        if left_out := self.results.leave_out(until):
-            text = f"block {ends.index(until) + 1} was cut and runs anew: what {count(left_out, 'process', 'es')} of it"
+        if dropped := self.results.leave_out(until):
+            text = f"block {ends.index(until) + 1} was cut and runs anew: what {count(dropped, 'process', 'es')} of it"
             self._tell(f"{text} measured no longer counts, and stays in {self.results.place}")
 
     def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
@@ -132,14 +136,14 @@ class Runner:
             judge_paired(blocks, tolerances, results.state.processes, ended=ended) if blocks else {}
         )
 
-    def _undecided(self, judged: Mapping[str, Paired]) -> list[str]:
+    def _undecided(self, paired_by_twin: Mapping[str, Paired]) -> list[str]:
         """Return the tests that more processes could decide."""
         surveys = self.results.surveys
         hopeless = {side: self.results.trouble(side) for side in SIDES}
         return [
             twin
             for twin in self.results.twins
-            if (twin not in judged or judged[twin].open)
+            if (twin not in paired_by_twin or paired_by_twin[twin].open)
             and not any(surveys[side].tests[twin].test_id in hopeless[side] for side in SIDES)
             and not _is_spoiled(*self.results.unsound(twin)[:2])
         ]
@@ -155,12 +159,12 @@ class Runner:
         twins, kernels = self.results.twins, self._kernels()
         parts = [count(len(twins), "test")] * bool(twins or not kernels)
         parts += [count(len(kernels), "kernel")] * bool(kernels)
-        took = f"warmed up in {time.monotonic() - began_s:.0f} s"
-        self._tell(f"{took}: {' and '.join(parts)} on both sides")
+        beginning = f"warmed up in {time.monotonic() - began_s:.0f} s"
+        self._tell(f"{beginning}: {' and '.join(parts)} on both sides")
         if not twins and not kernels:
             texts = [
-                f"{side} ({made}): {_survey_text(surveys[side])}"
-                for side, made in self.sides.items()
+                f"{side} ({setup}): {_survey_text(surveys[side])}"
+                for side, setup in self.sides.items()
                 if side in SIDES
             ]
             raise BadInput(
@@ -180,24 +184,26 @@ class Runner:
             self._survey(CONTROL, list(tests))
 
     def _survey(self, side: str, ids: Sequence[str] | None) -> None:
-        survey, left = self.results.surveys[side], ids
-        while left is None or left:
+        survey, remaining_ids = self.results.surveys[side], ids
+        while remaining_ids is None or remaining_ids:
             with tempfile.TemporaryDirectory(
                 prefix=owned_prefix("round"), ignore_cleanup_errors=True
             ) as name:
                 began_s = time.monotonic()
-                ended = self._child(side, Path(name), 1, left, WARMING_S, WARMING_BUDGET)
+                end = self._child(side, Path(name), 1, remaining_ids, WARMING_S, WARMING_BUDGET)
                 survey.seconds += time.monotonic() - began_s
                 runs = list(runs_of_child(Path(name), self._unreadable(side)))
-            self._check(side, ended, runs)
+            self._check(side, end, runs)
             # One process of a parameter's tests is of both its values.
-            noted = SIDES if self.results.parameters[side] and side in SIDES else (side,)
-            for run, noted_side in itertools.product(runs, noted):
+            sides_noted = SIDES if self.results.parameters[side] and side in SIDES else (side,)
+            for run, noted_side in itertools.product(runs, sides_noted):
                 self._note(noted_side, run)
-            if not ended.died_in:
+            if not end.died_in:
                 break
-            survey.trouble[ended.died_in] = f"its process died: {ended.cause}"
-            left = [test_id for test_id in left or ended.planned if test_id not in ended.started]
+            survey.trouble[end.died_in] = f"its process died: {end.cause}"
+            remaining_ids = [
+                test_id for test_id in remaining_ids or end.planned if test_id not in end.started
+            ]
 
     def _note(self, side: str, run: Run) -> None:
         survey, parameter = self.results.surveys[side], self.results.parameters[side]
@@ -217,25 +223,25 @@ class Runner:
                     measurement.test_id, measurement.label, measurement.key
                 )
 
-    def _check(self, side: str, ended: ChildEnd, runs: Sequence[Run]) -> None:
+    def _check(self, side: str, end: ChildEnd, runs: Sequence[Run]) -> None:
         """Refuse a side that cannot start or runs other code than its own."""
-        made = self.sides[side]
-        if not ended.started and ended.status not in _FINE:
+        setup = self.sides[side]
+        if not end.started and end.status not in _FINE:
             raise CommandError(
-                f"side {side} ({made}) could not start, {ended.cause}; mend what it says",
-                ended.tail,
+                f"side {side} ({setup}) could not start, {end.cause}; mend what it says",
+                end.tail,
             )
-        if ended.stray:
+        if end.stray:
             raise BadInput(
-                f"side {side} ({made}) ran code of the checkout in place of its own: {listed(list(ended.stray), 2)}; "
+                f"side {side} ({setup}) ran code of the checkout in place of its own: {listed(list(end.stray), 2)}; "
                 "expected all of it from the commit: name tests by paths relative to here, and install what no path "
                 "leads to with commit:REF,build='pip install .'"
             )
         for run in runs:
             code = run.header.environment.code
-            if made.commit and code and code[0].name == "." and code[0].commit != made.commit:
+            if setup.commit and code and code[0].name == "." and code[0].commit != setup.commit:
                 raise BadInput(
-                    f"side {side} ({made}) ran commit {code[0].commit[:10]}; expected {made.commit[:10]}"
+                    f"side {side} ({setup}) ran commit {code[0].commit[:10]}; expected {setup.commit[:10]}"
                 )
 
     def _plan_process(self, number: int, block: int, arm: str, twins: Sequence[str]) -> ArmProcess:
@@ -250,9 +256,9 @@ class Runner:
             with tempfile.TemporaryDirectory(
                 prefix=owned_prefix("round"), ignore_cleanup_errors=True
             ) as name:
-                began_s, ended = time.monotonic(), None
+                began_s, end = time.monotonic(), None
                 try:
-                    ended = self._child(
+                    end = self._child(
                         process.side,
                         Path(name),
                         process.number,
@@ -262,16 +268,14 @@ class Runner:
                     )
                 finally:
                     # Also of one that was interrupted: what it measured is kept, and the rest is for whoever resumes.
-                    process = self._keep_files(
-                        process, Path(name), ended, time.monotonic() - began_s
-                    )
-                self._check(process.side, ended, self.results.runs_of(process.side)[-1:])
+                    process = self._keep_files(process, Path(name), end, time.monotonic() - began_s)
+                self._check(process.side, end, self.results.runs_of(process.side)[-1:])
 
     def _keep_files(
-        self, process: ArmProcess, folder: Path, ended: ChildEnd | None, seconds: float
+        self, process: ArmProcess, folder: Path, end: ChildEnd | None, seconds: float
     ) -> ArmProcess:
         """Keep the run files of a process, and note its tests left."""
-        files, done, lost = list(process.files), set[str](), dict(process.lost)
+        files, ids_done, lost = list(process.files), set[str](), dict(process.lost)
         for run in runs_of_child(folder, self._unreadable(process.side)):
             # What an interruption cut keeps its names.
             names = (
@@ -280,23 +284,23 @@ class Runner:
             )
             files.append(next(name for name in names if not (self.results.place / name).exists()))
             shutil.copyfile(run.path, self.results.place / files[-1])
-            done |= {outcome.test_id for outcome in run.outcomes}
-        left = [test_id for test_id in process.left if test_id not in done]
-        if ended is not None and ended.died_in:
-            lost[ended.died_in] = (
-                f"its process died in process {process.number} on {process.side}: {ended.cause}"
+            ids_done |= {outcome.test_id for outcome in run.outcomes}
+        remaining_ids = [test_id for test_id in process.left if test_id not in ids_done]
+        if end is not None and end.died_in:
+            lost[end.died_in] = (
+                f"its process died in process {process.number} on {process.side}: {end.cause}"
             )
-            self._tell(f"{printable(ended.died_in)}: {lost[ended.died_in]}")
-            left = [test_id for test_id in left if test_id not in ended.started]
-        elif ended is not None:
+            self._tell(f"{printable(end.died_in)}: {lost[end.died_in]}")
+            remaining_ids = [test_id for test_id in remaining_ids if test_id not in end.started]
+        elif end is not None:
             lost |= dict.fromkeys(
-                left, f"{process.side} did not run it in process {process.number}"
+                remaining_ids, f"{process.side} did not run it in process {process.number}"
             )
-            left = []
+            remaining_ids = []
         process_so_far = replace(
             process,
             files=tuple(files),
-            left=tuple(left),
+            left=tuple(remaining_ids),
             lost=lost,
             seconds=process.seconds + seconds,
         )
@@ -318,24 +322,24 @@ class Runner:
         *options: str,
         arm: str = "",
     ) -> ChildEnd:
-        made, arguments = self.sides[side], self.results.state.arguments
-        command = [made.python, "-m", "pytest", *arguments, *options]
-        if "no:cacheprovider" not in f"{arguments} {made.environ.get('PYTEST_ADDOPTS', '')}":
+        setup, arguments = self.sides[side], self.results.state.arguments
+        command = [setup.python, "-m", "pytest", *arguments, *options]
+        if "no:cacheprovider" not in f"{arguments} {setup.environ.get('PYTEST_ADDOPTS', '')}":
             # No test that failed last time may be preferred.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         task = {
             "round": number,
             "ids": None if ids is None else list(ids),
             "deadline": None,
-            "side": {"checkout": made.checkout, "folder": made.folder},
+            "side": {"checkout": setup.checkout, "folder": setup.folder},
         }
         return run_child(
             command,
             folder,
             task,
             variable=self._variable,
-            cwd=made.cwd,
-            environ=made.environ,
+            cwd=setup.cwd,
+            environ=setup.environ,
             quiet_s=quiet_s,
             parent=self._parent_of(side, arm),
         )
@@ -348,9 +352,9 @@ class Runner:
         runs = self.results.runs_of(side)
         if not arm or not runs or runs[-1].header.environment.device.type != "cpu":
             return None
-        made = self.sides[side]
+        setup = self.sides[side]
         if arm not in self._parents:
-            self._parents[arm] = RoundParent(python=made.python, folder=made.cwd)
+            self._parents[arm] = RoundParent(python=setup.python, folder=setup.cwd)
         return self._parents[arm]
 
 

@@ -78,12 +78,12 @@ class Report:
     interrupted: bool = False
 
     @property
-    def kernels(self) -> tuple[Row, ...]:
+    def kernel_rows(self) -> tuple[Row, ...]:
         """The rows of kernels."""
         return tuple(row for row in self.rows if row.metric == KERNEL)
 
     @property
-    def timed(self) -> tuple[Row, ...]:
+    def test_rows(self) -> tuple[Row, ...]:
         """The rows of tests."""
         return tuple(row for row in self.rows if row.metric != KERNEL)
 
@@ -106,14 +106,14 @@ class Report:
 
 def make_report(
     results: SidesResults,
-    judged: Mapping[str, Paired],
+    paired_by_twin: Mapping[str, Paired],
     sides: Mapping[str, PreparedSide],
     *,
     interrupted: bool,
 ) -> Report:
     """Return the report of a run, after saving its sides."""
     rows, controls, open_labels = [], {}, set()
-    for twin, paired in judged.items():
+    for twin, paired in paired_by_twin.items():
         row = _row(results, twin, paired)
         rows.append(row)
         if paired.control is not None:
@@ -122,12 +122,12 @@ def make_report(
             open_labels.add(row.label)
     kernels = compare_kernels(results)
     rows += kernels.rows
-    failed, notes = _failed_tests(results, {row.test for row in rows})
+    failed_rows, notes = _failed_tests(results, {row.test for row in rows})
     processes = results.state.taken
     return Report(
         name=results.state.name,
-        sides={side: str(prepared) for side, prepared in sides.items()},
-        rows=tuple(worst_first([*rows, *failed])),
+        sides={side: str(setup) for side, setup in sides.items()},
+        rows=tuple(worst_first([*rows, *failed_rows])),
         controls=controls,
         open=frozenset(open_labels),
         changed=tuple(_environment_changes(results)),
@@ -136,7 +136,7 @@ def make_report(
             *_unmatched_notes(results),
             *kernels.notes,
             *_changed_code_notes(results),
-            *_too_few_notes(judged, results.state.processes),
+            *_too_few_notes(paired_by_twin, results.state.processes),
         ),
         seed=results.state.seed,
         processes=dict(Counter(process.arm for process in processes)),
@@ -177,11 +177,12 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
         if results.parameters["A"] is None and after[-1].work != before[-1].work:
             kind, reasons = Kind.INVALID, (Reason(ReasonCode.OTHER_WORK),)
     else:
-        spoiled, attempts, reason_text = results.unsound(twin)
+        unsound_count, process_count, reason_text = results.unsound(twin)
         kind, reasons = Kind.INVALID, (Reason(ReasonCode.UNTIMED),)
-        if spoiled:
+        if unsound_count:
             reasons = tuple(
-                of_processes(reason, spoiled, attempts) for reason in text_reasons(reason_text)
+                of_processes(reason, unsound_count, process_count)
+                for reason in text_reasons(reason_text)
             )
     troubles = {
         side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))
@@ -219,16 +220,16 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
         processes=len(after) or None,
     )
     # A test that was skipped, for lack of memory, say, is not worse.
-    failed = [*troubles] == ["B"] and not troubles["B"].startswith("skipped in ")
-    return replace(row, verdict=FAILED, red=True) if failed else row
+    is_failed = [*troubles] == ["B"] and not troubles["B"].startswith("skipped in ")
+    return replace(row, verdict=FAILED, red=True) if is_failed else row
 
 
 def _reference(results: SidesResults, before: Sequence[Measurement]) -> Reference | None:
     """Return the processes of A as B's reference. It is None if A has none."""
     if not before:
         return None
-    started = results.runs_of("A")[0].header.started
-    group = Group(tuple(measurement.median_s for measurement in before), started=started)
+    start = results.runs_of("A")[0].header.started
+    group = Group(tuple(measurement.median_s for measurement in before), started=start)
     return Reference((group,), run_name(results.state.name, "A"))
 
 
@@ -236,13 +237,13 @@ def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], 
     """Return rows of B's own failures, and notes on the others."""
     troubles = {side: {**results.surveys[side].trouble} for side in SIDES}
     ids_on_a = {test_id for test_id, _ in _tests_by_twin(results, "A").values()}
-    paired = results.parameters["A"] is not None
+    has_parameter = results.parameters["A"] is not None
     rows, notes = [], []
     for test_id in {**troubles["A"], **troubles["B"]}:
         fails_on_b_only = (
             test_id in troubles["B"]
             and test_id not in troubles["A"]
-            and (paired or test_id in ids_on_a)
+            and (has_parameter or test_id in ids_on_a)
         )
         if fails_on_b_only and test_id not in row_ids:
             rows.append(
@@ -269,9 +270,9 @@ def _tests_by_twin(results: SidesResults, side: str) -> dict[str, tuple[str, str
     Each is its node id and its label.
     """
     tests = results.surveys[side].tests.items()
-    timed = {twin: (test.test_id, test.label) for twin, test in tests}
+    tests_by_twin = {twin: (test.test_id, test.label) for twin, test in tests}
     kernels = results.kernels(side).items()
-    return timed | {identity: (test.test_id, test.label) for identity, test in kernels}
+    return tests_by_twin | {identity: (test.test_id, test.label) for identity, test in kernels}
 
 
 def _unmatched_notes(results: SidesResults) -> list[str]:
@@ -317,11 +318,11 @@ def _changed_code_notes(results: SidesResults) -> list[str]:
     return notes
 
 
-def _too_few_notes(judged: Mapping[str, Paired], most: int) -> list[str]:
+def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list[str]:
     """Return a note if too few processes ran to turn anything red."""
-    needed = max((paired.verdict.fewest for paired in judged.values()), default=0)
-    note = f"nothing turns red by {most} processes a side: use --processes {needed}, or 25 tests of one spread"
-    return [note] * (needed > most)
+    fewest = max((paired.verdict.fewest for paired in paired_by_twin.values()), default=0)
+    note = f"nothing turns red by {processes} processes a side: use --processes {fewest}, or 25 tests of one spread"
+    return [note] * (fewest > processes)
 
 
 def _environment_changes(results: SidesResults) -> list[str]:
@@ -340,11 +341,11 @@ def report_text(report: Report, width: int, colour: bool) -> str:
     head += [f"changed: {listed(report.changed, MOST_NAMED, '; ')}"] if report.changed else []
     table = TextTable(("test", "left"), ("A", "right"), ("B", "right"), ("B against A", "right"), ("A/A", "right"),
                       ("verdict", "left"))  # fmt: skip
-    for row in report.timed:
+    for row in report.test_rows:
         table.add_row(printable(row.label), *_cells(report, row), styled(row.verdict))
-    tables = [render(table, width, colour)] if report.timed else []
-    tables += filter(None, [figures_table(report.kernels, width, colour)])
-    tail = [*_reason_lines(report), *kernel_notes(report.kernels), *report.notes]
+    tables = [render(table, width, colour)] if report.test_rows else []
+    tables += filter(None, [figures_table(report.kernel_rows, width, colour)])
+    tail = [*_reason_lines(report), *kernel_notes(report.kernel_rows), *report.notes]
     if report.saved:
         tail.append(
             f"saved: {', '.join(f'{side} as {path.stem}' for side, path in report.saved.items())}"
@@ -361,9 +362,11 @@ def _processes_text(report: Report) -> str:
         f"{report.processes[arm]} {word}" for arm, word in counts.items() if arm in report.processes
     )
     kernels = (
-        f"{count(len(report.kernels), 'kernel')} of 1 A + 1 B + 1 A'" if report.kernels else ""
+        f"{count(len(report.kernel_rows), 'kernel')} of 1 A + 1 B + 1 A'"
+        if report.kernel_rows
+        else ""
     )
-    return ", ".join(filter(None, (processes, kernels, tolerance_text(report.timed))))
+    return ", ".join(filter(None, (processes, kernels, tolerance_text(report.test_rows))))
 
 
 def _cells(report: Report, row: Row) -> list[str]:
@@ -372,10 +375,10 @@ def _cells(report: Report, row: Row) -> list[str]:
         "" if time_s is None else format_seconds(time_s)
         for time_s in (row.baseline_time_s, row.time_s)
     ]
-    judged, control = row.time_verdict, report.controls.get(row.label)
+    verdict, control = row.time_verdict, report.controls.get(row.label)
     change = "" if row.change is None else format_percent(row.change)
-    if change and judged is not None and judged.interval is not None:
-        change += f" ({span_text(judged.interval)})"
+    if change and verdict is not None and verdict.interval is not None:
+        change += f" ({span_text(verdict.interval)})"
     return [*times, change, "" if control is None else format_percent(control)]
 
 
@@ -419,18 +422,18 @@ def report_markdown(report: Report) -> str:
         f"A {code(report.sides['A'])}, B {code(report.sides['B'])}: {_processes_text(report)}",
         "",
     ]
-    if report.timed:
+    if report.test_rows:
         lines += [line(names), "|---|---:|---:|---:|---:|---|"]
         lines += [
             line([code(row.label), *_cells(report, row), row.verdict])
-            for row in report.timed[:MOST_ROWS]
+            for row in report.test_rows[:MOST_ROWS]
         ]
-        left = len(report.timed) - MOST_ROWS
-        lines += [f"\n… and {left} more"] if left > 0 else []
-    lines += figures_markdown(report.kernels, MOST_ROWS)
+        hidden_count = len(report.test_rows) - MOST_ROWS
+        lines += [f"\n… and {hidden_count} more"] if hidden_count > 0 else []
+    lines += figures_markdown(report.kernel_rows, MOST_ROWS)
     texts = [
         *_reason_lines(report),
-        *kernel_notes(report.kernels),
+        *kernel_notes(report.kernel_rows),
         *(f"changed: {text}" for text in report.changed),
         *report.notes,
     ]

@@ -98,23 +98,25 @@ def judge_exact(
         return verdict
     before = reference.entry
     changes = figure_changes(before.figures, entry.figures, kernel.slack)
-    lost = [name for name in JUDGED_FIGURES if name in before.figures and name not in entry.figures]
-    reason = f"{', '.join(lost)} cannot be compared any more: {kernel.unread or 'not read'}"
+    lost_figures = [
+        name for name in JUDGED_FIGURES if name in before.figures and name not in entry.figures
+    ]
+    reason = f"{', '.join(lost_figures)} cannot be compared any more: {kernel.unread or 'not read'}"
     return replace(
         verdict,
-        verdict=_kind({change.verdict for change in changes}, lost).value,
-        reason=reason if lost else "",
+        verdict=_kind({change.verdict for change in changes}, lost_figures).value,
+        reason=reason if lost_figures else "",
         changes=changes,
         remarks=_remarks(entry, before),
         source=reference.source,
     )
 
 
-def _kind(verdicts: Collection[str], lost: Sequence[str]) -> Kind:
+def _kind(verdicts: Collection[str], lost_figures: Sequence[str]) -> Kind:
     """Return the kind of verdict. A worse figure counts, whichever figures are lost."""
     if "worse" in verdicts:
         return Kind.REGRESSED
-    if lost:
+    if lost_figures:
         return Kind.INVALID
     return Kind.IMPROVED if "better" in verdicts and "slack" not in verdicts else Kind.PASSED
 
@@ -127,11 +129,11 @@ def figure_changes(
     An instruction without a figure is not in the binary.
     """
     changes = []
-    rises = _new_generation(before, after)
+    new_generation = _new_generation(before, after)
     for figure in _in_order({*before, *after}):
         old, new = (_figure_value(side, figure) for side in (before, after))
         if old != new:
-            changes.append(_figure_change(figure, old, new, slack, rises))
+            changes.append(_figure_change(figure, old, new, slack, new_generation))
     rank = {"worse": 0, "slack": 1, "better": 2, "": 3}
     return tuple(sorted(changes, key=lambda change: rank[change.verdict]))
 
@@ -148,8 +150,8 @@ def _in_order(figures: set[str]) -> list[str]:
         shown_at = REPORTED_FIGURES.index(figure) if figure in REPORTED_FIGURES else -1
         return not matrix_generation(figure), shown_at, figure
 
-    judged = [figure for figure in JUDGED_FIGURES if figure in figures]
-    return judged + sorted(figures - JUDGED_FIGURES.keys(), key=place)
+    judged_figures = [figure for figure in JUDGED_FIGURES if figure in figures]
+    return judged_figures + sorted(figures - JUDGED_FIGURES.keys(), key=place)
 
 
 def _new_generation(before: Mapping[str, int], after: Mapping[str, int]) -> int:
@@ -165,7 +167,7 @@ def _new_generation(before: Mapping[str, int], after: Mapping[str, int]) -> int:
 
 
 def _figure_change(
-    figure: str, old: int | None, new: int | None, slack: Mapping[str, int], rises: int
+    figure: str, old: int | None, new: int | None, slack: Mapping[str, int], new_generation: int
 ) -> FigureChange:
     generation = matrix_generation(figure)
     if old is None or new is None or (figure not in JUDGED_FIGURES and not generation):
@@ -173,17 +175,19 @@ def _figure_change(
     if generation:
         # One kind given up for a newer one is progress; given up for an older one, or for none, it is not.
         if new == 0:
-            return FigureChange(figure, old, new, "" if rises > generation else "worse")
-        return FigureChange(figure, old, new, "better" if old == 0 and rises == generation else "")
-    if figure in ("matrix_instructions", "serialized_wgmma") and rises:
+            return FigureChange(figure, old, new, "" if new_generation > generation else "worse")
+        return FigureChange(
+            figure, old, new, "better" if old == 0 and new_generation == generation else ""
+        )
+    if figure in ("matrix_instructions", "serialized_wgmma") and new_generation:
         # A newer one does the work of many older ones, and the older ones never waited for each other.
         return FigureChange(figure, old, new)
     more_is_worse = JUDGED_FIGURES[figure] == "lower"
     worse_by = new - old if more_is_worse else old - new
     if worse_by < 0:
         return FigureChange(figure, old, new, "better")
-    allowed = slack.get(figure, slack.get("registers", 0) if figure == "vgprs" else 0)
-    return FigureChange(figure, old, new, "slack" if worse_by <= allowed else "worse")
+    figure_slack = slack.get(figure, slack.get("registers", 0) if figure == "vgprs" else 0)
+    return FigureChange(figure, old, new, "slack" if worse_by <= figure_slack else "worse")
 
 
 def _remarks(entry: ExactEntry, reference: ExactEntry) -> tuple[str, ...]:
@@ -193,9 +197,9 @@ def _remarks(entry: ExactEntry, reference: ExactEntry) -> tuple[str, ...]:
     """
     compiler = _differences(reference.compiler, entry.compiler)
     same = [f"{name} {version}" for name, version in entry.compiler.items() if name == "triton"]
-    triton_changed = any(text.startswith("triton ") for text in compiler)
+    names_triton = any(text.startswith("triton ") for text in compiler)
     return (
-        *([] if triton_changed else same),
+        *([] if names_triton else same),
         *compiler,
         *_differences(reference.options, entry.options),
         *_differences(reference.arguments, entry.arguments),
@@ -322,7 +326,7 @@ def compare_exact(
             reason=reason,
         )
         rows[identity] = kernel_row(key, resources.figures, exact, baseline_figures=old)
-    only_old = tuple(
+    labels_before_only = tuple(
         record.entry.label for identity, record in before.kernels.items() if identity not in rows
     )
-    return tuple(sorted(rows.values(), key=lambda row: badness(row.verdict))), only_old
+    return tuple(sorted(rows.values(), key=lambda row: badness(row.verdict))), labels_before_only

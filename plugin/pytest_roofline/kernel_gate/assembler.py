@@ -15,14 +15,14 @@ _SERIALIZED = re.compile(
 )
 
 
-def why_serialized(compiled: Any) -> str:
+def why_serialized(compiled_kernel: Any) -> str:
     """Return the assembler's reason for serialized matrix instructions, or an empty text.
 
     It assembles the kernel's PTX once more, which takes about a second.
     """
     from triton.backends.nvidia.compiler import get_ptxas
 
-    ptx, capability = compiled.asm.get("ptx"), compiled.metadata.target.arch
+    ptx, capability = compiled_kernel.asm.get("ptx"), compiled_kernel.metadata.target.arch
     if ptx is None:
         return ""
     with tempfile.TemporaryDirectory(prefix="roofline-ptx-") as folder:

@@ -80,23 +80,23 @@ def compile_for(
         # and 106, measured), and an exact gate would be red for a line number.
         with triton.knobs.compilation.scope():
             triton.knobs.compilation.disable_line_info = True
-            compiled = triton.compile(source, target=gpu, options=compiler_options)
+            compiled_kernel = triton.compile(source, target=gpu, options=compiler_options)
     except BadInput:
         raise
     except Exception as error:
         raise CompileFailed(_failure(function.__name__, name, compiler_options, error)) from error
-    return read(compiled, options=compiler_options, requested_target=name)
+    return read(compiled_kernel, options=compiler_options, requested_target=name)
 
 
 def read(
-    compiled: Any, *, options: Mapping[str, object] | None = None, requested_target: str = ""
+    compiled_kernel: Any, *, options: Mapping[str, object] | None = None, requested_target: str = ""
 ) -> KernelBinary:
     """Read the binary of Triton's CompiledKernel, which `warmup` or a launch returns.
 
     Raises:
         CompileFailed: it was compiled for another target, or cannot be read.
     """
-    metadata = compiled.metadata
+    metadata = compiled_kernel.metadata
     target = name_of(metadata.target)
     arch = str(getattr(metadata, "arch", "")).replace("sm", "sm_", 1)
     if arch and arch != target:
@@ -104,15 +104,15 @@ def read(
             f"Triton compiled for {arch} in place of {requested_target or target}; is TRITON_OVERRIDE_ARCH set? "
             "expected it unset"
         )
-    figures, versions, unread = read_binary(compiled, target)
+    figures, versions, unread = read_binary(compiled_kernel, target)
     return KernelBinary(
         target=target,
         figures={"shared_bytes": int(metadata.shared), **figures},
         options=_options(metadata, options or {}),
-        arguments=describe(compiled.src),
+        arguments=describe(compiled_kernel.src),
         compiler={"triton": str(metadata.triton_version), **versions},
         unread=unread,
-        warning=why_serialized(compiled) if figures.get("serialized_wgmma") else "",
+        warning=why_serialized(compiled_kernel) if figures.get("serialized_wgmma") else "",
     )
 
 
@@ -199,9 +199,9 @@ def usable_triton() -> Any:
         ) from error
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     if version < OLDEST_TRITON:
-        needed = ".".join(map(str, OLDEST_TRITON))
+        oldest = ".".join(map(str, OLDEST_TRITON))
         raise BadInput(
-            f"Triton is {triton.__version__}; expected {needed} or newer to compile for other targets"
+            f"Triton is {triton.__version__}; expected {oldest} or newer to compile for other targets"
         )
     return triton
 

@@ -43,18 +43,18 @@ def code_of_sass(function: Mapping[str, Any]) -> list[Instruction]:
     ]
 
 
-def _instruction_of_sass(printed: Mapping[str, str], start: int) -> Instruction:
+def _instruction_of_sass(fields: Mapping[str, str], start: int) -> Instruction:
     """Return an instruction. A branch names a byte of the section."""
-    opcode, operands = printed["opcode"], printed.get("operands", "")
+    opcode, operands = fields["opcode"], fields.get("operands", "")
     kind = opcode.partition(".")[0]
     address = re.search(r"0x([0-9a-f]+)$", operands) if kind == "BRA" else None
     # A condition stands ahead of the instruction, or among the operands.
-    plain = "predicate" not in printed and "," not in operands
+    is_unconditional = "predicate" not in fields and "," not in operands
     return Instruction(
         opcode=opcode,
         operands=operands,
         target=(int(address[1], 16) - start) // _SASS_BYTES if address else None,
-        ends=kind in _SASS_ENDS and plain,
+        ends=kind in _SASS_ENDS and is_unconditional,
     )
 
 

@@ -95,12 +95,12 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
     return ""
 
 
-def read_binary(compiled: Any, target: str) -> tuple[dict[str, int], dict[str, str], str]:
+def read_binary(compiled_kernel: Any, target: str) -> tuple[dict[str, int], dict[str, str], str]:
     """Return the figures of a compiled kernel, shared memory apart.
 
     Behind them are the versions of the tools, and the reason that a part could not be read.
     """
-    return (_read_nvidia if target.startswith("sm_") else _read_amd)(compiled)
+    return (_read_nvidia if target.startswith("sm_") else _read_amd)(compiled_kernel)
 
 
 # NVIDIA.
@@ -173,30 +173,30 @@ def count_nvidia(opcodes: list[str]) -> dict[str, int]:
         ),
         "instructions": len(opcodes),
     }
-    named = (
+    kinds_counted = (
         kind for kind in sorted(kinds) if kind in NVIDIA_INSTRUCTIONS or matrix_generation(kind)
     )
-    return counts | {kind: kinds[kind] for kind in named if kinds[kind]}
+    return counts | {kind: kinds[kind] for kind in kinds_counted if kinds[kind]}
 
 
-def _read_nvidia(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
+def _read_nvidia(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str]:
     with tempfile.TemporaryDirectory(prefix="roofline-cubin-") as folder:
         cubin = Path(folder) / "kernel.cubin"
-        cubin.write_bytes(compiled.asm["cubin"])
+        cubin.write_bytes(compiled_kernel.asm["cubin"])
         figures = read_usage(
-            _run_tool("cuobjdump", "--dump-resource-usage", str(cubin)), compiled.name
+            _run_tool("cuobjdump", "--dump-resource-usage", str(cubin)), compiled_kernel.name
         )
-        figures |= tensor_memory(compiled.metadata)
+        figures |= tensor_memory(compiled_kernel.metadata)
         try:
-            printed = _run_tool("nvdisasm", "-json", str(cubin))
-            counts, version = read_instructions(printed, compiled.metadata.target.arch)
+            listing = _run_tool("nvdisasm", "-json", str(cubin))
+            counts, version = read_instructions(listing, compiled_kernel.metadata.target.arch)
         except _Deprecated as error:
             return (
                 figures,
-                {"ptxas": _assembler(compiled)},
+                {"ptxas": _assembler(compiled_kernel)},
                 f"its instructions were not counted, nvdisasm: {error}",
             )
-    return figures | counts, {"ptxas": version or _assembler(compiled)}, ""
+    return figures | counts, {"ptxas": version or _assembler(compiled_kernel)}, ""
 
 
 def tensor_memory(metadata: Any) -> dict[str, int]:
@@ -247,11 +247,11 @@ def path_of(tool: str) -> str:
         ) from None
 
 
-def _assembler(compiled: Any) -> str:
+def _assembler(compiled_kernel: Any) -> str:
     """Return the version of the assembler that Triton uses for a kernel's target."""
     from triton.backends.nvidia.compiler import get_ptxas_version
 
-    match = re.search(r"V(\d[\d.]*)", str(get_ptxas_version(compiled.metadata.target.arch)))
+    match = re.search(r"V(\d[\d.]*)", str(get_ptxas_version(compiled_kernel.metadata.target.arch)))
     return match[1] if match else "unknown"
 
 
@@ -325,10 +325,10 @@ def _kind_on_amd(opcode: str) -> str:
     return _AMD_SAME.get(kind, kind)
 
 
-def _read_amd(compiled: Any) -> tuple[dict[str, int], dict[str, str], str]:
+def _read_amd(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str]:
     from triton.backends.amd import compiler
 
-    text = compiled.asm.get("amdgcn")
+    text = compiled_kernel.asm.get("amdgcn")
     if text is None:
         raise CompileFailed(
             "Triton has not kept the assembly, where AMD's figures stand; expected TRITON_STORE_BINARY_ONLY unset, and "

@@ -179,6 +179,6 @@ _MEANING = {
 
 
 def _pairs(
-    named: "dict[str, str] | dict[str, int] | dict[str, str | int | float | bool | None]",
+    values: "dict[str, str] | dict[str, int] | dict[str, str | int | float | bool | None]",
 ) -> str:
-    return ", ".join(f"{name} {value}" for name, value in named.items()) or "none"
+    return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"

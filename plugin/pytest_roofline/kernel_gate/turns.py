@@ -31,9 +31,9 @@ def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) ->
         for loop in loops_of(code):
             figures["narrow_lds"] += sum(_is_narrow(code[index]) for index in loop.direct)
             if warpgroups and any(_generation(code[index]) for index in loop.body):
-                serialized, exposed = _turn(code, loop)
-                figures["serialized_wgmma"] += serialized
-                figures["exposed_exponentials"] += exposed
+                serialized_count, exposed_count = _turn(code, loop)
+                figures["serialized_wgmma"] += serialized_count
+                figures["exposed_exponentials"] += exposed_count
     return figures
 
 
@@ -43,35 +43,35 @@ def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
     Instructions of an inner loop do not count. The turn counted is the second, which begins with the state after the
     first.
     """
-    serialized = _serialized(code, loop)
+    serialized_indices = _serialized_indices(code, loop)
     flight = _Flight()
     for index in loop.body:
         flight.take(index, code[index])
-    exposed = 0
+    exposed_count = 0
     for index in loop.body:
         if index in loop.direct and code[index].opcode.startswith("MUFU.EX2"):
-            exposed += flight.under_way <= serialized
+            exposed_count += flight.under_way <= serialized_indices
         flight.take(index, code[index])
-    return len(serialized & loop.direct), exposed
+    return len(serialized_indices & loop.direct), exposed_count
 
 
-def _serialized(code: Sequence[Instruction], loop: Loop) -> set[int]:
+def _serialized_indices(code: Sequence[Instruction], loop: Loop) -> set[int]:
     """Return the indices of a loop's matrix instructions that run one by one.
 
     Each is issued alone, and waited for before the next.
     """
-    flight, serialized = _Flight(), set[int]()
+    flight, indices = _Flight(), set[int]()
     for index in loop.body:
         flight.take(index, code[index])
     # The last of a turn is waited for in the turn behind it.
-    alone: int | None = None
+    last_alone: int | None = None
     for index in loop.body * 2:
         if _is_warpgroup(code[index]):
-            if alone is not None and not flight.under_way:
-                serialized.add(alone)
-            alone = None if flight.under_way else index
+            if last_alone is not None and not flight.under_way:
+                indices.add(last_alone)
+            last_alone = None if flight.under_way else index
         flight.take(index, code[index])
-    return serialized
+    return indices
 
 
 class _Flight:
