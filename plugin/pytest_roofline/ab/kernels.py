@@ -1,4 +1,4 @@
-"""What compiled kernels ask for on both sides: exact, of one process a side; a second A tells what is not exact.
+"""The figures of both sides' compiled kernels: exact, of one process a side; a second A shows figures that are not.
 
 A compiler says the same of the same code every time. A figure in which two processes of A differ is named, and not
 judged.
@@ -16,7 +16,7 @@ from ..core.verdicts import ExactVerdict, FigureChange, Kind
 from ..kernel_gate.text import change_text
 from .results import CONTROL, SidesResults, run_name
 
-# Figures of a kernel in which the second A differs: so many are named.
+# At most so many figures of a kernel in which the second A differs are named.
 MOST_FIGURES = 5
 
 

@@ -1,4 +1,4 @@
-"""What sides are made of: checkouts of commits beside the repository, and environments over the present one."""
+"""The parts of sides: checkouts of commits beside the repository, and environments over the present one."""
 
 import os
 import shutil
@@ -64,7 +64,7 @@ def change_package(text: str, requirement: str, folder: Path) -> str:
     """
     uv, subject = _uv(text), f"side {text!r}: uv"
     python, pins = make_overlay(folder / "environment"), folder / "packages.txt"
-    # What is pinned in the file that it writes is preferred.
+    # uv prefers the versions in its output file.
     frozen = run([uv, "pip", "freeze", "--exclude-editable", "--python", sys.executable], subject)
     pins.write_text(frozen, encoding="utf-8")
     requirements = folder / "wanted.txt"

@@ -1,4 +1,4 @@
-"""What a run of `roofline ab` was asked for and has taken, as its folder `.roofline/ab/NAME` keeps it."""
+"""The settings and the results of a run of `roofline ab`, which its folder `.roofline/ab/NAME` keeps."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -156,7 +156,7 @@ class SidesResults:
 
     Args:
         folder: of the runs, `.roofline`.
-        state: what was asked for, and the processes that there were.
+        state: the settings of the run, and its processes so far.
         parameters: by side, the parameter of tests that it stands for, with its value; None for none.
     """
 

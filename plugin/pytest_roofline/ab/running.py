@@ -25,7 +25,7 @@ from .sides import CACHES, SIDES, PreparedSide
 
 # A process that warms caches may compile for so long without a word.
 WARMING_S = 3600.0
-# What a warming process measures is not counted: one look is enough.
+# The times of a warming process do not count, so that a short budget is enough.
 WARMING_BUDGET = "--roofline-budget=0.01"
 # Blocks to come where processes of an open test were spoiled, as a share of those planned.
 SPARE = 0.25
@@ -39,7 +39,7 @@ class Runner:
     Args:
         results: of the run, with those of an interrupted one that is resumed.
         sides: both, by name.
-        variable: tells a process the file that says what it is to do.
+        variable: of the environment, with the path of the file that holds a process's task.
         tell: prints a line for whoever waits.
         began_s: when all of it began, by the monotonic clock.
     """
@@ -267,7 +267,7 @@ class Runner:
                         arm=process.arm,
                     )
                 finally:
-                    # Also of one that was interrupted: what it measured is kept, and the rest is for whoever resumes.
+                    # An interrupted process keeps its results as well. `--resume` runs its other tests.
                     process = self._keep_files(process, Path(name), end, time.monotonic() - began_s)
                 self._check(process.side, end, self.results.runs_of(process.side)[-1:])
 
@@ -277,7 +277,7 @@ class Runner:
         """Keep the run files of a process, and note its tests left."""
         files, ids_done, lost = list(process.files), set[str](), dict(process.lost)
         for run in runs_of_child(folder, self._unreadable(process.side)):
-            # What an interruption cut keeps its names.
+            # Files of an interrupted process keep their names.
             names = (
                 f"{process.number:03d}-{process.arm}-{number}.jsonl"
                 for number in itertools.count(len(files))

@@ -1,7 +1,7 @@
-"""What a side of `roofline ab` means: the folder, the interpreter and the variables that its processes get.
+"""The sides of `roofline ab`: the folder, the interpreter and the variables of their processes.
 
-A commit is checked out beside the checkout, and what is installed from the checkout is imported from there. What has
-packages of its own is an environment over the present one, so that nothing is installed into that.
+A commit is checked out beside the checkout, and packages that were installed from the checkout are imported from there.
+A side with packages of its own gets an environment over the present one, so that nothing is installed into that.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ FORMS = (
     ". (as it stands), commit:REF[,build=COMMAND] or a ref alone, merge-base[:BRANCH], python:PATH, with:REQUIREMENT, "
     "lock:FILE, var:NAME=VALUE or param:NAME=VALUE"
 )
-# Each side has its own, so that none finds what the other compiled.
+# Each side has its own caches, so that neither uses binaries of the other.
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
 # Prints the folders of installed code: those on the path, and those of the finder that setuptools installs. A path may
 # lead through a link, where git tells the folder behind it.
@@ -55,8 +55,8 @@ class SideSpec:
 
     Args:
         text: all of it.
-        kind: what stands ahead of the colon.
-        value: what stands behind it.
+        kind: the part ahead of the colon.
+        value: the part behind the colon.
         build: the command that builds a commit; empty for none.
     """
 
@@ -77,9 +77,9 @@ class PreparedSide:
     """The interpreter, folder and variables of a side's processes.
 
     Args:
-        spec: what the user wrote.
+        spec: the side as the user wrote it.
         python: its interpreter.
-        cwd: where its processes run.
+        cwd: the folder in which its processes run.
         environ: all of their variables.
         checkout: the repository's top; empty where there is none.
         folder: the folder whose code runs in its place, mostly the same.
@@ -210,7 +210,7 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git) -> PreparedSide:
         run(["sh", "-c", spec.build], f"side {spec.text!r}: its build", worktree, environ)
     folders = _worktree_folders(_import_paths(spec, python, environ, cwd), Path(checkout), worktree)
     if spec.build:
-        # Behind what the build has installed, and ahead of what lies below.
+        # Behind the packages that the build installed, and ahead of those of the present environment.
         lines = "".join(f"{path}\n" for path in folders)
         (packages_of(folder / "environment") / "ahead.pth").write_text(lines, encoding="utf-8")
         folders = []

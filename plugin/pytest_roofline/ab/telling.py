@@ -1,4 +1,4 @@
-"""What both sides came to: a row a test, worst first, and a sentence; for a terminal, a machine and a pull request."""
+"""The report of both sides: a row a test, worst first, and a sentence; for a terminal, a machine and a pull request."""
 
 import re
 from collections import Counter
@@ -58,9 +58,9 @@ class Report:
 
     Args:
         rows: a test or a kernel each, worst first; its base's time or figures stand for a baseline's.
-        controls: by label, what the second A showed against A, as a share of time.
+        controls: by label, the change of the second A against A, as a share of time.
         open: labels of tests that more processes could decide.
-        changed: what differs between the sides' environments.
+        changed: the differences between the sides' environments.
         notes: tests without a twin, code that changed meanwhile, too few processes for any red.
     """
 

@@ -53,7 +53,7 @@ AMD_INSTRUCTIONS = ("v_exp", "v_fma", "buffer_load", "global_load")
 _SPILLS = ("spill_stores", "spill_loads", "vgpr_spills", "sgpr_spills")
 
 # Kinds of matrix instructions by generation: those of a warp or wave, of a warpgroup (Hopper), of tensor memory
-# (Blackwell). NVIDIA's names end in MMA; AMD's begin with v_ and name what they do.
+# (Blackwell). NVIDIA's names end in MMA; AMD's begin with v_ and name their operation.
 _MATRIX = re.compile(
     r"(?P<tensor_memory>UTC[A-Z]*MMA)|(?P<warpgroup>[A-Z]GMMA)|[A-Z]MMA|v_mfma|v_smfmac|v_wmma|v_swmmac"
 )
@@ -109,7 +109,7 @@ class Resources:
         figures: by name: those of `JUDGED_FIGURES` and `REPORTED_FIGURES` that the target has, and the number of each
             instruction that the binary holds at all (`HGMMA`, `v_mfma`).
         options: the compiler's, as they took effect.
-        arguments: what the kernel was compiled for, parameter by parameter, in Triton's words.
+        arguments: the type or value of each parameter that the kernel was compiled for, in Triton's words.
         compiler: versions of what compiled it: `triton`, `ptxas` or `llvm`.
         slack: by figure, how much worse it may be than its baseline before that is red.
         shared_limit_bytes: the shared memory that the target can give to a block; None if unknown.

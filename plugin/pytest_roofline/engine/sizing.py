@@ -224,8 +224,8 @@ class Sizing:
     def _working_s(self, idle_s: float) -> float:
         """Return the most device seconds of a call that waits.
 
-        Behind a spin the call is submitted while the device is busy, up to its first wait. What the host takes to
-        learn that the device is done is taken off, as a wait for nothing but the spin shows it. Launches behind a
+        Behind a spin the call is submitted while the device is busy, up to its first wait. The time that the host
+        needs to learn that the device is done is subtracted; a wait for the spin alone shows it. Launches behind a
         further wait in the same call stay in.
         """
         shape = BlockShape(1, 1, _trial_spin_s(idle_s))
@@ -253,7 +253,7 @@ class Sizing:
                     return self._plan(shape, "events", ahead=True, call_s=call_s)
                 shape = next_shape
             elif (smaller := shape.smaller()) is not None:
-                # What the host waited for the spin to end is not the cost of a call.
+                # The host's wait for the end of the spin is not the cost of a call.
                 per_call_s = max(
                     host_s, (times.host_s - shape.spin_s) / (shape.calls * shape.samples)
                 )
@@ -314,7 +314,7 @@ class Sizing:
         replay = self._capture(partial(self.calls, count))
         replay_times = replay and self._time_replay(replay, plan.call_s * count, count, until_s)
         if replay is None or replay_times is None:
-            # What was captured may not have been done, so its sets do not count as called with.
+            # The captured work may not have been done, so its sets do not count as called with.
             self.calls.made = calls_made
             return replace(plan, labels=plan.labels | {"graph_refused"})
         span_s, host_s = replay_times
@@ -399,7 +399,7 @@ def _takes_graphs(device: Device) -> bool:
     """Return whether a device takes an empty graph, after a failed capture.
 
     This also mends the random numbers of an older torch: its generator refuses every call outside of a graph until a
-    capture ends well. What the failed capture allocated stays allocated: torch keeps the pool of such a graph.
+    capture ends well. Memory of the failed capture stays allocated: torch keeps the pool of such a graph.
     """
     try:
         device.capture(lambda: None)

@@ -1,1 +1,1 @@
-"""What a compiled kernel asks of a GPU, exactly: compiled without one, read in its binary, held against a baseline."""
+"""A compiled kernel's exact demands on a GPU: compiled without one, read in its binary, compared with a baseline."""

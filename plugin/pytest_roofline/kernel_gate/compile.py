@@ -340,7 +340,7 @@ def _specialise(param: Any, value: object, backend: Any) -> tuple[str, list[Any]
             not param.do_not_specialize_on_alignment,
         )
     except (TypeError, KeyError):
-        # What Triton has no type for, as torch's complex ones.
+        # Triton has no type for some values, such as torch's complex numbers.
         kind, facts = None, None
     if not isinstance(kind, str):
         raise BadInput(

@@ -1,7 +1,7 @@
 """Costs of a turn of a loop beside its counts: products one by one, exponentials alone, narrow shared memory.
 
-A matrix instruction of a warpgroup runs on its own until a wait for its group. What is issued in between is under it,
-unless it runs one by one with others: it is waited for at once then, whatever stands in between.
+A matrix instruction of a warpgroup runs on its own until a wait for its group. Instructions in between run beside it.
+A serialized one is waited for at once, whichever instructions stand in between.
 """
 
 import re

@@ -43,7 +43,7 @@ class CudaDevice(EventDevice):
         It is asked before the device is made current, which gives this process a context.
         """
         if not self.is_hip and not torch.cuda.is_initialized():
-            # Whatever a library does, the device opens without it.
+            # The device opens without the library, if that fails in any way.
             with contextlib.suppress(Exception):
                 return nvidia.in_use(_uuid(torch.cuda.get_device_properties(self.index)))
         return None
@@ -62,7 +62,7 @@ class CudaDevice(EventDevice):
         before = torch.cuda.current_stream(self.index)
         try:
             with warnings.catch_warnings():
-                # Of a function that submits nothing, which is no mistake of the user's: ours shows what a replay costs.
+                # A function that submits nothing may be the package's own, which shows the cost of a replay.
                 warnings.filterwarnings("ignore", "The CUDA Graph is empty")
                 with torch.cuda.graph(graph, pool=pool):
                     submit()
@@ -156,14 +156,14 @@ class CudaDevice(EventDevice):
 
     def gpu(self) -> Gpu | None:
         """Return the management library's present facts; None if it is silent."""
-        # Whatever a library does, a run must not end for its health.
+        # A run must not end for any failure of the library.
         with contextlib.suppress(Exception):
             properties: Any = torch.cuda.get_device_properties(self.index)
             library = self._library if self.is_hip else None
             facts = (
                 library.gpu() if isinstance(library, amd.Amdsmi) else nvidia.gpu(_uuid(properties))
             )
-            # This process is at work on it: what is in use says nothing of others.
+            # This process is at work on it, so memory in use says nothing of others.
             return None if facts is None else replace(facts, others_bytes=None)
         return None
 
@@ -192,7 +192,7 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
         )
         raise DeviceError(f"{option} asks for cuda:{index}, found {devices_text}{build_text}")
     device = CudaDevice(index)
-    # ROCm has no list of these, nor has a torch that cannot say what it was compiled for.
+    # ROCm has no such list, nor has a torch that does not know its own targets.
     entries = [] if torch.version.hip else torch.cuda.get_arch_list()
     if entries:
         _require_code(index, entries, option)
