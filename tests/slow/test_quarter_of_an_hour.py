@@ -74,7 +74,7 @@ def test_every_attention_that_the_fake_has_is_asked_and_the_drill_is_red(calls):
         (case["name"], case["passes"], case["head_dim"], case["causal"])
         for case in (values["parameters"] for values in attention)
     }
-    assert (len(attention), len(cases)) == (24, 24)
+    assert (len(attention), len(cases)) == (28, 28)
     assert {values["invalid"] for values in attention} == {""}
     (drill,) = [fact["values"] for fact in facts if fact["what"] == "drill"]
     assert (drill["compared"], drill["red"]) == (1, 1)
