@@ -125,9 +125,11 @@ class Runner:
             self._tell(f"{text} measured no longer counts, and stays in {self.results.place}")
 
     def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
-        """Return the verdict on each test of both sides.
+        """Return the verdict on each test that both sides have, by its twin.
 
-        Blocks up to number `until`, from 0, count.
+        Args:
+            until: the last block that is used; the first is 0.
+            ended: whether no further block follows.
         """
         results = self.results
         blocks = {twin: results.blocks_of(twin, until) for twin in results.twins}

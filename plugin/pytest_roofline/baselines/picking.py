@@ -76,7 +76,7 @@ def hardware_of(run: Run) -> HardwareKey:
 
 def pick(runs: Sequence[Run], choice: Choice) -> RunSelection:
     """Return those of the named runs that match a choice."""
-    # A product that names one of the hardware keys in full means no partition of it.
+    # A choice that is the whole hardware key of a run takes no partition (MIG) of that hardware.
     exact = any(str(hardware_of(run)) == choice.product for run in runs)
     matches = [run for run in runs if _matches(choice, run, exact)]
     if not matches:

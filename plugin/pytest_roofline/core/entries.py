@@ -178,10 +178,7 @@ class Entry:
             )
 
     def _check_floor(self) -> None:
-        """Refuse a floor that is no share of a peak.
-
-        It rests on measured figures, or a site lowers it and says why.
-        """
+        """Raise BadInput unless a floor is a share of a peak, with measured figures behind it or a reason."""
         missing = [name for name in ("value", "source") if getattr(self, name) is None]
         if missing:
             raise BadInput(f"a floor entry lacks {', '.join(missing)}")

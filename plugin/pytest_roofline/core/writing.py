@@ -96,22 +96,29 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def _acquire(lock: Path) -> Callable[[], None]:
-    """Acquire a lock, and return its release function. TimeoutError where another process holds it."""
+    """Acquire a lock file; return the function that releases it.
+
+    A file that stays empty between two tries was left by a crash, and is removed.
+
+    Raises:
+        TimeoutError: another process holds the lock.
+    """
     from filelock import SoftFileLock, Timeout
 
     deadline_s = time.monotonic() + PATIENCE_S
     file_lock = SoftFileLock(lock)
-    empty = _empty_file(lock)
+    empty_before = _empty_file(lock)
     while (remaining_s := deadline_s - time.monotonic()) > 0:
         with contextlib.suppress(Timeout):
             file_lock.acquire(timeout=min(EMPTY_S, remaining_s), poll_interval=POLL_S)
             if not lock.stat().st_size:
-                # Older versions of filelock write nothing, which would be taken for what a crash left.
+                # Older versions of filelock leave the file empty, which another process would take for a crash.
                 lock.write_text(f"{os.getpid()}\n{socket.gethostname()}\n", encoding="utf-8")
             return file_lock.release
-        earlier, empty = empty, _empty_file(lock)
-        if empty is not None and empty == earlier:
-            _remove_empty(lock, empty)
+        empty_now = _empty_file(lock)
+        if empty_now is not None and empty_now == empty_before:
+            _remove_empty(lock, empty_now)
+        empty_before = empty_now
     raise TimeoutError
 
 

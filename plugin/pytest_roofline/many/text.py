@@ -226,16 +226,21 @@ def _none_found(report: Fleet, by: str | None) -> str:
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
+    """Return the table of slow nodes, GPUs and links, a row for each class of tests in which one is slow."""
     table = TextTable(
         ("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right")
     )
     for number, finding in enumerate(findings, 1):
-        name, word = printable(finding.part), WORDS[finding.level]
+        part_name, level_word = printable(finding.part), WORDS[finding.level]
         for slow_class in finding.slow:
             kind = slow_class.kind if slow_class.steady else f"{slow_class.kind}, sometimes"
             span = _span(slow_class.change_low, slow_class.change_high)
             table.add_row(
-                str(number), word, f"{name}: {kind}", format_percent(slow_class.change), span
+                str(number),
+                level_word,
+                f"{part_name}: {kind}",
+                format_percent(slow_class.change),
+                span,
             )
     return render(table, width, colour)
 

@@ -33,6 +33,7 @@ class CurrentTest:
         self.session = session
         self.item = item
         self.marks = marks
+        # The kind of thing and the name of each that this test has recorded.
         self._names: set[tuple[str, str]] = set()
 
     @property

@@ -188,21 +188,23 @@ class Coverage:
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)
         self._collected_plans = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
-        self._names = by_benchmark(self._collected_plans.values())
+        self._collected_parameters = by_benchmark(self._collected_plans.values())
         self._planned_parameters = by_benchmark(state.planned.values())
-        self._outcomes, self._whole = state.outcomes, finds_all(config)
-        functions = {
+        self._outcomes, self._collects_everything = state.outcomes, finds_all(config)
+        functions_with_parameters = {
             _function(argument)
             for argument in map(str, config.args)
             if "[" in argument.partition("::")[2]
         }
-        alone = {
+        selected_by_id = {
             plan.benchmark
             for node_id, plan in state.planned.items()
-            if _function(node_id) in functions
+            if _function(node_id) in functions_with_parameters
         }
         # Under --lf pytest does not even look at what did not fail.
-        self._parts = set(self._planned_parameters) if config.getoption("lf", False) else alone
+        self._partly_selected = (
+            set(self._planned_parameters) if config.getoption("lf", False) else selected_by_id
+        )
 
     def why(self, entry: Entry | ExactEntry) -> str:
         """Return why a run missed the test of an entry.
@@ -222,7 +224,9 @@ class Coverage:
         if plan is not None:
             return self._why_left_out(plan)
         return (
-            "its test has other parameters now" if name in self._names else "there is no such test"
+            "its test has other parameters now"
+            if name in self._collected_parameters
+            else "there is no such test"
         )
 
     def is_unknown(self, entry: Entry | ExactEntry) -> bool:
@@ -232,7 +236,7 @@ class Coverage:
         """
         if entry.tier in TIERS or self._selection.partial or self.why(entry):
             return False
-        if entry.benchmark in self._names:
+        if entry.benchmark in self._collected_parameters:
             # Where none of its tests was selected, the selection is why.
             return entry.benchmark in self._planned_parameters
         return isinstance(entry, Entry)
@@ -242,10 +246,14 @@ class Coverage:
 
         The text is empty if it may be missed.
         """
-        ran_others = name in self._planned_parameters and name not in self._parts
-        if ran_others and parameters not in self._names[name]:
+        ran_others = name in self._planned_parameters and name not in self._partly_selected
+        if ran_others and parameters not in self._collected_parameters[name]:
             return "its test has other parameters now"
-        return "there is no such test" if name not in self._names and self._whole else ""
+        return (
+            "there is no such test"
+            if name not in self._collected_parameters and self._collects_everything
+            else ""
+        )
 
     def _why_silent(self, plan: Planned | None) -> str:
         """Return why a planned test gave no measurement."""

@@ -148,7 +148,10 @@ def check_products(products: Mapping[int, tuple[str, str]]) -> None:
 
 
 def unwanted_cpu(device: Device) -> str:
-    """Return why ranks should not take this host's CPU unasked. Empty if all is well."""
+    """Return why a rank must not use the CPU that nobody asked for, or an empty text.
+
+    A GPU of this machine would stay unused.
+    """
     if not torch.cuda.is_available():
         return unused_accelerator(device)
     return (

@@ -213,46 +213,54 @@ def main(descriptor: str, module: str, *plugins: str) -> int:
 
 
 def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
-    """Fork a process for every request, until nobody can ask. Return the exit status.
+    """Fork a process for every request, until the other end of the socket is closed.
 
     Args:
-        descriptor: of the socket to whoever asks.
-        live: the life of a process, called with its arguments; returns its exit status.
+        descriptor: of the socket that requests come through, and word of each process goes back.
+        live: runs in a forked process with the arguments of its request; returns its exit status.
+
+    Returns:
+        The exit status of the server.
     """
     connection: Connection[Any, Any] = Connection(descriptor)
-    # Collections of garbage in the forked processes neither look at all this nor copy it.
+    # Garbage collection in the forked processes neither scans these objects nor copies them.
     gc.collect()
     gc.freeze()
-    woken, wakes = os.pipe()
-    os.set_blocking(wakes, False)
-    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     children: dict[int, int] = {}
     while True:
-        ready = wait([connection, woken])
-        if woken in ready:
-            os.read(woken, 65536)
+        ready = wait([connection, wake_read])
+        if wake_read in ready:
+            os.read(wake_read, 65536)
             for pid, status in _reap_children():
                 connection.send(("ended", children.pop(pid), status))
         if connection not in ready:
             continue
         try:
-            number, environ, log, arguments = connection.recv()
+            request_number, environ, log, arguments = connection.recv()
         except (EOFError, ConnectionError):
             return 0
         try:
             pid = _fork()
         except OSError as error:
             connection.send(
-                ("failed", number, f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}")
+                (
+                    "failed",
+                    request_number,
+                    f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}",
+                )
             )
             continue
         if not pid:
-            for descriptor in (connection.fileno(), woken, wakes):
-                os.close(descriptor)
+            for inherited in (connection.fileno(), wake_read, wake_write):
+                os.close(inherited)
+            # It does not return.
             _live(live, environ, log, arguments)
-        children[pid] = number
-        connection.send(("started", number, pid))
+        children[pid] = request_number
+        connection.send(("started", request_number, pid))
 
 
 def _fork() -> int:

@@ -31,13 +31,17 @@ class RoundParent:
         self._plugins, self._python, self._folder = plugins, python, folder
         self._server: ForkServer | None = None
         self._rounds_left = 0
-        self._works = SUPPORTED
+        self._can_fork = SUPPORTED
 
     def next(self, environ: Mapping[str, str]) -> ForkServer | None:
-        """Return the process to fork a round with these variables from. None if a fresh process
-        must do.
+        """Return the server that forks the next round, started anew when it has forked its share.
+
+        None where rounds cannot be forked, so that each is a fresh process.
+
+        Args:
+            environ: the variables of the round.
         """
-        if not self._works:
+        if not self._can_fork:
             return None
         if self._server is None or not self._rounds_left or not self._server.serves(environ):
             self.close()
@@ -52,7 +56,7 @@ class RoundParent:
         """Return whether the process has ended by itself. Then no other is started."""
         if self._server is None or self._server.serves(environ):
             return False
-        self._works = False
+        self._can_fork = False
         self.close()
         return True
 

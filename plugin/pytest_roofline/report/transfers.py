@@ -315,6 +315,7 @@ def path_lines(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def _ratios(pairs: Sequence[tuple[Row, Row]], width: int) -> list[str]:
+    """Return the table of sizes with the rates of PyTorch and MPI, and how many times as fast MPI is."""
     table = TextTable(
         *((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", ""))
     )
