@@ -23,6 +23,7 @@ from pytest_roofline.core.profiles import (
     OperatorTime,
     PartTime,
 )
+from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.storage import to_plain
 from pytest_roofline.core.verdicts import ExactVerdict, OddSession, Spread, TimeLimit
@@ -201,7 +202,7 @@ def _fullest() -> list[Any]:
             subject=dataclasses.replace(
                 told.subject,
                 name="full",
-                left_out=("heat",),
+                left_out=text_reasons("heat"),
                 published=(MAKE.published("reference"),),
                 idle=((MAKE.published(), "samples are batched"),),
             ),
