@@ -140,7 +140,7 @@ def gating(product: str, found: Account, gpus: int) -> tuple[int, int]:
 
 def _holds(entry: Entry, case: Case) -> bool:
     mine = entry.benchmark == case.benchmark and entry.hardware.covers(case.hardware)
-    return mine and entry.speaks_of(case.parameters) and case.amount >= (entry.from_amount or 0)
+    return mine and entry.agrees_with(case.parameters) and case.amount >= (entry.from_amount or 0)
 
 
 def quick_cases(product: str, gpus: int) -> Iterator[Case]:
