@@ -7,12 +7,18 @@ judged.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..baselines.exact import KernelRecords, compare_exact, figure_changes, records_in_runs
+from ..baselines.exact import (
+    KernelRecords,
+    compare_exact,
+    figure_changes,
+    records_in_runs,
+    without_comparison,
+)
 from ..baselines.rows import kernel_row
 from ..core.resources import ResourceKey, Resources
-from ..core.rows import KERNEL, Row
+from ..core.rows import Row
 from ..core.units import listed
-from ..core.verdicts import ExactVerdict, FigureChange, Kind
+from ..core.verdicts import FigureChange, Kind
 from ..kernel_gate.text import change_text
 from .results import CONTROL, SidesResults, run_name
 
@@ -22,7 +28,7 @@ MOST_FIGURES = 5
 
 @dataclass(frozen=True, slots=True)
 class KernelsOfSides:
-    """The comparison of the kernels that both sides compiled: a row each, worst first; and what was not judged."""
+    """The comparison of the kernels that both sides compiled: a row each; and what was not judged."""
 
     rows: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
@@ -97,15 +103,8 @@ def _unguarded_rows(
     for identity, kernel in after.kernels.items():
         if identity in before.kernels and identity not in control.kernels:
             entry = kernel.entry
-            exact = ExactVerdict(
-                test_id="",
-                label=entry.label,
-                metric=KERNEL,
-                verdict=Kind.INVALID.value,
-                name=entry.name,
-                target=entry.target,
-                reason="the second A did not compile it",
-            )
+            reason = "the second A did not compile it"
+            exact = without_comparison(entry.key, entry.label, Kind.INVALID, reason)
             figures = before.kernels[identity].entry.figures
             yield kernel_row(entry.key, entry.figures, exact, baseline_figures=figures)
 

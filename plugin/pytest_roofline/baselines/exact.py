@@ -77,6 +77,23 @@ class KernelRecord:
     unread: str = ""
 
 
+def without_comparison(key: ResourceKey, label: str, kind: Kind, reason: str) -> ExactVerdict:
+    """Return the verdict on a kernel, of no test so far, whose figures are compared with none.
+
+    Args:
+        kind: the word; `reason` says why nothing is compared.
+    """
+    return ExactVerdict(
+        test_id="",
+        label=label,
+        metric=KERNEL,
+        verdict=kind.value,
+        name=key.name,
+        target=key.target,
+        reason=reason,
+    )
+
+
 def judge_exact(
     kernel: KernelRecord, reference: KernelRecord | None, why_none: str
 ) -> ExactVerdict:
@@ -85,15 +102,7 @@ def judge_exact(
     `why_none` is the reason that there is no reference.
     """
     entry = kernel.entry
-    verdict = ExactVerdict(
-        test_id="",
-        label=entry.label,
-        metric=KERNEL,
-        verdict=Kind.NO_BASELINE.value,
-        name=entry.name,
-        target=entry.target,
-        reason=why_none,
-    )
+    verdict = without_comparison(entry.key, entry.label, Kind.NO_BASELINE, why_none)
     if reference is None:
         return verdict
     before = reference.entry
@@ -316,15 +325,7 @@ def compare_exact(
         old = reference.entry.figures if reference is not None else None
         # A kernel that ran before and cannot run any more is worse, whatever its figures.
         kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
-        exact = ExactVerdict(
-            test_id="",
-            label=resources.label,
-            metric=KERNEL,
-            verdict=kind.value,
-            name=key.name,
-            target=key.target,
-            reason=reason,
-        )
+        exact = without_comparison(key, resources.label, kind, reason)
         rows[identity] = kernel_row(key, resources.figures, exact, baseline_figures=old)
     labels_before_only = tuple(
         record.entry.label for identity, record in before.kernels.items() if identity not in rows
