@@ -65,6 +65,7 @@ def test_a_wide_tolerance_says_that_it_is_meant_or_why(desk, sentence):
     desk.run("--roofline-tolerance=80%!").stdout.fnmatch_lines(["roofline: *tolerance 80 %*"])
     for marks, words in (
         ("tolerance=0.8", ["80 %", "tolerance_reason"]),
+        ("tolerance='80%'", ["80 %", "tolerance_reason"]),
         ("tolerance=1e9, tolerance_reason='busy'", ["at most 200%"]),
         ("tolerance=0.8, tolerance_reason=' '", ["tolerance_reason=' '", "a sentence"]),
         ("tolerance=0.8, tolerance_reason='a shared host'", []),

@@ -15,7 +15,7 @@ import pytest
 
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, Cache, canonical
-from ..core.units import count, encodable, listed, parse_tolerance
+from ..core.units import count, encodable, listed, parse_fraction
 from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, tier_key
 from .settings import parse_options
 
@@ -62,8 +62,22 @@ def read_marks(item: pytest.Item) -> Marks:
                 f"{item.nodeid}: @pytest.mark.roofline does not know {names}; expected {', '.join(MARKER_KEYWORDS)}"
             )
         merged |= mark.kwargs
-    if isinstance(merged.get("tolerance"), str):
-        merged["tolerance"] = _percent(item, merged["tolerance"])
+    try:
+        if isinstance(merged.get("tolerance"), str):
+            # A wide one asks for a reason below, as any other in a marker.
+            merged["tolerance"] = parse_fraction(merged["tolerance"], "tolerance")
+        return _checked_marks(item, merged)
+    except BadInput as error:
+        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
+
+
+def _checked_marks(item: pytest.Item, merged: Mapping[str, Any]) -> Marks:
+    """Return the values of a test's markers.
+
+    Raises:
+        pytest.UsageError: a value is none that its keyword takes.
+        BadInput: the tolerance is wide, and no reason stands beside it.
+    """
     for name, value in merged.items():
         fits, expected = _RULES[name]
         # What has a default other than None cannot be left open by it.
@@ -74,19 +88,8 @@ def read_marks(item: pytest.Item) -> Marks:
                 f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}"
             )
     marks = Marks(**merged)
-    try:
-        refuse_wide(marks.tolerance, marks.tolerance_reason is not None, WIDE_MARK)
-    except BadInput as error:
-        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
+    refuse_wide(marks.tolerance, marks.tolerance_reason is not None, WIDE_MARK)
     return marks
-
-
-def _percent(item: pytest.Item, text: str) -> float:
-    """Return a tolerance that is written as the option takes it, `5%`."""
-    try:
-        return parse_tolerance(text, "tolerance")
-    except BadInput as error:
-        raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.roofline: {error}") from None
 
 
 def _is_positive(value: object) -> bool:
