@@ -84,11 +84,10 @@ def _of_processes(reason: Reason) -> str:
 
     It is empty of a reason that is not of some of them.
     """
-    spoiled, processes = (reason.numbers.get(name) for name in ("spoiled", "processes"))
-    if spoiled is None:
+    if "spoiled" not in reason.numbers:
         return ""
-    noun = "process" if processes == 1 else "processes"
-    return f"{spoiled} of {processes} {noun}: "
+    spoiled, processes = reason.numbers["spoiled"], int(reason.numbers["processes"])
+    return f"{spoiled} of {count(processes, 'process', 'es')}: "
 
 
 def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:

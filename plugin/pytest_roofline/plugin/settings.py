@@ -341,7 +341,7 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
     if os.sep == "/" and _WINDOWS_PATH.match(text):
         raise BadInput(
             f"--roofline-{option} is {text!r}, a path of Windows; expected one of this system, such as "
-            f"/{text[3:].replace(chr(92), '/')}"
+            + text[2:].replace("\\", "/")
         )
     on_command_line = config.getoption(f"--roofline-{option}") is not None
     home = (
