@@ -24,6 +24,7 @@ from tuning.candidates import name_of, variants
 from tuning.compiling import Candidate, compiled
 from tuning.problems import Problem, Setting
 
+from pytest_roofline.kernel_gate.assembler import words_on_waits
 from pytest_roofline.kernel_gate.compile import read
 from roofline_kernels.attention.architectures import SHARED_BYTES
 from roofline_kernels.attention.configurations import Configuration, shipped
@@ -34,10 +35,6 @@ SHAPE = {"batch": 1, "heads": 16, "sequence": 16384}
 COLUMNS = ("head dim", "mask", "variant", "wgmma", "waits", "barriers", "exponentials under a wgmma", "of", "registers",
            "shared bytes", "spills", "what speaks against it")  # fmt: skip
 SAME = "compiles to the same figures as without"
-# ptxas says this of a kernel whose matrix instructions wait for each other after all.
-_SERIAL = re.compile(
-    r"\((C75\d\d)\)[^:]*: (?P<said>wgmma\.mma_async instructions are serialized due to [^\n]*)"
-)
 # A wait that leaves none under way.
 _ALL_ENDED = re.compile(r"WARPGROUP\.DEPBAR.*\b0x0\b")
 # The compiler says this of a pass that failed, to the process's own stderr and not to whoever called it.
@@ -194,16 +191,17 @@ def serialized(ptx: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx, encoding="utf-8")
-        said = _output(
-            get_ptxas(90).path,
-            "-v",
-            f"--gpu-name={TARGET}a",
-            str(source),
-            "-o",
-            str(source.with_suffix(".o")),
+        reason = words_on_waits(
+            _output(
+                get_ptxas(90).path,
+                "-v",
+                f"--gpu-name={TARGET}a",
+                str(source),
+                "-o",
+                str(source.with_suffix(".o")),
+            )
         )
-    match = _SERIAL.search(said)
-    return f"ptxas: {match['said'].partition(' in the function')[0]} ({match[1]})" if match else ""
+    return f"ptxas: {reason}" if reason else ""
 
 
 def _output(*command: str) -> str:

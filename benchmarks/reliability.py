@@ -211,10 +211,10 @@ def _gone_s(pid: int, number: int, mark: str, everything: bool = False) -> float
 
 def _state(pid: int) -> str:
     """What the kernel says of a process: its state, and the function that it waits in."""
+    now = stat(pid)
     with contextlib.suppress(OSError):
-        folder = Path(f"/proc/{pid}")
-        state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        return f"{state} ({(folder / 'wchan').read_text()})"
+        if now is not None:
+            return f"{now.state} ({Path(f'/proc/{pid}/wchan').read_text()})"
     return "gone"
 
 
