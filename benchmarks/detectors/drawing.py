@@ -50,7 +50,7 @@ class Setup:
         device: σ_g of the device that the new processes run on; 0 where it is the baseline's.
         tails: degrees of freedom of Student's t; infinite is normal.
         modes: the share of processes in a mode that is 13 % slower, and `moody` the share of tests that have it.
-        sitting: whether the baseline was recorded in one sitting: one offset for all of its sessions.
+        sitting: whether the baseline was recorded within six hours: one offset for all of its sessions.
         louder: how many times as far as the baseline's the new processes lie apart.
         odd: the share of tests of which the baseline's first session was 20 % slower.
     """

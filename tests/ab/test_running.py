@@ -117,7 +117,9 @@ def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(worl
     assert rows["test_copy[0]"]["reason"] == "B: wrong data"
     assert "its process died in process" in rows["copy[1]"]["reason"]
     assert "SIGSEGV" in rows["copy[1]"]["reason"]
-    assert rows["copy[4]"]["reason"] == "A and B did different work, whose times say nothing"
+    assert (
+        rows["copy[4]"]["reason"] == "A and B did different work, so their times are not comparable"
+    )
     assert told["notes"] == ["fails on A: test_copy[2]: wrong data", "on B only: copy[3]"]
     assert told["sentence"] == "RED: 2 FAILED, 1 of 4 fast enough, 1 undecided (1 INVALID)"
 

@@ -209,7 +209,9 @@ def test_runs_and_baselines_are_told_apart_by_their_suffix_and_never_mixed(
     make.save(tmp_path / "r.jsonl", make.measurement())
     kinds = [type(open_comparator([tmp_path / name])) for name in ("h200.json", "r.jsonl")]
     assert kinds == [BaselineComparator, RunComparator]
-    with pytest.raises(BadFile, match=r"is a run and .* a baseline; expected all of one kind"):
+    with pytest.raises(
+        BadFile, match=r"is a run and .* is a baseline; expected only runs or only baselines"
+    ):
         open_comparator([tmp_path / "r.jsonl", tmp_path / "h200.json"])
 
 

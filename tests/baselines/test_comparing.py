@@ -97,7 +97,7 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
         compare(old, new)
     assert str(error.value) == (
         f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} knows only h100-sxm, 80gb; "
-        "a comparison across hardware would mean nothing"
+        "expected the same hardware on both sides"
     )
     key = make.key(CANARY_BENCHMARK, name=CANARIES[0])
     canary = make.measurement(key=key, invalid="neighbours")
@@ -260,7 +260,7 @@ def test_a_slow_process_cannot_be_rerun_into_green_offline_either(make, tmp_path
 AS_ASKED, BOUND = (), ("host_bound",)
 # As asked, by each label, and by two of them at once.
 MODES = [AS_ASKED, *((label,) for label in ACHIEVED), ("host_bound", "wall_clock")]
-OTHER_THINGS = "two different things were timed"
+OTHER_THINGS = "the two times are not comparable"
 
 
 def timed(make, seconds, labels=AS_ASKED, mode="events", **changes):
@@ -356,7 +356,7 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path)
         other = "events" if kept == "graph" else "graph"
         assert proposal.left_out == (
             f"memcpy_d2d[64MiB]: {len(modes) - more} of {len(modes)} processes timed it {ways[other]}, the others "
-            f"{ways[kept]}, which is another thing; the baseline takes the {more}, and runs follow it",
+            f"{ways[kept]}; the two modes are not comparable, so the baseline holds the {more} only",
         )
 
 
@@ -366,8 +366,8 @@ def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
         return reason_text(judge([], reference, Policy(), invalid=other_mode(mode, reference)))
 
     assert text(BOUND, AS_ASKED) == (
-        "this is host-bound, the baseline timed as asked: two different things were timed; find out why it changed, "
-        "or record the baseline anew"
+        "this is host-bound, the baseline timed as asked: the two times are not comparable; find out why the mode changed, "
+        "or record the baseline again"
     )
     back = text(AS_ASKED, ("cache_resident", "wall_clock"))
     assert back.startswith("this is timed as asked, the baseline cache-resident, wall-clock")
@@ -390,8 +390,8 @@ def test_runs_timed_in_different_modes_never_become_one_entry(make, tmp_path):
     with pytest.raises(BadInput) as error:
         propose(runs)
     assert str(error.value) == (
-        f"memcpy_d2d[64MiB] was timed as asked in {runs[0].path} and host_bound in {runs[1].path}, so its times "
-        "cannot stand in one entry; find out why, and propose runs of one kind"
+        f"memcpy_d2d[64MiB] was timed as asked in {runs[0].path} and host_bound in {runs[1].path}, so these times "
+        "cannot form one entry; find out why, and propose runs of one kind"
     )
     with pytest.raises(BadInput, match="host_bound"):
         propose([make.run(tmp_path / "r.jsonl", timed(make, 1.0), timed(make, 1.0, BOUND))])

@@ -132,8 +132,8 @@ def test_without_a_baseline_or_a_reading_there_is_a_reason_and_only_what_is_wors
     found = judge_exact(KernelRecord(entry(), ""), None, "no baseline recorded")
     assert (found.verdict, found.reason) == (Kind.NO_BASELINE, "no baseline recorded")
     lost = (
-        "spill_stores, spill_loads, matrix_instructions, serialized_wgmma, exposed_exponentials, narrow_lds cannot be "
-        "compared any more: nvdisasm gave up"
+        "spill_stores, spill_loads, matrix_instructions, serialized_wgmma, exposed_exponentials, narrow_lds can no "
+        "longer be compared: nvdisasm gave up"
     )
     for registers, kind in [(198, INVALID), (128, INVALID), (255, REGRESSED)]:
         found = judge(entry(UNREAD | {"registers": registers}), entry(), unread="nvdisasm gave up")

@@ -56,21 +56,21 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_sentence(make, tmp_path):
         ),
     ]:
         assert complaint(path, raw) == (
-            f"{told}; take it back from version control, or remove it and record again "
-            "(`pytest … --roofline-record`)"
+            f"{told}; restore the file from version control, or remove it and record "
+            "again (`pytest … --roofline-record`)"
         )
     run = make.save(tmp_path / "night.jsonl", make.measurement())
     with pytest.raises(BadFile) as error:
         read_baseline(run)
     assert str(error.value).endswith(
-        f"that is a run: `roofline baseline propose {run} -o FILE` makes a proposal of it"
+        f"this file is a run; make a proposal from it: `roofline baseline propose {run} -o FILE`"
     )
     ini = tmp_path / "pytest.ini"
     ini.write_text("[pytest]\n")
     with pytest.raises(BadFile) as error:
         read_baseline(ini)
     assert str(error.value).endswith(
-        "expected a baseline or a proposal, which end in .json: name that one, or make one with `roofline baseline "
+        "expected a baseline or a proposal, a file that ends in .json; make one with `roofline baseline "
         "propose RUN -o FILE.json`"
     )
     twice = of(make.measured(1.0), make.published(), make.measured(2.0))

@@ -128,13 +128,13 @@ def test_differences_are_found_by_five_pairs_and_what_is_as_slow_as_the_toleranc
 
 
 def test_fewer_than_five_pairs_decide_nothing_and_say_what_would(simulated):
-    for processes, words in ((1, "1 process timed both"), (4, "4 processes timed both")):
+    for processes, words in (
+        (1, "1 process timed both values"),
+        (4, "4 processes timed both values"),
+    ):
         (row,) = verdicts(simulated(1, tests=1, processes=processes, effects={0: 1.0})).values()
         assert (row.verdict, row.change > 0.8) == ("INCONCLUSIVE", True)
-        assert (
-            f"{words}, and fewer than 5 decide nothing: measure with --roofline-rounds=5"
-            in row.reason
-        )
+        assert f"{words}; expected at least 5: measure with --roofline-rounds=5" in row.reason
     # Several runs of one process each are as many pairs.
     several = [simulated(seed, tests=1, processes=1, effects={0: 1.0}) for seed in range(5)]
     assert verdicts(*several)["step0"].verdict == "REGRESSED"
@@ -209,7 +209,7 @@ def test_what_cannot_be_compared_names_what_there_is(simulated, make):
         (
             "execution",
             None,
-        ): "--base is missing, the value of execution to compare with; expected one of eager, comp",
+        ): "--base is missing; give the value of execution to compare with; expected one of eager, comp",
         ("execution", "jitted"): "no test has execution=jitted; expected one of eager, compiled",
         ("precision", "fp32"): "no test has a parameter 'precision'; expected one of execution",
     }
@@ -218,12 +218,13 @@ def test_what_cannot_be_compared_names_what_there_is(simulated, make):
         with pytest.raises(BadInput, match=sentence):
             compare_by([run], parameter, base)
     with pytest.raises(
-        BadInput, match="every test has execution=eager; expected another value beside it"
+        BadInput, match="every test has execution=eager; expected a second value to compare"
     ):
         compare_by([alone], "execution", "eager")
     other = make.key("copy", parameters={"execution": "compiled"})
     apart = replace(alone, measurements=(*alone.measurements, make.measurement(key=other)))
     with pytest.raises(
-        BadInput, match="no test with execution=eager has a twin that differs in execution alone"
+        BadInput,
+        match="no test with execution=eager has a counterpart that differs only in execution",
     ):
         compare_by([apart], "execution", "eager")

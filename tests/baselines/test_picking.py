@@ -133,10 +133,10 @@ def test_what_is_left_out_of_a_folder_is_named_with_the_reason(make, saved):
     strange = {
         "copy": ({"run_id": "r0"}, f"it is the same run as {runs / 'r0.jsonl'}"),
         "empty": ({"empty": True}, "it holds no measurement"),
-        "fake": ({"device_type": "fake"}, "it is of a fake device"),
+        "fake": ({"device_type": "fake"}, "the run was measured on a fake device"),
         "nccl": (
             {"command": ("roofline", "import", "all_reduce.log")},
-            "it was imported from another tool",
+            "the run was imported from another tool",
         ),
     }
     for name, (facts, why) in strange.items():
@@ -170,7 +170,7 @@ def test_hardware_is_chosen_by_its_key_or_words_of_it_and_several_are_refused(ma
         scan(saved, Choice())
     assert str(error.value) == (
         "the runs are of different hardware: h200-sxm, 141gb (5); h100-sxm5, 80gb (1); h200-sxm, 141gb, 1g.18gb (1); "
-        'expected one, choose it with --product "h200-sxm, 141gb"'
+        'expected one hardware; choose it with --product "h200-sxm, 141gb"'
     )
     with pytest.raises(OtherHardware, match=r"1g\.18gb"):
         scan(saved, Choice(product="h200-sxm"))

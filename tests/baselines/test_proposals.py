@@ -59,7 +59,7 @@ def test_a_run_is_a_session_and_each_of_its_processes_a_median(make, tmp_path):
 def test_only_what_is_marked_as_a_gate_is_taken_where_something_is(make, tmp_path):
     gate, other = make.measurement(gate=True), make.measurement(key=make.key("other"))
     mine, both = ["memcpy_d2d[64MiB]"], ["memcpy_d2d[64MiB]", "other[64MiB]"]
-    told = ["other[64MiB] of run-0: not marked gate=True (take it with --all)"]
+    told = ["other[64MiB] of run-0: not marked gate=True (include it with --all)"]
     assert taken(make, tmp_path, [gate, other]) == (mine, told)
     assert taken(make, tmp_path, [gate, other], everything=True) == (both, [])
     assert taken(make, tmp_path, [make.measurement(), other]) == (both, [])
@@ -109,7 +109,9 @@ def test_where_nothing_is_fit_the_sentence_stays_short_and_the_reasons_are_kept(
     ] * 2
     with pytest.raises(NothingFit) as error:
         propose(runs_of(make, tmp_path, *records))
-    assert str(error.value) == ("no measurement in 2 runs is fit for a baseline: each was left out")
+    assert str(error.value) == (
+        "no measurement in 2 runs is fit for a baseline: all of them were left out"
+    )
     assert len(error.value.left_out) == 200
     with pytest.raises(
         NothingFit, match=r"no measurement in .*run-0\.jsonl is fit for a baseline: none there"
@@ -132,7 +134,7 @@ def test_runs_of_nothing_the_same_or_other_hardware_are_refused(make, tmp_path):
     with pytest.raises(BadInput) as error:
         propose(same)
     paths = f"{tmp_path / 'b.jsonl'} and {tmp_path / 'a.jsonl'}"
-    assert str(error.value) == f"{paths} are the same run (same); a run counts once"
+    assert str(error.value) == f"{paths} are the same run (same); name it once"
     h100 = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm", memory="80gb")))
     part = make.measurement(key=make.key(hardware=make.hardware(partition="1g.18gb")))
     one = make.run(tmp_path / "a.jsonl", make.measurement())
@@ -144,7 +146,7 @@ def test_runs_of_nothing_the_same_or_other_hardware_are_refused(make, tmp_path):
         (make.run(tmp_path / "c.jsonl", part), r"1g\.18gb"),
         (
             make.run(tmp_path / "fake.jsonl", make.measurement(), device_type="fake"),
-            r"fake\.jsonl is of a fake device and .*a\.jsonl of a real one",
+            r"fake\.jsonl was measured on a fake device and .*a\.jsonl on a real one",
         ),
     ]:
         with pytest.raises(OtherHardware, match=words):
@@ -154,7 +156,7 @@ def test_runs_of_nothing_the_same_or_other_hardware_are_refused(make, tmp_path):
 def test_times_of_different_work_never_become_one_entry(make, tmp_path):
     with pytest.raises(
         BadInput,
-        match=r"did different work in .*run-0.jsonl and .*run-1.jsonl, so its times cannot",
+        match=r"did different work in .*run-0.jsonl and .*run-1.jsonl, so these times cannot",
     ):
         propose(
             runs_of(
@@ -188,10 +190,7 @@ def test_runs_that_disagree_with_the_others_are_named_by_how_much_and_over_how_m
 ):
     sentence = refusal(make, tmp_path, 1.0, 1.002, 1.2)
     assert sentence.startswith(f"{tmp_path / 'run-2.jsonl'} is 19.9 % slower than the others (")
-    assert (
-        "standard errors, in the middle of 6 tests): more than runs of unchanged code differ"
-        in sentence
-    )
+    assert "standard errors, median of 6 tests); runs of unchanged code differ less" in sentence
     assert sentence.endswith("propose the runs without it")
     several = refusal(make, tmp_path, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.3)
     assert several.index("run-5.jsonl is 100.0 % slower than the others (") < several.index(
@@ -204,7 +203,7 @@ def test_runs_that_disagree_with_the_others_are_named_by_how_much_and_over_how_m
     assert f"{tmp_path / 'run-0.jsonl'} is 20.0 % faster than {tmp_path / 'run-1.jsonl'} (" in two
     for sentence in (two, refusal(make, tmp_path, 1.0, 1.3, 2.0, processes=5)):
         assert (
-            "nobody can tell which are right; choose runs of one kind (--driver, --before, --after)"
+            "none is a clear outlier; choose runs of one kind (--driver, --before, --after)"
             in sentence
         )
 

@@ -27,7 +27,7 @@ def test_a_baseline_is_named_by_its_day_and_by_what_it_tells_of_commit_driver_an
 @pytest.mark.parametrize(
     ("changed", "since"),
     [(("driver 550.54 → 570.86", "torch 2.12 → 2.13"), "driver 550.54 → 570.86, torch 2.12 → 2.13"),
-     ((), "nothing that is known changed")],
+     ((), "no recorded fact changed")],
 )  # fmt: skip
 def test_the_last_pass_is_named_with_what_changed_since_then(slower, changed, since):
     last_pass = LastPass("nightly-41", "2026-11-26", changed)

@@ -381,7 +381,7 @@ def test_one_percent_a_week_is_refused_as_soon_as_it_is_beyond_the_tolerance(mak
     approved, sentence = approve_weekly(tmp_path, weeks)
     assert (approved, "since 2026-01-05, over 5 renewals" in sentence) == (5, True)
     text = (tmp_path / "h200.json").read_text()
-    with pytest.raises(BadInput, match="accept it with --accept-slower"):
+    with pytest.raises(BadInput, match="accept the change with --accept-slower"):
         approve(weeks[-1], tmp_path, replaces=True)
     assert (tmp_path / "h200.json").read_text() == text
     assert approve_weekly(tmp_path / "replacing", weeks, replaces=True)[0] == 5

@@ -97,7 +97,7 @@ def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder
         2,
     )
     assert writer.trouble.endswith(
-        f"saved as {writer.path} instead, choose another place with --roofline-dir"
+        f"saved as {writer.path} instead; choose another folder with --roofline-dir"
     )
     # A second failure ends in memory without a second folder; the first has what there was.
     begun = writer.path
@@ -115,8 +115,8 @@ def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder
         2,
     )
     assert writer.trouble.endswith(
-        f"No space left on device; {begun} has what was measured until then, the rest is printed here and nowhere "
-        "else, choose another place with --roofline-dir"
+        f"No space left on device; {begun} holds the measurements until then; the others are only printed "
+        "here; choose another folder with --roofline-dir"
     )
     for one in (tmp_path / "system-tmp").iterdir():
         (one / "r.jsonl").unlink()
@@ -126,7 +126,7 @@ def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder
     nowhere.close()
     assert nowhere.path is None
     assert nowhere.trouble.endswith(
-        "its measurements are printed here and nowhere else, choose another place with --roofline-dir"
+        "its measurements are only printed here; choose another folder with --roofline-dir"
     )
 
 
@@ -197,7 +197,10 @@ def test_only_runs_that_watched_to_their_end_here_are_nights_in_the_order_of_the
         ShadowRun("2026-01-03", ("one: +20.0 % time (1 GB/s)",)),
         ShadowRun("2026-01-04", (), failed=True),
     ]
-    assert [run.why for run in found[1:]] == ["one: +20.0 % time", "a test failed for itself"]
+    assert [run.why for run in found[1:]] == [
+        "one: +20.0 % time",
+        "a test failed before its verdict",
+    ]
     other = type(hardware)("another", "80gb", None, 1, "none")
     assert shadow_runs(tmp_path, other) == shadow_runs(tmp_path / "elsewhere", hardware) == []
     run = read_run(late)

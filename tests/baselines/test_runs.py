@@ -172,6 +172,21 @@ def test_a_line_longer_than_any_of_ours_is_refused_before_it_fills_memory(make, 
         ends_of(path)
 
 
+def test_a_long_failure_is_shortened_to_its_first_sentence_between_words(make, tmp_path):
+    one = make.measurement()
+    for reason, shown in [
+        (
+            "+13 % time REGRESSED, tolerance 5 %. Lines: a, b",
+            "+13 % time REGRESSED, tolerance 5 %.",
+        ),
+        ("wrong data\n  at 7", "wrong data"),
+        ("word " * 100, "word " * 31 + "…"),
+    ]:
+        outcome = make.outcome(one, "failed", reason=reason)
+        run = make.run(tmp_path / "r.jsonl", one, outcome)
+        assert run.unfit(one, accept_slower=False) == f"its test failed: {shown}"
+
+
 def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_path):
     one, bad = make.measurement(), make.measurement(invalid="wrong data")
     slower = make.outcome(one, "failed", reason="slower", by_verdict=True)
@@ -193,7 +208,7 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
         assert run.unfit(measured, accept_slower=accept) == why, (outcome, accept)
     # Killed between its measuring and its last assertion: nobody knows whether it would have passed.
     run = make.run(tmp_path / "r.jsonl", one, ended=False)
-    assert run.unfit(one, accept_slower=True) == "its test did not come to its end"
+    assert run.unfit(one, accept_slower=True) == "its test did not finish"
     # A rerun that passes does not undo a failure.
     assert make.run(tmp_path / "r.jsonl", failed, make.outcome(one)).not_passed == {
         one.test_id: failed

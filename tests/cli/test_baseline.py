@@ -120,7 +120,7 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
     assert lines[:13] == [*shown, "and 28 more"]
     assert (
         lines[13]
-        == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: each was left out"
+        == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: all of them were left out"
     )
     assert (len(lines), max(map(len, lines)) < 200) == (14, True)
     # With --all and --accept-slower tests that do not gate, or were only slower, are in it.
@@ -129,7 +129,7 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
     whole = (runs / "r.jsonl").read_text()
     (runs / "r.jsonl").write_text(whole + whole[:20])
     result = baseline("propose", "r", "-o", "p.json", "--all", "--accept-slower")
-    note = "note: .roofline/runs/r.jsonl ends in the middle of a line, which is left out\n"
+    note = "note: .roofline/runs/r.jsonl ends in the middle of a line; that line is left out\n"
     assert (result.stderr, result.stdout.startswith("2 entries for ")) == (note, True)
 
 
@@ -154,8 +154,8 @@ def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_bu
         monkeypatch.setattr(platform, "node", lambda here=here: here)
         monkeypatch.setattr(cpu, "neighbours_now", lambda busy=busy: busy)
         assert refused("baseline", "propose", "r", "-o", "none.json") == (
-            "no measurement in .roofline/runs/r.jsonl is fit for a baseline: other processes kept the cores busy while "
-            f"it was timed{now}; wait until they end, or end them, and record again, under the same names, once "
+            "no measurement in .roofline/runs/r.jsonl is fit for a baseline: other processes kept the cores busy "
+            f"during the measurement{now}; wait until they end, or end them, and record again, under the same names, once "
             "`roofline doctor` exits 0"
         )
 
@@ -229,9 +229,9 @@ def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(baseline, mak
     for options in ((), ["--dry-run"], ["--replace"]):
         assert week(5, *options).stderr == (
             "roofline: "
-            "memcpy_d2d[64MiB] takes +5.1 % time since 2026-01-01, over 5 renewals (tolerance 5 %); expected no more "
-            "than the tolerance, however many renewals it took; find out what made it slower, approve other entries "
-            "with --only, or accept it with --accept-slower\n"
+            "memcpy_d2d[64MiB] takes +5.1 % time since 2026-01-01, over 5 renewals (tolerance 5 %); expected at most "
+            "the tolerance, over all renewals together; find the cause, approve other entries with --only, "
+            "or accept the change with --accept-slower\n"
         )
     assert path.read_text() == text
     line = "memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 4 renewals (+1.0, +2.0, +3.0, +4.1 %)"
@@ -325,7 +325,7 @@ def test_check_names_what_is_wrong_and_fails_and_a_hint_fails_nothing(
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "baselines/h200.json: memcpy_d2d[64MiB]: 134218 GB/s, 2796% of the highest peak that applies; expected at "
-        "most 110%; the work was not done, or not counted: mend the test, and record it anew",
+        "most 110%; the work was not done, or was counted wrongly; correct the test, and record it again",
         "1 wrong in 2 entries of 2 files",
     ]
     write_baseline(

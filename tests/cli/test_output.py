@@ -225,7 +225,7 @@ def test_the_summary_of_a_job_is_appended(report, runs, tmp_path, monkeypatch):
         result = report("old", "-o", "out")
         assert 0 == result.exit_code
     assert (
-        "note: .roofline/runs/old.jsonl ends in the middle of a line, which is left out"
+        "note: .roofline/runs/old.jsonl ends in the middle of a line; that line is left out"
         in result.stderr
     )
     report("old", "--json")

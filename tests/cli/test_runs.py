@@ -167,7 +167,8 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(
     assert row["speedup_low"] < 0.5 < row["speedup_high"]
     missing = refused("compare", "ways", "--by", "way")
     assert (
-        missing == "--base is missing, the value of way to compare with; expected one of a\\x1b, b"
+        missing
+        == "--base is missing; give the value of way to compare with; expected one of a\\x1b, b"
     )
     for words in (
         "ways ways --by way",
@@ -233,7 +234,7 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
     for path in told.parent.iterdir():
         path.unlink()
     assert refused("explain", "new").endswith(
-        "no run is saved in .roofline yet, save one with --roofline-save=NAME"
+        "no run is saved in .roofline yet; save one with --roofline-save=NAME"
     )
 
 

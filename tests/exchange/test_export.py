@@ -63,7 +63,7 @@ def test_a_number_that_must_not_be_trusted_stays_at_home_with_its_reason(kept, m
             why
         )
     fit, left_out = kept(one, ended=False)
-    assert (fit, left_out[LABEL].reason) == ({}, "its test did not come to its end")
+    assert (fit, left_out[LABEL].reason) == ({}, "its test did not finish")
 
 
 def test_a_test_that_is_only_slower_goes_out(kept, make, judged):

@@ -116,7 +116,7 @@ def test_logs_of_other_tools_are_pointed_to_import(command, tmp_path):
     for words in ([folder], [folder / "*.log"], sorted(folder.iterdir())):
         done = command("fleet", *words)
         said = done.stderr.count(
-            "; `roofline import LOG --save NAME` makes one of another tool's log\n"
+            "; `roofline import LOG --save NAME` makes a run from another tool's log\n"
         )
         assert (done.exit_code, said) == (2, 1), words
 

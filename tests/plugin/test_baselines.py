@@ -150,7 +150,7 @@ def test_absurd_times_become_no_baseline_by_any_door(desk):
     other["entries"][0]["hardware"] |= {"product": "a100-sxm4", "memory": "80gb"}
     for changed, words in (
         (slow, "s a call; expected"),
-        (other, "whose family is a100, and the proposal is for h100"),
+        (other, "of the family a100, but the proposal is for h100"),
     ):
         (desk.path / "p.json").write_text(json.dumps(changed))
         answer = desk.cli("baseline", "approve", "p.json")

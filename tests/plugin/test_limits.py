@@ -51,8 +51,8 @@ def test_a_limit_on_the_fastest_call_of_a_batched_test_does_not_gate_and_that_is
         line for line in result.stdout.lines if line.startswith("a published limit does not gate")
     ]
     assert told == [
-        "a published limit does not gate, since it holds for the fastest single call, and a sample here is the mean of "
-        "several calls: copy[64MiB] (9000 GB/s), copy[64MiB] (8000 GB/s)"
+        "a published limit does not gate, since the limit is for the fastest single call, and a sample here is the "
+        "mean of several calls: copy[64MiB] (9000 GB/s), copy[64MiB] (8000 GB/s)"
     ]
     result.stdout.fnmatch_lines(["GREY: nothing was compared*"])
 
@@ -130,9 +130,9 @@ def test_a_site_lowers_or_drops_a_floor_with_a_reason_in_its_own_baselines(desk)
         result = desk.run("--roofline-baselines=site", "-v")
         assert result.ret == status
         said = (
-            "floor*set here, since clocks are capped here"
+            "floor*set by this site, because clocks are capped here"
             if site
-            else "it was dropped here: clocks are capped here"
+            else "this site dropped the floor: clocks are capped here"
         )
         result.stdout.fnmatch_lines([f"*{said}*"])
 

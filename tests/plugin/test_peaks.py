@@ -103,7 +103,7 @@ def test_a_peak_that_is_not_taken_any_more_is_not_green_in_silence(known):
     result = known.run(None)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["peak INVALID step: the baseline has a peak of 1.00 GiB and none was taken*"]
+        ["peak INVALID step: the baseline has a peak of 1.00 GiB and this run measured none*"]
     )
     known.run(None, "--roofline-fail-on=regressed,invalid").assert_outcomes(failed=1)
 

@@ -74,7 +74,7 @@ REASONS = {
         "broken of r: its test failed: AssertionError: wrong",
     ),
     "drilled": ("pass", ("--roofline-drill=20%",), "in a drill of 20%"),
-    "profiled": ("pass", (), "it was taken while a profiler was attached"),
+    "profiled": ("pass", (), "a profiler was attached"),
 }
 MEASURING = """
 import pytest

@@ -379,7 +379,7 @@ def test_what_can_no_longer_be_read_is_invalid_and_replaces_no_baseline_unasked(
     result = lab.desk.run("--roofline-fail-on=regressed,invalid", "-k", "sm_90")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["flash[[]sm_90]: INVALID (spill_stores, spill_loads, * cannot be compared any more: *"]
+        ["flash[[]sm_90]: INVALID (spill_stores, spill_loads, * can no longer be compared: *"]
     )
     told, targets = lab.propose("less")
     assert ("left out: flash[sm_90] of less: spill_stores, " in told, targets) == (True, ["gfx942"])

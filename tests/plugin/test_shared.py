@@ -49,7 +49,7 @@ def test_a_test_that_is_slower_than_the_others_is_red_by_itself(desk, six):
     result.stdout.fnmatch_lines(
         [
             "way[[]c]: +12.0 % time * REGRESSED*",
-            "*all tests of this run moved together, +3.0 % of it is taken out here*",
+            "*all tests of this run changed together; +3.0 % of the change is subtracted here*",
         ]
     )
 
@@ -76,7 +76,7 @@ def test_all_tests_together_fail_the_run_and_each_of_them_says_by_how_much_it_is
         ]
     )
     assert set(verdicts(desk).values()) == {("SHIFTED", 5)}
-    reason = "all 6 tests moved together by +30.0 %; what is left of this test is +0.0 %"
+    reason = "all 6 tests moved together by +30.0 %; this test alone changed by +0.0 %"
     with (desk.path / "out" / "results.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["test"] != "all tests together"]
     document = json.loads((desk.path / "out" / "run.json").read_text())
@@ -101,7 +101,7 @@ def test_all_tests_together_fail_the_run_and_each_of_them_says_by_how_much_it_is
     assert explained[-1] == f"SHIFTED: {reason}"
     # What is left was asked, and not the whole that is shown.
     assert "effect worth reporting, 2 %? not asked" in explained[-2]
-    assert not any("is taken out here" in line for line in explained)
+    assert not any("is subtracted here" in line for line in explained)
 
 
 def test_a_comparison_of_the_same_run_says_the_same(desk, six):

@@ -116,7 +116,7 @@ def test_a_result_of_another_mode_than_what_it_is_compared_with_is_invalid(
     assert desk.saved("new").outcomes[0].verdicts == ("INVALID",)
     (line,) = (
         line
-        for line in lines_with(result, "two different things were timed")
+        for line in lines_with(result, "the two times are not comparable")
         if line.startswith("INVALID")
     )
     assert line.startswith(
@@ -170,7 +170,7 @@ def test_where_no_graph_can_be_taken_the_result_is_invalid_and_says_why(desk):
     result = desk.run("--roofline-against=one", "--roofline-rounds=1")
     assert lines_with(
         result,
-        "this is cache-resident, the baseline cache-resident, timed by replaying a graph: two different things",
+        "this is cache-resident, the baseline cache-resident, timed by replaying a graph: the two times are not comparable",
     )
     assert lines_with(result, "no graph of it could be taken: short")
 

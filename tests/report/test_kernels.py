@@ -121,7 +121,9 @@ def test_the_message_of_a_red_test_says_first_what_got_worse_and_what_could_not_
     unread = judged(figures=FEWER | {"registers": 255}, unread="nvdisasm gave up")
     first, second = failure_message(unread, "r").split("\n")
     assert first == "flash[sm_90]: registers 198 → 255 REGRESSED; exact; triton 3.9.0"
-    lost = "spill_stores, spill_loads, matrix_instructions cannot be compared any more: nvdisasm gave up"
+    lost = (
+        "spill_stores, spill_loads, matrix_instructions can no longer be compared: nvdisasm gave up"
+    )
     assert second.startswith(f"  {lost}. also spill_stores 0 → not read")
     (line,) = exact_reason_lines([unread])
     assert line.startswith("REGRESSED flash[sm_90]: spill_stores, ")

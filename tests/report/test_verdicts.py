@@ -96,9 +96,7 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
     )
     one = make.result(*[1.35e-3] * 5, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
     second = failure_message(one, "r").split("\n")[1]
-    sitting = (
-        "; the baseline was recorded in one sitting, so how sessions differ is assumed (0.75 %): "
-    )
+    sitting = "; the baseline was recorded within six hours, so the spread between sessions is assumed (0.75 %): "
     assert sitting in second
     assert second.endswith("; 5 of 5 processes behind the baseline were faster.")
     sick = failure_message(make.result(1.25e-3), "r", degraded=("PCIe x8 of x16", "hot\n"))
@@ -154,11 +152,11 @@ def test_hostile_text_cannot_break_out_of_the_lines_of_a_failure(make):
 def test_a_clock_that_moved_is_said_first_and_whether_it_explains_the_difference(make):
     for seconds, after_hz, said in (
         (1.32e-3, 1.5e9, "explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.0 %"),
-        (1.6e-3, 1.5e9, "does not explain it all: 1980 → 1500 MHz (-24.2 %), in cycles +21.2 %"),
-        (1.25e-3, 2.2e9, "does not explain it all: 1980 → 2200 MHz (+11.1 %), in cycles +38.9 %"),
+        (1.6e-3, 1.5e9, "explains only a part: 1980 → 1500 MHz (-24.2 %), in cycles +21.2 %"),
+        (1.25e-3, 2.2e9, "explains only a part: 1980 → 2200 MHz (+11.1 %), in cycles +38.9 %"),
         (1.249e-3, 1.5e9, "explains it and more: 1980 → 1500 MHz (-24.2 %), in cycles -5.4 %"),
         (0.97e-3, 2.2e9, "explains it and more: 1980 → 2200 MHz"),
-        (0.8e-3, 1.5e9, "does not explain it all: 1980 → 1500 MHz"),
+        (0.8e-3, 1.5e9, "explains only a part: 1980 → 1500 MHz"),
     ):
         assert remarks(on_clock(make, seconds, 1.98e9, after_hz))[0].startswith(f"the clock {said}")
     # One that stayed or was not probed is not mentioned.
@@ -184,7 +182,7 @@ def test_what_changed_since_the_baseline_is_named_with_both_versions_whatever_th
         facts = {"before": before, "environment": {"timed by": "graph"}}
         assert remarks(make.result(1.25e-3, reference=reference, **facts)) == said
     for shift, said in (
-        (0.03, ["all tests of this run moved together, +3.0 % of it is taken out here"]),
+        (0.03, ["all tests of this run changed together; +3.0 % of the change is subtracted here"]),
         (4e-4, []),
     ):
         assert remarks(make.result(1.25e-3, reference=make.reference(*groups, shift=shift))) == said
@@ -215,7 +213,7 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
             for fast, slow in (before, now)
         )
         one = make.result(*map(math.exp, new), reference=on_three_days(make, *old))
-        assert f"{said} are in the slow mode, 25.5 ms; the others at 22.5 ms" in remarks(one)
+        assert f"{said} are in the slow mode, at 25.5 ms; the others take 22.5 ms" in remarks(one)
     for percent, spread in ((2, 0.002), (4, 0.01), (6, 0.002), (12, 0.002), (12, 0.01)):
         old, new = make.spaced(15, spread), make.spaced(12, spread, math.log1p(percent / 100))
         one = make.result(*map(math.exp, new), reference=on_three_days(make, *old))
@@ -224,7 +222,7 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
 
 def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(make):
     sitting = (
-        "the baseline was recorded in one sitting, so how sessions differ is assumed (0.75 %): "
+        "the baseline was recorded within six hours, so the spread between sessions is assumed (0.75 %): "
         "record it on three days"
     )
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
@@ -247,11 +245,14 @@ def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(
 def test_restless_processes_another_device_and_what_was_left_out_are_told(make):
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
     restless = make.result(1.1e-3, 1.3e-3, 1.2e-3, 1.4e-3, 1.6e-3, reference=one_sitting)
-    assert "the new processes differ more among themselves (14.4%)" in remarks(restless)
+    assert (
+        "the new processes differ more from each other than those of the baseline (14.4%)"
+        in remarks(restless)
+    )
     other = make.groups(3, process=0.001, centre=MILLISECOND, device="GPU-2")
     (said,) = remarks(make.result(1.6e-3, reference=make.reference(*other)))
     assert said.startswith(
-        "another device than the baseline's, 4.0% between devices (prior, 1 device"
+        "the device is not one of the baseline's: 4.0% between devices (prior, 1 device"
     )
     left = make.result(1.25e-3, left_out=("neighbours", "heat"), environment={})
     assert remarks(left) == ["2 processes left out: heat"]
@@ -387,7 +388,7 @@ def test_behind_every_compared_verdict_stand_its_spreads_its_chances_and_its_sid
     assert lines(1e-3, reference=make.reference(make.group(MILLISECOND, device="GPU-2")))[
         1
     ].startswith(
-        "spread between processes 1.00% (prior); sessions 0.75% (prior, recorded in one sitting); devices 4.00% (prior"
+        "spread between processes 1.00% (prior); sessions 0.75% (prior, recorded within six hours); devices 4.00% (prior"
     )
     row = make.result(1.25e-3)
     told = replace(row, time_verdict=replace(row.time_verdict, p_adjusted=0.012))

@@ -140,7 +140,7 @@ def test_what_is_no_limit_or_counts_another_thing_does_not_gate(make):
     found, (why,) = verdict_on(
         make, [make.published(metric="busbw_GBps", value=1.0, unit="GB/s")], taken(make, 1.0)
     )
-    assert (found.kind, "the test's work has none" in why) == (Kind.NO_BASELINE, True)
+    assert (found.kind, "the test's work counts no such" in why) == (Kind.NO_BASELINE, True)
 
 
 def test_what_passes_by_limits_names_the_one_that_is_most_easily_missed(make):
@@ -279,7 +279,7 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
         assert held(make, make.group(beyond), looks=looks).kind is kind, (beyond, looks)
     waits = held(make, make.group(0.2), looks=Looks(12))
     assert waits.interval[0] > 0
-    assert "but red needs 3 processes where rounds allow them" in reason_text(waits)
+    assert "but red needs 3 processes where the run may add rounds" in reason_text(waits)
     assert "reaches" not in reason_text(waits)
 
 
@@ -288,7 +288,8 @@ def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make
         found = held(make, make.group(*[beyond] * 5), looks=Looks(12))
         assert (
             found.futile,
-            "too few this near the limit: record more and compare" in reason_text(found),
+            "too few to decide this close to the limit: record more and compare"
+            in reason_text(found),
         ) == (
             futile,
             futile,
@@ -306,7 +307,7 @@ def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
     assert held(make, make.group(*beyond)).kind is Kind.REGRESSED
     waiting = held(make, make.group(*beyond), looks=Looks(12))
     assert waiting.kind is Kind.INCONCLUSIVE
-    assert "but not surely enough for a run that looks more than once, 5 processes" in reason_text(
+    assert "but not clearly enough for a run with interim analyses, 5 processes" in reason_text(
         waiting
     )
 
@@ -359,9 +360,9 @@ def test_a_floor_is_a_time_at_its_share_of_the_peak_where_it_applies(make):
         [],
     )
     capped = Gpu(0, "NVIDIA H100", power_limit_w=500.0, power_default_w=700.0)
-    unknown = "peak that it is a share of is not known"
+    unknown = "the datasheet's peak of the floor is not known"
     for facts, gpu, why in [
-        ({"labels": ("cache_resident",)}, None, "a cache held"),
+        ({"labels": ("cache_resident",)}, None, "the measured data stayed in a cache"),
         ({"ceiling": None}, None, unknown),
         ({"ceiling": replace(PEAK, source="measured")}, None, unknown),
         ({"ceiling": LINK}, None, unknown),
@@ -378,7 +379,7 @@ def test_a_floor_is_a_time_at_its_share_of_the_peak_where_it_applies(make):
     )
     for gpu, count in [(capped, 0), (replace(capped, power_limit_w=700.0), 1), (None, 1)]:
         limits, idle = floor_limits([floor(metric="bf16_TFLOPS")], one, gpu)
-        why = "the power limit is 500 W, and the card is shipped with 700 W"
+        why = "the power limit is 500 W; the default of the card is 700 W"
         assert (len(limits), [told for _, told in idle]) == (count, [why] * (1 - count)), gpu
 
 
@@ -395,7 +396,9 @@ def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkey
     (limit,), _ = floor_limits([entry], one, None)
     assert limit.of.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
     monkeypatch.setenv("NCCL_ALGO", "RING")
-    assert floor_limits([entry], one, None)[1][0][1].startswith("NCCL_ALGO chooses for the library")
+    assert floor_limits([entry], one, None)[1][0][1].startswith(
+        "NCCL_ALGO overrides the library's choice"
+    )
 
 
 def compared(make, tmp_path, entries, *measurements):
@@ -459,7 +462,7 @@ def test_a_baseline_files_medians_are_held_against_limits_on_the_median_alone(ma
     write_baseline(tmp_path / "new.json", Baseline("h200", (make.measured(1.0),)))
     (row,) = compare([tmp_path / "old.json"], [tmp_path / "new.json"]).rows
     assert (row.time_verdict.limit.kind, row.time_verdict.limit_s) == ("published", 0.5)
-    why = "it does not hold for the median, and a baseline file holds medians only"
+    why = "the limit is not for the median, and a baseline file holds medians only"
     assert [told for _, told in row.idle] == [why]
 
 

@@ -148,7 +148,7 @@ def test_a_block_without_one_side_is_no_evidence():
         assert one.verdict.p == whole[name].verdict.p
     nothing = judged({"test": [[TimedProcess("A", 1.0), TimedProcess("A", 1.0)], []]})["test"]
     assert (nothing.verdict.kind, nothing.open, nothing.control) == (Kind.INCONCLUSIVE, True, None)
-    assert reason_text(nothing.verdict) == "no block holds enough of both sides"
+    assert reason_text(nothing.verdict) == "no block has enough processes of both sides"
     assert not judged({"test": [[TimedProcess("A", 1.0)] * 8]})["test"].open
     assert not judged({"test": []}, ended=True)["test"].open
 

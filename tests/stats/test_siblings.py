@@ -62,16 +62,16 @@ def test_who_is_slow_is_named_and_neither_all_nor_camps_nor_less_than_six_percen
 def test_the_message_names_the_card_its_rates_and_what_to_do():
     (first, *_) = judge_siblings(siblings(1.102e-3, *[1e-3] * 7))
     assert reason_text(first) == (
-        "cuda:0 (GPU-0) is 10.2 % slower than its 7 siblings (1815 GB/s against 2000 GB/s, which lie 1.1 % apart); ask "
-        "`roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the slowness moves with "
-        "it, replace it, else look at its slot, cooling and power"
+        "cuda:0 (GPU-0) is 10.2 % slower than its 7 siblings (1815 GB/s against 2000 GB/s; siblings differ by 1.1 %); check "
+        "its errors, clocks and link with `roofline doctor`, then swap it with a sibling: if the slowness moves "
+        "with it, replace it, else check its slot, cooling and power"
     )
 
 
 def test_what_more_processes_would_not_tell_is_left_open_at_once_and_the_rest_until_then():
     (first, *_) = judge_siblings(siblings(1.1e-3, *[1e-3] * 7, metric=GEMM))
     assert (first.kind, first.futile) == (Kind.INCONCLUSIVE, True)
-    assert "too far apart to be sure of more than 6 %" in reason_text(first)
+    assert "the siblings differ too much to confirm more than 6 %" in reason_text(first)
     spread = (1.0, 1.02, 0.98, 1.01, 0.99, 1.0, 1.03)
     (first, *_) = judge_siblings(siblings(1.085e-3, *(1e-3 * value for value in spread)))
     assert (first.kind, first.futile) == (Kind.INCONCLUSIVE, False)
@@ -88,9 +88,7 @@ def test_one_that_cannot_be_trusted_says_so_and_where_too_few_can_nothing_is_dec
     ones[2] = Sibling(ones[2].measurement, (), invalid=text_reasons("wrong data"))
     (first, *_) = judge_siblings(ones)
     assert first.kind is Kind.INCONCLUSIVE
-    assert "2 of the 3 siblings of cuda:0 (GPU-0) gave numbers that can be trusted" in reason_text(
-        first
-    )
+    assert "2 of the 3 siblings of cuda:0 (GPU-0) gave valid numbers" in reason_text(first)
 
 
 def test_busy_siblings_take_every_verdict_on_a_shared_link_back():
@@ -101,7 +99,7 @@ def test_busy_siblings_take_every_verdict_on_a_shared_link_back():
             kind
         )
         assert reason_text(found).startswith(
-            "GPU 3 (GPU-3) was 87 % busy: the host's link is shared"
+            "GPU 3 (GPU-3) was 87 % busy: the link to the host is shared"
         ), kind
     for kind in [Kind.INVALID, Kind.NO_BASELINE]:
         busy = standing(0, LINK, siblings_busy="GPU 3 (GPU-3) was 87 % busy")

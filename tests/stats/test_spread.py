@@ -153,7 +153,7 @@ def test_many_sessions_tell_their_spread_joined_with_the_least_and_never_below_i
 # verdicts.md: 0.75 %, of a CPU 4.5 %, or what they show if that is more.
 def test_of_one_or_two_sessions_half_as_much_again_is_assumed_or_what_they_show(make):
     for kind, assumed in [("device", 0.0075), ("host", 0.045)]:
-        for count, why in [(1, "prior, recorded in one sitting"), (2, "prior, 2 sessions")]:
+        for count, why in [(1, "prior, recorded within six hours"), (2, "prior, 2 sessions")]:
             session = spreads_of(ONE, make.groups(count), priors()[kind]).session
             assert (session.value, session.origin) == (pytest.approx(assumed), why)
             assert session.freedom == 4 + count - 1

@@ -128,8 +128,8 @@ TOO_FEW = re.compile(
     r"red needs (?P<needed>\d+) processes against a baseline of (?P<known>\d+); " + MAY_BE
 )
 HOT = re.compile(
-    r"looks (>999|[\d.]+) % slower, but its further rounds are (>999|[\d.]+) % slower than its first process, and the "
-    r"baseline holds first processes alone: heat, .*; record the baseline with --roofline-rounds=5; "
+    r"looks (>999|[\d.]+) % slower, but its later rounds are (>999|[\d.]+) % slower than its first process, and the "
+    r"baseline holds first processes only; earlier rounds may .*; record the baseline with --roofline-rounds=5; "
     + MAY_BE
 )
 
@@ -286,7 +286,7 @@ def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
             make, percent, processes=processes, reference=one, comparisons=comparisons, looks=looks
         )
         assert found.kind == word, (processes, percent, comparisons)
-        assert found.difference.session.origin == "prior, recorded in one sitting"
+        assert found.difference.session.origin == "prior, recorded within six hours"
 
 
 def test_more_rounds_never_find_less_and_what_they_can_find_is_foretold(make):
@@ -387,7 +387,7 @@ def test_three_sessions_in_one_sitting_know_less_than_three_days(make):
     assert [is_one_day(found.sessions) for found in (apart, together)] == [False, True]
     assert apart.difference.session.value == pytest.approx(0.005)
     assert together.difference.session.value == pytest.approx(0.0075)
-    assert together.difference.session.origin == "prior, recorded in one sitting"
+    assert together.difference.session.origin == "prior, recorded within six hours"
     assert together.difference.error > apart.difference.error
 
 
@@ -443,7 +443,7 @@ def test_another_device_than_the_baselines_must_be_slower_by_more(make):
     same, other = (verdict(make, 8, device=device) for device in ("GPU-1", "GPU-2"))
     assert (same.kind, other.kind) == (Kind.REGRESSED, Kind.INCONCLUSIVE)
     assert reason_text(other).endswith(
-        "the baseline has other devices only (4.0% apart): record this one"
+        "the baseline holds other devices only (4.0% apart): record this device"
     )
     assert verdict(make, 50, device="GPU-2").kind is Kind.REGRESSED
 

@@ -24,7 +24,7 @@ from .plausible import Flaw, absurd_entry, family_of_key
 MOST_APART = 3.0
 # Clocks of two hosts may differ by so much.
 CLOCKS_APART = datetime.timedelta(hours=1)
-_RECORD_AGAIN = "take the entry out, and record it with `pytest … --roofline-record`"
+_RECORD_AGAIN = "remove the entry, and record it again with `pytest … --roofline-record`"
 
 
 def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
@@ -35,7 +35,7 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
             Flaw(
                 f"the file is {path.name}",
                 f"{baseline.family}.json",
-                "approve it, or rename it: files are found by name",
+                "approve the file, or rename it: files are found by name",
                 hint=True,
             )
         )
@@ -57,7 +57,7 @@ def _odd_flaw(session: OddSession) -> Flaw:
     return Flaw(
         session.text,
         "as fast as the other sessions",
-        "comparisons leave it out of these; find out why, and propose without its run",
+        "comparisons leave the session out; find out why, and propose the runs without it",
         hint=True,
     )
 
@@ -66,13 +66,13 @@ def _exact_flaws(entry: ExactEntry, family: str) -> Iterator[Flaw]:
     if family != RESOURCES:
         yield Flaw(
             f"an exact entry in {family}.json",
-            f"it in {RESOURCES}.json",
-            "approve it, or move it there",
+            f"exact entries in {RESOURCES}.json only",
+            "approve the entry, or move it there",
         )
     if not _has_provenance(entry) or not entry.compiler:
-        yield Flaw("no provenance", "its run and its compiler", _RECORD_AGAIN)
+        yield Flaw("no provenance", "the run and the compiler of the entry", _RECORD_AGAIN)
     if registers_of(entry.figures) is None:
-        yield Flaw("no registers", "those of every target", _RECORD_AGAIN)
+        yield Flaw("no registers", "registers for every target", _RECORD_AGAIN)
 
 
 def _has_provenance(entry: Entry | ExactEntry) -> bool:
@@ -85,25 +85,25 @@ def _hardware_flaws(entry: Entry, family: str) -> Iterator[Flaw]:
         yield Flaw(
             f"hardware {entry.hardware}",
             f"hardware of family {family}",
-            f"move it to {belongs}.json",
+            f"move the entry to {belongs}.json",
         )
 
 
 def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
     if not _has_provenance(entry):
-        yield Flaw("no provenance", "what it was measured with", _RECORD_AGAIN)
+        yield Flaw("no provenance", "the facts of the measuring run", _RECORD_AGAIN)
     if rate_suffix(entry.metric) is None and entry.metric != "time_s":
         yield Flaw(
             f"metric {entry.metric!r}",
             f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s",
-            "say in the metric how bytes were counted",
+            "name the way of counting bytes in the metric",
         )
     low, high = min(entry.medians), max(entry.medians)
     if high > MOST_APART * low:
         yield Flaw(
             f"processes from {format_seconds(low)} to {format_seconds(high)}",
             f"at most {MOST_APART:g} times as long",
-            "find the odd session, and propose without its run",
+            "find the odd session, and propose the runs without it",
         )
     for run_id, count in Counter(session.run_id for session in entry.sessions).items():
         if count > 1:
@@ -117,12 +117,12 @@ def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
         begun = f"session {session.run_id} begun {session.started!r}"
         # A file that was imported may tell no date.
         if session.started and time is None:
-            yield Flaw(begun, "a date in ISO 8601", "write down when it was, or record it anew")
+            yield Flaw(begun, "a date in ISO 8601", "write the date, or record the entry again")
         elif time is not None and time > now + CLOCKS_APART:
             yield Flaw(
                 f"{begun}, in the future",
                 f"before {now:%Y-%m-%d %H:%M}",
-                "set that clock right, record it anew",
+                "set that clock right, and record the entry again",
             )
     flaw = absurd_entry(entry)
     if flaw is not None:
@@ -136,7 +136,7 @@ def _published_flaws(entry: Entry) -> Iterator[Flaw]:
         yield Flaw(
             f"no {' and no '.join(missing)}",
             f"{', '.join(needed[:-1])} and {needed[-1]}",
-            "say what the figure means",
+            "state what the figure means",
         )
     if entry.kind in ("threshold", "floor"):
         yield from _limit_flaws(entry)
@@ -145,7 +145,7 @@ def _published_flaws(entry: Entry) -> Iterator[Flaw]:
         yield Flaw(
             "no product",
             "the exact variant, such as h100-sxm5",
-            "name it in `hardware`, unless it holds for every variant",
+            "name the variant in `hardware`, unless the entry holds for every variant",
             hint=True,
         )
 
@@ -163,13 +163,13 @@ def _limit_flaws(entry: Entry) -> Iterator[Flaw]:
         yield Flaw(
             f"a limit for any {' and any '.join(open_fields)}",
             "the exact variant, such as product h100-sxm5, memory 80gb, partition none",
-            "name it in `hardware`, or make it a reference, which only shows",
+            "name the variant in `hardware`, or make the entry a reference, which is only shown",
         )
     if not _has_provenance(entry):
         yield Flaw(
             "no provenance",
-            "who wrote the limit down, and when",
-            "say it in `provenance`",
+            "the author and the date of the limit",
+            "write both in `provenance`",
             hint=True,
         )
 

@@ -409,7 +409,9 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
     runs = [path for path in paths if path.suffix != ".json"]
     baselines = [path for path in paths if path.suffix == ".json"]
     if runs and baselines:
-        raise BadFile(f"{runs[0]} is a run and {baselines[0]} a baseline; expected all of one kind")
+        raise BadFile(
+            f"{runs[0]} is a run and {baselines[0]} is a baseline; expected only runs or only baselines"
+        )
     return (
         RunComparator([read_run(path) for path in runs])
         if runs
@@ -428,7 +430,7 @@ def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
         if path is not None:
             names = f"run {path.stem}" if path == run.path else f"the run in {path} and {run.path}"
             raise BadInput(
-                f"{names} is on both sides, and is never slower than itself; name a run of before and one of after"
+                f"{names} is on both sides, so it cannot differ; name a run from before the change and another from after it"
             )
 
 
@@ -442,14 +444,14 @@ def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
         for run in side.runs:
             if (run.header.run_id, run.header.started) in recorded:
                 raise BadInput(
-                    f"run {run.path.stem} is a session of {baseline.name}, and is never slower than itself; "
-                    "name a run that the baseline does not hold"
+                    f"run {run.path.stem} is a session of {baseline.name}, so it cannot differ from "
+                    "it; name a run that the baseline does not hold"
                 )
     sessions = _sessions(before)
     if sessions and sessions == _sessions(after):
         raise BadInput(
-            f"{before.name} and {after.name} hold the same sessions, which are never slower than themselves; "
-            "name the baseline of before and a run of after"
+            f"{before.name} and {after.name} hold the same sessions, so they cannot differ; name the baseline "
+            "from before the change and a run from after it"
         )
 
 

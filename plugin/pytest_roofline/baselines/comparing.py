@@ -344,7 +344,7 @@ def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
         names = "; ".join(str(key) for key in nearest(new_hardware[0], old_hardware))
         raise OtherHardware(
             f"{after.name} was measured on {new_hardware[0]}, but {before.name} knows only {names}; "
-            "a comparison across hardware would mean nothing"
+            "expected the same hardware on both sides"
         )
 
 

@@ -55,7 +55,7 @@ def check_slack(slack: Mapping[str, int] | None) -> dict[str, int]:
     for figure, amount in (slack or {}).items():
         if figure not in JUDGED_FIGURES:
             raise BadInput(
-                f"slack names {figure!r}; expected one of {', '.join(JUDGED_FIGURES)}, which are judged"
+                f"slack names {figure!r}; expected one of {', '.join(JUDGED_FIGURES)}, the judged figures"
             )
         if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
             raise BadInput(
@@ -110,7 +110,7 @@ def judge_exact(
     lost_figures = [
         name for name in JUDGED_FIGURES if name in before.figures and name not in entry.figures
     ]
-    reason = f"{', '.join(lost_figures)} cannot be compared any more: {kernel.unread or 'not read'}"
+    reason = f"{', '.join(lost_figures)} can no longer be compared: {kernel.unread or 'not read'}"
     return replace(
         verdict,
         verdict=_kind({change.verdict for change in changes}, lost_figures).value,

@@ -48,7 +48,7 @@ def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
     row = memory_row(
         record,
         verdict=Kind.REGRESSED.value,
-        reason=f"ran out of memory{sizes}, where it {before} before",
+        reason=f"ran out of memory{sizes}, but {before} before",
     )
     return replace(row, label=label, unit="s", baseline_value=old_s, baseline_time_s=old_s)
 

@@ -31,13 +31,13 @@ def read_baseline(path: Path) -> Baseline:
 
 def _remedy(path: Path) -> str:
     if path.suffix == ".jsonl":
-        return f"that is a run: `roofline baseline propose {path} -o FILE` makes a proposal of it"
+        return f"this file is a run; make a proposal from it: `roofline baseline propose {path} -o FILE`"
     if path.suffix != ".json":
         return (
-            "expected a baseline or a proposal, which end in .json: name that one, or make one with "
+            "expected a baseline or a proposal, a file that ends in .json; make one with "
             "`roofline baseline propose RUN -o FILE.json`"
         )
-    return "take it back from version control, or remove it and record again (`pytest … --roofline-record`)"
+    return "restore the file from version control, or remove it and record again (`pytest … --roofline-record`)"
 
 
 def _read(path: Path) -> Baseline:
@@ -70,7 +70,7 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
             )
             raise BadFile(
                 f"{where}: entries {first} and {index} are the same ({entry.benchmark} {entry.parameters}, "
-                f"{difference}); expected each once"
+                f"{difference}); expected every entry once"
             )
 
 

@@ -10,8 +10,8 @@ from ..hardware import format_ceiling
 
 # What somebody may do about a card below its floor.
 FLOOR_REMEDY = (
-    "a healthy card of this product reaches it: `roofline doctor` tells what holds this one back; if this set-up is "
-    "intended, lower or drop the floor with a reason in your own baseline (docs/verdicts.md)"
+    "a healthy card of this product reaches the floor; `roofline doctor` shows what slows this card; if this set-up "
+    "is intended, lower or drop the floor in your own baseline, with a reason (docs/verdicts.md)"
 )
 
 
@@ -77,7 +77,7 @@ def rests_on(entry: Entry) -> str:
         if count
         else f"{entry.source}"
     )
-    return whose + (f"; set here, since {entry.reason}" if entry.reason else "")
+    return whose + (f"; set by this site, because {entry.reason}" if entry.reason else "")
 
 
 def value_text(entry: Entry) -> str:

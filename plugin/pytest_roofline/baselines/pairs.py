@@ -137,7 +137,7 @@ def compare_by(
     ]
     if not twins:
         raise BadInput(
-            f"no test with {parameter}={base} has a twin that differs in {parameter} alone"
+            f"no test with {parameter}={base} has a counterpart that differs only in {parameter}"
         )
     prior = _shared_prior(twins)
     verdicts = {
@@ -214,11 +214,13 @@ def _check_base(
             f"no test has a parameter {parameter!r}; expected one of {', '.join(names) or 'none at all'}"
         )
     if base is None:
-        raise BadInput(f"--base is missing, the value of {parameter} to compare with; {expected}")
+        raise BadInput(
+            f"--base is missing; give the value of {parameter} to compare with; {expected}"
+        )
     if base not in values:
         raise BadInput(f"no test has {parameter}={base}; {expected}")
     if len(values) == 1:
-        raise BadInput(f"every test has {parameter}={base}; expected another value beside it")
+        raise BadInput(f"every test has {parameter}={base}; expected a second value to compare")
     return base
 
 
@@ -293,7 +295,7 @@ def _unsound_text(twins: Twins) -> str:
 
 def _too_few_text(pairs: int) -> str:
     return (
-        f"{count(pairs, 'process', 'es')} timed both, and fewer than {FEWEST_PAIRS} decide nothing: measure with "
+        f"{count(pairs, 'process', 'es')} timed both values; expected at least {FEWEST_PAIRS}: measure with "
         f"--roofline-rounds={FEWEST_PAIRS} --roofline-save=NAME, or name several runs with commas between"
     )
 
@@ -303,7 +305,7 @@ def _open_text(verdict: Verdict, tests: int) -> str:
     assert verdict.interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
-        remedy = f"{WORTHWHILE[-1]} processes are too few this near the tolerance: --tolerance allows more"
+        remedy = f"{WORTHWHILE[-1]} processes are too few to decide this close to the tolerance; raise --tolerance"
     else:
         remedy = f"needs about {needed} processes (--roofline-rounds={needed})"
     return f"may be {span_text(verdict.interval)} time; {remedy}"

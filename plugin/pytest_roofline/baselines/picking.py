@@ -100,8 +100,8 @@ def scan(folder: Path, choice: Choice) -> RunSelection:
     selection = pick(runs, choice)
     matches = list(selection.runs)
     for is_excluded, reason in (
-        (is_fake, "it is of a fake device"),
-        (is_imported, "it was imported from another tool"),
+        (is_fake, "the run was measured on a fake device"),
+        (is_imported, "the run was imported from another tool"),
     ):
         excluded = [run for run in matches if is_excluded(run)]
         if len(excluded) < len(matches):
@@ -192,7 +192,7 @@ def _refuse_several(runs: Sequence[Run]) -> None:
     keys = Counter(str(hardware_of(run)) for run in runs if run.measurements)
     if len(keys) > 1:
         raise OtherHardware(
-            f"the runs are of different hardware: {_counts_text(keys)}; expected one, choose it with "
+            f"the runs are of different hardware: {_counts_text(keys)}; expected one hardware; choose it with "
             f'--product "{keys.most_common(1)[0][0]}"'
         )
 

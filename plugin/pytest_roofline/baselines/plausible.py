@@ -84,13 +84,13 @@ def absurd(
         return Flaw(
             f"{text(highest)}, {highest / most:.0%} of the highest peak that applies",
             f"at most {ABSURD[1]:.0%}",
-            "the work was not done, or not counted: mend the test, and record it anew",
+            "the work was not done, or was counted wrongly; correct the test, and record it again",
         )
     if _saturates(key, work) and lowest < ABSURD[0] * least:
         return Flaw(
             f"{text(lowest)}, {lowest / least:.2%} of the lowest peak that applies",
-            f"at least {ABSURD[0]:.0%} of work that saturates",
-            "find out what held it up, and record it anew",
+            f"at least {ABSURD[0]:.0%} of the peak for work that saturates the device",
+            "find out what slowed the test down, and record it again",
         )
     return None
 
@@ -120,8 +120,8 @@ def refuse_absurd(proposal: Baseline) -> None:
         family = family_of_key(entry.hardware)
         if family not in (None, proposal.family):
             raise BadInput(
-                f"{entry.label} is of {entry.hardware}, whose family is {family}, and the proposal is for "
-                f"{proposal.family}.json; expected one family a file: move the entry to a proposal of its own"
+                f"{entry.label} was measured on {entry.hardware}, of the family {family}, "
+                f"but the proposal is for {proposal.family}.json; move the entry to another proposal"
             )
         flaw = absurd_entry(entry)
         if flaw is not None:

@@ -39,9 +39,9 @@ class NothingFit(BadInput):
         self.busy = bool(left_out) and all(map(for_neighbours, left_out))
         self.left_out = () if self.busy or len(left_out) < 2 else tuple(left_out)
         common_reason = (
-            "other processes kept the cores busy while it was timed"
+            "other processes kept the cores busy during the measurement"
             if self.busy
-            else "each was left out"
+            else "all of them were left out"
         )
         reason = common_reason if self.busy or self.left_out else next(iter(left_out), "none there")
         super().__init__(f"no measurement in {where} is fit for a baseline: {reason}")
@@ -120,7 +120,7 @@ def _fit_measurements(
             key = measurement.key
             reason = run.unfit(measurement, accept_slower) or positional_names_note(key.parameters)
             if not reason and gated and not measurement.gate and not key.is_canary:
-                reason = "not marked gate=True (take it with --all)"
+                reason = "not marked gate=True (include it with --all)"
             if not reason:
                 fit_of_run.append(measurement)
             elif not key.is_canary:
@@ -160,10 +160,10 @@ def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
         f"{paths[distance.run_id]} is {_distance_text(distance, reference)}" for distance in odd
     )
     if 2 * len(odd) >= len(runs):
-        remedy = "choose runs of one kind (--driver, --before, --after), or record more, and propose all of them"
-        return f"{texts}: the {len(runs)} runs disagree, so that nobody can tell which are right; {remedy}"
+        remedy = "choose runs of one kind (--driver, --before, --after), or record more runs and propose all of them"
+        return f"{texts}; the {len(runs)} runs disagree, and none is a clear outlier; {remedy}"
     pronoun = "it" if len(odd) == 1 else "them"
-    return f"{texts}: more than runs of unchanged code differ; find out why, and propose the runs without {pronoun}"
+    return f"{texts}; runs of unchanged code differ less; find out why, and propose the runs without {pronoun}"
 
 
 def _leave_out_odd(
@@ -190,7 +190,7 @@ def _leave_out_odd(
 def _distance_text(distance: Disagreement, reference: str) -> str:
     """Return `12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
     change = growth(distance.estimate)
-    over = f", in the middle of {distance.tests} tests" if distance.tests > 1 else ""
+    over = f", median of {distance.tests} tests" if distance.tests > 1 else ""
     word = "slower" if change > 0 else "faster"
     return f"{abs(change) * 100:.1f} % {word} than {reference} ({abs(distance.errors):.1f} standard errors{over})"
 
@@ -203,7 +203,7 @@ def _one_family(runs: Sequence[Run]) -> str:
     fake = {is_fake(run): run for run in runs}
     if len(fake) > 1:
         raise OtherHardware(
-            f"{fake[True].path} is of a fake device and {fake[False].path} of a real one; propose each on its own"
+            f"{fake[True].path} was measured on a fake device and {fake[False].path} on a real one; propose them separately"
         )
     families = {family_of(run.header.environment.device): run for run in runs}
     keys = {
@@ -212,7 +212,7 @@ def _one_family(runs: Sequence[Run]) -> str:
     if len(families) > 1 or len(keys) > 1:
         hardware = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
         raise OtherHardware(
-            f"the runs are of different hardware ({hardware}); expected one, propose each on its own"
+            f"the runs are of different hardware ({hardware}); expected one hardware; propose the runs of each separately"
         )
     return next(iter(families), RESOURCES)
 
@@ -222,7 +222,7 @@ def _refuse_repeated(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.header.run_id in paths:
             raise BadInput(
-                f"{run.path} and {paths[run.header.run_id]} are the same run ({run.header.run_id}); a run counts once"
+                f"{run.path} and {paths[run.header.run_id]} are the same run ({run.header.run_id}); name it once"
             )
         paths[run.header.run_id] = run.path
 
@@ -247,7 +247,7 @@ def _refuse_different(
             fault_text = f"{fault} in {first_run.path} and {run.path}"
             mode_text = f"was timed {before} in {first_run.path} and {now} in {run.path}"
             raise BadInput(
-                f"{first.label} {fault_text if fault else mode_text}, so its times cannot stand in one entry; "
+                f"{first.label} {fault_text if fault else mode_text}, so these times cannot form one entry; "
                 "find out why, and propose runs of one kind"
             )
 
@@ -273,8 +273,8 @@ def _common_mode(
     modes = ("by replaying a graph", "call by call")
     rare, common = modes[majority is by_graph], modes[majority is not by_graph]
     line = (
-        f"{measured[0].label}: {few} of {few + most} processes timed it {rare}, the others {common}, which is "
-        f"another thing; the baseline takes the {most}, and runs follow it"
+        f"{measured[0].label}: {few} of {few + most} processes timed it {rare}, the others {common}; the two "
+        f"modes are not comparable, so the baseline holds the {most} only"
     )
     of_majority = [
         (run, [measurement for measurement in measurements if _process(measurement) in majority])

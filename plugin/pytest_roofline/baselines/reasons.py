@@ -23,8 +23,8 @@ from .limit_texts import breach_text, limit_text
 
 _MODES = {"graph": "timed by replaying a graph"}
 _REPAIR = (
-    "; ask `roofline doctor` for its errors, clocks and link, then swap it with a sibling: if the slowness moves "
-    "with it, replace it, else look at its slot, cooling and power"
+    "; check its errors, clocks and link with `roofline doctor`, then swap it with a sibling: if the slowness "
+    "moves with it, replace it, else check its slot, cooling and power"
 )
 
 
@@ -75,7 +75,7 @@ def _other_mode(verdict: Verdict, reason: Reason) -> str:
     mode = _modes_of(reason.texts["mode"])
     return (
         f"{_of_processes(reason)}this is {modes_text(mode)}, the baseline {modes_text(verdict.reference.achieved)}: "
-        "two different things were timed; find out why it changed, or record the baseline anew"
+        "the two times are not comparable; find out why the mode changed, or record the baseline again"
     )
 
 
@@ -95,8 +95,8 @@ def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:
     texts = reason.texts
     return (
         f"{verdict.reference.source} holds {texts['label']} with {texts['observed']}, expected {texts['expected']}, so "
-        f"nothing is compared with it; {texts['remedy']}, or take the entry out (`roofline baseline check` lists such "
-        "entries)"
+        f"the test is not compared; {texts['remedy']}, or remove the entry (`roofline baseline check` lists "
+        "such entries)"
     )
 
 
@@ -113,9 +113,9 @@ def _may_be(verdict: Verdict, _: Reason) -> str:
 
 def _hot_rounds(verdict: Verdict, _: Reason) -> str:
     return (
-        f"{_looks_slower(verdict)}, but its further rounds are {_share(growth(verdict.hot))} slower than its first "
-        "process, and the baseline holds first processes alone: heat, or another trace of the rounds before; "
-        f"record the baseline with --roofline-rounds={SECOND_LOOK}"
+        f"{_looks_slower(verdict)}, but its later rounds are {_share(growth(verdict.hot))} slower than its first "
+        "process, and the baseline holds first processes only; earlier rounds may have heated the "
+        f"device; record the baseline with --roofline-rounds={SECOND_LOOK}"
     )
 
 
@@ -152,7 +152,7 @@ def _needs_logs(_: Verdict, reason: Reason) -> str:
 
 def _other_devices(_: Verdict, reason: Reason) -> str:
     spread = reason.numbers["spread"]
-    text = f"the baseline has other devices only ({spread:.1%} apart): record this one"
+    text = f"the baseline holds other devices only ({spread:.1%} apart): record this device"
     return text + _wider(reason)
 
 
@@ -163,12 +163,12 @@ def _few_days(verdict: Verdict, reason: Reason) -> str:
 
 
 def _few_processes(verdict: Verdict, reason: Reason) -> str:
-    few = f"the baseline has only {_behind(verdict)}, too few this near the tolerance"
+    few = f"the baseline has only {_behind(verdict)}, too few to decide this close to the tolerance"
     return f"{few}: record more" + _wider(reason)
 
 
 def _few_sessions(verdict: Verdict, reason: Reason) -> str:
-    text = f"needs more sessions and processes behind the baseline (there are {_behind(verdict)})"
+    text = f"needs more sessions and processes in the baseline (it has {_behind(verdict)})"
     return text + _wider(reason)
 
 
@@ -200,16 +200,16 @@ def _within_limit(verdict: Verdict, reason: Reason) -> str:
 
 def _may_miss_limit(verdict: Verdict, reason: Reason) -> str:
     behind = _behind_limit(verdict, reason)
-    return f"may be below {_limit(verdict)}: its interval reaches back across it, {behind}"
+    return f"may be below {_limit(verdict)}: its interval includes the limit, {behind}"
 
 
 def _limit_needs_processes(verdict: Verdict, reason: Reason) -> str:
-    needed = f"red needs {reason.numbers['least']} processes where rounds allow them"
+    needed = f"red needs {reason.numbers['least']} processes where the run may add rounds"
     return f"is below {_limit(verdict)}, but {needed}, {_behind_limit(verdict, reason)}"
 
 
 def _limit_unsure(verdict: Verdict, reason: Reason) -> str:
-    why = "not surely enough for a run that looks more than once"
+    why = "not clearly enough for a run with interim analyses"
     return f"is below {_limit(verdict)}, but {why}, {_behind_limit(verdict, reason)}"
 
 
@@ -234,14 +234,14 @@ def _few_near_limit(_: Verdict, reason: Reason) -> str:
     sessions = reason.numbers["sessions"]
     few = "1 session is" if sessions == 1 else f"{sessions} sessions are"
     remedy = "record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
-    return f"{few} too few this near the limit: {remedy}"
+    return f"{few} too few to decide this close to the limit: {remedy}"
 
 
 def _moved_together(_: Verdict, reason: Reason) -> str:
     together, left = (format_percent(growth(reason.numbers[name])) for name in ("together", "left"))
     return (
         f"all {reason.numbers['tests']} tests moved together by {together}; "
-        f"what is left of this test is {left}"
+        f"this test alone changed by {left}"
     )
 
 
@@ -258,29 +258,29 @@ def _among_siblings(verdict: Verdict, reason: Reason) -> str:
     )
     text = (
         f"{_card(verdict, reason)} {slow} its {verdict.siblings} siblings "
-        f"({figures}, which lie {numbers['spread'] * 100:.1f} % apart)"
+        f"({figures}; siblings differ by {numbers['spread'] * 100:.1f} %)"
     )
     if verdict.kind is Kind.REGRESSED:
         return text + _REPAIR
     if verdict.kind is not Kind.INCONCLUSIVE:
         return text
-    tells = "more processes tell (--roofline-rounds=auto)"
+    tells = "measure more processes: --roofline-rounds=auto"
     if verdict.futile:
-        tells = "more GPUs or a repair tell"
-    return f"{text}, too far apart to be sure of more than {verdict.tolerance * 100:.0f} %; {tells}"
+        tells = "compare more GPUs, or repair this one"
+    return f"{text}, but the siblings differ too much to confirm more than {verdict.tolerance * 100:.0f} %; {tells}"
 
 
 def _few_siblings(verdict: Verdict, reason: Reason) -> str:
     numbers = reason.numbers
     siblings = f"{verdict.siblings} of the {numbers['siblings']} siblings"
     return (
-        f"{siblings} of {_card(verdict, reason)} gave numbers that can be trusted; "
-        f"expected {numbers['expected']} or more to hold it against"
+        f"{siblings} of {_card(verdict, reason)} gave valid numbers; "
+        f"expected {numbers['expected']} or more to compare it with"
     )
 
 
 def _shared_link(_: Verdict, reason: Reason) -> str:
-    why = "the host's link is shared, so its rate says nothing of it"
+    why = "the link to the host is shared, so the rate is not the card's own"
     return f"{reason.texts['text']}: {why}; measure again on a quiet machine"
 
 
@@ -300,7 +300,7 @@ def _figure(value: float, metric: str) -> str:
 
 
 def _no_whole_block(_verdict: Verdict, _reason: Reason) -> str:
-    return "no block holds enough of both sides"
+    return "no block has enough processes of both sides"
 
 
 def _sides_need_processes(verdict: Verdict, _: Reason) -> str:
@@ -318,11 +318,11 @@ def _sides_may_be(verdict: Verdict, _: Reason) -> str:
 
 
 def _sides_need_about(_: Verdict, reason: Reason) -> str:
-    return f"needs about {reason.numbers['processes']} a side"
+    return f"needs about {reason.numbers['processes']} processes a side"
 
 
 def _sides_too_few(_: Verdict, reason: Reason) -> str:
-    few = f"{reason.numbers['processes']} a side are too few this near the tolerance"
+    few = f"{reason.numbers['processes']} processes a side are too few to decide this close to the tolerance"
     return f"{few}: allow more"
 
 
@@ -343,11 +343,11 @@ def _modes_of(text: str) -> set[tuple[str, ...]]:
 
 
 def _other_work(_verdict: Verdict, _reason: Reason) -> str:
-    return "A and B did different work, whose times say nothing"
+    return "A and B did different work, so their times are not comparable"
 
 
 def _untimed(_verdict: Verdict, _reason: Reason) -> str:
-    return "no process timed it"
+    return "no process timed the test"
 
 
 def _share(value: float) -> str:

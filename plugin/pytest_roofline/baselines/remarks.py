@@ -24,7 +24,9 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
     shift = format_percent(growth(verdict.reference.shift))
     # What rounds to nothing explains nothing.
     if shift.strip("+-0. %"):
-        lines.insert(0, f"all tests of this run moved together, {shift} of it is taken out here")
+        lines.insert(
+            0, f"all tests of this run changed together; {shift} of the change is subtracted here"
+        )
     clock = clock_change(verdict)
     if clock is not None:
         lines.insert(0, clock_text(clock, verdict.tolerance))
@@ -59,7 +61,7 @@ def since_lines(verdict: Verdict) -> list[str]:
     ]
     if last_pass is not None:
         lines.append(f"last PASSED {last_pass.day} in {last_pass.run}")
-        changes = ", ".join(last_pass.changed) or "nothing that is known changed"
+        changes = ", ".join(last_pass.changed) or "no recorded fact changed"
         lines.append(f"since then: {changes}")
     return list(map(printable, lines))
 
@@ -77,11 +79,13 @@ def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
         lines.append(modes_text(split))
     if difference.unequal:
         spread = difference.process.value
-        lines.append(f"the new processes differ more among themselves ({spread:.1%})")
+        lines.append(
+            f"the new processes differ more from each other than those of the baseline ({spread:.1%})"
+        )
     device = difference.device
     if device is not None:
         between = f"{device.value:.1%} between devices ({device.origin})"
-        lines.append(f"another device than the baseline's, {between}")
+        lines.append(f"the device is not one of the baseline's: {between}")
     return lines
 
 
@@ -105,18 +109,20 @@ def _days_text(verdict: Verdict, session: Spread) -> list[str]:
     if not (slow and assumed):
         return []
     share = format_tolerance(round(session.value, 4))
-    where = "one sitting" if session.origin.endswith("one sitting") else "two sittings"
+    when = (
+        "within six hours"
+        if session.origin.endswith("within six hours")
+        else "on fewer days than sessions"
+    )
     return [
-        f"the baseline was recorded in {where}, so how sessions differ is assumed ({share}): {RECORD}"
+        f"the baseline was recorded {when}, so the spread between sessions is assumed ({share}): {RECORD}"
     ]
 
 
 def clock_text(clock: ClockChange, tolerance: float) -> str:
     """Return `the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
     word = (
-        "the clock explains it"
-        if clock.explains(tolerance)
-        else "the clock does not explain it all"
+        "the clock explains it" if clock.explains(tolerance) else "the clock explains only a part"
     )
     word += " and more" * clock.overshoots(tolerance)
     change = format_percent(clock.after_hz / clock.before_hz - 1)
@@ -129,10 +135,10 @@ def clock_text(clock: ClockChange, tolerance: float) -> str:
 def modes_text(split: Modes) -> str:
     """Return the sentence on two modes of processes.
 
-    It reads `3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, 25.5 ms; the
+    It reads `3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, at 25.5 ms; the
     others at 22.5 ms`.
     """
     return (
         f"{split.slow_before} of {split.before} baseline processes and {split.slow_now} of {split.now} new ones are "
-        f"in the slow mode, {format_seconds(split.slow_s)}; the others at {format_seconds(split.fast_s)}"
+        f"in the slow mode, at {format_seconds(split.slow_s)}; the others take {format_seconds(split.fast_s)}"
     )

@@ -116,8 +116,8 @@ def changes(
     refusals = [change.refusal for change in entry_changes if change.refusal]
     if refusals:
         raise BadInput(
-            f"{listed(refusals, 5, '; ')}; expected no more than the tolerance, however many renewals it took; find "
-            "out what made it slower, approve other entries with --only, or accept it with --accept-slower"
+            f"{listed(refusals, 5, '; ')}; expected at most the tolerance, over all renewals together; find "
+            "the cause, approve other entries with --only, or accept the change with --accept-slower"
         )
     return entry_changes
 

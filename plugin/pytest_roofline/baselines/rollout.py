@@ -136,7 +136,9 @@ def judge_rollout(
         if identity in controls.changes
     }
     if not changes:
-        raise BadInput("the controls measured none of the tests; expected runs of the same tests")
+        raise BadInput(
+            "the runs of the controls hold none of the tests; expected runs of the same tests"
+        )
     prior = _shared_prior(list(changes.values()))
     rows = _rows(treated, changes, prior, tolerance)
     without_control = tuple(
@@ -145,7 +147,7 @@ def judge_rollout(
     origin = (
         f"estimated, with {prior.origin}"
         if prior
-        else "estimated, with what is assumed, as fewer than 8 tests tell"
+        else "estimated, with an assumed prior, since fewer than 8 tests were measured"
     )
     return Rollout(tuple(rows), changes, treated, controls, without_control, origin)
 
@@ -323,4 +325,4 @@ def _reason(verdict: Verdict, changes: DeviceChanges, tests: int) -> str:
     count = would_decide(verdict, min(map(len, changes.units)), tests)
     if count is not None:
         return f"{text}; needs about {count} {unit} on either side"
-    return f"{text}; {WORTHWHILE[-1]} {unit} are too few this near the tolerance: allow more, or measure more often"
+    return f"{text}; {WORTHWHILE[-1]} {unit} are too few to decide this close to the tolerance; raise the tolerance, or measure more often"

@@ -48,7 +48,7 @@ def saved_runs(folder: Path) -> str:
     """Return the newest of the runs saved there, in words."""
     paths = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
     if not paths:
-        return f"no run is saved in {folder} yet, save one with --roofline-save=NAME"
+        return f"no run is saved in {folder} yet; save one with --roofline-save=NAME"
     older = f" and {len(paths) - MOST_NAMED} older" if len(paths) > MOST_NAMED else ""
     return f"saved runs: {', '.join(path.stem for path in paths[-MOST_NAMED:])}{older}"
 
@@ -134,10 +134,12 @@ class RunWriter:
             self.trouble += f"; saved as {self.path} instead"
         elif started is not None:
             partial = "that file" if started == intended else started
-            self.trouble += f"; {partial} has what was measured until then, the rest is printed here and nowhere else"
+            self.trouble += (
+                f"; {partial} holds the measurements until then; the others are only printed here"
+            )
         else:
-            self.trouble += "; its measurements are printed here and nowhere else"
-        self.trouble += ", choose another place with --roofline-dir"
+            self.trouble += "; its measurements are only printed here"
+        self.trouble += "; choose another folder with --roofline-dir"
 
     def _start_elsewhere(self) -> bool:
         folder = ""
@@ -334,7 +336,9 @@ class ShadowRun:
     @property
     def why(self) -> str:
         """Return the worst alarm: its measurement and verdict."""
-        return self.alarms[0].partition(" (")[0] if self.alarms else "a test failed for itself"
+        return (
+            self.alarms[0].partition(" (")[0] if self.alarms else "a test failed before its verdict"
+        )
 
 
 def shadow_runs(folder: Path, hardware: HardwareKey) -> list[ShadowRun]:

@@ -2,6 +2,8 @@
 
 import datetime
 import os
+import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,13 +54,15 @@ LINE_TYPES: dict[str, type[Line]] = {
     "footer": Footer,
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
-FOREIGN = "`roofline import LOG --save NAME` makes one of another tool's log"
+FOREIGN = "`roofline import LOG --save NAME` makes a run from another tool's log"
 # Of a measurement with this label, the reason why nothing may be compared with it.
 UNFIT_LABELS = {
-    OVERSUBSCRIBED: "more ranks than cores, so it tells of the scheduler",
-    PROFILED: "it was taken while a profiler was attached, or after one in the same process; run it without",
-    SIBLINGS: "it is of one of several devices, which are held against each other in the same run",
+    OVERSUBSCRIBED: "more ranks than cores, so the time is mostly the scheduler's",
+    PROFILED: "a profiler was attached, or had been in the same process; measure without one",
+    SIBLINGS: "it is one of several devices that are only compared with each other in the same run",
 }
+# A failure may fill a screen, and its test is named beside it.
+LONGEST_REASON = 160
 # A footer has a line for every sweep.
 MOST_FOOTER_BYTES = 2**20
 
@@ -160,7 +164,7 @@ class Run:
         """
         if "replaced" in measurement.samples.labels:
             by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
-            return f"what was measured had been slowed down or replaced on purpose, {by}"
+            return f"the measured function was slowed down or replaced on purpose, {by}"
         if measurement.invalid:
             return measurement.invalid
         if measurement.key.identity in self.spoiled:
@@ -172,7 +176,7 @@ class Run:
             if label in measurement.samples.labels:
                 return reason
         if measurement.siblings_busy:
-            return f"{measurement.siblings_busy}, and the host's link is shared"
+            return f"{measurement.siblings_busy}, and the link to the host is shared"
         return self._test_unfit(measurement.test_id, accept_slower)
 
     def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:
@@ -198,7 +202,7 @@ class Run:
 
     def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
         if test_id not in self._ended:
-            return "its test did not come to its end"
+            return "its test did not finish"
         outcome = self.not_passed.get(test_id)
         if outcome is None:
             return ""
@@ -208,15 +212,20 @@ class Run:
         )
         if outcome.by_verdict and (accept_slower or without_baseline):
             return ""
-        skipped = outcome.outcome != "failed"
-        return (
-            "its test was skipped" if skipped else f"its test {outcome.outcome}: {outcome.reason}"
-        )
+        if outcome.outcome != "failed":
+            return "its test was skipped"
+        return f"its test failed: {_first_sentence(outcome.reason)}"
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a failure, cut between words where it is long."""
+    sentence = re.split(r"(?<=[.!?]) |\n", text, maxsplit=1)[0]
+    return textwrap.shorten(sentence, LONGEST_REASON, placeholder=" …")
 
 
 def cut_note(path: Path | str) -> str:
     """Return the note on a run file that was cut."""
-    return f"{path} ends in the middle of a line, which is left out"
+    return f"{path} ends in the middle of a line; that line is left out"
 
 
 def read_run(path: Path) -> Run:

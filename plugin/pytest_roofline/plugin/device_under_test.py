@@ -283,5 +283,5 @@ def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> Non
         names = "; ".join(str(key) for key in nearest(hardware, measured_hardware))
         raise OtherHardware(
             f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, nearest "
-            f"known there: {names}; a comparison across hardware would mean nothing"
+            f"known there: {names}; expected the same hardware on both sides"
         )

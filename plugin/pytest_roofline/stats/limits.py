@@ -23,8 +23,8 @@ from ..hardware import (
 )
 from .spread import class_of
 
-MEDIANS_ONLY = "it does not hold for the median, and a baseline file holds medians only"
-BATCHED = "it holds for the fastest single call, and a sample here is the mean of several calls"
+MEDIANS_ONLY = "the limit is not for the median, and a baseline file holds medians only"
+BATCHED = "the limit is for the fastest single call, and a sample here is the mean of several calls"
 # What takes a collective's algorithm out of the library's hands.
 FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
 
@@ -84,7 +84,12 @@ def gating_limits(
         seconds = limit_seconds(entry, work)
         summary = summed(entry.statistic or "median")
         if seconds is None:
-            idle.append((entry, f"it counts {entry.metric}, of which the test's work has none"))
+            idle.append(
+                (
+                    entry,
+                    f"the limit is in {entry.metric}, but the test's work counts no such amount",
+                )
+            )
         elif isinstance(summary, str):
             idle.append((entry, summary))
         elif summary.exact:
@@ -160,18 +165,18 @@ def _idle_reason(
     """Return why a floor does not apply; empty where it does."""
     forced = FORCED & os.environ.keys()
     if rate_suffix(entry.metric) == "busbw_GBps" and forced:
-        return f"{' and '.join(sorted(forced))} chooses for the library, which reaches it by its own choice"
+        return f"{' and '.join(sorted(forced))} overrides the library's choice, and the floor assumes that choice"
     if not entry.gates:
-        return f"it was dropped here: {entry.reason}"
+        return f"this site dropped the floor: {entry.reason}"
     if (
         peak is None
         or peak.source != "datasheet"
         or rate_suffix(peak.metric) != rate_suffix(entry.metric)
     ):
-        return "the datasheet's peak that it is a share of is not known here"
+        return "the datasheet's peak of the floor is not known here"
     if not is_arithmetic(peak):
         return (
-            "a cache held what was measured"
+            "the measured data stayed in a cache"
             if "cache_resident" in measurement.samples.labels
             else ""
         )
@@ -183,7 +188,7 @@ def _idle_reason(
     )
     if gpu is None or not lowered:
         return ""
-    return f"the power limit is {gpu.power_limit_w:g} W, and the card is shipped with {gpu.power_default_w:g} W"
+    return f"the power limit is {gpu.power_limit_w:g} W; the default of the card is {gpu.power_default_w:g} W"
 
 
 def limit_seconds(entry: Entry, work: Work) -> float | None:

@@ -213,7 +213,7 @@ def _spreads_of_few_sessions(
         new_process = Spread(new_deviation, "estimated, new processes", new_freedom)
     variance, session_freedom = _session_variance(reference, process)
     assumed, deviation_of_sessions = ASSUMED_SESSION * prior.session, math.sqrt(variance)
-    sessions = f"{len(reference)} sessions" if len(reference) > 1 else "recorded in one sitting"
+    sessions = f"{len(reference)} sessions" if len(reference) > 1 else "recorded within six hours"
     origin = f"estimated, {sessions}" if deviation_of_sessions > assumed else f"prior, {sessions}"
     session = Spread(max(assumed, deviation_of_sessions), origin, PRIOR_FREEDOM + session_freedom)
     return Spreads(process, new_process, session, own_session=deviation_of_sessions)

@@ -168,7 +168,7 @@ def test_while_a_sibling_is_busy_links_of_the_host_are_not_judged_and_memories_a
     kinds = {one.subject.label: (one.kind, reason_text(one)) for one in bench.last.verdicts}
     word, reason = kinds["memcpy_h2d[512MiB-pinned]"]
     assert word == "INCONCLUSIVE"
-    assert reason.startswith("GPU 6 (GPU-00000006) was 87 % busy: the host's link is shared")
+    assert reason.startswith("GPU 6 (GPU-00000006) was 87 % busy: the link to the host is shared")
     assert "busy" not in kinds["memcpy_d2d[512MiB]"][1]
     # Where siblings are quiet the same link is red.
     assert (
