@@ -64,7 +64,7 @@ def test_a_number_outside_of_its_range_is_refused_in_any_record_of_a_file(make):
 def test_a_number_that_is_not_finite_is_refused_in_any_file(make):
     for value in (math.nan, math.inf, -math.inf):
         for record in (samples(value), make.session(value), make.measurement(tolerance=value)):
-            assert "which is no number of JSON; expected finite numbers" in make.refusal(record)
+            assert "which is not a JSON number; expected finite numbers" in make.refusal(record)
 
 
 def test_a_published_value_is_a_finite_number_or_the_smaller_of_two_first(make):
@@ -271,7 +271,7 @@ def test_an_entry_says_what_is_wrong_with_it(make):
         *((lambda f=f: make.measured(**{f: None}), f"a measured entry lacks {f}") for f in ("cache", "timing", "work")),
         (lambda: make.measured(sessions=()), "a measured entry has no sessions"),
         (lambda: make.measured(value=1.0), "a measured entry has a value"),
-        (lambda: make.measured(key=partly), "names its hardware only in part"),
+        (lambda: make.measured(key=partly), "names only a part of its hardware"),
         *((lambda m=m, u=u: make.published(metric=m, unit=u), "unit is") for m, u in (
             ("time_s", "ms"), ("traffic_GBps", "GiB/s"), ("TFLOPS", "GB/s"))),
     ]:  # fmt: skip
@@ -318,7 +318,7 @@ def test_an_amount_is_a_whole_number_and_something_is_worked():
             assert str(error.value) == f"Work.{field} is {amount!r}; expected {expected}"
     for nothing in [{}, {"read_bytes": 0, "flops": 0}, {"tokens": 5}]:
         with pytest.raises(
-            BadInput, match="Work is zero throughout; expected at least one of read_bytes"
+            BadInput, match="every field of Work is zero; expected at least one of read_bytes"
         ):
             Work(**nothing)
 

@@ -80,7 +80,9 @@ def test_a_figure_is_a_whole_number_of_things(make):
     for value in (1.5, True, None):
         assert "FILE: Expected `int`" in make.refusal(found({"registers": value}))
     entry = ExactEntry("gemm", "sm_90", {})
-    assert "FILE: figures is empty; expected those of a compiled kernel" == make.refusal(entry)
+    assert "FILE: figures is empty; expected the figures of a compiled kernel" == make.refusal(
+        entry
+    )
 
 
 def test_kinds_of_matrix_instructions_have_a_generation():

@@ -141,10 +141,10 @@ def test_json_that_is_none_of_ours_names_what_and_where():
                 '{"v": nan}',
             ]
         ),
-        ('{"v": NaN}', "holds NaN (byte 6), which is no number of JSON; expected finite numbers"),
+        ('{"v": NaN}', "holds NaN (byte 6), which is not a JSON number; expected finite numbers"),
         (
             "[1,\n-Infinity]",
-            "holds Infinity (byte 5) in line 2, which is no number of JSON; expected finite numbers",
+            "holds Infinity (byte 5) in line 2, which is not a JSON number; expected finite numbers",
         ),
         *(
             (text, "holds a number that is too large; expected finite numbers")
@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         ("gone.json", "does not exist"), (".", "is a directory; expected a file"),
         ("empty.json", "is empty; expected JSON"), ("blank.json", "is empty; expected JSON"),
         ("file/run.jsonl", "cannot be read: Not a directory"),
-        ("huge.json", "is longer than 64 MiB; expected no more: another program wrote this file, or it is damaged"),
+        ("huge.json", "is longer than 64 MiB; the file is damaged, or another program wrote it"),
     ]:  # fmt: skip
         with pytest.raises(BadFile) as error:
             read_bytes(tmp_path / name, "run file")
@@ -284,7 +284,7 @@ def test_a_new_file_takes_no_name_that_is_taken(tmp_path):
     (tmp_path / "dangling").symlink_to("nowhere")
     for path in (tmp_path / "a" / "b.jsonl", tmp_path / "dangling"):
         with pytest.raises(
-            CannotStore, match="is there already; choose another name or remove that file"
+            CannotStore, match="exists already; choose another name or remove that file"
         ):
             write_new(path, "new")
     assert not (tmp_path / "nowhere").exists()
@@ -305,7 +305,7 @@ def test_runs_baselines_and_what_a_command_reads_are_not_written_over_and_all_el
     write_baseline(tmp_path / "h200.json", Baseline("h200", (make.measured(1e-3),)))
     (tmp_path / "night.json").symlink_to("night.jsonl")
     for name, told in (
-        ("h200.json", "is a baseline, or another file that pytest-roofline reads"),
+        ("h200.json", "is a baseline, or another input of pytest-roofline"),
         ("night.jsonl", "has the name of a run file"),
         ("night.json", "has the name of a run file"),
     ):

@@ -208,7 +208,9 @@ def test_an_import_that_fails_in_any_way_prints_nothing_and_leaves_everything_un
 
 
 def test_a_library_that_cannot_be_asked_says_why(monkeypatch):
-    driver = "amdsmi finds no driver (NOT_LOADED; in a container, hand /dev/kfd and /dev/dri in)"
+    driver = (
+        "amdsmi finds no driver (NOT_LOADED; in a container, pass /dev/kfd and /dev/dri through)"
+    )
     broken = MI300X | {"gpu_device_bdf": RuntimeError("NOT_LOADED")}
     for library, address, why in [
         (FakeAmdsmi(MI300X, starts=RuntimeError("NOT_LOADED")), ADDRESS, driver),

@@ -272,7 +272,7 @@ CHEATS = {
 }
 
 
-STALE = "what a call writes to was spoiled before it"
+STALE = "a call left its output unwritten"
 
 
 def test_a_cheat_is_not_believed():
@@ -309,7 +309,7 @@ def test_whoever_gives_copies_of_what_he_remembers_is_not_believed():
         given = [randn(8, 8), randn(8, 8) + 1, torch.zeros(8, 8)][:count]
         first = [one.clone() for one in given[:2]]
         assert why(make(), *given).startswith(
-            "with other values in the same tensors a call gave what it had given before"
+            "a call returned its earlier result after the values of its arguments had changed"
         )
         assert [torch.equal(*pair) for pair in zip(given, first, strict=False)] == [True, True], (
             case
@@ -349,7 +349,7 @@ def test_a_refill_reaches_what_was_made_in_inference_mode_and_leaves_what_cannot
     assert made.min() < 1
     assert not packed.any()
     with pytest.raises(
-        BadInput, match="refill=True found no tensor of floating-point numbers among the arguments"
+        BadInput, match="refill=True found no floating-point tensor among the arguments"
     ):
         refill_of(torch.neg, [(torch.arange(4),)], ROOM)
 

@@ -315,7 +315,7 @@ def test_an_accelerator_that_torch_cannot_use_is_a_warning_that_says_what_to_do(
     warning = host.unused_accelerator(CpuDevice())
     assert warning.startswith(f"this machine has an accelerator ({present}), but torch")
     assert warning.endswith(
-        "so the CPU is measured; install a torch for it, or ask for --roofline-device=cpu"
+        "so the CPU is measured; install a torch that supports the accelerator, or give --roofline-device=cpu"
     )
     assert host.unused_accelerator(FakeDevice()) == ""
     present.unlink()

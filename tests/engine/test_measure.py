@@ -134,7 +134,7 @@ def test_names_tell_the_measurements_of_a_test_apart_and_twice_under_one_is_refu
     result = suite.run(module(twice), "--roofline-save=twice")
     result.assert_outcomes(failed=2)
     for under in ("no name", "the name 'a'"):
-        said = f"E *BadInput: this test has two measurements under {under}; give each a name of its own"
+        said = f"E *BadInput: this test has two measurements under {under}; give each another name"
         result.stdout.fnmatch_lines([said])
 
 
@@ -144,7 +144,7 @@ BAD = {
     "a long value": ("fn = [1] * 1000", "fn, work=WORK", "what is to be timed is [1, 1, *1…; expected a function, *"),
     "no Work": ("", "fn, work=1e9", "work is 1000000000.0; expected Work(*, or None"),
     "metric without work": ("", "fn, metric='TFLOPS'", "metric is 'TFLOPS', but work has none *: None"),
-    "zero work": ("", "fn, work=Work()", "Work is zero throughout; expected at least one of *"),
+    "zero work": ("", "fn, work=Work()", "every field of Work is zero; expected at least one of *"),
     "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
     "both arguments": ("", "fn, 1, work=WORK, make_args=tuple", "both args and make_args were given; *"),
     "rotation without a maker": ("", "fn, work=WORK, cache='rotate'", "cache='rotate' needs make_args, *"),
@@ -285,8 +285,8 @@ def test_one_wrong_set_among_many_is_found_also_by_a_verify_for_all_of_them_at_o
 
 PROMISES = {
     "later()": "coroutine",
-    "Later()": "Later, which does its work only when awaited",
-    "(n for n in range(9))": "a generator, which does its work only when something takes its values",
+    "Later()": "Later, which works only when awaited",
+    "(n for n in range(9))": "a generator, which works only when its values are consumed",
     "torch.futures.Future()": "Future, whose work may not be done yet; *call .wait() on it inside",
     "(1, [torch.futures.Future()])": "Future, whose work may not be done yet; *call .wait() on it inside",
     "POOL.apply_async(len, ((),))": "ApplyResult, whose work may not be done yet; *call .get() on it inside",
@@ -453,7 +453,7 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     found = suite.saved().measurements
     assert [(one.samples.argument_sets, one.samples.labels) for one in found] == [(5, ())] * 4
     needs = "needs 10.0 kB of free memory to rotate through 5 sets of arguments, found 10.0 kB"
-    result.stdout.fnmatch_lines([f"SKIPPED*{needs}; free what*"])
+    result.stdout.fnmatch_lines([f"SKIPPED*{needs}; end other processes*"])
     said = "roofline: long: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all;"
     # It is broken where the terminal ends.
     assert (
@@ -469,8 +469,8 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     result.assert_outcomes(failed=1)
     told = " ".join(result.stdout.str().split())
     assert (
-        f"{needs}; free what others hold, or use cache='flush', which takes one set, and no-hardware fa"
-        in told
+        f"{needs}; end other processes on the device, or use cache='flush', which needs one set only, "
+        "and no-hardware fa" in told
     )
     assert "During handling" not in told
 
@@ -564,7 +564,9 @@ def test_nothing_on_a_processor_is_invalid_whatever_work_is_claimed(pytester):
         one.key.parameters["name"]: one.invalid for one in run.measurements if not one.key.is_canary
     }
     assert set(why) == {"traffic", "payload", "arithmetic", "collective"}
-    assert all("is `work` right, and does the function do it?" in one for one in why.values()), why
+    assert all(
+        "check that `work` is right and that the function does it" in one for one in why.values()
+    ), why
 
 
 def test_a_replaced_function_is_what_is_measured_and_labelled_and_never_a_baseline(suite):

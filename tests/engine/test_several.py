@@ -149,7 +149,7 @@ def test_flushes_and_releases_go_to_every_device_and_facts_are_those_of_the_firs
     assert (group.traits.graphs, group.devices[0].traits.graphs) == (False, True)
     with pytest.raises(BadInput, match="different kinds"):
         pair({}, {"traits": Traits(tick_s=1.0, shortest_span_s=1.0)})
-    with pytest.raises(BadInput, match="1 devices are no group"):
+    with pytest.raises(BadInput, match="1 devices cannot form a group"):
         pair({})
 
 

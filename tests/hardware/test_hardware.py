@@ -71,7 +71,7 @@ def test_what_the_units_can_do_at_the_highest_clock_is_believed():
     # GeForce boards boost beyond the clock that they are rated at, and H100 NVL boards did 977 of 835.5 TFLOP/s.
     for name in ("NVIDIA GeForce RTX 4090", "NVIDIA H100 NVL"):
         found = ceiling(name, ATTENTION, "bf16_TFLOPS")
-        assert "bounds nothing" in found.origin
+        assert "limits nothing" in found.origin
         assert above_peak(found, ATTENTION, 9.0, ()) == ""
 
 
@@ -167,32 +167,34 @@ def test_a_roofline_is_shown_in_its_unit_and_arithmetic_above_it_cannot_be_true(
     ]
     # One report of 12,748 TFLOP/s was a tensor whose heads were taken for its sequence.
     assert above_peak(MATRIX_PEAK, ATTENTION, 12748 / 989, ()) == (
-        "1289% of the datasheet's peak (989 TFLOP/s): the work was not done, or not counted"
+        "1289% of the datasheet's peak (989 TFLOP/s): the work was not done, or was counted wrongly"
     )
 
 
 def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are():
     for roof, amount, seconds, told in [
         (PEAK, 2 * 10**13, 1.0, ""),
-        (PEAK, 2.1 * 10**13, 1.0, "21000 GB/s is 21 times the datasheet's peak (1000 GB/s): "),
+        (PEAK, 2.1 * 10**13, 1.0, "21000 GB/s is 21 times the datasheet's peak (1000 GB/s); "),
         (
             replace(PEAK, source="measured"),
             2**30,
             2e-8,
-            "53687091 GB/s is 53,687 times what was measured here (1000 ",
+            "53687091 GB/s is 53,687 times the rate measured here (1000 ",
         ),
         (
             MATRIX_PEAK,
             2 * 10**13,
             1e-3,
-            "20000 TFLOP/s is 20 times the datasheet's peak (989 TFLOP/s): ",
+            "20000 TFLOP/s is 20 times the datasheet's peak (989 TFLOP/s); ",
         ),
         (replace(PEAK, bounds=False), 2.1 * 10**13, 1.0, ""),
     ]:
         found = beyond_belief(roof, amount, seconds)
         assert found.startswith(told), (roof, amount, seconds, told)
         assert bool(found) == bool(told), (roof, amount, seconds, told)
-        assert not told or found.endswith("is `work` right, and does the function do it?")
+        assert not told or found.endswith(
+            "check that `work` is right and that the function does it"
+        )
 
 
 def test_a_device_is_bounded_by_its_memory_and_its_fastest_arithmetic_whatever_a_metric_names():
@@ -252,7 +254,7 @@ def test_a_figure_that_nobody_could_look_up_is_shown_and_bounds_nothing():
 def test_no_figure_is_zero_or_less(make):
     for value in [0, -1]:
         assert (
-            f"FILE: value is {value}; expected a finite number above zero; what is not there is left out"
+            f"FILE: value is {value}; expected a finite number above zero; leave out unknown values"
             == make.refusal(Peak(value, "a table", "high"))
         )
 

@@ -151,8 +151,8 @@ def test_a_product_must_be_named_and_described_by_fields_of_ours_in_their_ranges
             "expected a name exactly as printed",
         ),
         ({"names": [{"name": "NVIDIA X", "source": ""}]}, "source is empty"),
-        ({"peaks": {"bf16_TFLOP": figure(989)}}, "no field of ours; expected one of memory_GBps"),
-        ({"facts": {"sms": figure(132)}}, "no field of ours; expected one of units"),
+        ({"peaks": {"bf16_TFLOP": figure(989)}}, "an unknown field; expected one of memory_GBps"),
+        ({"facts": {"sms": figure(132)}}, "an unknown field; expected one of units"),
         ({"peaks": {"bf16_TFLOPS": figure(989, "  ")}}, "bf16_TFLOPS source is empty"),
         ({"facts": {"clock_MHz": figure(1.98)}}, "clock_MHz is 1.98; expected 100 to 10000"),
     ):
@@ -173,7 +173,7 @@ def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line():
         (DeviceFacts("cpu", "AMD EPYC"), ""),
         (
             DeviceFacts("cuda", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
-            f"{part}, and no datasheet tells the peaks of a part",
+            f"{part}, and no datasheet gives the peaks of a part",
         ),
         (
             DeviceFacts("cuda", "NVIDIA A30 MIG 1c.2g.12gb+me"),
@@ -185,7 +185,7 @@ def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line():
         ),
         (
             DeviceFacts("cuda", "a\x1b[31m'b"),
-            r"""roof: no peaks are known of "a\x1b[31m'b", so nothing is shown as a share of them; `""",
+            r"""roof: no peaks are known of "a\x1b[31m'b", so no share of a peak is shown; `""",
         ),
     ):
         assert unknown_line(device).startswith(said)

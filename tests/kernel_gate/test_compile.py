@@ -127,7 +127,7 @@ def test_a_target_has_one_name_however_it_is_spelled_and_the_lanes_of_its_archit
         assert canonical(spelled) == name
         assert (name_of(gpu_target(name)), gpu_target(name).warp_size) == (name, lanes)
     for target in ("h100", "sm_9", "gfx", "cuda:90:32", "", None, 90, "sm_90; rm"):
-        assert "expected the likes of sm_80, sm_90" in refusal(BadInput, canonical, target)
+        assert "expected a target such as sm_80, sm_90" in refusal(BadInput, canonical, target)
 
 
 # Signatures.
@@ -209,13 +209,13 @@ def test_a_type_string_follows_what_a_kernel_says_of_its_parameters_or_is_refuse
         told = refusal(BadInput, words, kernel=declared, **DECLARED | {name: given})
         assert told.startswith(f"argument {name} is {given!r}; expected {expected!r}, all"), told
     told = refusal(BadInput, words, kernel=unspecialised, **UNSPECIALISED | {"n": "i32:16"})
-    assert told.startswith("argument n is 'i32:16'; expected 'i32', all that a launch"), told
+    assert told.startswith("argument n is 'i32:16'; expected 'i32', the type that a launch"), told
 
 
 def test_arguments_must_be_those_of_the_kernel_and_of_types_that_triton_has():
     for arguments, told in (
-        ({"x": "*fp32"}, "no argument for y, n; it takes x, y, n, scale, BLOCK"),
-        (ADD | {"BLOK": 64}, "arguments that it does not have: BLOK"),
+        ({"x": "*fp32"}, "no argument for y, n; expected x, y, n, scale, BLOCK"),
+        (ADD | {"BLOK": 64}, "unknown arguments: BLOK"),
     ):
         assert told in refusal(BadInput, source_of, add, arguments, backend("sm_90"))
     for given in (
@@ -455,8 +455,8 @@ def test_what_cannot_be_compiled_says_for_what_and_why(monkeypatch):
     for kernel, expected in (
         (lambda x: x, "expected a function under @triton.jit"),
         ("gemm", "expected a function under @triton.jit"),
-        (tuned, "it wraps one: give its `fn`"),
-        (twice, "it wraps one: give its `fn.fn`"),
+        (tuned, "this object wraps a kernel: pass its `fn`"),
+        (twice, "this object wraps a kernel: pass its `fn.fn`"),
     ):
         assert expected in refusal(BadInput, compile_for, kernel, "sm_90", {})
     foreign = types.SimpleNamespace(
@@ -467,7 +467,7 @@ def test_what_cannot_be_compiled_says_for_what_and_why(monkeypatch):
     )
     monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "sm80")
     told = refusal(CompileFailed, compile_for, add, "sm_90", ADD, FUSED)
-    assert "compiled for sm_80 in place of sm_90; is TRITON_OVERRIDE_ARCH set" in told
+    assert "compiled for sm_80 in place of sm_90; unset TRITON_OVERRIDE_ARCH" in told
 
 
 def test_a_kernel_made_for_the_interpreter_is_compiled_all_the_same():

@@ -63,11 +63,11 @@ def test_a_world_of_another_size_says_both_and_one_of_one_points_to_another_mpis
     mpi.check_world(2, 2)
     with pytest.raises(
         BadInput,
-        match="COMM_WORLD has 4 ranks; expected 2: start as many ranks as the test asks for",
+        match="COMM_WORLD has 4 ranks; expected 2: start as many ranks as the test needs",
     ):
         mpi.check_world(4, 2)
     with pytest.raises(
-        BadInput, match=r"has 1 rank; expected 2: the mpirun in use belongs to another MPI.*MPICH 4"
+        BadInput, match=r"has 1 rank; expected 2: this mpirun belongs to another MPI.*MPICH 4"
     ):
         mpi.check_world(1, 2)
 

@@ -27,5 +27,5 @@ ProcessMedians = Annotated[
     tuple[Magnitude, ...], Meta(min_length=1, description="the median of at least one process")
 ]
 KernelFigures = Annotated[
-    dict[str, Amount], Meta(min_length=1, description="those of a compiled kernel")
+    dict[str, Amount], Meta(min_length=1, description="the figures of a compiled kernel")
 ]

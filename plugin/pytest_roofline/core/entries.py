@@ -115,7 +115,9 @@ class Entry:
     marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        refuse_wide(self.tolerance, bool(self.reason.strip()), "say why in the entry's `reason`")
+        refuse_wide(
+            self.tolerance, bool(self.reason.strip()), "give the reason in the entry's `reason`"
+        )
         if self.kind == "measured":
             self._check_measured()
         elif self.kind == "floor":
@@ -124,13 +126,13 @@ class Entry:
             self._check_published()
         if self.kind != "floor" and (self.figures is not None or self.from_amount is not None):
             raise BadInput(
-                f"a {self.kind} entry has figures or from_amount; expected them of a floor only"
+                f"a {self.kind} entry has figures or from_amount; only a floor has these"
             )
         if self.kind != "measured" and (
             self.anchor or self.renewals or self.peak_bytes is not None
         ):
             raise BadInput(
-                f"a {self.kind} entry has an anchor, renewals or peak_bytes; expected them of a measured one"
+                f"a {self.kind} entry has an anchor, renewals or peak_bytes; only a measured entry has these"
             )
 
     def _check_measured(self) -> None:
@@ -141,11 +143,11 @@ class Entry:
             raise BadInput("a measured entry has no sessions; expected at least one")
         if not self.hardware.complete:
             raise BadInput(
-                f"a measured entry names its hardware only in part ({self.hardware}); expected every field"
+                f"a measured entry names only a part of its hardware ({self.hardware}); expected every field"
             )
         if self.value is not None or self.statistic or self.note or self.implausible:
             raise BadInput(
-                "a measured entry has a value, statistic or remark; expected sessions only"
+                "a measured entry has a value, statistic or remark; expected sessions instead"
             )
 
     def _check_published(self) -> None:
@@ -157,7 +159,7 @@ class Entry:
         if missing:
             raise BadInput(f"a {self.kind} entry lacks {', '.join(missing)}")
         if self.sessions:
-            raise BadInput(f"a {self.kind} entry has sessions; expected a value only")
+            raise BadInput(f"a {self.kind} entry has sessions; expected a value instead")
         if isinstance(self.value, tuple):
             # "Less than 100 GB/s" is a range too, from nothing.
             require_positive(self.value[1:] if self.value[0] == 0 else self.value, "value")
@@ -183,7 +185,7 @@ class Entry:
         if missing:
             raise BadInput(f"a floor entry lacks {', '.join(missing)}")
         if self.sessions:
-            raise BadInput("a floor entry has sessions; expected a value only")
+            raise BadInput("a floor entry has sessions; expected a value instead")
         if (
             self.unit != SHARE
             or not isinstance(self.value, float | int)
@@ -194,12 +196,12 @@ class Entry:
             )
         if rate_suffix(self.metric) is None:
             raise BadInput(
-                f"metric is {self.metric!r}; a floor is held under a rate ({', '.join(RATE_UNITS)})"
+                f"metric is {self.metric!r}; a floor limits a rate ({', '.join(RATE_UNITS)})"
             )
         if not self.reason and (self.value == 0 or self.figures is None or self.figures < 1):
             raise BadInput(
-                f"a floor of {self.value!r} rests on {self.figures or 0} figures; expected one source at least, or the "
-                "reason why this site lowers or drops it"
+                f"a floor of {self.value!r} rests on {self.figures or 0} figures; expected at least one source, "
+                "or the reason of this site to lower or drop it"
             )
 
     def _check_unit(self) -> None:

@@ -10,8 +10,8 @@ from types import TracebackType
 
 # What to type where a command or a test measures without torch.
 NO_TORCH = (
-    "torch is not installed, and measuring needs it; expected a vendor's build or PyPI's; "
-    "for PyPI's type: pip install 'pytest-roofline[torch]'"
+    "torch is not installed, but measuring needs it; install a vendor's build, "
+    "or PyPI's: pip install 'pytest-roofline[torch]'"
 )
 # What to type where a baseline is missing, and where what became slower is meant; `…` are the tests.
 RECORD = "record it with `pytest … --roofline-record`"
@@ -118,12 +118,13 @@ def refuse_wide(tolerance: float | None, is_deliberate: bool, remedy: str) -> No
     if tolerance > MOST_TOLERANCE:
         raise BadInput(
             f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
-            f"at most {MOST_TOLERANCE:.0%}: a test that varies more gates nothing, so leave it out or make it steadier"
+            f"at most {MOST_TOLERANCE:.0%}; a gate on a test that varies more is useless, so leave the "
+            "test out or make it steadier"
         )
     if not is_deliberate:
         raise BadInput(
             f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
-            f"at most {WIDE_TOLERANCE:.0%}, or that it is meant: {remedy}"
+            f"at most {WIDE_TOLERANCE:.0%}; to allow it, {remedy}"
         )
 
 

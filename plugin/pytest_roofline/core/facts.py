@@ -295,15 +295,16 @@ class Finding:
 
 # By fact; where nothing is said, it is another node.
 _REMEDIES = {
-    "power_limit_w": "nvidia-smi -pl sets it (amd-smi set --power-cap)",
-    "pcie_generation": "look at the slot's settings and at the riser; the card may sit in another slot than elsewhere",
-    "pcie_width": "reseat the card or the riser; look at the slot's settings and at `dmesg` for link errors",
-    "ecc": "nvidia-smi -e 0 or 1 switches it, from the next reset on",
-    "links": "nvidia-smi nvlink --status names those that are down; look at `dmesg` for Xid 74, at the fabric manager",
+    "power_limit_w": "set it with nvidia-smi -pl (amd-smi set --power-cap)",
+    "pcie_generation": "check the settings of the slot and the riser; the card may be in a different slot on this node",
+    "pcie_width": "reseat the card or the riser; check the settings of the slot, and `dmesg` for link errors",
+    "ecc": "switch it with nvidia-smi -e 0 or 1, then reset the GPU",
+    "links": "find the links that are down with nvidia-smi nvlink --status; check `dmesg` for Xid 74, "
+    "and the fabric manager",
     "partition": "nvidia-smi -mig 0 or 1 (amd-smi set --compute-partition), or ask for another node",
-    "version": "install the driver that is expected",
-    "usable_cores": "ask for all cores (taskset, srun --cpus-per-task); look at the container's CPU set",
-    "memory_bytes": "look at the container's memory limit, at partitions, and for a memory module that is missing",
+    "version": "install the expected driver",
+    "usable_cores": "ask for all cores (taskset, srun --cpus-per-task); check the container's CPU set",
+    "memory_bytes": "check the container's memory limit, partitions, and for a missing memory module",
 }
 
 
@@ -321,12 +322,12 @@ class Unexpected:
         """The remedy. Where there is none, it is another expectation."""
         if self.subject == "GPUs" and self.expected != "0":
             return (
-                "nvidia-smi -L (amd-smi list) names those that are there; look at `dmesg` for one that fell off the "
-                "bus (Xid 79), and at which GPUs the container was given"
+                "list the GPUs with nvidia-smi -L (amd-smi list); check `dmesg` for a GPU that "
+                "fell off the bus (Xid 79), and the GPUs of the container"
             )
         return _REMEDIES.get(
             self.fact,
-            "this is another node than the file is for: write one from a good node of its kind",
+            "the file is for another node; write a new file from a good node of this kind",
         )
 
 

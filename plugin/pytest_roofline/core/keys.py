@@ -75,8 +75,9 @@ def positional_names_note(parameters: Mapping[str, object]) -> str:
     if not names:
         return ""
     return (
-        f"{', '.join(names)} is told by its position alone, which changes with the list; give parametrize ids=[…] that "
-        "say what each is"
+        f"{', '.join(names)} is identified only by its position in the list, which may change; give "
+        "parametrize ids=[…] "
+        "that name each value"
     )
 
 

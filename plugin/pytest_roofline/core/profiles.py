@@ -182,7 +182,7 @@ class Figure:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise BadInput("a figure has no name; expected what it is")
+            raise BadInput("a figure has no name; expected a name that says what it is")
         if self.unit not in UNITS:
             raise BadInput(
                 f"the unit of {self.name!r} is {self.unit!r}; expected one of {', '.join(UNITS)}"

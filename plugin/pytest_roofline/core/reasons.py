@@ -134,7 +134,9 @@ class Reason:
         missing = [name for name in needs.numbers if name not in self.numbers]
         missing += [name for name in needs.texts if name not in self.texts]
         if missing:
-            raise BadInput(f"reason {self.code} has no {missing[0]}; expected it beside the code")
+            raise BadInput(
+                f"reason {self.code} has no {missing[0]}; every reason of this code needs one"
+            )
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -176,8 +176,8 @@ class Resources:
         names = (*NVIDIA_INSTRUCTIONS, *AMD_INSTRUCTIONS)
         if instruction not in names and not matrix_generation(instruction):
             raise BadInput(
-                f"instruction is {instruction!r}, which is not counted; expected one that multiplies matrices (HMMA, "
-                f"HGMMA, UTCHMMA, v_mfma, v_wmma, …), {', '.join(names)}"
+                f"instruction is {instruction!r}, which is not counted; expected a matrix instruction "
+                f"(HMMA, HGMMA, UTCHMMA, v_mfma, v_wmma, …), {', '.join(names)}"
             )
         if "instructions" not in self.figures:
             self.figure(instruction)

@@ -95,9 +95,7 @@ class Samples:
     def __post_init__(self) -> None:
         in_blocks = sum(block.samples for block in self.blocks)
         if self.blocks and in_blocks != len(self.seconds):
-            raise BadInput(
-                f"the blocks hold {in_blocks} samples; expected the {len(self.seconds)} that were taken"
-            )
+            raise BadInput(f"the blocks hold {in_blocks} samples; expected {len(self.seconds)}")
 
     @property
     def block_medians(self) -> tuple[float, ...]:
@@ -205,7 +203,7 @@ class Samples:
                 else "too few ticks of the clock"
             )
             return (
-                f"a sample spans {ticks}, not enough to tell a difference; "
+                f"a sample spans {ticks}, too few to measure a difference; "
                 "time more work in a call, or cache='rotate' or 'warm', whose calls can be batched "
                 "(over ranks: timing='pipelined')"
             )
@@ -306,7 +304,7 @@ class Ranks:
                 raise BadInput(f"{name} holds {count} ranks; expected {self.size}")
         if len({len(row) for row in self.seconds}) > 1:
             raise BadInput(
-                "seconds holds rows of different length; expected as many samples of every rank"
+                "seconds holds rows of different length; expected equally many samples of every rank"
             )
         if self.straggler is not None and not 0 <= self.straggler < self.size:
             raise BadInput(

@@ -85,8 +85,8 @@ def _refuse_long(content: bytes, where: str) -> bytes:
     """Return data that are within `MOST_BYTES`. At most one byte more has been read."""
     if len(content) > MOST_BYTES:
         raise BadFile(
-            f"{where} is longer than {MOST_BYTES // 2**20} MiB; expected no more: "
-            "another program wrote this file, or it is damaged"
+            f"{where} is longer than {MOST_BYTES // 2**20} MiB; the file is "
+            "damaged, or another program wrote it"
         )
     return content
 
@@ -271,7 +271,7 @@ def decode_json(text: bytes | str, where: str) -> Any:
     try:
         return msgspec.json.decode(raw)
     except RecursionError:
-        raise BadFile(f"{where} is nested too deeply to be one of ours") from None
+        raise BadFile(f"{where} is nested too deeply; expected a file of pytest-roofline") from None
     except UnicodeDecodeError as error:
         raise BadFile(f"{where} is not UTF-8 text ({error.reason}); expected JSON") from None
     except msgspec.ValidationError:
@@ -289,5 +289,5 @@ def _why_not_json(raw: bytes, complaint: str) -> str:
     lines = raw[:offset].count(b"\n")
     place = f" in line {lines + 1}" if lines else ""
     if number := re.match(rb"NaN|Infinity", raw[offset:]):
-        return f"holds {number[0].decode()} (byte {offset}){place}, which is no number of JSON; expected finite numbers"
+        return f"holds {number[0].decode()} (byte {offset}){place}, which is not a JSON number; expected finite numbers"
     return f"is not JSON: {complaint}{place}"

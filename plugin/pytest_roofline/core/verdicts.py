@@ -423,7 +423,7 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.estimate is None and (self.interval is not None or self.difference is not None):
             word = "a difference" if self.interval is None else "an interval"
-            raise BadInput(f"there is {word} and no estimate; expected both, or neither")
+            raise BadInput(f"there is {word} but no estimate; expected both, or neither")
         if self.interval is not None and not self.interval[0] <= self.interval[1]:
             raise BadInput(f"interval is {self.interval}; expected the smaller end first")
         if missing := first_missing(self.reasons, self):

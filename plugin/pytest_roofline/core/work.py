@@ -57,8 +57,8 @@ class Work:
                 )
         if not any(getattr(self, field.name) for field in fields(self) if field.name != "tokens"):
             raise BadInput(
-                "Work is zero throughout; expected at least one of read_bytes, write_bytes, payload_bytes, flops, "
-                "wire_bytes or algbw_bytes above zero; leave work out where only the time is wanted"
+                "every field of Work is zero; expected at least one of read_bytes, write_bytes, payload_bytes, flops, "
+                "wire_bytes or algbw_bytes above zero; leave out work to measure time only"
             )
 
     @property

@@ -84,8 +84,8 @@ def lock_file(path: Path) -> Iterator[None]:
         release = _acquire(lock)
     except TimeoutError:
         raise CannotStore(
-            f"{path} is being changed by another process, which has held {lock} for {PATIENCE_S:g} s; wait until it "
-            "has ended and call this again, or remove that file where no such process is left"
+            f"{path} is being changed by another process, which has locked {lock} for {PATIENCE_S:g} s; wait for "
+            "its end and repeat the command, or remove the lock file if no such process exists"
         ) from None
     except OSError as error:
         raise _cannot(path, error) from None
@@ -157,7 +157,9 @@ def check_writable(folder: Path, subject: str) -> None:
     """
     existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not existing.is_dir():
-        raise BadInput(f"{subject}: {existing} is no directory; expected one, or a new name")
+        raise BadInput(
+            f"{subject}: {existing} is not a directory; expected a directory, or a new name"
+        )
     try:
         # What its mode says is not all: a mount may be read-only, and nothing can be made below /proc.
         with tempfile.NamedTemporaryFile(dir=existing, prefix=".roofline-"):
@@ -165,7 +167,7 @@ def check_writable(folder: Path, subject: str) -> None:
     except OSError as error:
         raise BadInput(
             f"{subject}: nothing can be written into {existing} ({error.strerror or error}); "
-            "expected a directory that can be"
+            "expected a writable directory"
         ) from None
 
 
@@ -184,7 +186,7 @@ def write_new(path: Path, text: str) -> None:
     except (OSError, UnicodeEncodeError) as error:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
             raise CannotStore(
-                f"{path} is there already; choose another name or remove that file"
+                f"{path} exists already; choose another name or remove that file"
             ) from None
         raise _cannot(path, error) from None
 
@@ -205,7 +207,7 @@ def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
     except BadFile:
         return
     raise BadInput(
-        f"{path} is a baseline, or another file that pytest-roofline reads; expected another name"
+        f"{path} is a baseline, or another input of pytest-roofline; expected another name"
     )
 
 

@@ -106,24 +106,24 @@ def refuse_promise(output: object) -> None:
         if inspect.iscoroutine(output):
             output.close()
         raise BadInput(
-            f"the measured function returned {kind}, which does its work only when awaited; expected "
-            "a plain function that returns when the work is submitted or done"
+            f"the measured function returned {kind}, which works only when awaited; expected "
+            "a plain function that returns after the work is submitted or done"
         )
     if inspect.isgenerator(output) or inspect.isasyncgen(output):
         raise BadInput(
-            f"the measured function returned a {kind}, which does its work only when something takes its values; "
-            "expected a plain function: take out `yield`, or call list() on it inside"
+            f"the measured function returned a {kind}, which works only when its values are consumed; "
+            "expected a plain function without `yield`; or call list() inside it"
         )
     named = (f"{base.__module__}.{base.__qualname__}" for base in type(output).__mro__)
     if wait := next((_WAITS_BY[name] for name in named if name in _WAITS_BY), ""):
         raise BadInput(
-            f"the measured function returned {kind}, whose work may not be done yet; expected a function that waits "
-            f"for it: call .{wait} on it inside, also after async_op=True"
+            f"the measured function returned {kind}, whose work may not be done yet; expected a function that "
+            f"waits for the work: call .{wait} on it inside, also after async_op=True"
         )
     if getattr(getattr(output, "device", None), "type", "") == "meta":
         raise BadInput(
             "the measured function returned a tensor on `meta`, which holds no data, so nothing was computed; expected "
-            "tensors on the device that is measured: make them with device=roofline.device"
+            "tensors on the measured device: make them with device=roofline.device"
         )
 
 
@@ -217,7 +217,7 @@ def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]
         if first is None:
             return ""
         verdict = _verdict_text(verify, sets[first], len(sets))
-        return f"wrong data in argument set {first}{verdict or ': first_wrong named it'}"
+        return f"wrong data in argument set {first}{verdict or ': found by first_wrong'}"
     texts = (_verdict_text(verify, arguments, len(sets)) for arguments in sets)
     return next(
         (f"wrong data in argument set {index}{text}" for index, text in enumerate(texts) if text),
@@ -263,7 +263,7 @@ def _agree_on_wrong(peers: Peers, rank_text: str) -> str:
     """Return what is wrong on this rank, or names of wrong ranks."""
     wrong = [number for number, row in enumerate(peers.gather((bool(rank_text),))) if row[0]]
     return rank_text or (
-        f"wrong data{of_ranks(wrong, peers.size)}; those of this rank are right" if wrong else ""
+        f"wrong data{of_ranks(wrong, peers.size)}; the data of this rank are right" if wrong else ""
     )
 
 
@@ -330,7 +330,8 @@ def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:
         return ""
     return (
         f"needs {format_amount(needed)} of free memory to rotate through {sets} sets of arguments, found "
-        f"{format_amount(free_bytes)}; free what others hold, or use cache='flush', which takes one set"
+        f"{format_amount(free_bytes)}; end other processes on the device, or use cache='flush', which "
+        "needs one set only"
     )
 
 
@@ -394,7 +395,7 @@ def fill(
                 continue
             tell(
                 f"make_args took {took_s:.0f} s for {len(sets)} of the {count} sets of arguments to rotate through: "
-                f"about {took_s / len(sets) * count:.0f} s for all; let it return parts of one allocation, or use "
-                "cache='flush', which takes one set"
+                f"about {took_s / len(sets) * count:.0f} s for all; return parts of one allocation, or use "
+                "cache='flush', which needs one set only"
             )
     return is_cold(count, work, room.cache_bytes)

@@ -26,13 +26,13 @@ LEVELS = 1.0, -1.0, 0.0
 # While the values of one set are made, so many times their width of 32 bits or more, beside what is kept of every set.
 COPIES = 3
 STALE = (
-    "what a call writes to was spoiled before it, and still was behind it: the result was remembered, skipped, or left "
-    "to another thread; expected every call to do its work (refill=False takes this look away)"
+    "a call left its output unwritten, so its result was cached, skipped, or left to another thread; "
+    "expected every call to do its work (refill=False turns this check off)"
 )
 REMEMBERED = (
-    "with other values in the same tensors a call gave what it had given before, and with the same values in other "
-    "tensors it did not: results are remembered by object or address; expected every call to do its work "
-    "(refill=False takes this look away)"
+    "a call returned its earlier result after the values of its arguments had changed, so "
+    "results are cached by object or address; expected every call to do its work (refill=False "
+    "turns this check off)"
 )
 # A power of two: sums and products scale without rounding in every format, signs and order stay, and what ends when it
 # has converged still does.
@@ -79,13 +79,13 @@ def refill_of(
     if needed > free_bytes:
         raise NoRoom(
             f"needs {format_amount(needed)} of free memory to change all arguments, found "
-            f"{format_amount(free_bytes)}; free what others hold, or leave refill out"
+            f"{format_amount(free_bytes)}; end other processes on the device, or leave refill out"
         )
     refills = [Refill((arguments, tensors_of(fn))) for arguments in sets]
     if not all(refills):
         raise BadInput(
-            "refill=True found no tensor of floating-point numbers among the arguments, nor in the closure of the "
-            "function; expected those that it reads: give them by args or make_args"
+            "refill=True found no floating-point tensor among the arguments or in the closure "
+            "of the function; pass the tensors that it reads by args or make_args"
         )
     return lambda index: refills[index]()
 

@@ -309,8 +309,8 @@ def unused_accelerator(device: Device) -> str:
     if not present or device.facts().type != "cpu" or torch.cuda.is_available():
         return ""
     return (
-        f"this machine has an accelerator ({', '.join(present)}), but torch {torch.__version__} cannot use it, "
-        "so the CPU is measured; install a torch for it, or ask for --roofline-device=cpu"
+        f"this machine has an accelerator ({', '.join(present)}), but torch {torch.__version__} cannot use it, so "
+        "the CPU is measured; install a torch that supports the accelerator, or give --roofline-device=cpu"
     )
 
 
@@ -319,7 +319,7 @@ def interpreted(device: Device) -> str:
     setting = os.environ.get("TRITON_INTERPRET", "")
     if device.facts().type == "cpu" or setting.lower() not in ("1", "true", "on", "yes", "y"):
         return ""
-    return f"TRITON_INTERPRET={setting}: kernels of Triton run on the host, and not on {device.name}; unset it"
+    return f"TRITON_INTERPRET={setting}: Triton kernels run on the host, not on {device.name}; unset the variable"
 
 
 @contextlib.contextmanager

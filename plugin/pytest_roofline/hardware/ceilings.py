@@ -108,7 +108,7 @@ def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None
     origin = peak.source
     if not peak.trusted:
         why = peak.note if not peak.bounds else f"confidence {peak.confidence}"
-        origin += f" ({why}; it bounds nothing)"
+        origin += f" ({why}; it limits nothing)"
     rate = (peak.value if amount is None else amount) * unit
     return Ceiling(
         metric, rate, "datasheet", origin, confidence=peak.confidence, bounds=peak.trusted
@@ -162,7 +162,10 @@ def above_peak(
         return ""
     if not is_large(work, labels, computes=is_arithmetic(ceiling)):
         return ""
-    return f"{share:.0%} of the datasheet's peak ({format_ceiling(ceiling)}): the work was not done, or not counted"
+    return (
+        f"{share:.0%} of the datasheet's peak ({format_ceiling(ceiling)}): the work was not done, or "
+        "was counted wrongly"
+    )
 
 
 def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
@@ -179,11 +182,11 @@ def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
         return ""
     rate_text = format_flops(rate) if is_arithmetic(ceiling) else format_rate(rate)
     peak_text = (
-        "the datasheet's peak" if ceiling.source == "datasheet" else "what was measured here"
+        "the datasheet's peak" if ceiling.source == "datasheet" else "the rate measured here"
     )
     return (
-        f"{rate_text} is {rate / ceiling.value:,.0f} times {peak_text} ({format_ceiling(ceiling)}): is `work` right, "
-        "and does the function do it?"
+        f"{rate_text} is {rate / ceiling.value:,.0f} times {peak_text} ({format_ceiling(ceiling)}); check that `work` "
+        "is right and that the function does it"
     )
 
 

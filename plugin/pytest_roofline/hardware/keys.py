@@ -120,7 +120,7 @@ def unknown_line(device: DeviceFacts) -> str:
         return part_line(name)
     if product is None:
         return (
-            f'roof: no peaks are known of "{name}", so nothing is shown as a share of them; '
+            f'roof: no peaks are known of "{name}", so no share of a peak is shown; '
             f"`roofline hardware {shlex.quote(name)}` prints how to add it"
         )
     if is_part(device, product):
@@ -140,7 +140,7 @@ def part_line(name: str, evidence: str = "") -> str:
         name: of the device, be it that of a slice.
         evidence: by what it is known to be a part, after a blank.
     """
-    return f'roof: this is a part of a "{_SLICE.sub("", name)}"{evidence}, and no datasheet tells the peaks of a part'
+    return f'roof: this is a part of a "{_SLICE.sub("", name)}"{evidence}, and no datasheet gives the peaks of a part'
 
 
 def is_slice(name: str) -> bool:

@@ -86,7 +86,7 @@ def _texts(product: Product) -> Iterator[Mistake]:
         yield Mistake(
             f"{where} {field}",
             "empty",
-            "which it is, such as SXM4-80GB of sm_80, or where it was printed so",
+            "a text, such as SXM4-80GB, sm_80, or the place where the name was printed",
         )
 
 
@@ -95,12 +95,12 @@ def _figures(product: Product) -> Iterator[Mistake]:
         for name, figure in getattr(product, part).items():
             where = f"{' '.join(product.key)} {part}.{name}"
             if name not in allowed:
-                yield Mistake(where, "no field of ours", f"one of {', '.join(allowed)}")
+                yield Mistake(where, "an unknown field", f"one of {', '.join(allowed)}")
             if not figure.source.strip():
                 yield Mistake(
                     f"{where} source",
                     "empty",
-                    "who says so: an address, or `recalled` with that confidence",
+                    "a source: an address, or `recalled` with that confidence",
                 )
             least, most = RANGES.get(name.rpartition("_")[2], (0.0, 1e5))
             if not least <= figure.value <= most:
@@ -166,7 +166,7 @@ def merge_hardware(paths: Sequence[Path]) -> ProductIndex:
         hardware = read_hardware(path)
         if errors := mistakes(hardware):
             raise BadFile(
-                f"hardware {path}: {errors[0]}; `roofline baseline check {path}` lists what else is wrong"
+                f"hardware {path}: {errors[0]}; `roofline baseline check {path}` lists all errors"
             )
         base = hardware.over(base)
     return ProductIndex(base)

@@ -18,7 +18,7 @@ LEAST_SHARE = 0.8
 ALIKE = (0.9, 1.1)
 Rated = Annotated[
     float,
-    Meta(gt=0, description="a finite number above zero; what is not there is left out"),
+    Meta(gt=0, description="a finite number above zero; leave out unknown values"),
 ]
 
 

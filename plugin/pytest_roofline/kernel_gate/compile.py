@@ -101,8 +101,7 @@ def read(
     arch = str(getattr(metadata, "arch", "")).replace("sm", "sm_", 1)
     if arch and arch != target:
         raise CompileFailed(
-            f"Triton compiled for {arch} in place of {requested_target or target}; is TRITON_OVERRIDE_ARCH set? "
-            "expected it unset"
+            f"Triton compiled for {arch} in place of {requested_target or target}; unset TRITON_OVERRIDE_ARCH if it is set"
         )
     figures, versions, unread = read_binary(compiled_kernel, target)
     return KernelBinary(
@@ -156,7 +155,8 @@ def _check_options(backend: Any, options: Mapping[str, object], target: str) -> 
     unknown = [name for name in options if name not in names]
     if unknown:
         raise BadInput(
-            f"options has {', '.join(map(str, unknown))}, which the compiler for {target} does not know; it knows "
+            f"options has {', '.join(map(str, unknown))}, which the compiler for {target} does not "
+            "know; expected some of "
             f"{', '.join(sorted(names))}"
         )
 
@@ -192,10 +192,10 @@ def usable_triton() -> Any:
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "triton":
             raise BadInput(
-                "Triton is not installed, and kernels are compiled with it; pip install 'pytest-roofline[triton]'"
+                "Triton is not installed, but compiling a kernel needs it; type: pip install 'pytest-roofline[triton]'"
             ) from None
         raise BadInput(
-            f"Triton is installed and cannot be imported: {error}; expected a whole installation"
+            f"Triton is installed but cannot be imported: {error}; install it again"
         ) from error
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     if version < OLDEST_TRITON:
@@ -222,8 +222,8 @@ def function_of(kernel: object, triton: Any) -> Any:
     if isinstance(kernel, InterpretedFunction):
         if isinstance(triton.language.sum, InterpretedFunction):
             raise BadInput(
-                f"Triton was imported under TRITON_INTERPRET=1, so its own library cannot be compiled in this process "
-                f"and neither can {kernel.__name__}; run the tests that compile without that variable"
+                f"Triton was imported under TRITON_INTERPRET=1, so this process can compile neither its "
+                f"library nor {kernel.__name__}; unset the variable for tests that compile"
             )
         # The arguments of its decorator; the interpreter's has options that the compiler's has not.
         parameters = inspect.signature(jit).parameters
@@ -244,7 +244,10 @@ def _hint(kernel: object, kernel_types: Any) -> str:
     for _ in range(8):
         path, inner = f"{path}.fn", getattr(inner, "fn", None)
         if isinstance(inner, kernel_types):
-            return f"; it wraps one: give its `{path[1:]}`, with the configuration in arguments and options"
+            return (
+                f"; this object wraps a kernel: pass its `{path[1:]}`, and the configuration in "
+                "arguments and options"
+            )
     return ""
 
 
@@ -263,8 +266,8 @@ def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
             if name not in scope or scope[name] != before:
                 raise BadInput(
                     f"global {name} of {jit_function.__name__} was {before} when it was first compiled and is "
-                    f"{scope.get(name, 'gone')} now; expected it unchanged within a process: pass it as a constexpr "
-                    "argument"
+                    f"{scope.get(name, 'gone')} now; a global must not change within a process; pass it "
+                    "as a constexpr argument"
                 )
 
 
@@ -313,11 +316,9 @@ def _refuse_other_names(kernel: Any, arguments: Mapping[str, object]) -> None:
     ]
     if unknown or missing:
         complaints = [f"no argument for {', '.join(missing)}"] * bool(missing)
-        complaints += [f"arguments that it does not have: {', '.join(map(str, unknown))}"] * bool(
-            unknown
-        )
+        complaints += [f"unknown arguments: {', '.join(map(str, unknown))}"] * bool(unknown)
         raise BadInput(
-            f"kernel {kernel.__name__} has {' and '.join(complaints)}; it takes {', '.join(parameters)}"
+            f"kernel {kernel.__name__} has {' and '.join(complaints)}; expected {', '.join(parameters)}"
         )
 
 
@@ -380,8 +381,8 @@ def _parse_type(param: Any, text: str) -> tuple[str, list[Any], object]:
         hint and (hint not in hints or param.do_not_specialize)
     ):
         raise BadInput(
-            f"argument {param.name} is {text!r}; expected {(param.annotation_type or kind)!r}, all that a launch of "
-            "this kernel makes of it"
+            f"argument {param.name} is {text!r}; expected {(param.annotation_type or kind)!r}, the type that a "
+            "launch of this kernel passes"
         )
     return ("constexpr", [], 1) if hint == "1" else (kind, _DIVISIBLE if hint else [], None)
 

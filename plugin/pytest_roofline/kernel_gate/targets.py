@@ -35,7 +35,7 @@ def canonical(target: object) -> str:
     if _AMD.fullmatch(text):
         return text.lower()
     raise BadInput(
-        f"target is {target!r}; expected the likes of sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx1100"
+        f"target is {target!r}; expected a target such as sm_80, sm_90, sm_100, gfx90a, gfx942 or gfx1100"
     )
 
 
@@ -126,7 +126,7 @@ def read_usage(text: str, kernel: str) -> dict[str, int]:
     matches = {match["function"]: match for match in _USAGE.finditer(text)}
     if kernel not in matches:
         raise CompileFailed(
-            f"cuobjdump tells nothing of {kernel}; expected `Function {kernel}: REG:… STACK:…`, got "
+            f"cuobjdump printed nothing on {kernel}; expected `Function {kernel}: REG:… STACK:…`, got "
             f"{text.strip()[:300]!r}"
         )
     return {
@@ -154,7 +154,7 @@ def read_instructions(text: str, capability: int) -> tuple[dict[str, int], str]:
     opcodes = [instruction.opcode for code in codes for instruction in code]
     if not opcodes:
         raise CompileFailed(
-            "nvdisasm found no instruction in the binary; expected those of a kernel"
+            "nvdisasm found no instruction in the binary; expected the instructions of a kernel"
         )
     version = re.search(r"V(\d[\d.]*)", signature)
     figures = count_nvidia(opcodes) | turn_figures(codes, warpgroups=capability == WARPGROUPS)
@@ -309,7 +309,7 @@ def count_amd(opcodes: list[str], seconds: Sequence[str] = ()) -> dict[str, int]
     `seconds` are the second operations of dual instructions.
     """
     if not opcodes:
-        raise CompileFailed("the assembly has no instruction in it; expected those of a kernel")
+        raise CompileFailed("the assembly has no instruction; expected those of a kernel")
     kinds = Counter(kind for opcode in (*opcodes, *seconds) if (kind := _kind_on_amd(opcode)))
     matrix = sum(number for kind, number in kinds.items() if matrix_generation(kind))
     return {

@@ -37,7 +37,7 @@ _VIOLATIONS = {
 # Of a lane, in GT/s (PCI-SIG).
 _GENERATIONS = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 NOT_INSTALLED = "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
-NO_DRIVER = "amdsmi finds no driver ({}; in a container, hand /dev/kfd and /dev/dri in)"
+NO_DRIVER = "amdsmi finds no driver ({}; in a container, pass /dev/kfd and /dev/dri through)"
 UNKNOWN_DEVICE = "amdsmi does not know this device"
 # amdsmi.h: the memory controllers' bit of the blocks with ECC, and what may become of a page that gave errors.
 _MEMORY_BLOCK = 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 # (pytorch/pytorch#172352, #190385).
 OLDEST, TURING = (5, 0), (7, 5)
 OLDER_GPUS = (
-    "Wheels for CUDA 12.6, made up to torch 2.14, have {architecture}: "
+    "Wheels for CUDA 12.6 (up to torch 2.14) support {architecture}: "
     "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
 )
 OTHER_GPUS = "https://pytorch.org/get-started/locally/ lists builds for other versions of CUDA"
@@ -48,6 +48,6 @@ def lack_of_code(capability: tuple[int, int], entries: Sequence[str], version: s
     architecture = "sm_{}{}".format(*capability)
     remedy = OLDER_GPUS if OLDEST <= capability < TURING else OTHER_GPUS
     return (
-        f"It is {architecture}; torch {version} has code for {', '.join(entries)} only. "
+        f"It is {architecture}; torch {version} supports {', '.join(entries)} only. "
         + remedy.format(architecture=architecture)
     )

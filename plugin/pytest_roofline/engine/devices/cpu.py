@@ -21,7 +21,7 @@ MOST_SHARE_TAKEN = 0.05
 SHORTEST_WATCH_S = 0.1
 # How long to look who keeps the cores busy; so many are named, and none that takes less of a core.
 WATCH_S, NAMED, LEAST_CORES = 1.0, 5, 0.05
-QUIETEN = "wait until they end, or end them"
+QUIETEN = "wait for them to end, or end them"
 
 
 @functools.cache
@@ -183,7 +183,7 @@ def occupied_text(cores_taken: float | None, usable: int, taken_by: Sequence[str
     """Return the text that others keep usable cores busy, and their names. Empty if they do not."""
     if cores_taken is None or not are_taken(cores_taken, usable):
         return ""
-    by = printable(", ".join(taken_by)) or "by whom cannot be read here"
+    by = printable(", ".join(taken_by)) or "their names cannot be read here"
     return f"other processes keep {min(cores_taken, usable):.1f} of {usable} cores busy ({by})"
 
 

@@ -186,9 +186,7 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
             else f"{count} device{'s' * (count > 1)}, cuda:0 to cuda:{count - 1}"
         )
         build_text = (
-            ""
-            if torch.version.cuda or torch.version.hip
-            else "; this torch is built for the CPU only"
+            "" if torch.version.cuda or torch.version.hip else "; this torch supports the CPU only"
         )
         raise DeviceError(f"{option} asks for cuda:{index}, found {devices_text}{build_text}")
     device = CudaDevice(index)

@@ -56,6 +56,6 @@ class MpsDevice(RealDevice):
 def open_mps(option: str = "--roofline-device") -> MpsDevice:
     """Apple's GPU."""
     if not torch.backends.mps.is_available():
-        built = "" if torch.backends.mps.is_built() else "; this torch is built without it"
+        built = "" if torch.backends.mps.is_built() else "; this torch is built without mps"
         raise DeviceError(f"{option} asks for mps, found none{built}")
     return MpsDevice()

@@ -33,13 +33,11 @@ class SeveralDevices(RealDevice):
 
     def __init__(self, devices: Sequence[Device]) -> None:
         if len(devices) < 2:
-            raise BadInput(f"{len(devices)} devices are no group; expected two or more")
+            raise BadInput(f"{len(devices)} devices cannot form a group; expected two or more")
         kinds = {device.traits for device in devices}
         if len(kinds) > 1:
             names = ", ".join(device.name for device in devices)
-            raise BadInput(
-                f"{names} are devices of different kinds; expected devices that can do the same"
-            )
+            raise BadInput(f"{names} are devices of different kinds; expected devices of one kind")
         self.devices = tuple(devices)
         self.name = "+".join(device.name for device in devices)
         # A graph belongs to one device.

@@ -40,8 +40,8 @@ class XpuDevice(EventDevice):
             return super().elapsed_s(start, end)
         except NotImplementedError:
             raise DeviceError(
-                f"{self.name} cannot time its events with torch {torch.__version__}; expected one that was "
-                "built with oneAPI 2025 or newer, or --roofline-device=cpu"
+                f"{self.name} cannot time its events with torch {torch.__version__}; expected a "
+                "torch built with oneAPI 2025 or newer, or --roofline-device=cpu"
             ) from None
 
     def free_bytes(self) -> int:
@@ -70,5 +70,5 @@ def open_xpu(index: int, option: str = "--roofline-device") -> XpuDevice:
     """The Intel GPU with this index."""
     count = torch.xpu.device_count() if torch.xpu.is_available() else 0
     if index >= count:
-        raise DeviceError(f"{option} asks for xpu:{index}, found {count} of its kind")
+        raise DeviceError(f"{option} asks for xpu:{index}, found {count} devices of that kind")
     return XpuDevice(index)
