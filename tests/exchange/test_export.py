@@ -110,7 +110,7 @@ def test_what_has_no_time_is_said_and_not_counted_as_a_number(kept):
     reasons = {label: (one.reason, one.measured) for label, one in left_out.items()}
     assert {
         "flash@sm_90": ("a compiled kernel has no time", False),
-        "o": ("memory ran out: tried to allocate 2.00 GiB", False),
+        "o": ("it ran out of memory: tried to allocate 2.00 GiB", False),
         "test_s": ("its test was skipped: needs 2 GPUs, found 1", False),
         "test_e": ("its test failed: ValueError", False),
     } == reasons
@@ -149,11 +149,12 @@ def test_runs_go_out_together_where_they_are_of_one_hardware_and_each_test_once(
         # What is left out of one run may stand in another.
         assert len(export([broken, one], name).names) == 1
         with pytest.raises(
-            OtherHardware, match=r"a\.jsonl of h200-sxm, .*e\.jsonl of h100-sxm.*into its own file"
+            OtherHardware,
+            match=r"a\.jsonl of h200-sxm, .*e\.jsonl of h100-sxm.*into a separate file",
         ):
             export([one, other], name)
         with pytest.raises(
-            BadInput, match=r"stands twice in .*a\.jsonl and .*b\.jsonl; expected each measurement"
+            BadInput, match=r"is twice in .*a\.jsonl and .*b\.jsonl; expected each measurement"
         ):
             export([one, twice], name)
     with pytest.raises(
@@ -195,7 +196,7 @@ def test_what_is_no_rate_is_left_out_of_rates_and_stands_among_times(exported, m
         exported(TIMES, job, make.measurement()),
     )
     assert ["job[64MiB]"] == [one.label for one in rates.left_out]
-    assert "take `--to github-action-benchmark` for times" in rates.left_out[0].reason
+    assert "for times use `--to github-action-benchmark`" in rates.left_out[0].reason
     assert 2 == len(times.document)
 
 

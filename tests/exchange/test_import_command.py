@@ -105,9 +105,9 @@ def test_the_command_says_what_was_read_how_it_counts_and_what_was_left_out(call
     )
     assert Path(printed["run"]).exists()
     done = call("import", "gb10-two-nodes-all_gather.log")
-    assert "note: 'NVIDIA GB10' is not a product that pytest-roofline knows" in done.output
+    assert "note: 'NVIDIA GB10' is an unknown product" in done.output
     done = call("import", "a6000-nvbandwidth.json")
-    assert "note: the files do not name the product; name it with --product" in done.output
+    assert "note: the files do not name the product; give it with --product" in done.output
 
 
 def test_an_imported_run_has_no_baseline_and_fails_nothing(call, here):
@@ -269,25 +269,25 @@ REFUSED = (
     (["."], ". cannot be read: Is a directory; name a file"),
     (
         [LOG, "mi300x-all_reduce.log"],
-        "of 2 nodes (localhost, c42f4555f685); `roofline import FILES… --by node -o DIR` writes a run of each",
+        "of 2 nodes (localhost, c42f4555f685); `roofline import FILES… --by node -o DIR` writes a run for each node",
     ),
     (
         [LOG, "a6000-nvbandwidth.json"],
-        "a6000-nvbandwidth.json on an unknown product; import them apart",
+        "a6000-nvbandwidth.json on an unknown product; import them separately",
     ),
-    ([LOG, "google-benchmark.json"], "google-benchmark.json on a CPU; import them apart"),
+    ([LOG, "google-benchmark.json"], "google-benchmark.json on a CPU; import them separately"),
     (
         [LOG, "--begun", "yesterday"],
-        "--begun is 'yesterday'; expected a date or time as 2026-03-01",
+        "--begun is 'yesterday'; expected a date or time such as 2026-03-01",
     ),
     ([LOG, "--format", "imb"], "--format is 'imb'; expected one of nccl-tests, "),
     (
         [LOG, "--format", "nvbandwidth"],
-        "a100-all_reduce.log: it has no table with rows, or each behind what another",
+        "a100-all_reduce.log: it has no table with rows, or another program wrote",
     ),
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
     ([LOG, "--operation", "sort"], "--operation is 'sort'; expected one of"),
-    (["mi300x-babelstream.csv", "--operation", "reduce"], "which knows no collectives; expected"),
+    (["mi300x-babelstream.csv", "--operation", "reduce"], "which measures no collectives; leave"),
     (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
     ([LOG, "--devices", "0"], "--devices is 0; expected 1 or more"),
     ([LOG, "--product", " "], "--product is empty; expected a name as the driver"),
@@ -295,7 +295,10 @@ REFUSED = (
     ([LOG, "--host", "a\x1b"], "--host is 'a\\x1b'; expected the printable name of a node"),
     ([LOG, "--save", "a", "-o", "a.jsonl"], "--save and -o both name the run"),
     ([LOG, "--save", "../up"], "--save is '../up'; expected up to 120 letters"),
-    ([LOG, "-o", "run.json"], "run.json does not end in .jsonl, as a run file must"),
+    (
+        [LOG, "-o", "run.json"],
+        "run.json is not the name of a run file; expected one that ends in .jsonl",
+    ),
 )
 
 
@@ -315,14 +318,17 @@ def test_a_file_that_is_nothing_is_refused_in_a_sentence(call, here):
         ("# nThread".encode("utf-16"), "log, line 1: byte 0 is not UTF-8 text"),
         (
             gzip.compress(b"# nThread"),
-            "log is compressed; expected what the tool printed: unpack it first",
+            "log is compressed; unpack it first",
         ),
         (
             b"\n\nhello\n",
-            "log, line 3: no format understands this file (tried: log of nccl-tests or rccl-tests, ",
+            "log, line 3: this file has no known format (tried: log of nccl-tests or rccl-tests, ",
         ),
-        (b"[" * 100_000, "is nested too deeply to be one of ours"),
-        (b'{"nvbandwidth": ' + b"[" * 100_000, "is nested too deeply to be one of ours"),
+        (b"[" * 100_000, "is nested too deeply; expected a file of pytest-roofline"),
+        (
+            b'{"nvbandwidth": ' + b"[" * 100_000,
+            "is nested too deeply; expected a file of pytest-roofline",
+        ),
     ]
     for content, message in cases:
         (here / "log").write_bytes(content)
@@ -338,11 +344,11 @@ def test_a_file_that_is_nothing_is_refused_in_a_sentence(call, here):
 def test_an_import_overwrites_nothing(call, here):
     (here / "kept.jsonl").write_text("mine", encoding="utf-8")
     done = call("import", "a100-all_reduce.log", "-o", "kept.jsonl")
-    assert (done.exit_code, "kept.jsonl is there already" in done.output) == (2, True)
+    assert (done.exit_code, "kept.jsonl exists already" in done.output) == (2, True)
     assert (here / "kept.jsonl").read_text(encoding="utf-8") == "mine"
     call("import", "a100-all_reduce.log", "--save", "old")
     done = call("import", "a100-reduce.log", "--save", "old")
-    assert (done.exit_code, "old.jsonl is there already; choose another name" in done.output) == (
+    assert (done.exit_code, "old.jsonl exists already; choose another name" in done.output) == (
         2,
         True,
     )
@@ -356,16 +362,16 @@ def test_the_same_log_imported_twice_is_the_same_run_and_said_so(call, here):
         done = call("import", "copy.log", *arguments)
         assert (
             done.exit_code,
-            "holds this import already, and was left alone\n" in done.output,
+            "already holds this import, and was not changed\n" in done.output,
         ) == (0, True), done.output
     assert json.loads(call("import", LOG, "--json").output)["written"] is False
     # Told something else it is another run.
     done = call("import", LOG, "--save", "old", "--link", "pcie")
-    assert (done.exit_code, "old.jsonl is there already" in done.output) == (2, True)
+    assert (done.exit_code, "old.jsonl exists already" in done.output) == (2, True)
     done = call("import", LOG, "copy.log", LOG, "--save", "twice")
     assert (
         done.exit_code,
-        f"note: copy.log holds the same as {LOG}, and was read once\n" in done.output,
+        f"note: copy.log holds the same as {LOG}, and was ignored\n" in done.output,
     ) == (0, True)
     run = read_run(here / ".roofline" / "runs" / "twice.jsonl")
     assert len({measurement.process for measurement in run.measurements}) == 1
@@ -391,7 +397,7 @@ def test_logs_of_several_nodes_are_told_apart_by_the_node_that_is_told(call, her
     assert hosts == ["node1", "unknown"]
     done = call("fleet", "a", "b", "--no-cache")
     assert (done.exit_code, "was found" in done.output) == (2, False)
-    assert "1 run of logs that name no node: import them with --host NODE\n" in done.output
+    assert "1 run from logs that name no node; import them with --host NODE\n" in done.output
     # Each file has its column, whatever it is called.
     columns = call("compare", "--table", "a,b").output.splitlines()
     (values,) = [
@@ -408,9 +414,12 @@ def test_a_pipe_and_what_is_too_long_are_refused_at_once(call, here):
     for name, message in (
         (
             "pipe",
-            "pipe is a pipe or a device; name a file, or give its content to standard input: -",
+            "pipe is a pipe or a device; name a file, or pass the content on standard input: -",
         ),
-        ("line.log", "line.log, line 2: more than 256 KiB; expected lines as a tool prints them"),
+        (
+            "line.log",
+            "line.log, line 2: more than 256 KiB; expected shorter lines, as a tool prints them",
+        ),
         (
             "large.log",
             "large.log has more than 64 MiB; name the output of one tool, without its debug lines",

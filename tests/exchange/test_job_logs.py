@@ -98,15 +98,13 @@ def test_inside_a_table_lines_of_libraries_are_skipped_and_any_other_is_refused_
             line
         )
     for line in ("epoch 3: loss 0.5", "     1048576   262144     "):
-        with pytest.raises(
-            BadFile, match="file, line 31: a line inside a table that is no row of it"
-        ):
+        with pytest.raises(BadFile, match="file, line 31: a line inside a table that is not a row"):
             take("\n".join([*lines[:30], line, *lines[30:]]))
     stream = text(CUDA).replace(
         "Add         1361886.041", "~~~ GPU 0 was reset\nAdd         1361886.041"
     )
     with pytest.raises(
-        BadFile, match="file, line 13: a line inside a table that is no row of it: '~~~ GPU 0 was"
+        BadFile, match="file, line 13: a line inside a table that is not a row: '~~~ GPU 0 was"
     ):
         take(stream)
 
@@ -161,7 +159,7 @@ def test_of_a_log_that_was_cut_no_half_of_a_number_is_taken(text, take, name):
     for cut in range(2, 130):
         assert numbers(whole[:-cut]) <= numbers(whole), whole[-cut - 40 : -cut]
         told += str([(one.notes, one.left_out) for one in take(whole[:-cut])])
-    assert "which has no end: it may be cut" in told
+    assert "it has no line end and may be cut" in told
     # Of two decimals each, as the line above has them, none is missing.
     if name == "cofc-osu-bibw.log":
         assert (numbers(whole.rstrip()), take(whole.rstrip())[0].notes) == (
@@ -206,7 +204,7 @@ def test_the_collective_is_named_by_a_line_of_the_job_or_by_the_file(text, take)
     assert found.readings[0].benchmark == "nccl_tests.all_gather"
     assert "all_gather by '+ srun ./build/all_gather_perf -b 8 -e 8G'" in found.notes[0]
     # A command that cannot have printed these rows names nothing.
-    with pytest.raises(BadFile, match="does not say which collective"):
+    with pytest.raises(BadFile, match="does not name its collective"):
         take(f"+ srun ./build/all_reduce_perf -b 8 -e 8G\n{log}")
 
 
@@ -287,7 +285,7 @@ def test_a_text_that_contradicts_itself_or_has_no_head_is_refused(text, take):
             "986507.387",
             "line 11: .* bytes are 0.00054 s, but the least time is 0.00039 s",
         ),
-        ("Precision: double", "Precision:", "line 11: no line above tells the precision"),
+        ("Precision: double", "Precision:", "line 11: no line above gives the precision"),
         (
             "Copy        1386507.387 0.00039",
             "Copy        1386507.387",

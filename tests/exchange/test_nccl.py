@@ -75,12 +75,12 @@ def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fi
     readings = one(text("a100-reduce_scatter.log")).values()
     assert {reading.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
     with pytest.raises(
-        BadFile, match=r"file does not say which .* tell with --operation: all_gather, all_to_all"
+        BadFile, match=r"file does not name its .* give it with --operation: all_gather, all_to_all"
     ):
         take(text("a100-all_gather.log"))
     with pytest.raises(
         BadFile,
-        match="file: no collective of 4 ranks has these bus bandwidths; tell with --devices",
+        match="file: no collective of 4 ranks has these bus bandwidths; give the number of devices with --devices",
     ):
         take(
             re.sub(r"(?m)^# +Rank .*\n", "", text("a100-reduce_scatter.log")).replace(
@@ -105,7 +105,7 @@ def test_wrong_elements_spoil_their_half_of_a_row_and_of_an_old_log_all(text, on
     assert {(reading.verified, reading.invalid) for reading in one(old).values()} == {(True, "")}
     spoiled = one(old.replace("values : 0 OK", "values : 3 FAILED")).values()
     assert {reading.invalid for reading in spoiled} == {
-        "3 values were out of bounds, and the log does not say where"
+        "3 values were out of bounds; the log does not say in which rows"
     }
 
 
@@ -202,7 +202,7 @@ def test_a_row_that_nccls_own_lines_cut_is_read_whole(text, one, take):
     first, *_, last = row.finditer(log)
     for match, message in (
         (first, "line 15: 22 columns; expected 13"),
-        (last, "of no rows, or inside one; expected"),
+        (last, "without rows, or inside a row; expected"),
     ):
         with pytest.raises(BadFile, match=message):
             take(log[: match.start()] + match.expand(rf"\1\2{told}") + log[match.end() :])
@@ -229,7 +229,7 @@ def named(log, host, other):
 
 def test_a_host_that_begins_with_a_digit_is_no_part_of_the_number_before_it(one, take):
     expected = [(pytest.approx(346.13e-6), "", True)] * 2
-    message = "line 7: a number and a host without a blank between them; expected a host that one"
+    message = "line 7: a number and a host without a blank between them; expected a host of a line"
     root, wrong = (" -1 ", f" -1{OF_NCCL}"), (" 0   ", f" 0{OF_NCCL}   ")
     for log in (
         ONE_ROW.replace(*root),
@@ -253,11 +253,12 @@ def test_the_user_tells_how_many_took_part_where_lines_of_ranks_are_missing(text
     (whole,), (entry,) = take(log), take(shortened, devices=8)
     assert whole.readings == entry.readings
     assert entry.notes[0] == (
-        "3 of 8 ranks are named: --devices tells how many took part, product and nodes are those named"
+        "3 of 8 ranks are named; the number of devices is from --devices, product and nodes are from the log"
     )
     for devices in (None, 3, 7):
         with pytest.raises(
-            BadFile, match="are missing below rank 7; tell with --devices how many took part"
+            BadFile,
+            match="are missing below rank 7; give the number of devices with --devices",
         ):
             take(shortened, devices=devices)
     # More than the highest that is named: then the bus bandwidth is that of other ranks.
@@ -326,7 +327,7 @@ def change(old, new):
 REFUSED = (
     (
         lambda log: log[: log.index("33554432       8388608") + 30],
-        "a run ended before its 'Avg bus bandwidth' .rows read: 50.; expected whole output",
+        "a run ended before its 'Avg bus bandwidth' .rows read: 50.; expected the whole output",
     ),
     (
         lambda log: log[: log.index("    33554432")],
@@ -349,29 +350,32 @@ REFUSED = (
         change("2147483648   float     sum", "2147483648   float     xor"),
         "line 50: reduction 'xor' for all_reduce; expected one",
     ),
-    (change("(us)", "(ms)"), r"line 15: units that this importer does not know; expected \(B\)"),
+    (change("(us)", "(ms)"), r"line 15: unknown units; expected \(B\)"),
     (
         lambda log: log.replace("busbw  error", "linkbw error", 1),
-        "line 14: columns that this importer does not know",
+        "line 14: unknown columns",
     ),
     (
         change("    time   algbw", " cputime   algbw"),
-        r"line 14: time of the CPU \(-C 1\) says nothing",
+        r"line 14: CPU time \(-C 1\) is not the time",
     ),
-    (lambda log: "".join(cut(log, 13, 15)), "a row of numbers where none is expected"),
+    (lambda log: "".join(cut(log, 13, 15)), "a row of numbers without a heading above it"),
     (lambda log: "".join(cut(log, 0, 1)), "no line '# nThread …' above the rows"),
-    (lambda log: "".join(cut(log, 3, 11)), "no lines '# Rank …'; tell with --devices"),
+    (
+        lambda log: "".join(cut(log, 3, 11)),
+        "no lines '# Rank …'; give the number of devices with --devices",
+    ),
     (change("Rank  3", "Rank  2"), "line 7: rank 2; expected rank 3"),
     (
         change("Rank  3", "Rank  0"),
-        "line 7: a second rank 0: processes that know nothing of each other .* MPI=1, or",
+        "line 7: a second rank 0: independent processes wrote into one log, .* MPI=1, or",
     ),
     (
         change("device  3 [0x00] A100-SXM4-40GB", "device  3 [0x00] Tesla T4"),
         "A100-SXM4-40GB and Tesla T4; expected",
     ),
-    (lambda log: log.replace("# Out of", log + "# Out of"), "line 105: two logs are mixed here"),
-    (change("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "3 GPUs; that cannot be 8 ranks"),
+    (lambda log: log.replace("# Out of", log + "# Out of"), "line 105: two logs are mixed"),
+    (change("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "3 GPUs, which cannot be 8 ranks"),
 )
 
 
@@ -396,7 +400,7 @@ def test_lines_that_would_mix_two_logs_or_lose_a_row_are_refused(text, take):
     head += "iters: 20 validation: 1\n#\n# Using devices\n"
     log = text("a100-all_reduce.log")
     rows = log.split("\n", 16)[16]
-    with pytest.raises(BadFile, match="line 57: two logs are mixed here"):
+    with pytest.raises(BadFile, match="line 57: two logs are mixed"):
         take(head + log + rows)
     for log, operation in (
         ("a100-all_reduce.log", "all_reduce"),
@@ -407,6 +411,6 @@ def test_lines_that_would_mix_two_logs_or_lose_a_row_are_refused(text, take):
         at = rows[len(rows) // 2]
         lines[at] = f"worker:{lines[at]}"
         with pytest.raises(
-            BadFile, match=f"line {at + 1}: a row behind a prefix .* expected the line without it"
+            BadFile, match=f"line {at + 1}: a row with an unknown prefix; remove the prefix"
         ):
             take("\n".join(lines), operation=operation)

@@ -104,7 +104,7 @@ def test_logs_of_many_nodes_become_a_run_of_each(call, write, tmp_path):
     ]
     write(d=nvbandwidth("node0"))
     done = call("import", "d", "a", "--by", "node", "-o", "runs")
-    assert (done.exit_code, "node1.jsonl is there already" in done.output) == (2, True)
+    assert (done.exit_code, "node1.jsonl exists already" in done.output) == (2, True)
     assert not (tmp_path / "runs" / "node0.jsonl").exists()
 
 
@@ -125,7 +125,7 @@ def test_the_path_of_a_file_names_its_node_by_a_pattern(call, write, tmp_path):
         ("n7.log", "", None),
     ):
         assert with_node(ImportedLog(path, "", "", ()), path, pattern).host == node
-    with pytest.raises(BadFile, match=r"a\.txt does not end as --host=\{node\}\.log says"):
+    with pytest.raises(BadFile, match=r"a\.txt does not match --host=\{node\}\.log;"):
         with_node(ImportedLog("a.txt", "", "", ()), "a.txt", "{node}.log")
 
 
@@ -134,9 +134,9 @@ def test_equal_files_are_one_measurement_only_within_a_node(call, write, tmp_pat
     write(n1__a=log, n1__b=log, n2__a=log)
     files = ("n1/a", "n1/b", "n2/a")
     done = call("import", *files, "--by", "node", "-o", "runs", "--host", "{node}/*")
-    assert (0, ["note: n1/b holds the same as n1/a, and was read once"]) == (
+    assert (0, ["note: n1/b holds the same as n1/a, and was ignored"]) == (
         done.exit_code,
-        [line for line in done.output.splitlines() if "read once" in line],
+        [line for line in done.output.splitlines() if "ignored" in line],
     )
     driver = "550.54.15"
     assert {"n1.jsonl": ("n1", 1, driver), "n2.jsonl": ("n2", 1, driver)} == hosts(
@@ -191,7 +191,7 @@ def test_what_is_of_several_nodes_or_drivers_or_of_another_is_refused_with_the_r
         ),
         (
             ["a", "s", "--by", "node", "-o", "x"],
-            "s names no node; tell where its path does: --host '{node}/*'",
+            "s names no node; say where its path names the node: --host '{node}/*'",
         ),
         (
             ["a", "--by", "node"],

@@ -72,16 +72,16 @@ def test_an_osu_table_is_strict_inside(text, take):
     for old, new, message in (
         ("23688.99", "23688.99 7", "line 23: 3 columns; expected 2"),
         ("23688.99", "fast", "line 23: 'fast' is not a number"),
-        ("23688.99", "reset of port 1", "line 23: a line inside a table that is no row of it"),
+        ("23688.99", "reset of port 1", "line 23: a line inside a table that is not a row"),
         (
             "1048576 ",
             "104857 ",
-            "line 23: 104857 bytes behind 524288; expected more with every row",
+            "line 23: 104857 bytes after 524288; expected a larger size in every row",
         ),
         (
             "Bandwidth (MB/s)",
             "Bandwidth (GB/s)",
-            "line 2: a column that this importer does not know: 'Bandwidth .GB",
+            "line 2: an unknown column: 'Bandwidth .GB",
         ),
     ):
         with pytest.raises(BadFile, match=message):
@@ -89,7 +89,7 @@ def test_an_osu_table_is_strict_inside(text, take):
     # A network so slow that two decimals hold nothing of it has no rate, and takes no other row with it.
     (found,) = take(whole.replace("23688.99", "0.00"))
     assert (found.left_out, len(found.readings)) == (
-        ("line 23, Bandwidth (MB/s): printed as 0 MB/s",),
+        ("line 23, Bandwidth (MB/s): the tool printed 0 MB/s",),
         22,
     )
 
@@ -168,13 +168,13 @@ def test_a_table_of_transferbench_is_strict_inside(take):
             TRANSFERS,
             "56.309 GB/s |",
             "fast |",
-            "line 5: no rate, time and bytes as this importer knows them",
+            "line 5: no rate, time and bytes in a known form",
         ),
         (
             TRANSFERS,
             "     Transfer",
             "HIP error 700\n     Transfer",
-            "line 5: a line inside a table that is no row of it",
+            "line 5: a line inside a table that is not a row",
         ),
         (MATRICES, "45.11 ", "", "line 6: 2 cells; expected 3"),
         (MATRICES, "2132.28", "-nan", "line 7: '-nan' is not a number"),
@@ -240,7 +240,9 @@ def test_a_counter_of_google_benchmark_that_is_no_number_is_left_out_and_a_time_
     assert ["time_s"] == [one.metric for one in entry.readings]
     assert "BM_Copy/64: bytes_per_second is no finite number" in entry.left_out
     for name in ("real_time", "cpu_time"):
-        with pytest.raises(BadFile, match=r"holds NaN \(byte \d+\) in line 5, which is no number"):
+        with pytest.raises(
+            BadFile, match=r"holds NaN \(byte \d+\) in line 5, which is not a JSON number"
+        ):
             take(re.sub(rf'(?m)^(     .*"{name}": )[23]\.0', r"\1NaN", log))
 
 
@@ -282,10 +284,10 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
     # Without units, as before version 3; three columns are swept, and one point was not measured.
     old = "M,N,K,cuBLAS,Triton\n256.0,256.0,256.0,5.4,\n384.0,384.0,384.0,13.8,13.9\n"
     with pytest.raises(
-        BadFile, match=r"column 'cuBLAS' has no unit, as Triton wrote .*; tell with --unit: GB/s"
+        BadFile, match=r"column 'cuBLAS' has no unit, as in files .*; give it with --unit: GB/s"
     ):
         take(old)
-    with pytest.raises(BadFile, match="no format understands this file"):
+    with pytest.raises(BadFile, match="this file has no known format"):
         take("1000,0.25\n2000,0.5\n", unit="ms")
     found = read(old, unit="TFLOPS")
     assert found["triton.perf_report[384-384-384-Triton].median_or_mean"] == (

@@ -171,7 +171,7 @@ def test_a_live_run_compares_with_our_file_and_has_its_layout(make, write, live,
     (imported,) = read(json.dumps(theirs).encode(), "theirs.json", UserFacts(), None)
     assert (len(imported.readings), imported.left_out) == (
         1,
-        (f"{TEST}: a round that took no time at all",),
+        (f"{TEST}: a round of 0 s",),
     )
 
 

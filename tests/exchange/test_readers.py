@@ -134,7 +134,7 @@ REFUSED = (
     ),
     (
         ONE | {"bandwidth_description": H2D.replace("GB", "GiB")},
-        "does not know 'memcpy CE CPU(row) -> GPU(column) b",
+        "unknown description 'memcpy CE CPU(row) -> GPU(column) b",
     ),
     (ONE | {"status": "Running"}, "has status 'Running'; expected Passed, Waived or Error"),
     (ONE | {"top": {"error": "no GPU"}}, "the run ended with 'no GPU'"),
@@ -147,7 +147,7 @@ REFUSED = (
             "matrix": [["1"]],
             "bandwidth_description": H2D.replace("->", "<->").replace("band", "Read1 band"),
         },
-        "is not the three that its description tells of",
+        "does not have the three rows of its description",
     ),
 )
 
@@ -202,10 +202,10 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
         for _ in range(2)
     ]
     assert (found.product, found.host) == ("HGX GB200", "n1")
-    assert found.left_out == ("1 test case waived by nvbandwidth, which the text does not name",)
+    assert found.left_out == ("1 test case waived by nvbandwidth; the text does not name them",)
     assert found.failed == (
         ("nvbandwidth.device_local_copy", "CUDA_ERROR_UNKNOWN"),
-        ("nvbandwidth.host_device_latency_sm", "a test case ended before its matrix was whole"),
+        ("nvbandwidth.host_device_latency_sm", "a test case ended before its matrix was complete"),
     )
 
 
@@ -217,9 +217,9 @@ def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
         (
             " 1    323.36",
             "retry of gpu1 299.33\n 1    323.36",
-            "line 14: a line inside a table that is no row of it",
+            "line 14: a line inside a table that is not a row",
         ),
-        ("369.36", "36g.36", "line 13: a line inside a table that is no row of it"),
+        ("369.36", "36g.36", "line 13: a line inside a table that is not a row"),
     ):
         with pytest.raises(BadFile, match=message):
             take(whole.replace(old, new, 1))
@@ -231,7 +231,7 @@ def test_a_matrix_that_is_not_whole_is_refused_with_its_line(text, take):
     square += "0   0.00  276.07\n1   276.19  0.00\n"
     assert len(take(square)[0].readings) == 2
     for cut in (square[:-17], square.replace("276.19  0.00", "276.19  0.0")):
-        with pytest.raises(BadFile, match="file: a test case ended before its matrix was whole"):
+        with pytest.raises(BadFile, match="file: a test case ended before its matrix was complete"):
             take(cut)
 
 
@@ -343,12 +343,12 @@ REFUSED_TABLES = (
     ),
     (
         change("Triad,50,268435456,8", "Triad,50,268435456,3"),
-        "line 8: a count or a size that cannot be",
+        "line 8: an impossible count or size",
     ),
     (change("Triad", "Quad"), "line 8: kernel 'Quad'; expected one of Copy"),
     (
         lambda csv: csv.split("\n", 4)[4],
-        "line 1: 8 columns; expected the line that names them above",
+        "line 1: 8 columns; expected a line above that names the columns",
     ),
 )
 

@@ -164,7 +164,7 @@ def test_a_slowdown_of_most_blocks_is_named_with_its_share_where_it_is_the_devic
 ):
     for cause in [THERMAL, HARDWARE, BRAKE]:
         measurements = [measured(*[cause] * 8, "", ""), measured(*[cause] * 4, *[""] * 6)]
-        said = f"{cause} in 12 of 20 blocks (60%), most of those of 1 of 2 measurements"
+        said = f"{cause} in 12 of 20 blocks (60%), mostly in 1 of 2 measurements"
         assert seen(GPU, measurements=measurements) == [said]
     for cause in [HOST_GAP, NEIGHBOUR, POWER_CAP, "cores taken by the scheduler"]:
         assert seen(GPU, measurements=[measured(*[cause] * 20)] * 5) == [], cause
@@ -249,10 +249,10 @@ def test_what_cannot_be_judged_is_said_in_one_sentence_and_nothing_else():
         ({"links": None}, "links withheld"), ({"ecc_errors": None}, "ECC errors withheld"),
         ({"remap_pending": None, "remap_failed": None}, "remapped memory withheld"),
         ({"throttle_known": False}, "throttling withheld"),
-        (ecc_off, "ECC is off, so memory errors show nowhere"),
-        ({"links": 0}, "none of 18 links is up, which is right only for a GPU that stands alone"),
-        (boards | {"links": 12}, "12 links are up, how many should be is not known"), (boards | {"links": 0}, ""),
+        (ecc_off, "ECC is off, so memory errors are not reported"),
+        ({"links": 0}, "none of 18 links is up, which is correct only for a single GPU"),
+        (boards | {"links": 12}, "12 links are up; the expected number is unknown"), (boards | {"links": 0}, ""),
         ({"product": "NVIDIA L4", "links": None}, ""), ({"product": "NVIDIA Z1", "links": None}, "links withheld"),
-        (ecc_off | {"links": None}, "links withheld; ECC is off, so memory errors show nowhere"),
+        (ecc_off | {"links": None}, "links withheld; ECC is off, so memory errors are not reported"),
     ]:  # fmt: skip
         assert unknown_health(replace(GPU, **changed)) == told

@@ -21,15 +21,15 @@ PRODUCT_S = 1.5e-3
 RATED = 1.1 * BYTES_PER_S
 HOST = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 0.5e-6, "pair_s": 1e-6}
 
-STAMPS = "an empty pair of stamps is short, and the clock fine"
-AHEAD = "the host gets ahead of a spinning device"
-SPIN = "twice the cycles spin twice as long"
+STAMPS = "an empty pair of time stamps is short, and the clock has a fine tick"
+AHEAD = "the host submits ahead of a spinning device"
+SPIN = "a spin of twice the cycles takes twice the time"
 COPY = "a copy of twice the bytes takes twice the time"
 PEAK = "a copy stays below the memory's datasheet"
 FLUSH = "a flush evicts the cache"
 GRAPH = "a graph's replay agrees with events"
 ALONE = "other processes leave the cores alone"
-RUNS = "two runs of the same agree"
+RUNS = "two measurements of the same work agree"
 LOAD = "0 s of bf16 matrix products give valid results"
 CLOCK = "the device's clock agrees with the host's"
 ALL = [STAMPS, CLOCK, AHEAD, SPIN, COPY, PEAK, FLUSH, GRAPH, RUNS, LOAD]
@@ -248,7 +248,7 @@ def test_a_device_broken_in_one_way_fails_that_property_alone():
     assert re.fullmatch(said, prove(sound(EmptyDevice))[GRAPH].observed)
     # As where every launch waits for its end.
     assert prove(sound(HastyDevice))[GRAPH].observed == (
-        "timed by events: the host is never ahead of its calls"
+        "timed by events: the host never submits ahead of the device"
     )
     # A cache many times larger than reported is found without a datasheet, unless its class is known for it.
     for factor in [3, 64]:

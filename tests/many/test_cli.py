@@ -95,7 +95,7 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     listed = "\n".join(map(str, sound))
     done = command("fleet", "-", input=listed)
     (reach,) = re.findall(r"a GPU from \+([\d.]+) %", done.stdout)
-    told = f"none was found; a GPU that is less than {float(reach):g} % slower would not have been"
+    told = f"none was found; a GPU that is less than {float(reach):g} % slower would not have been found"
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, f"slower than their peers: {told}")
     # Text from files cannot steer the terminal.
     for path in folder.glob("node3-*.jsonl"):
@@ -126,13 +126,13 @@ def test_too_few_devices_or_runs_end_with_2(runs, command):
     done = command("fleet", folder)
     assert (done.exit_code, "no hardware has 4 devices" in done.stderr) == (2, True)
     assert "3 nodes, 3 devices" in done.stdout
-    assert "too few to say which of them is slow; expected 4" in done.stdout
+    assert "too few to find a slow one; expected 4" in done.stdout
     done = command("history", folder)
-    assert (done.exit_code, "no test has 6 runs that count on one device" in done.stderr) == (
+    assert (done.exit_code, "no test has 6 valid runs on one device" in done.stderr) == (
         2,
         True,
     )
-    assert "shorter series; what is INVALID or failed is left out\n" in done.stderr
+    assert "shorter series; INVALID and failed results are left out\n" in done.stderr
 
 
 def test_what_many_runs_need_is_an_extra_that_is_named_with_its_command(runs, command, monkeypatch):
@@ -170,7 +170,7 @@ def test_history_tells_the_step_when_where_and_what_changed_and_fails(runs, comm
     assert chosen == [1, 1]
     for how, why in (
         (("--since", "2027-01-01"), "no run began on 2027-01-01 or later"),
-        (("--since", "2026-01-07"), "no test has 6 runs"),
+        (("--since", "2026-01-07"), "no test has 6 valid runs"),
         (("--tests", "matmul*"), "no test matches --tests matmul*; there are memcpy_d2d"),
     ):
         done = command("history", folder, *how)

@@ -143,8 +143,8 @@ def test_where_logs_name_no_device_their_nodes_are_the_parts_and_it_is_said():
     assert (part.devices, part.unplaced, set(part.detectable)) == (0, 96, {"node"})
     lines = fleet_text(runs, found, found.findings, 100, colour=False).splitlines()
     assert lines[-2] == (
-        "h100-sxm5, 80gb: devices and links inside a node are not told apart in 96 imported runs; a slow one among "
-        "them does not show"
+        "h100-sxm5, 80gb: devices and links inside a node are not identified in 96 imported runs, so a slow device "
+        "or link is not found"
     )
     assert "a GPU" not in lines[-1] + lines[-3]
 
@@ -239,7 +239,7 @@ def lines_of(done, node="node003"):
 
 
 LOG = nvbandwidth("node003", 3)
-NOTHING = "node003: nothing of it is judged: 0 of 3 tests, 0 of 8 GPUs: "
+NOTHING = "node003: none of its parts is judged: 0 of 3 tests, 0 of 8 GPUs: "
 ALL_FAILED = broken(LOG, dict.fromkeys(range(3), "Error"))
 
 
@@ -304,5 +304,5 @@ def test_what_is_missing_of_a_node_stands_in_the_json(judge):
 
 def test_a_choice_of_tests_leaves_out_no_node_that_failed_in_them(judge):
     done = judge(broken(LOG, {1: "Error"}), "--tests", "nvbandwidth.device_to_host*")
-    line = f"node003: nothing of it is judged: 0 of 1 test, 0 of 8 GPUs: {FAILED}"
+    line = f"node003: none of its parts is judged: 0 of 1 test, 0 of 8 GPUs: {FAILED}"
     assert (2, [line]) == (done.exit_code, lines_of(done))

@@ -105,9 +105,11 @@ def test_a_function_that_fails_leaves_no_hook_and_no_profiler_behind():
 
 def test_what_cannot_be_profiled_is_a_sentence():
     calls, _ = counted(0.1)
-    with torch.profiler.profile(), pytest.raises(NoProfile, match="a profiler is at work"):
+    with torch.profiler.profile(), pytest.raises(NoProfile, match="another profiler runs"):
         take(CpuDevice(), "torch", calls, EMPTY, None)
-    with pytest.raises(NoProfile, match="through CUDA or ROCm, and this is cpu"):
+    with pytest.raises(
+        NoProfile, match="needs CUDA or ROCm to mark the calls, and this device is cpu"
+    ):
         take(CpuDevice(), "external", calls, EMPTY, None)
     with pytest.raises(NoProfile, match="holds no activity"):
         take(CpuDevice(), "torch", Calls(lambda: None, [()], None, 0.1), EMPTY, None)

@@ -195,7 +195,7 @@ def test_what_cannot_be_followed_is_refused(training, monkeypatch):
     with pytest.raises(BadInput, match=r"optimizer is a int; expected a torch.optim.Optimizer"):
         training.follow(optimizer=3)
     with pytest.raises(
-        BadInput, match="memory saw no tensor on cpu; expected a function that works on"
+        BadInput, match="the call allocated no tensor on cpu; expected a function that computes on"
     ):
         take(lambda: 3)
     monkeypatch.delitem(sys.modules, "pytest_roofline.observe.tracker", raising=False)
@@ -252,7 +252,9 @@ def test_compiled_code_runs_operator_by_operator_and_is_compiled_afterwards(trai
     compiled = torch.compile(training.model, backend=backend)
     found = take(compiled, training.inputs[:1], compiled)
     assert graphs == []
-    assert found.missing == ("what compiled code allocates: its operators ran one by one here",)
+    assert found.missing == (
+        "the allocations of compiled code, since its operators ran one by one",
+    )
     assert found.categories["activations"] == WIDE + WIDE + NARROW
     # A frame that torch meets under a dispatch mode it never compiles again, and what is timed next would be slow.
     compiled(training.inputs[0])
@@ -282,11 +284,11 @@ def test_what_the_device_counts_beside_the_operators(training):
     with torch.profiler.profile():
         found = training.follow()
     assert (found.device_peak_bytes, found.unseen_bytes) == (None, None)
-    assert found.missing == ("the device's own peak, which cpu does not tell here",)
+    assert found.missing == ("the device's own peak, since cpu does not report it",)
 
 
 def test_a_call_that_passes_no_operator_is_said_to_be_unseen(training, monkeypatch):
-    unseen = "what passes no operator, as where a graph is replayed"
+    unseen = "allocations outside of operators, as in a replayed graph"
     assert training.follow(lambda *_: None).missing[0].startswith(unseen)
     x = torch.ones(100)
     assert take(lambda: x.add_(1)).missing == ()

@@ -45,7 +45,8 @@ def test_a_profile_in_the_terminal_is_of_one_call():
     assert profile_lines([PROFILE], 80) == [
         "profile of step on cuda:0, 2 calls; never judged, in no baseline",
         "  a call: 12.0 ms measured, 14.0 ms under the profiler, operators at work on the host for 50.0 % of it",
-        "  the profiler made a call 1.17 times as long: a part of idle, and of operators' times on a host, is its own",
+        "  the profiler made a call 1.17 times as long: so a part of idle time, and of operators' times "
+        "on the host, is the profiler's",
         "  matrix product 53.9 %, idle 23.1 % of the span",
         "  kernel                                             time   share  calls    mean",
         "  vectorized_elementwise_kernel<4, CUDAFunctor_…  2.00 ms  10.0 %      4  500 µs",
@@ -117,14 +118,14 @@ def test_what_is_special_about_a_profile_is_said():
     )
     text = "\n".join(profile_lines([fused], 80))
     assert (
-        "forward: fused 5.00 ms (softmax and products cannot be told apart), products with weights 3.00 ms"
+        "forward: fused 5.00 ms (softmax and products cannot be separated), products with weights 3.00 ms"
         in text
     )
     assert "1 :" not in text
     over = replace(
         PROFILE, classes=(ClassTime("copy", 1.0, 0.8), ClassTime("communication", 1.0, 0.4))
     )
-    assert "streams overlap, so that classes hold more than the span" in "\n".join(
+    assert "streams overlap, so the classes add up to more than the span" in "\n".join(
         profile_lines([over], 80)
     )
     external = Profile("t", "step", "p", "cuda:0", 1, tool="external", measured_s=1e-3)

@@ -98,7 +98,7 @@ def read(
             source,
             number,
             line,
-            f"no format understands this file (tried: {titles}); --format tells what it is",
+            f"this file has no known format (tried: {titles}); name its format with --format",
         )
     try:
         logs = import_format.read(text, source, user_facts)
@@ -107,9 +107,7 @@ def read(
         raise BadFile(f"{source}: {error}") from None
     if not any(log.readings or log.failed for log in logs):
         reason = next((f": {reason}" for log in logs for reason in log.left_out), "")
-        raise BadFile(
-            f"{source}: {import_format.title} without a number that could be taken{reason}"
-        )
+        raise BadFile(f"{source}: {import_format.title} without a usable number{reason}")
     _refuse_contradiction(source, logs, user_facts)
     _refuse_impossible(source, logs)
     # By content, so that a log that was imported twice is known again.
@@ -122,7 +120,8 @@ def _refuse_long(text: str, source: str) -> None:
     if not looks_like_json(text) and (match := re.search(rf"[^\n]{{{MOST_LINE_BYTES + 1}}}", text)):
         number = text.count("\n", 0, match.start()) + 1
         raise BadFile(
-            f"{source}, line {number}: more than {MOST_LINE_BYTES // 2**10} KiB; expected lines as a tool prints them"
+            f"{source}, line {number}: more than {MOST_LINE_BYTES // 2**10} KiB; expected shorter "
+            "lines, as a tool prints them"
         )
 
 
@@ -148,7 +147,7 @@ def _refuse_contradiction(
         )
     if user_facts.operation is not None and not all("ccl-tests" in log.tool for log in logs):
         raise BadFile(
-            f"{source} is of {logs[0].tool}, which knows no collectives; expected no --operation"
+            f"{source} is of {logs[0].tool}, which measures no collectives; leave --operation out"
         )
 
 

@@ -77,7 +77,7 @@ class _Table(OpenTable[Reading]):
         """Return the text of a line above the table."""
         if name not in self.head:
             raise BadLine(
-                f"no line above tells the {name}; expected the whole output of BabelStream"
+                f"no line above gives the {name}; expected the whole output of BabelStream"
             )
         return self.head[name]
 
@@ -115,7 +115,7 @@ class _Table(OpenTable[Reading]):
         factor = float(MIB) if is_binary else UNITS.get(unit, 0.0)
         if not printed_size * factor:
             raise BadLine(
-                f"an array size of {printed_size:g} {unit} above; expected one that can be told from 0"
+                f"an array size of {printed_size:g} {unit} above; expected a size above 0"
             )
         power = 2 ** round(math.log2(printed_size * factor))
         return (
@@ -181,7 +181,7 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     values = match[0].split(",")
     table = tables.table
     if table is None or len(values) != _COLUMNS:
-        expected = _COLUMNS if table is not None else "the line that names them above"
+        expected = _COLUMNS if table is not None else "a line above that names the columns"
         raise BadLine(f"{len(values)} columns; expected {expected}")
     calls, elements, element_bytes = (whole_number(value) for value in values[1:4])
     _, best, slowest, mean = (amount(value) for value in values[4:])
@@ -225,7 +225,9 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         )
     times = {"best": seconds, "mean": mean, "slowest": slowest}
     table.left_out += [
-        f"line {number}, {name}: printed as 0 s" for name, time_s in times.items() if not time_s
+        f"line {number}, {name}: the tool printed 0 s"
+        for name, time_s in times.items()
+        if not time_s
     ]
     order = table.head.get("order", "Classic").lower()
     parameters: dict[str, Scalar] = {} if order == "classic" else {"order": order}
@@ -267,9 +269,7 @@ def _readings(
     if kernel not in KERNELS:
         raise BadLine(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
     if calls < 2 or not array_bytes or element_bytes not in _DTYPES:
-        raise BadLine(
-            "a count or a size that cannot be; expected two calls or more of fp32 or fp64"
-        )
+        raise BadLine("an impossible count or size; expected at least two calls of fp32 or fp64")
     arrays_read, arrays_written = KERNELS[kernel]
     work = Work(read_bytes=arrays_read * array_bytes, write_bytes=arrays_written * array_bytes)
     parameters: dict[str, Scalar] = {"size_bytes": array_bytes, "dtype": _DTYPES[element_bytes]}

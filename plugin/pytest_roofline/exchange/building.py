@@ -42,7 +42,7 @@ def check_user_facts(user_facts: UserFacts) -> UserFacts:
         )
     if user_facts.begun and moment(user_facts.begun) is None:
         raise BadInput(
-            f"--begun is {user_facts.begun!r}; expected a date or time as 2026-03-01 or 2026-03-01T10:00:00+01:00"
+            f"--begun is {user_facts.begun!r}; expected a date or time such as 2026-03-01 or 2026-03-01T10:00:00+01:00"
         )
     if user_facts.product is not None and not user_facts.product.strip():
         raise BadInput("--product is empty; expected a name as the driver prints it")
@@ -131,7 +131,7 @@ def _invalid_reason(
 def save(lines: Sequence[Line], path: Path) -> bool:
     """Write a new run file, whole or not at all. Return False where it holds this import already."""
     if path.suffix != ".jsonl":
-        raise CannotStore(f"{path} does not end in .jsonl, as a run file must")
+        raise CannotStore(f"{path} is not the name of a run file; expected one that ends in .jsonl")
     if path.is_file() and _same(lines, path):
         return False
     write_new(path, "".join(map(encode_line, lines)))
@@ -179,7 +179,7 @@ def _surroundings(logs: Sequence[ImportedLog], user_facts: UserFacts) -> Importe
     if len(machines) > 1:
         sources = ", ".join(f"{log.source} on {product}" for product, log in machines.items())
         raise BadFile(
-            f"{sources}; import them apart, or tell with --product what all were measured on"
+            f"{sources}; import them separately, or give the product of all with --product"
         )
     return next((log for log in logs if log.product), logs[0])
 
@@ -285,7 +285,5 @@ def unknown_product(environment: Environment) -> str:
     if environment.device.type == "cpu" or product in products():
         return ""
     if product == UNKNOWN:
-        return "the files do not name the product; name it with --product, as the driver prints it"
-    return (
-        f"{product!r} is not a product that pytest-roofline knows, so no share of a peak is shown"
-    )
+        return "the files do not name the product; give it with --product, as the driver prints it"
+    return f"{product!r} is an unknown product, so no share of a peak is shown"

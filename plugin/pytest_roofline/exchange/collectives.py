@@ -164,7 +164,7 @@ def find_operation(
         return operation, ""
     if program:
         raise BadFile(
-            f"{source}: {program!r} is no test that this importer knows; expected one of {', '.join(NAMES)}"
+            f"{source}: {program!r} is an unknown test; expected one of {', '.join(NAMES)}"
         )
     fits = [
         operation
@@ -178,16 +178,15 @@ def find_operation(
         if (hinted := operation_named_in(hint)) in fits:
             return (
                 hinted,
-                f"the log does not say which collective it is of: {hinted.name} by {hint.strip()[:MOST_SHOWN]!r}",
+                f"the log does not name its collective: {hinted.name} by {hint.strip()[:MOST_SHOWN]!r}",
             )
     if not fits:
         raise BadFile(
-            f"{source}: no collective of {ranks} ranks has these bus bandwidths; tell with --devices how many"
+            f"{source}: no collective of {ranks} ranks has these bus bandwidths; give the number of "
+            "devices with --devices"
         )
     names = ", ".join(operation.name for operation in fits)
-    raise BadFile(
-        f"{source} does not say which collective it is of; tell with --operation: {names}"
-    )
+    raise BadFile(f"{source} does not name its collective; give it with --operation: {names}")
 
 
 def operation_named_in(text: str) -> Operation | None:
@@ -217,7 +216,7 @@ def readings_of(
             readings.append(_reading(row, operation, setting))
         else:
             left_out.append(
-                f"{row.where}, {row.place}: {'no time at all' if row.size_bytes else 'moves nothing'}"
+                f"{row.where}, {row.place}: {'no time' if row.size_bytes else 'moves nothing'}"
             )
     return pool_readings(readings), tuple(left_out)
 

@@ -45,6 +45,6 @@ def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
         return fronts.pop()
     if fronts or _TWO_DIGITS.fullmatch(front):
         raise BadLine(
-            "a number and a host without a blank between them; expected a host that one line '# Rank …' names"
+            "a number and a host without a blank between them; expected a host of a line '# Rank …'"
         )
     return front

@@ -54,7 +54,7 @@ def why_no_rate(entry: Exportable) -> str:
     return (
         ""
         if entry.rate
-        else "it is a time without a rate; take `--to github-action-benchmark` for times"
+        else "it is a time without a rate; for times use `--to github-action-benchmark`"
     )
 
 

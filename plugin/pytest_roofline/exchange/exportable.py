@@ -162,8 +162,8 @@ def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
                 dict.fromkeys(str(duplicate.row.path) for duplicate in (first_entry, entry))
             )
             raise BadInput(
-                f"{name} stands twice in {runs}; expected each measurement once: export each run, and import each "
-                "file of another tool, into one of its own"
+                f"{name} is twice in {runs}; expected each measurement once: export every "
+                "run, and import every file, separately"
             )
 
 
@@ -176,7 +176,7 @@ def _refuse_several(runs: Sequence[Run]) -> None:
             f"{run.path} of {hardware}" for hardware, run in run_by_hardware.items()
         )
         raise OtherHardware(
-            f"these runs are of several hardware: {sources}; expected one, so export each into its own file"
+            f"these runs are of different hardware: {sources}; export each hardware into a separate file"
         )
 
 
@@ -191,7 +191,7 @@ def _omission_reason(run: Run, row: Row) -> str:
     if row.metric == KERNEL:
         return "a compiled kernel has no time"
     if row.lost is not None:
-        return f"memory ran out: {row.lost.message}"
+        return f"it ran out of memory: {row.lost.message}"
     if row.ended is None or row.ended.outcome == "passed":
         return ""
     return f"its test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"

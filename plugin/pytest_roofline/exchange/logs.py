@@ -175,7 +175,7 @@ class _Stream(Generic[AnyRuns]):
         """Keep doubtful lines as remarks, or refuse the first possible row."""
         for number, line in self.doubtful:
             if not self.numbered or line[:1].isdigit() or _ROW_TAIL.fullmatch(line):
-                refuse(source, number, line, "a line inside a table that is no row of it")
+                refuse(source, number, line, "a line inside a table that is not a row")
             self.remarks.append((number, line))
         self.doubtful.clear()
 
@@ -228,7 +228,7 @@ def read_runs(
     them.
     """
     if looks_like_json(text):
-        raise BadFile(f"{source}: the log stands inside a JSON string; take it out")
+        raise BadFile(f"{source}: the log is inside a JSON string; extract it first")
     streams: dict[str, _Stream[AnyRuns]] = {}
     # A file whose last end of line was stripped is whole where its last row ends as the one above, to the decimals.
     row_ends = [
@@ -247,7 +247,9 @@ def read_runs(
             if number < last_number or not printed_line:
                 streams[label].take(rules, source, number, printed_line)
             elif streams[label].omits_cut_line(rules, source, number, printed_line):
-                notes = [f"left out line {number}, the last, which has no end: it may be cut"]
+                notes = [
+                    f"left out the last line, {number}, since it has no line end and may be cut"
+                ]
     logs = [log for stream in streams.values() for log in finish(stream.runs)]
     remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
     skipped_count = sum(stream.skipped for stream in streams.values()) - len(remarks)
@@ -255,13 +257,13 @@ def read_runs(
     if not any(log.readings or log.ended for log in unique_logs):
         reason = next(
             (reason for log in unique_logs for _, reason in log.failed),
-            "it has no table with rows, or each behind what another program wrote",
+            "it has no table with rows, or another program wrote into every row",
         )
-        raise BadFile(f"{source}: {reason}; expected whole output that this importer reads")
+        raise BadFile(f"{source}: {reason}; expected the whole output of a known tool")
     if remarks:
         (number, line), line_count = remarks[0], count(len(remarks), "line")
         notes.append(
-            f"skipped {line_count} inside a table that begin with no number: line {number}, '{line}'"
+            f"skipped {line_count} inside a table that do not begin with a number: line {number}, '{line}'"
         )
     notes += [f"skipped {count(skipped_count, 'line')} around the tables"] if skipped_count else []
     if copies := len(logs) - len(unique_logs):

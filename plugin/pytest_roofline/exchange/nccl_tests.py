@@ -137,9 +137,7 @@ class _Logs(list[_Log]):
         Elsewhere it was printed again.
         """
         if not all(log.ended for log in self):
-            raise BadLine(
-                "two logs are mixed here: one begins before the other came to its average"
-            )
+            raise BadLine("two logs are mixed: one begins before the average of the other")
         raise ForeignLine
 
 
@@ -168,8 +166,8 @@ def _take_rank(logs: _Logs, _: int, match: re.Match[str]) -> None:
     log = logs.begin(False)
     if match[1] == "0" and log.ranks:
         raise BadLine(
-            "a second rank 0: processes that know nothing of each other print into one log, as nccl-tests does that is "
-            "built without MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
+            "a second rank 0: independent processes wrote into one log, as with nccl-tests built without "
+            "MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
         )
     rank = whole_number(match[1])
     if rank <= log.highest_rank or (rank and not log.ranks):
@@ -185,7 +183,7 @@ def _take_blocking(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
     names = ["#wrong" if name == "wrong" else name for name in match[0].removeprefix("#").split()]
     if "cputime" in names:
-        raise BadLine("time of the CPU (-C 1) says nothing of the operation; run it without")
+        raise BadLine("CPU time (-C 1) is not the time of the operation; run the test without -C 1")
     has_timestamp = names[-1] == "timestamp"
     names = names[: len(names) - has_timestamp]
     end = max((index for index, name in enumerate(names) if name in _LAST), default=len(names))
@@ -200,7 +198,7 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
         or names[time_column:] not in ([*half], [*half, *half])
         or not all(name.startswith("#") for name in extra_columns)
     ):
-        raise BadLine("columns that this importer does not know")
+        raise BadLine("unknown columns")
     log = logs.begin(False)
     log.shared, log.half, log.places = (
         tuple(names[:time_column]),
@@ -215,9 +213,7 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
     units = match[0].removeprefix("#").split()
     if units[:2] != ["(B)", "(elements)"] or units[2:5] != ["(us)", "(GB/s)", "(GB/s)"]:
-        raise BadLine(
-            "units that this importer does not know; expected (B) (elements) (us) (GB/s) (GB/s)"
-        )
+        raise BadLine("unknown units; expected (B) (elements) (us) (GB/s) (GB/s)")
 
 
 def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
@@ -225,7 +221,7 @@ def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
         logs.refuse_mixed()
     if not logs or not logs[-1].half:
         raise BadLine(
-            "a row of numbers where none is expected: the lines that name its columns are missing"
+            "a row of numbers without a heading above it; expected the lines that name its columns"
         )
     _add_row(logs[-1], number, match[0].split())
 
@@ -281,7 +277,7 @@ def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
     if not logs or not logs[-1].half or logs[-1].cut_cells:
-        raise BadLine("an average of no rows, or inside one; expected a whole log")
+        raise BadLine("an average without rows, or inside a row; expected a whole log")
     logs[-1].ended = True
 
 
@@ -297,9 +293,7 @@ def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs.table is None:
         raise ForeignLine
-    raise BadLine(
-        "a row behind a prefix that this importer does not know; expected the line without it"
-    )
+    raise BadLine("a row with an unknown prefix; remove the prefix")
 
 
 _RULES: tuple[Rule[_Logs], ...] = (
@@ -361,7 +355,7 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
         host=hosts[0] if hosts else None,
         hosts=hosts if len(set(hosts)) > 1 and not log.abridged else (),
         software=log.software,
-        left_out=(*left_out, *(f"column {name}, which is not read" for name in log.extra_columns)),
+        left_out=(*left_out, *(f"column {name} is not read" for name in log.extra_columns)),
         notes=tuple(filter(None, (note, _abridged_note(log, setting.devices)))),
         unread=log.unread,
     )
@@ -372,7 +366,9 @@ def _abridged_note(log: _Log, devices: int) -> str:
     if not log.abridged:
         return ""
     coverage = f"{len(log.ranks)} of {devices} ranks are named"
-    return f"{coverage}: --devices tells how many took part, product and nodes are those named"
+    return (
+        f"{coverage}; the number of devices is from --devices, product and nodes are from the log"
+    )
 
 
 def _failure_reason(log: _Log) -> str:
@@ -395,7 +391,7 @@ def _apply_bounds_check(reading: Reading, log: _Log) -> Reading:
     return replace(
         reading,
         verified=None if reading.verified is None else False,
-        invalid=f"{log.out_of_bounds} values were out of bounds, and the log does not say where",
+        invalid=f"{log.out_of_bounds} values were out of bounds; the log does not say in which rows",
     )
 
 
@@ -408,7 +404,7 @@ def _devices(log: _Log, source: str, user_facts: UserFacts) -> int:
         if user_facts.devices is None or user_facts.devices <= log.highest_rank:
             raise BadFile(
                 f"{source}: lines '# Rank …' are missing below rank {log.highest_rank}; "
-                "tell with --devices how many took part"
+                "give the number of devices with --devices"
             )
         if len({group for group, *_ in log.ranks}) > 1:
             raise BadFile(
@@ -417,7 +413,7 @@ def _devices(log: _Log, source: str, user_facts: UserFacts) -> int:
         return user_facts.devices
     devices = len(log.ranks) or user_facts.devices
     if not devices:
-        raise BadFile(f"{source}: no lines '# Rank …'; tell with --devices how many took part")
+        raise BadFile(f"{source}: no lines '# Rank …'; give the number of devices with --devices")
     if user_facts.devices not in (None, devices):
         raise BadFile(
             f"{source}: {devices} ranks, but --devices={user_facts.devices}; expected the same"
@@ -443,7 +439,9 @@ def _setting(log: _Log, source: str, user_facts: UserFacts) -> Setting:
     ) = log.config
     devices = _devices(log, source, user_facts)
     if devices % (threads * gpus or 1):
-        raise BadFile(f"{source}: {threads} threads of {gpus} GPUs; that cannot be {devices} ranks")
+        raise BadFile(
+            f"{source}: {threads} threads of {gpus} GPUs, which cannot be {devices} ranks"
+        )
     groups = [group for group, *_ in log.ranks]
     group_count, host_count = len(set(groups)), len({host for _, host, _ in log.ranks})
     # "wait and barrier …", "wait …, no barrier", and both around the outer loop.

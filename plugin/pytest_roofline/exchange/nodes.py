@@ -40,7 +40,7 @@ def _node_of(path: str, pattern: str) -> str:
     match = re.fullmatch(rf"(?:.*[/\\])?{expression}", path)
     if match is None:
         raise BadFile(
-            f"{path} does not end as --host={pattern} says; expected {NODE} where its node stands"
+            f"{path} does not match --host={pattern}; expected the name of the node in place of {NODE}"
         )
     return match["node"]
 
@@ -53,7 +53,7 @@ def by_node(logs: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
     for log in logs:
         if log.host is None:
             raise BadFile(
-                f"{log.source} names no node; tell where its path does: --host '{NODE}/*' for the folder, "
+                f"{log.source} names no node; say where its path names the node: --host '{NODE}/*' for the folder, "
                 f"--host '*-{NODE}.log' for the name"
             )
     return group_by(logs, key=lambda log: log.host or "")
@@ -66,9 +66,9 @@ def refuse_several(logs: Sequence[ImportedLog]) -> None:
     if len(nodes) > 1:
         raise BadFile(
             f"the files are of {count(len(nodes), 'node')} ({listed(nodes, MOST_NAMED)}); "
-            "`roofline import FILES… --by node -o DIR` writes a run of each"
+            "`roofline import FILES… --by node -o DIR` writes a run for each node"
         )
     drivers = {log.driver: log.source for log in logs if log.driver is not None}
     if len(drivers) > 1:
         sources = ", ".join(f"{source} under driver {driver}" for driver, source in drivers.items())
-        raise BadFile(f"{sources}; expected one driver in a run: import them apart")
+        raise BadFile(f"{sources}; expected one driver in a run: import each driver separately")

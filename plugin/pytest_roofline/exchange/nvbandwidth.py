@@ -151,20 +151,18 @@ def _of_texts(texts: Texts, source: str, user_facts: UserFacts) -> list[Imported
             if case["status"] == "Running":
                 case |= {
                     "status": "Error",
-                    "error": "a test case ended before its matrix was whole",
+                    "error": "a test case ended before its matrix was complete",
                 }
     logs = [_imported(as_record(document, source, _Run), source, user_facts) for document in texts]
     if logs and texts.unnamed:
-        remark = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth, which the text does not name"
+        remark = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth; the text does not name them"
         logs[0] = replace(logs[0], left_out=(*logs[0].left_out, remark))
     return logs
 
 
 def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
     if run.error is not None:
-        raise BadFile(
-            f"{source}: the run ended with {run.error!r}; expected one that came to its end"
-        )
+        raise BadFile(f"{source}: the run ended with {run.error!r}; expected a complete run")
     products, hosts = _devices(run, source)
     readings: list[Reading] = []
     left_out: list[str] = []
@@ -173,14 +171,12 @@ def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
         if case.status == "Passed":
             matrix = _matrix(case.name, case.bandwidth_description)
             if matrix is None:
-                left_out.append(
-                    f"{case.name}: this importer does not know {case.bandwidth_description!r}"
-                )
+                left_out.append(f"{case.name}: unknown description {case.bandwidth_description!r}")
                 continue
             readings_of_case = list(
                 _readings(case, matrix, run, source, user_facts.devices or len(products))
             )
-            left_out += [] if readings_of_case else [f"{case.name}: nothing but N/A"]
+            left_out += [] if readings_of_case else [f"{case.name}: every cell is N/A"]
             readings += readings_of_case
         elif case.status.upper() == "ERROR":
             failures.append((f"nvbandwidth.{case.name}", case.error or "the test case failed"))
@@ -211,7 +207,7 @@ def _notes(run: _Run) -> Iterator[str]:
     if run.warning is not None:
         yield run.warning
     if run.buffer_size is None and any(case.buffer_size is None for case in run.testcases):
-        yield "not part of the key: the buffer size (-b), which is not in this file; compare equal ones only"
+        yield "not part of the key: the buffer size (-b) is not in this file; compare runs of equal size only"
 
 
 def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
@@ -250,7 +246,7 @@ def _readings(
     parts = ("",) if matrix.part is None else ("1", "2", "sum")
     if (matrix.part is not None and matrix.part != "Total") or len(rows) % len(parts):
         raise BadFile(
-            f"{source}: the matrix of {case.name} is not the three that its description tells of"
+            f"{source}: the matrix of {case.name} does not have the three rows of its description"
         )
     part_rows = len(rows) // len(parts)
     for index, row in enumerate(rows):

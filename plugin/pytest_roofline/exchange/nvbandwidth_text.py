@@ -140,7 +140,7 @@ def _take_column(texts: Texts, _: int, __: re.Match[str]) -> None:
     if texts.table is None:
         raise ForeignLine
     if texts.table.columns:
-        raise BadLine("a line inside a matrix that is no row of it")
+        raise BadLine("a line inside a matrix that is not a row")
     texts.table.columns = 1
 
 

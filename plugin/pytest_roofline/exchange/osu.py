@@ -154,7 +154,7 @@ def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
             re.split(r"\s{2,}", unread_text)[0],
         )
         if name not in _COLUMNS and len(test.columns) < FEWEST_COLUMNS:
-            raise BadLine(f"a column that this importer does not know: {unread_text!r}")
+            raise BadLine(f"an unknown column: {unread_text!r}")
         test.columns.append(name)
         unread_text = unread_text.removeprefix(name).lstrip()
 
@@ -170,13 +170,13 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
     if size_bytes is not None:
         if size_bytes <= test.last_bytes:
             raise BadLine(
-                f"{size_bytes} bytes behind {test.last_bytes}; expected more with every row"
+                f"{size_bytes} bytes after {test.last_bytes}; expected a larger size in every row"
             )
         test.last_bytes = size_bytes
     for name, value in cells.items():
         unit, statistic = _COLUMNS.get(name, ("", ""))
         if unit and value != "N/A" and not amount(value):
-            test.left_out.append(f"line {number}, {name}: printed as 0 {unit}")
+            test.left_out.append(f"line {number}, {name}: the tool printed 0 {unit}")
         elif unit and value != "N/A":
             is_valid = {"Pass": True, "Fail": False}.get(cells.get("Validation", ""))
             test.rows.append(
@@ -239,7 +239,7 @@ def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ..
 def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
     if test.rows and test.collective and user_facts.devices is None:
         raise BadFile(
-            f"{source}: no line says among how many ranks {test.name} was; tell it with --devices"
+            f"{source}: no line gives the number of ranks of {test.name}; give it with --devices"
         )
     unknown = [name for name in test.columns if name not in _COLUMNS]
     ranks = user_facts.devices if test.collective else None
@@ -250,7 +250,7 @@ def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
         readings=pool_readings([replace(row, devices=ranks or row.devices) for row in test.rows]),
         device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
         software={"OSU Micro-Benchmarks": test.version} if test.version else {},
-        left_out=(*test.left_out, *(f"column {name}, which is not read" for name in unknown)),
+        left_out=(*test.left_out, *(f"column {name} is not read" for name in unknown)),
         failed=()
         if test.rows
         else ((f"osu.{test.name}", "a run ended before the rows of its table"),),

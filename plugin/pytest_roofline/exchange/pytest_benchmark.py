@@ -19,7 +19,7 @@ from .exportable import Exportable, facts, origin
 from .records import ImportedLog, Reading, UserFacts, from_json, json_with
 
 CONVENTION = (
-    "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so that there "
+    "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so there "
     "is no rate"
 )
 # Clocks that go on while a process waits; others stand in the key.
@@ -92,9 +92,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
             software=_software(file),
             started=file.datetime if isinstance(file.datetime, str) else "",
             left_out=tuple(
-                f"{name}: a round that took no time at all"
-                for name in names
-                if min(seconds_by_name[name]) <= 0
+                f"{name}: a round of 0 s" for name in names if min(seconds_by_name[name]) <= 0
             ),
         ),
     )

@@ -151,14 +151,14 @@ class BadLine(ValueError):
 def decode(content: bytes, source: str) -> str:
     """Return the text of a file, without a byte order mark. Of a container's log it is the output."""
     if content.startswith(_PACKED):
-        raise BadFile(f"{source} is compressed; expected what the tool printed: unpack it first")
+        raise BadFile(f"{source} is compressed; unpack it first")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadFile(
-            f"{source}, line {line}: byte {error.start} is not UTF-8 text; expected what the tool printed, converted "
-            "with iconv where a shell wrote UTF-16"
+            f"{source}, line {line}: byte {error.start} is not UTF-8 text; expected UTF-8; convert "
+            "UTF-16 of a shell with iconv"
         ) from None
     if not text.strip():
         raise BadFile(f"{source} is empty; expected the output of a tool")

@@ -162,7 +162,7 @@ def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
 def _refuse_broken(runs: _Calls, _: int, __: re.Match[str]) -> None:
     if runs.table is None:
         raise ForeignLine
-    raise BadLine("no rate, time and bytes as this importer knows them")
+    raise BadLine("no rate, time and bytes in a known form")
 
 
 def _take_bytes(runs: _Calls, _: int, match: re.Match[str]) -> None:
@@ -246,7 +246,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
 
 
 def _imported(run: _Call, source: str) -> ImportedLog:
-    unread = tuple(f"preset {preset}, which is not read" for preset in run.presets)
+    unread = tuple(f"preset {preset} is not read" for preset in run.presets)
     reason = unread[0] if unread else "a run ended before a table with rows"
     if run.iterations:
         unread += (

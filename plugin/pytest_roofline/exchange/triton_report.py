@@ -37,7 +37,9 @@ def _values(line: str, source: str, number: int) -> list[str]:
     try:
         return next(csv.reader([line]))
     except csv.Error as error:
-        refuse(source, number, line, f"no row of a table ({error}); expected values between commas")
+        refuse(
+            source, number, line, f"not a row of a table ({error}); expected values between commas"
+        )
 
 
 def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
@@ -72,7 +74,7 @@ def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
         unit = unit or _unit(given.unit)
         if unit is None:
             raise BadFile(
-                f"{source}: column {names[at]!r} has no unit, as Triton wrote before version 3; tell with --unit: "
+                f"{source}: column {names[at]!r} has no unit, as in files of Triton 2; give it with --unit: "
                 "GB/s, TFLOPS, ms, us"
             )
         line = match["line"] if match else names[at].strip()
@@ -83,7 +85,9 @@ def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
             "triton.testing",
             CONVENTION,
             tuple(readings),
-            left_out=(f"line {cut}, the last, which has no end: it may be cut",) if cut else (),
+            left_out=(f"the last line, {cut}, since it has no line end and may be cut",)
+            if cut
+            else (),
         ),
     )
 

@@ -37,23 +37,23 @@ def _accelerators(machine: Machine) -> Iterator[Finding]:
             "torch",
             "torch is not installed",
             "nothing can be measured here",
-            "pip install 'pytest-roofline[torch]' brings PyPI's; for a vendor's build use its own Python",
+            "pip install 'pytest-roofline[torch]' installs PyPI's; for a vendor's build use the vendor's Python",
         )
     if machine.accelerator_nodes and machine.torch_devices == 0:
         yield Finding(
             "limit",
             "torch",
             f"an accelerator is here ({', '.join(machine.accelerator_nodes)}), but torch uses none",
-            "the CPU would be measured in its place",
-            "install a torch that is built for it; check the driver's version",
+            "the CPU would be measured instead",
+            "install a torch that supports the accelerator; check the driver's version",
         )
     if machine.accelerator_nodes and not machine.libraries:
         yield Finding(
             "unknown",
             "management library",
             "; ".join(machine.silent) or "neither NVML nor amdsmi answers",
-            "clocks, throttling, neighbours and link width are not seen",
-            "install the library of this accelerator; in a container, hand the driver's utilities in "
+            "clocks, throttling, neighbours and link width stay unknown",
+            "install the library of this accelerator; in a container, enable the driver's utilities "
             "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
         )
     if machine.profiler:
@@ -88,7 +88,7 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "limit",
             gpu.label,
             f"other processes hold {format_amount(gpu.others_bytes)} of its memory",
-            "whoever shares it makes times longer and noisier",
+            "other processes make times longer and noisier",
             "ask the scheduler for the whole device, or end them",
         )
     for finding in degradations(gpu, gpu, ()):
@@ -103,7 +103,7 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             gpu.label,
             f"{', '.join(withheld)} withheld",
             "a lowered limit, a narrow link or faulty memory would not be seen",
-            "look at them on the host; a virtual GPU does not tell",
+            "check them on the host; a virtual GPU does not report them",
         )
     if gpu.compute_mode not in (None, "default"):
         yield Finding(
@@ -126,7 +126,7 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "limit",
             gpu.label,
             "persistence mode is off",
-            "the driver unloads between runs: slow first calls, lost settings",
+            "the driver unloads between runs; first calls are slow and settings are lost",
             "nvidia-smi -pm 1, or run nvidia-persistenced",
         )
 
@@ -140,22 +140,22 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
             "peer access",
             f"GPUs {pairs}{hidden_text} cannot reach each other's memory",
             "copies between them go through the host",
-            "look at IOMMU and ACS settings; in a VM, at how GPUs are handed in",
+            "check IOMMU and ACS settings; in a VM, check how GPUs are passed through",
         )
     if machine.mps:
         yield Finding(
             "limit",
             "CUDA MPS",
             "a daemon shares the GPUs between processes",
-            "kernels of others run beside ours",
+            "kernels of other processes run at the same time",
             "echo quit | nvidia-cuda-mps-control, or ask for a node without it",
         )
     if machine.gpus:
         yield Finding(
             "unknown",
             "time slicing",
-            "no driver says whether a GPU is given out to several containers in turns",
-            "such a neighbour shows only as spread of the clock probe and as memory in use",
+            "no driver reports whether several containers share a GPU in turns",
+            "such a neighbour only shows as spread of the clock probe and as memory in use",
             "ask the cluster's operator; `roofline doctor --measure` shows the spread",
         )
 
@@ -175,15 +175,15 @@ def _host(machine: Machine) -> Iterator[Finding]:
             "unknown",
             "frequency governor",
             "not readable, as in most virtual machines",
-            "whether clocks move with the load is not known",
-            "none from inside; compare on the same machine only",
+            "the clocks may change with the load",
+            "none inside the machine; compare runs of this machine only",
         )
     elif host.governor != "performance":
         yield Finding(
             "limit",
             "frequency governor",
             f"it is {host.governor}",
-            "clocks move with the load: launches and CPU copies vary",
+            "clocks change with the load; launches and CPU copies vary",
             "cpupower frequency-set -g performance",
         )
     if host.usable_cores == 1 and host.cores > 1:
@@ -231,7 +231,7 @@ def _limits(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "unknown",
             "memlock",
-            "this system does not tell",
+            "this system does not report the limit",
             "RDMA and pinned buffers may be refused",
             "none from inside",
         )

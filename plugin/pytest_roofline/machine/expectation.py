@@ -64,7 +64,7 @@ class Expectation:
         if len(set(products)) < len(products):
             twice = next(product for product in products if products.count(product) > 1)
             raise BadInput(
-                f"gpus names {twice!r} twice; expected one group a product, with its count"
+                f"gpus names {twice!r} twice; expected one group for each product, with its count"
             )
 
 

@@ -29,11 +29,11 @@ _REMAPPING = {
     "remap_failed": (
         "memory that gave errors could not be replaced by spare rows",
         "the faulty memory stays in use, and errors will come back",
-        "run the vendor's diagnostics and have it replaced: nvidia-smi -q -d ROW_REMAPPER, amd-smi bad-pages",
+        "run the vendor's diagnostics and replace the card: nvidia-smi -q -d ROW_REMAPPER, amd-smi bad-pages",
     ),
     "remap_pending": (
         "memory that gave errors waits to be replaced by spare rows",
-        "it is replaced at the next reset only, and may give errors until then",
+        "the memory is replaced at the next reset, and may give errors until then",
         f"{_RESET}, or reboot",
     ),
 }
@@ -111,9 +111,10 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
     return _finding(
         ends,
         f"{most} uncorrected ECC error{'s' * (most > 1)} since the driver was loaded{grew}, expected none",
-        "data in its memory may be wrong, and programs that meet such an error are ended",
-        f"{_RESET.format(ends[-1].index)}; if they come back, run the vendor's diagnostics (dcgmi diag -r 3) and have "
-        "it replaced",
+        "data in its memory may be wrong, and a program that reads it is killed",
+        f"{_RESET.format(ends[-1].index)}; if they come back, run the vendor's diagnostics (dcgmi diag "
+        "-r 3) and replace "
+        "the card",
     )
 
 
@@ -159,8 +160,8 @@ def _links(ends: Sequence[Gpu]) -> Finding | None:
         ends,
         f"{min(counts)} of {rated} NVLinks up{change_text}",
         "copies and collectives between GPUs are slower",
-        f"nvidia-smi nvlink --status -i {ends[-1].index} names those that are down; look at `dmesg` for Xid 74 and at "
-        "the fabric manager, then reset the GPUs",
+        f"nvidia-smi nvlink --status -i {ends[-1].index} shows the links that are down; check `dmesg` for Xid 74 "
+        "and the fabric manager, then reset the GPUs",
     )
 
 
@@ -186,7 +187,7 @@ def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
         ends,
         f"{_WORDS[fact]} {max(readings)} of {max(ratings)}",
         "copies between host and device are slower",
-        "reseat the card or the riser; look at the slot's settings and at `dmesg` for link errors",
+        "reseat the card or the riser; check the settings of the slot, and `dmesg` for link errors",
     )
 
 
@@ -198,7 +199,7 @@ def _difference_finding(difference: Unexpected) -> Finding:
         if difference.subject == "GPUs"
         else f"{fact} {difference.observed}"
     )
-    effect = "the node is not like the one that the expectation was written from"
+    effect = "the node differs from the node of the expectation"
     observed = f"{observed_text}, expected {difference.expected}"
     return Finding("degraded", difference.subject, observed, effect, difference.remedy)
 
@@ -206,19 +207,20 @@ def _difference_finding(difference: Unexpected) -> Finding:
 def unknown_health(gpu: Gpu | None) -> str:
     """Return what could not be checked of a device, in a sentence. Empty if everything is known."""
     if gpu is None:
-        return "no management library tells of this device: power limit, links, memory errors and throttling withheld"
+        return (
+            "no management library knows this device, so power limit, links, memory errors and "
+            "throttling are unknown"
+        )
     withheld, rated = _withheld_facts(gpu), _rated_links(gpu)
     texts = [f"{_list_text(withheld)} withheld"] if withheld else []
     if gpu.ecc is False:
-        texts.append("ECC is off, so memory errors show nowhere")
+        texts.append("ECC is off, so memory errors are not reported")
     if gpu.links and rated is None:
         texts.append(
-            f"{gpu.links} link{'s are' if gpu.links > 1 else ' is'} up, how many should be is not known"
+            f"{gpu.links} link{'s are' if gpu.links > 1 else ' is'} up; the expected number is unknown"
         )
     if gpu.links == 0 and rated:
-        texts.append(
-            f"none of {rated} links is up, which is right only for a GPU that stands alone"
-        )
+        texts.append(f"none of {rated} links is up, which is correct only for a single GPU")
     return "; ".join(texts)
 
 
@@ -248,17 +250,17 @@ FEWEST_BLOCKS = 5
 FEWEST_MEASUREMENTS = 3
 _CAUSES = {
     THERMAL: (
-        "clocks fall while it works, and numbers taken then do not count",
-        "look at airflow, inlet temperature and the cooler's seat: nvidia-smi -q -d TEMPERATURE,PERFORMANCE, "
+        "clocks fall under load; such measurements do not count",
+        "check airflow, inlet temperature and the fit of the cooler: nvidia-smi -q -d TEMPERATURE,PERFORMANCE, "
         "amd-smi metric --temperature",
     ),
     HARDWARE: (
-        "it halves its clocks or more to protect itself, and numbers taken then do not count",
-        "look at temperature, power cables and power supply: nvidia-smi -q -d PERFORMANCE",
+        "the card halves its clocks to protect itself; such measurements do not count",
+        "check temperature, power cables and power supply: nvidia-smi -q -d PERFORMANCE",
     ),
     BRAKE: (
-        "a signal from outside holds its power down, and numbers taken then do not count",
-        "look at the power supplies and the chassis's power budget, in the log of the board's controller",
+        "an external signal limits its power; such measurements do not count",
+        "check the power supplies and the power budget of the chassis, in the log of the board's controller",
     ),
 }
 
@@ -287,7 +289,7 @@ def persistent_slowdown(
     shares = ", ".join(
         f"{cause} in {blocks} of {total} blocks ({blocks / total:.0%})" for cause, blocks in causes
     )
-    where = f", most of those of {mostly} of {len(block_counts)} measurements"
+    where = f", mostly in {mostly} of {len(block_counts)} measurements"
     still = "; still active after the last test" if causes[0][0] in active else ""
     effect, remedy = _CAUSES[causes[0][0]]
     return Finding("degraded", label, f"{shares}{where}{still}", effect, remedy)

@@ -85,7 +85,7 @@ class _Checks:
             attempt,
             outcome="FAILS",
             observed=self._spoiled,
-            expected="measurements that are not spoiled",
+            expected="undisturbed measurements",
         )
 
     def stamps(self) -> Property:
@@ -95,10 +95,10 @@ class _Checks:
             self.traits.shortest_span_s, 1e-3
         )
         return _property(
-            "an empty pair of stamps is short, and the clock fine",
+            "an empty pair of time stamps is short, and the clock has a fine tick",
             fine,
             f"pair {format_seconds(calibration.event_pair_s)}, tick {format_seconds(calibration.tick_s)}",
-            f"pair at most {format_seconds(DEAREST_PAIR_S)}, 200 ticks within a sample",
+            f"a pair of at most {format_seconds(DEAREST_PAIR_S)}, and 200 ticks in a sample",
             event_pair_s=calibration.event_pair_s,
             tick_s=calibration.tick_s,
             record_host_s=calibration.record_host_s,
@@ -112,7 +112,7 @@ class _Checks:
         name = "the device's clock agrees with the host's"
         calibration = calibrate(self.device)
         if not self.traits.queues:
-            return _missing(name, "it is the host's")
+            return _missing(name, "the device has no clock of its own")
         copy = self.workloads.copy(self._beyond_cache)
 
         def work() -> None:
@@ -128,7 +128,7 @@ class _Checks:
         return _property(
             name,
             abs(off) <= slack,
-            f"{format_seconds(span_s)} between stamps, {format_seconds(wall_s)} around them",
+            f"{format_seconds(span_s)} between the device's stamps, {format_seconds(wall_s)} by the host",
             f"within {slack:.0%}",
             span_s=span_s,
             wall_s=wall_s,
@@ -136,9 +136,12 @@ class _Checks:
 
     def spin_ahead(self) -> Property:
         """Check that the host gets ahead of a spin. Then the device catches up."""
-        name, spin_hz = "the host gets ahead of a spinning device", calibrate(self.device).spin_hz
+        name, spin_hz = (
+            "the host submits ahead of a spinning device",
+            calibrate(self.device).spin_hz,
+        )
         if spin_hz is None:
-            return _missing(name, "this device cannot spin")
+            return _missing(name, "this device has no spin kernel")
         self.device.synchronize()
         self.device.spin(int(SPIN_S * spin_hz))
         first = self.device.stamp()
@@ -149,15 +152,19 @@ class _Checks:
         return _property(
             name,
             ahead and caught_up,
-            f"{'ahead' if ahead else 'behind'} after 21 stamps, then {'all' if caught_up else 'not all'} reached",
-            f"ahead during {format_seconds(SPIN_S)}, and all reached after waiting",
+            f"the host was {'ahead' if ahead else 'behind'} after 21 stamps; then the device reached "
+            f"{'all' if caught_up else 'not all'}",
+            f"the host ahead during {format_seconds(SPIN_S)}, then all stamps reached",
         )
 
     def spin_lands(self) -> Property:
         """Check that a spin takes as long as its cycles do."""
-        name, spin_hz = "twice the cycles spin twice as long", calibrate(self.device).spin_hz
+        name, spin_hz = (
+            "a spin of twice the cycles takes twice the time",
+            calibrate(self.device).spin_hz,
+        )
         if spin_hz is None:
-            return _missing(name, "this device cannot spin")
+            return _missing(name, "this device has no spin kernel")
         spans = [
             median(self._spin_s(int(share * SPIN_S * spin_hz)) for _ in range(5))
             for share in (1, 2)
@@ -167,7 +174,7 @@ class _Checks:
             name,
             abs(off) <= SPIN_TOLERANCE,
             f"{format_seconds(spans[0])} and {format_seconds(spans[1])}",
-            f"{format_seconds(SPIN_S)} more for the longer one, within {SPIN_TOLERANCE:.0%}",
+            f"{format_seconds(SPIN_S)} more for the longer spin, within {SPIN_TOLERANCE:.0%}",
             spin_hz=spin_hz,
             off=off,
         )
@@ -230,7 +237,7 @@ class _Checks:
             if samples.median_s >= FEWEST_TICKS * samples.tick_s
         }
         if not cold:
-            return _missing(name, "every read that fits a cache is too short for this clock")
+            return _missing(name, "every read that fits into a cache is too short for this clock")
         # Once more after them: where memory itself is faster now, the cache is not what made them fast.
         memory = max(memory, self._memory_bytes_per_s())
         fastest = max(cold, key=lambda size: cold[size])
@@ -241,7 +248,7 @@ class _Checks:
             cold[fastest] <= allowed * memory,
             f"{format_amount(fastest)} read cold at {format_rate(cold[fastest])}, "
             f"{format_amount(sizes[0])} warm at {format_rate(warm)}",
-            f"cold at most {allowed:g} × memory's {format_rate(memory)}",
+            f"a cold read at most {allowed:g} × the memory's {format_rate(memory)}",
             cold_bytes_per_s=cold[fastest],
             warm_bytes_per_s=warm,
             memory_bytes_per_s=memory,
@@ -259,9 +266,9 @@ class _Checks:
         call = self.workloads.read(self._beyond_cache)
         events, graph = self._time(call, graph=False), self._time(call, graph=True)
         if graph.mode != "graph":
-            reason = self._graph_refusal or "the host is never ahead of its calls"
+            reason = self._graph_refusal or "the host never submits ahead of the device"
             return _property(
-                name, False, f"timed by {graph.mode}: {reason}", "a read timed by a replay"
+                name, False, f"timed by {graph.mode}: {reason}", "a read timed by a graph's replay"
             )
         off = graph.median_s / events.median_s - 1
         slack = GRAPH_TOLERANCE + events.overhead_s / events.median_s
@@ -280,7 +287,7 @@ class _Checks:
         )
         off = other_s / one_s - 1
         return _property(
-            "two runs of the same agree",
+            "two measurements of the same work agree",
             abs(off) <= self.traits.repeatability,
             f"{off:+.2%} apart in the order A B B A",
             f"at most {self.traits.repeatability:.0%}",
@@ -292,7 +299,7 @@ class _Checks:
         name = f"{self.load_s:g} s of bf16 matrix products give valid results"
         call = self.workloads.matmul()
         if call is None:
-            return _missing(name, "this device has no power cap that matters to it")
+            return _missing(name, "this device has no power cap to reach")
         began_s, runs = self.device.host_s(), list[Samples]()
         while not runs or self.device.host_s() - began_s < self.load_s:
             runs.append(self._time(call))
@@ -314,7 +321,7 @@ class _Checks:
                 if capped
                 else ""
             ),
-            "no measurement invalid, since the software power cap is no fault",
+            "all measurements valid; the software power cap is normal",
             measurements=len(runs),
             first_s=runs[0].median_s,
             last_s=runs[-1].median_s,

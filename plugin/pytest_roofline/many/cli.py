@@ -30,7 +30,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that both commands take."""
     for option in (
         folder_option,
-        click.option("--cache/--no-cache", default=True, show_default=True, help="Keep what was read in DIR/cache."),
+        click.option("--cache/--no-cache", default=True, show_default=True, help="Keep an index of the "
+"runs in DIR/cache."),
         json_option,
         click.option("--since", metavar="DATE", help="Only runs from this date on (ISO 8601)."),
         click.option("--tests", "patterns", multiple=True, metavar="PATTERN",
@@ -41,7 +42,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(short_help="Show tests over time: steps, and drift that no comparison sees.")
+@click.command(short_help="Show steps and slow drift of tests over many runs.")
 @_options
 @click.option(
     "--minimum",
@@ -50,7 +51,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     help="The smallest change that is reported: 2% or 0.02.",
 )
 @click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
-              help="What a series is of; CPUs count as nodes if hosts keep their names.")  # fmt: skip
+              help="Level of a series; CPUs count as nodes if hosts keep their names.")  # fmt: skip
 def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
 
@@ -68,9 +69,9 @@ def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     run_history = history_of(tables, smallest_change, by)
     if not run_history.series:
         raise BadInput(
-            f"no test has 6 runs that count on one {by}, and fewer show no history; "
+            f"no test has 6 valid runs on one {by}, the fewest for a history; "
             f"the {tables.rows['run'].nunique()} runs hold {run_history.short} shorter series; "
-            "what is INVALID or failed is left out"
+            "INVALID and failed results are left out"
         )
     if as_json:
         print_json(_history_as_json(tables, run_history))
@@ -102,7 +103,11 @@ def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, o
     show_default=True,
     help="The smallest slowdown that is reported: 5% or 0.05.",
 )
-@click.option("--by", type=click.Choice(["node", "gpu", "link"]), help="Only these (default: all).")
+@click.option(
+    "--by",
+    type=click.Choice(["node", "gpu", "link"]),
+    help="Show only these levels (default: all).",
+)
 def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None:
     """Show which node, GPU or link of RUNS is slower than its peers of the same hardware; worst first.
 
@@ -124,11 +129,11 @@ def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None
     if not any(hardware.judged for hardware in report.hardware):
         unnamed_count = int((tables.runs["node"] == UNKNOWN).sum())
         hint = (
-            f"; {count(unnamed_count, 'run')} of logs that name no node: import them with --host NODE"
+            f"; {count(unnamed_count, 'run')} from logs that name no node; import them with --host NODE"
             * bool(unnamed_count)
         )
         raise BadInput(
-            f"no hardware has 4 devices, nodes or links that ran the same tests; expected runs of more{hint}"
+            f"no hardware has 4 devices, nodes or links with the same tests; add runs of further ones{hint}"
         )
     if as_json:
         print_json(_fleet_as_json(tables, report, findings))

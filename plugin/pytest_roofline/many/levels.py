@@ -42,7 +42,7 @@ ADVICE = {
     ARITHMETIC: "clocks under load, power limit, temperature, cooling",
     COLLECTIVES: "its GPUs and links one by one, topology and settings of the library",
     LATENCY: "CPU frequency governor, load of the host, driver settings",
-    OTHER: "roofline doctor on it",
+    OTHER: "roofline doctor on the device",
 }
 ADVICE_FOR_CPU = ADVICE | {
     MEMORY: "other load, memory channels and their speed, NUMA placement",

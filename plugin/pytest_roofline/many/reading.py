@@ -232,7 +232,7 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
         return {}, []
     except (OSError, LookupError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        return {}, [f"the index {path} cannot be used ({reason}), so the run files are read anew"]
+        return {}, [f"the index {path} cannot be used ({reason}), so all run files are read again"]
     return {file.path: file for file in index.files}, []
 
 
@@ -271,7 +271,7 @@ def _save(
         ):
             ignore.write("*\n")
     except (CannotStore, OSError) as error:
-        return [f"the index cannot be written, so the next time reads anew: {error}"]
+        return [f"the index cannot be written, so the next call reads all files again: {error}"]
     return []
 
 
@@ -363,7 +363,8 @@ def _runs(
         for path, original in zip(runs["path"][copies], first[copies], strict=True)
     ]
     reasons += [
-        f"{path} is left out: it is of a fake device" for path in runs["path"][fake & ~copies]
+        f"{path} is left out: the run was measured on a fake device"
+        for path in runs["path"][fake & ~copies]
     ]
     runs = runs[~copies & ~fake]
     started = to_datetime(runs["started"].map(moment), utc=True)

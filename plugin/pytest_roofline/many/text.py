@@ -104,7 +104,7 @@ def _change_lines(tables: RunTables, change: HistoryChange) -> list[str]:
         f"  on: {_where(tables, change)}; {change.hardware}",
         f"  runs: {' → '.join(f'{run.run_id} ({run.node})' for run in (change.before, change.after))}",
         f"  trend: {trend(change.trend, 40)}",
-        f"  changed {since}: {listed(change.changed, MOST_FACTS) or 'nothing that a run file knows of'}",
+        f"  changed {since}: {listed(change.changed, MOST_FACTS) or 'no recorded fact'}",
     ]
 
 
@@ -162,9 +162,9 @@ def _tests_table(tables: RunTables, run_history: History, width: int, colour: bo
 def _closing(tables: RunTables, run_history: History) -> list[str]:
     lines = _unfit_lines(tables)
     if run_history.undated:
-        lines.append(f"{run_history.undated} runs have no date and count nowhere")
+        lines.append(f"{run_history.undated} runs without a date are left out")
     if run_history.short:
-        lines.append(f"{run_history.short} series are too short: a series needs 6 runs that count")
+        lines.append(f"{run_history.short} series are too short; a series needs 6 valid runs")
     single = [series.test for series in run_history.series if not series.common]
     worse = sum(change.slower for change in run_history.changes)
     return [
@@ -191,7 +191,8 @@ def fleet_text(
     lines += _unfit_lines(tables)
     if report.over_several_nodes:
         lines.append(
-            f"{report.over_several_nodes} measurements are over several nodes, and say nothing of a single one"
+            f"{report.over_several_nodes} measurements are over several nodes, so they are not used to "
+            "judge a single node"
         )
     lines += map(printable, _incomplete_lines(report.incomplete))
     for hardware in report.hardware:
@@ -219,7 +220,7 @@ def _none_found(report: Fleet, by: str | None) -> str:
         if by in (None, level)
     ]
     return (
-        f"none was found; {listed(undetectable, len(undetectable), ', ')} would not have been"
+        f"none was found; {listed(undetectable, len(undetectable), ', ')} would not have been found"
         if undetectable
         else "none was found"
     )
@@ -248,7 +249,7 @@ def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> s
 def _finding_lines(number: int, finding: SlowPart) -> list[str]:
     where = f" on {finding.node}" if finding.node != finding.part else ""
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
-    history = "; roofline history tells since when"
+    history = "; roofline history shows since when"
     for slow_class in finding.slow:
         frequency = "" if slow_class.steady else f", not in all of them{history}"
         lines.append(
@@ -276,7 +277,7 @@ def _incomplete_line(node: IncompleteNode) -> str:
         f"{node.judged[unit]} of {count(node.expected[unit], WORDS.get(unit, unit))}"
         for unit in units
     )
-    parts = ["nothing of it is judged" * node.unjudged, shares, node.reason]
+    parts = ["none of its parts is judged" * node.unjudged, shares, node.reason]
     return ": ".join([node.node, *filter(None, parts)])
 
 
@@ -298,11 +299,11 @@ def _hardware_lines(hardware: HardwareCount) -> list[str]:
         )
         lines = [f"{size}; would have found, in any class of tests, {effects}"]
     else:
-        expected = "too few to say which of them is slow; expected 4 that ran the same tests"
+        expected = "too few to find a slow one; expected 4 with the same tests"
         lines = [f"{size}: {expected}"]
     if hardware.unplaced:
         lines.append(
-            f"{hardware.hardware}: devices and links inside a node are not told apart in "
-            f"{count(hardware.unplaced, 'imported run')}; a slow one among them does not show"
+            f"{hardware.hardware}: devices and links inside a node are not identified "
+            f"in {count(hardware.unplaced, 'imported run')}, so a slow device or link is not found"
         )
     return lines

@@ -27,14 +27,14 @@ PARALLEL = "module"
 # So many calls tell of a step, as long as they fit into this time, in seconds.
 MOST_CALLS, LONGEST_S = 3, 2.0
 NO_DEVICE_ACTIVITIES = (
-    "kernels on {kind}: torch.profiler does not see them there, "
-    "so its operators on the host stand in"
+    "kernels on {kind}: torch.profiler does not record them, so "
+    "operators on the host are shown instead"
 )
 HIP_NEVER_STOPS = (
-    "begin and end for the profiler: torch's calls for them do nothing on ROCm, so look by the ROCTX range "
-    f"`{CALL}`, which is around the profiled calls alone"
+    "begin and end for the profiler: torch's start and stop do nothing on ROCm; select the ROCTX range `{CALL}` "
+    "in the profiler, which marks the profiled calls"
 )
-ELSEWHERE = "everything but the time of a call: the external profiler has it"
+ELSEWHERE = "everything except the time of a call, since the external profiler records it"
 
 
 class NoProfile(RooflineError):
@@ -110,9 +110,7 @@ def _under_torch(
     host's clock.
     """
     if torch._C._autograd._profiler_enabled():
-        raise NoProfile(
-            "a profiler is at work in this process already, and torch has one at a time"
-        )
+        raise NoProfile("another profiler runs in this process, and torch allows only one")
     steps = schedule(wait=0, warmup=1, active=calls.count, repeat=1)
     seconds: list[float] = []
     with (
@@ -139,7 +137,7 @@ def _under_external(device: Device, calls: Calls) -> float:
     """
     if not is_bracketed(device.name):
         raise NoProfile(
-            f"an external profiler is told what to look at through CUDA or ROCm, and this is {device.name}"
+            f"an external profiler needs CUDA or ROCm to mark the calls, and this device is {device.name}"
         )
     with annotate(calls.model, nvtx_of(device.name)):
         _warm_up(device, calls)

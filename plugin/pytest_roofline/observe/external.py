@@ -42,6 +42,6 @@ def tool_for(choice: str, environment: Mapping[str, str], device: str) -> tuple[
     if not profiler:
         return "torch", ""
     return "external", (
-        f"this process runs under {profiler}, which excludes torch.profiler: its ranges are set for that one "
+        f"this process runs under {profiler}, which excludes torch.profiler: the ranges are set for that profiler "
         "(--roofline-profile=external)"
     )

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 WITH_GRAPHS = ("cuda", "xpu")
 NO_TRACKER = (
     "memory needs torch.distributed._tools.mem_tracker.MemTracker, which torch {version} does not have here ({why}); "
-    "measure(peak_bytes=True) tells the peak without it"
+    "measure(peak_bytes=True) measures the peak without it"
 )
-UNCOUNTED = "the device's own peak, which {device} does not tell here"
-UNCOMPILED = "what compiled code allocates: its operators ran one by one here"
-UNSEEN = "what passes no operator, as where a graph is replayed: none of the call's operators allocated anything"
+UNCOUNTED = "the device's own peak, since {device} does not report it"
+UNCOMPILED = "the allocations of compiled code, since its operators ran one by one"
+UNSEEN = "allocations outside of operators, as in a replayed graph; no operator of the call allocated anything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
     categories, peaks = tracker.categories, tracker.phase_peaks
     if not categories:
         raise BadInput(
-            f"memory saw no tensor on {device.name}; expected a function that works on roofline.device"
+            f"the call allocated no tensor on {device.name}; expected a function that computes on roofline.device"
         )
     return replace(
         empty,

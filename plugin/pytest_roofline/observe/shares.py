@@ -45,17 +45,23 @@ _NOT_PARTS = re.compile(
 FEW_UNKNOWN = 0.05
 
 NO_RANGES = (
-    "no range names a part of the model, so nothing is told by part or of attention, and every softmax but a loss's is "
-    "taken for attention's: {why}"
+    "no range names a part of the model, so there are no shares by part; every softmax except a loss's "
+    "counts as attention: {why}"
 )
 NO_MODEL = "give measure(model=…)"
 NOT_RUN = (
-    "no part of the model that was given ran its forward pass in Python here, as when only backward or the optimizer "
-    "is measured, or when the model is compiled or replayed as a graph"
+    "no part of the model ran its forward pass in Python; only backward or the optimizer is measured, "
+    "or the model is compiled or replayed as a graph"
 )
-NO_ATTENTION = "no part of the model is named attention or attn, so softmax and matrix products are not compared there"
-FUSED = "attention is fused: one kernel does both its matrix products and its softmax, which cannot be told apart"
-NO_LAUNCHES = "{share:.0%} of the device's time was launched by no known operator, as in a graph: known by name alone"
+NO_ATTENTION = (
+    "no part of the model is named attention or attn, so softmax and matrix products of attention "
+    "are not compared"
+)
+FUSED = "attention is fused: one kernel does both its matrix products and its softmax, which cannot be separated"
+NO_LAUNCHES = (
+    "{share:.0%} of the device's time has no known operator, as in a graph; these kernels are "
+    "sorted by name only"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,9 @@ def clock_sentences(profile: Profile) -> list[str]:
     plain, under = profile.measured_s, profile.profiled_s
     if plain and under is not None and under > MOST_OVERHEAD * plain:
         sentences.append(
-            f"the profiler made a call {under / plain:.2f} times as long: a part of idle, and of operators' times on a "
-            "host, is its own"
+            f"the profiler made a call {under / plain:.2f} times as long: so a part of idle time, and "
+            "of operators' times "
+            "on the host, is the profiler's"
         )
     return sentences
 
@@ -107,7 +108,7 @@ def classes_text(profile: Profile) -> str:
         f"{class_time.name} {format_share(class_time.share)}" for class_time in profile.classes
     )
     if sum(class_time.share for class_time in profile.classes) > 1.01:
-        return f"{text} of the span; streams overlap, so that classes hold more than the span"
+        return f"{text} of the span; streams overlap, so the classes add up to more than the span"
     return f"{text} of the span"
 
 
@@ -238,7 +239,7 @@ def attention_text(attention: AttentionTime, calls: int) -> str:
         pieces.append(_ratio(attention))
     if attention.fused_s:
         pieces.append(
-            f"fused {format_seconds(attention.fused_s / calls)} (softmax and products cannot be told apart)"
+            f"fused {format_seconds(attention.fused_s / calls)} (softmax and products cannot be separated)"
         )
     if attention.projections_s:
         pieces.append(

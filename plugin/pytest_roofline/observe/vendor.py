@@ -91,7 +91,7 @@ def read_tables(text: str, source: str) -> list[list[Line]]:
             tables[-1] += [line] if line is not None else []
         elif form is not None and len(cells) > 1:
             raise BadFile(
-                f"{source}, line {reader.line_num} has {len(cells)} cells; expected {len(header)}, as its heading has"
+                f"{source}, line {reader.line_num} has {len(cells)} cells; expected {len(header)}, as in the heading"
             )
         else:
             form = None
@@ -178,7 +178,7 @@ def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
         for kind in {line.kind for line in table}:
             if kind in by_kind:
                 raise BadInput(
-                    f"{source} has two tables of one kind ({kind}), which would count twice; name one of them"
+                    f"{source} has two tables of one kind ({kind}), which would be counted twice; name only one of them"
                 )
             by_kind[kind] = [line for line in table if line.kind == kind]
     ranges = [
@@ -188,7 +188,7 @@ def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
     ]
     kernels, copies = (_within(by_kind.get(kind, []), ranges) for kind in ("kernel", "copy"))
     if not kernels and not copies:
-        raise BadInput(f"{source} has no kernel and no copy of our calls; {EXPECTED}")
+        raise BadInput(f"{source} has no kernel or copy of the profiled calls; {EXPECTED}")
     by_name: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
     for line in kernels:
         by_name[line.name][0] += line.amount
