@@ -115,7 +115,7 @@ def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(worl
         "test_copy[0]": "FAILED", "copy[1]": "FAILED", "copy[4]": "INVALID", "copy[5]": "PASSED"
     }  # fmt: skip
     assert rows["test_copy[0]"]["reason"] == "B: wrong data"
-    assert "its process died in process" in rows["copy[1]"]["reason"]
+    assert "it ended early in process" in rows["copy[1]"]["reason"]
     assert "SIGSEGV" in rows["copy[1]"]["reason"]
     assert (
         rows["copy[4]"]["reason"] == "A and B did different work, so their times are not comparable"
@@ -127,10 +127,10 @@ def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(worl
 def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     world.slow = {("B", test): "fail" for test in world.tests}
     said = world.ab(*SEEDED, status=2)
-    assert "no test was measured on both sides: A (merge-base (" in said
-    assert "; B (.): wrong data; expected some: name others" in said
+    assert "no test was measured on both sides;  A (merge-base (" in said
+    assert "; B (.): wrong data; select other tests" in said
     world.slow = {"B": "newer"}
-    assert "what a process on B measured cannot be read: " in world.ab(*SEEDED, status=2)
+    assert "the results of a process on B cannot be read: " in world.ab(*SEEDED, status=2)
     world.slow = {"A": "busy"}
     told = world.ab(*SEEDED, status=2)
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
@@ -142,7 +142,7 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
     assert {row["reason"].partition(" in process ")[0] for row in told["tests"]} == {"B: skipped"}
     world.slow, world.stray = {}, ("/repository/code.py",)
-    assert "ran code of the checkout in place of its own: /repository/code.py" in world.ab(
+    assert "ran code of the checkout instead of its commit: /repository/code.py" in world.ab(
         *SEEDED, status=2
     )
     world.stray, world.commit = (), lambda cwd: "0" * 40
@@ -170,7 +170,7 @@ def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_
 def test_so_few_processes_that_nothing_turns_red_are_told(world):
     told = world.ab("--processes=4", *SEEDED)
     assert told["notes"] == [
-        "nothing turns red by 4 processes a side: use --processes 8, or 25 tests of one spread"
+        "4 processes a side are too few to turn any test red; use --processes 8, or at least 25 tests of similar spread"
     ]
 
 
@@ -183,7 +183,7 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     world.during = lambda number: os.kill(os.getpid(), signal.SIGTERM) if number == 7 else None
     told = world.ab("--name=cut", *SEEDED, status=2)
     assert (told["interrupted"], sum(told["processes"].values())) == (True, 7)
-    assert "go on with: roofline ab --resume cut" in world.said
+    assert "continue with: roofline ab --resume cut" in world.said
     kept = {path: path.read_bytes() for path in place.glob("*.jsonl")}
     world.during = lambda number: None
     told = world.ab("--resume=cut", status=1)
@@ -194,7 +194,7 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     assert numbers == [*range(1, 8), *range(first + 1, len(expected) + 1)]
     assert [ids for _, _, ids, _ in world.calls[7:]] == [ids for _, _, ids, _ in expected[first:]]
     assert (
-        f"block 2 was cut and runs anew: what {6 - first} processes of it measured no longer counts"
+        f"block 2 was interrupted and runs again; the results of {6 - first} processes of the block no longer count"
         in world.said
     )
     assert kept.items() <= {path: path.read_bytes() for path in place.glob("*.jsonl")}.items()
@@ -202,11 +202,11 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     world.calls = []
     assert (verdicts(world.ab("--resume=whole", status=1)), world.calls) == (whole, [])
     for words, why in (
-        (("--resume=absent",), "no `roofline ab` is called 'absent'"),
-        (("--resume=cut", ".", "."), "--resume stands beside sides and arguments, which"),
+        (("--resume=absent",), ".roofline holds no `roofline ab` run 'absent'"),
+        (("--resume=cut", ".", "."), "--resume was given together with sides and arguments, which"),
         (
             ("--resume=cut", "--processes=12", "--seed=1"),
-            "--resume stands beside --processes, --seed, which",
+            "--resume was given together with --processes, --seed, which",
         ),
         (("--name=cut", *SEEDED), "a run named 'cut-a' is already saved"),
         (("--processes=3", ".", "."), "expected an even number"),
@@ -218,10 +218,10 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     told = world.ab("--resume=cut", status=2)
     assert (
         told
-        == "roofline ab: interrupted ahead of its processes; go on with: roofline ab --resume cut\n"
+        == "roofline ab: interrupted before the first process; continue with: roofline ab --resume cut\n"
     )
     told = world.ab("--dir=else where", "--name=cut", *SEEDED, status=2)
-    assert told.endswith("; go on with: roofline ab --resume cut --dir 'else where'\n")
+    assert told.endswith("; continue with: roofline ab --resume cut --dir 'else where'\n")
     assert len(world.run("cut-b").verdicts) == len(LABELS)
     # What somebody wrote into its state.
     state = world.path / ".roofline" / "ab" / "cut" / "state.json"
@@ -327,14 +327,14 @@ def test_two_tolerances_that_differ_are_refused_and_both_are_named(world):
     assert "--roofline-tolerance is 'wide'" in world.ab(
         *SEEDED, "--roofline-tolerance=wide", status=2
     )
-    assert "behind --: argument --roofline-tolerance" in world.ab(
+    assert "after --: argument --roofline-tolerance" in world.ab(
         *SEEDED, "--roofline-tolerance", status=2
     )
     # Where pytest would end with an error, nothing is taken for a tolerance.
-    assert "behind --: argument -k: expected one argument" in world.ab(
+    assert "after --: argument -k: expected one argument" in world.ab(
         *SEEDED, "-k", "--roofline-tolerance=45%", status=2
     )
-    assert "behind --: No closing quotation" in world.ab(
+    assert "after --: No closing quotation" in world.ab(
         *SEEDED, "-o", "addopts='--roofline-tolerance=5%", status=2
     )
     assert world.calls == []

@@ -34,12 +34,12 @@ def test_a_side_is_taken_apart():
 
 def test_what_is_no_side_is_refused_with_what_is():
     for a, b, why in (
-        ("", ".", "side '' is none; expected . (as it stands), commit:REF"),
-        ("branch:main", ".", "side 'branch:main' is none"),
-        ("--force", ".", "side '--force' is none"),
-        ("commit:", ".", "is cut off behind commit"),
-        ("python:", ".", "is cut off behind python"),
-        (".,build=make", ".", "has a build of 'make'; expected a command, and a commit"),
+        ("", ".", "side '' is not a side; expected . (as it stands), commit:REF"),
+        ("branch:main", ".", "side 'branch:main' is not a side"),
+        ("--force", ".", "side '--force' is not a side"),
+        ("commit:", ".", "is incomplete after commit"),
+        ("python:", ".", "is incomplete after python"),
+        (".,build=make", ".", "has a build of 'make'; expected a commit and a command"),
         ("main,build=", ".", "has a build of ''"),
         ("var:A", ".", "names no value; expected var:NAME=VALUE"),
         ("param:a=1", ".", "expected the same parameter of tests on both"),
@@ -179,9 +179,9 @@ def test_a_relative_url_of_a_submodule_is_resolved_as_git_does(repository, url, 
 
 @pytest.mark.usefixtures("_plain")
 def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch):
-    assert "git knows no commit 'absent' here" in refused("absent")
+    assert "this repository has no commit 'absent'" in refused("absent")
     assert (
-        "git knows none of absent, origin/absent; fetch it, or name merge-base:BRANCH"
+        "this repository has none of absent, origin/absent; fetch it, or name merge-base:BRANCH"
         in refused("merge-base:absent")
     )
     monkeypatch.setenv("GITHUB_BASE_REF", "next")
@@ -301,7 +301,10 @@ def test_a_build_runs_in_the_worktree_and_installs_into_an_environment_of_its_ow
         made("main,build=echo compiling; echo no compiler >&2; exit 3"),
     ):
         pass
-    assert "its build ended with exit code 3; mend what its last lines say" in str(raised.value)
+    assert (
+        "the build of its commit ended with exit code 3; correct the fault that its last lines show"
+        in str(raised.value)
+    )
     assert raised.value.lines.splitlines() == ["compiling", "no compiler"]
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
@@ -324,7 +327,7 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
     # This machine may have it.
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (
-        "needs uv, which makes its environment, and there is none; install it: pip install uv"
+        "needs uv to make its environment, and uv is not in PATH; install it: pip install uv"
         in refused("with:a")
     )
     monkeypatch.undo()
@@ -349,7 +352,7 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
         ["pip", "install"],
     ]
     for name in ("requirements.txt", "uv.lock"):
-        assert "is no file; expected a uv.lock" in refused(f"lock:{name}")
+        assert "is not a file; expected a uv.lock" in refused(f"lock:{name}")
         (repository / name).touch()
         with made(f"lock:{name}") as both:
             assert Path(both["A"].python).resolve() == Path(sys.executable).resolve()
@@ -359,12 +362,12 @@ def test_another_interpreter_must_be_one_that_has_the_plugin(repository, tmp_pat
     with made(f"python:{sys.executable}", f"python:{Path(sys.executable).parents[1]}") as both:
         assert both["A"].python == both["B"].python == sys.executable
         assert both["A"].environ["PATH"].startswith(f"{Path(sys.executable).parent}{os.pathsep}")
-    assert "absent is no program; expected a Python" in refused(f"python:{tmp_path}/absent")
+    assert "absent is not a program; expected a Python" in refused(f"python:{tmp_path}/absent")
     without = tmp_path / "python"
     without.write_text("#!/bin/sh\necho \"No module named 'pytest_roofline'\" >&2; exit 1\n")
     without.chmod(0o755)
     why = refused(f"python:{without}")
     assert (
-        "cannot import pytest_roofline (No module named 'pytest_roofline'); expected an environment that has"
+        "cannot import pytest_roofline (No module named 'pytest_roofline'); expected an environment with"
         in why
     )

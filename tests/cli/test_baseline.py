@@ -66,13 +66,18 @@ def test_runs_become_a_baseline_in_two_steps(baseline, runs, tmp_path):
     proposed = baseline("propose", "n0", "n1", "n2", "-o", "p.json")
     assert (proposed.exit_code, proposed.stderr) == (0, "")
     assert "1 entry for h200-sxm, 141gb, from up to 3 sessions, in p.json" in proposed.stdout
-    assert proposed.stdout.endswith("read it, then: roofline baseline approve p.json\n")
+    assert proposed.stdout.endswith(
+        "check the proposal, then type: roofline baseline approve p.json\n"
+    )
     approved = baseline("approve", "p.json")
     assert approved.exit_code == 0
     assert "1 entry written to baselines/h200.json" in approved.stdout
     assert held(tmp_path / "baselines" / "h200.json") == {"memcpy_d2d[64MiB]": NIGHTS}
     again = baseline("approve", "p.json").stdout
-    assert again == "nothing to change: baselines/h200.json already holds all that it proposes\n"
+    assert (
+        again
+        == "nothing to change: baselines/h200.json already holds all entries of the proposal\n"
+    )
     # What is provisional is told, and recorded all the same.
     told = "provisional: 1 of 1 entry (1 with fewer than 3 sessions, "
     proposed = baseline("propose", "n0", "-o", "q.json").stdout
@@ -155,7 +160,7 @@ def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_bu
         monkeypatch.setattr(cpu, "neighbours_now", lambda busy=busy: busy)
         assert refused("baseline", "propose", "r", "-o", "none.json") == (
             "no measurement in .roofline/runs/r.jsonl is fit for a baseline: other processes kept the cores busy "
-            f"during the measurement{now}; wait until they end, or end them, and record again, under the same names, once "
+            f"during the measurement{now}; wait for them to end, or end them; record again, under the same names, once "
             "`roofline doctor` exits 0"
         )
 

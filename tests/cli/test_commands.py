@@ -401,7 +401,7 @@ def test_what_json_tells_is_what_the_words_tell(good):
         drill["red"],
         drill["tests"][0]["not_red"],
     )
-    assert drill["tests"][1]["not_red"].startswith("other[64MiB] PASSED, seen as +20.0 %")
+    assert drill["tests"][1]["not_red"].startswith("other[64MiB] PASSED, measured as +20.0 %")
     told = json.loads(good("ab").stdout)
     assert (told["processes"]["A"], {row["verdict"] for row in told["tests"]}) == (4, {"PASSED"})
     explained = json.loads(good("explain").stdout)
@@ -460,7 +460,7 @@ class Full(io.StringIO):
 
 
 def test_what_cannot_be_printed_is_not_all_is_well(monkeypatch, capsys):
-    closed = "standard output is closed; expected one that can be written, such as /dev/null"
+    closed = "standard output is closed; expected an open one, such as /dev/null"
     for stream, told in ((Full(), "No space left on device"), (None, closed)):
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdout", stream)

@@ -29,10 +29,10 @@ def test_runs_go_out_in_every_format_and_a_drill_goes_nowhere(command, saved, ma
         done = command("export", RUNS / "drill.jsonl", "--to", name, "-o", "out.json")
         assert (2, "", False) == (done.exit_code, done.stdout, (tmp_path / "out.json").exists())
         assert 7 == done.stderr.count(
-            "had been slowed down or replaced on purpose, through pytest_roofline_function"
+            "was slowed down or replaced on purpose, through pytest_roofline_function"
         )
         assert (
-            f"roofline: none of 7 measurements may go out as {name}; name a run that has one\n"
+            f"roofline: none of 7 measurements can be exported as {name}; name a run that has one\n"
             in done.stderr
         )
     option = next(one for one in main.commands["export"].params if one.name == "format_name")
@@ -53,7 +53,7 @@ def test_a_file_is_replaced_whole_but_for_runs_baselines_and_pipes(command, save
             for name in (".roofline/runs/night.jsonl", "link", "new.jsonl", "day.json")
         ),
         (".roofline/../day.json", "expected another name"),
-        ("h200.json", "h200.json is a baseline, or another file that pytest-roofline reads"),
+        ("h200.json", "h200.json is a baseline, or another input of pytest-roofline"),
         (
             "pipe",
             "pipe cannot be written: it is a pipe or a device; expected a file, or a new name",
@@ -85,7 +85,7 @@ def test_what_is_wrong_with_the_input_is_said(command, refused, saved, make):
     cases = [
         (("day", "--to", "junit"), "--to is 'junit'; expected one of pytest-benchmark"),
         (("absent", "--to", "bencher"), "absent.jsonl"),
-        (("day", "day", "--to", "bencher"), "stands twice in .roofline/runs/day.jsonl; expected"),
+        (("day", "day", "--to", "bencher"), "is twice in .roofline/runs/day.jsonl; expected"),
     ]
     for arguments, sentence in cases:
         assert sentence in refused("export", *arguments)

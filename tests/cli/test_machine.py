@@ -113,7 +113,7 @@ def test_a_sound_device_can_be_trusted_and_a_failed_property_is_status_1(
     accelerator(0.9 * H100_BYTES_PER_S)
     result = command(*MEASURE)
     lines = result.stdout.splitlines()
-    assert (0, "timing can be trusted here") == (result.exit_code, lines[-1])
+    assert (0, "the timing on this machine is correct") == (result.exit_code, lines[-1])
     # Behind what the machine has.
     assert lines[0].startswith("host node")
     accelerator(1.5 * H100_BYTES_PER_S)
@@ -139,9 +139,7 @@ def test_a_device_that_cannot_be_measured_is_one_sentence(command, refused, acce
     for name in ("gpux", "cuda:xx", "cpu:0x", "x", "cuda:99"):
         sentence = refused(*MEASURE, f"--device={name}")
         assert (sentence.startswith("--device "), name in sentence) == (True, True), name
-    assert refused("doctor", "--device=cpu") == (
-        "--device is given without --measure; expected both, or neither"
-    )
+    assert refused("doctor", "--device=cpu") == ("--device needs --measure; give both, or neither")
     accelerator(0.9 * H100_BYTES_PER_S)._vanish_after = 0
     result = command(*MEASURE)
     assert (result.exit_code, "fake stopped answering" in result.stderr) == (2, True)
@@ -216,11 +214,11 @@ def test_the_doctor_says_that_a_machine_is_too_busy_where_its_cpu_is_all_there_i
     result = command("doctor")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (
         1, "this machine is too busy to be measured: other processes keep 60.5 of 64 cores busy (cc1 (7) 1.0, ld (8) "
-        "0.9); wait until they end, or end them",
+        "0.9); wait for them to end, or end them",
     )  # fmt: skip
     machine(replace(busy, taken_by=()))
     assert (
-        "60.5 of 64 cores busy (by whom cannot be read here)"
+        "60.5 of 64 cores busy (their names cannot be read here)"
         in command("doctor").stdout.splitlines()[-1]
     )
     for other in (
@@ -343,7 +341,7 @@ def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_wha
     assert json.loads(command("hardware", "NVIDIA H20", "--json").stdout) == []
     result = command("hardware", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
     assert (result.exit_code, result.stdout.count("\n")) == (1, 1)
-    assert "no datasheet tells the peaks of a part" in result.stdout
+    assert "no datasheet gives the peaks of a part" in result.stdout
 
 
 def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named(
@@ -359,7 +357,7 @@ def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named
     (tmp_path / "baselines").rmdir()
     (tmp_path / "site").rename(tmp_path / "baselines")
     result = command(*site, "hardware")
-    text = "site, which holds no hardware.json; expected a folder that does"
+    text = "site, a folder without hardware.json; expected a folder that holds one"
     assert (2, True) == (result.exit_code, text in result.stderr)
     assert "t40-pcie    16gb      320" in command("hardware").stdout
     for files in ((), ("baselines/hardware.json",)):

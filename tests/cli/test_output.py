@@ -78,7 +78,7 @@ def test_it_writes_what_ships_and_a_workflow(home):
     # A second call writes nothing, and says what stands there.
     told = init("a folder").stdout.splitlines()
     assert told == [
-        f"nothing to write: all {len(written)} files stand in a folder already, as they ship",
+        f"nothing to write: a folder already holds all {len(written)} files, unchanged",
         last,
     ]
     again = done("a folder")
@@ -107,7 +107,10 @@ def test_files_that_differ_are_refused_by_name_and_overwritten_by_force(home):
     for name in (MEMCPY, H100):
         (home / name).parent.mkdir()
         (home / name).write_text("mine\n")
-    said = f"there already, and not what ships: {H100}, {MEMCPY}; nothing was written, overwrite with --force\n"
+    said = (
+        f"these files exist and differ from the shipped ones: {H100}, {MEMCPY}; nothing was written; "
+        "overwrite them with --force\n"
+    )
     assert said in refused_by_init(".")
     assert {MEMCPY: b"mine\n", H100: b"mine\n"} == tree(home)
     assert {MEMCPY, H100} <= set(done(".", "--force")["written"])
@@ -146,10 +149,10 @@ def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home)
     # That a job works after these changes is tested in tests/slow/ci.
     told = init("bench/gpu", "--ci=github", "--ci=gitlab", "--ci=slurm").stdout
     assert (
-        f"note: {WORKFLOW} is read at the top of a repository only: move it there, and put bench/gpu/"
+        f"note: {WORKFLOW} is only read at the top of a repository; move it there, and put bench/gpu/"
         in told
     )
-    assert "note: .gitlab-ci.yml is read at the top" in told
+    assert "note: .gitlab-ci.yml is only read at the top" in told
     assert "roofline.sbatch is read" not in told
     assert "note" not in init(".", "--ci=github").stdout
 
@@ -248,7 +251,7 @@ def test_what_cannot_be_reported_is_one_sentence_and_status_2(report, runs, tmp_
         (("old", "old", "-o", "out"), "'old' and 'old' are the same run; name it once"),
         (("old", "new", "copy.jsonl", "-o", "out"), "'new' and 'copy.jsonl' are the same run"),
         (("none", "-o", "out"), "run file .roofline/runs/none.jsonl does not exist"),
-        (("old", "-o", "taken"), "-o=taken: taken is no directory"),
+        (("old", "-o", "taken"), "-o=taken: taken is not a directory"),
         (("old", "-o", "nested"), "-o=nested: nested/summary.md is a directory"),
         (("old", "-o", ""), "-o is empty"),
         (("baseline.json", "-o", "out"), "baseline.json, line 1 has type None"),

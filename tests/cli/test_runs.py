@@ -52,7 +52,7 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
     done = command("compare", "before", "after")
     assert (done.exit_code, done.stdout.splitlines()[0]) == (
         2,
-        "no time can turn red here: 1 process against 1, where red needs 11; measure each side with "
+        "no time can turn red with 1 process against 1, since red needs 11; measure each side with "
         "--roofline-rounds=5 --roofline-save=NAME, or name 5 runs of each side with commas between",
     )
     # Of many tests a few reasons are enough to see why.
@@ -69,7 +69,7 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
         "12 INCONCLUSIVE; undecided: copy0[64MiB] +100 %, copy1[64MiB] +100 %, copy2[64MiB] +100 % and 9 more",
     ]
     assert (
-        "where red needs 5; measure the new side with" in command("compare", "fast", "after").stdout
+        "since red needs 5; measure the new side with" in command("compare", "fast", "after").stdout
     )
     assert "can turn red" not in command("compare", "fast", "slow").stdout
 
@@ -223,8 +223,8 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
             *words
         )
     expected = (
-        "proposal new does not exist; where `roofline baseline propose -o new` refuses to write it, mend what it names "
-        "first: runs of a busy machine are to be recorded again once `roofline doctor` exits 0"
+        "proposal new does not exist; where `roofline baseline propose -o new` refuses to write it, correct the faults "
+        "that it names; record runs of a busy machine again once `roofline doctor` exits 0"
     )
     assert refused("baseline", "approve", "new") == expected
     for number in range(7):
@@ -351,7 +351,7 @@ def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, m
     missing = make.verdict(other, "NO BASELINE", reason="none")
     drilled.records = (red, other, first, missing)
     result = command("drill", "10%")
-    said = "drill of +10 %: 1 of 1 tests turned red\nagainst their baselines +10.0 % time; +10.0 % was asked for\n"
+    said = "drill of +10 %: 1 of 1 tests turned red\nagainst their baselines +10.0 % time; +10.0 % were requested\n"
     assert (result.exit_code, result.stdout) == (0, said)
     # The verdict of the run's end, and not the outcome, is what a drill reads: an expected failure is red too.
     drilled.records = (red, other, first, second, make.outcome(other, "passed"))
@@ -383,7 +383,7 @@ def test_a_test_slowed_down_by_something_else_than_was_asked_for_proves_nothing(
         result = command("drill", "10%")
         assert result.exit_code == bool(missed)
         assert "drill of +10 %: 2 of 2 tests turned red\n" in result.stdout
-        assert (f"not the drill's doing: other[64MiB] {missed}" in result.stdout) == bool(missed)
+        assert (f"not caused by the drill: other[64MiB] {missed}" in result.stdout) == bool(missed)
         told = json.loads(command("drill", "10%", "--json").stdout)
         assert [one["missed"] for one in told["tests"]] == ["", missed]
 
@@ -394,11 +394,11 @@ def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
         *(
             (
                 {"kind": verdict, "reach": 0.04, "reason": "too noisy"},
-                f"{verdict}, seen as +10.0 %: too noisy",
+                f"{verdict}, measured as +10.0 %: too noisy",
             )
             for verdict in ("PASSED", "INCONCLUSIVE", "IMPROVED")
         ),
-        ({"tolerance": 0.2}, "PASSED, seen as +10.0 %: within its tolerance of 20 %"),
+        ({"tolerance": 0.2}, "PASSED, measured as +10.0 %: within its tolerance of 20 %"),
         (
             {"kind": "INCONCLUSIVE", "reach": 0.15},
             "this run detects slowdowns from 15 % only; use ",
@@ -417,14 +417,14 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
     without = make.verdict(other, "NO BASELINE")
     reason = "others kept a core busy; run it on a quiet machine"
     invalid = make.verdict(one, "INVALID", reason=reason)
-    nothing = "nothing was compared, so nothing could turn red; "
+    nothing = "nothing was compared, so no test could turn red; "
     ended = (
-        "pytest ended with status {} before anything could be judged; expected 0 or 1: mend what it says "
-        "(without -q it says more), or name other tests"
+        "pytest ended with status {} before any verdict; expected 0 or 1: correct the fault that its output "
+        "shows (without -q it shows more), or select other tests"
     )
     unmeasured = (
-        "no test that measures was run; expected tests that take the fixture roofline: "
-        "name others by path or -k"
+        "no test measured anything; expected tests that take the fixture roofline; "
+        "select them by path or -k"
     )
     broken = make.outcome(one, "failed")
     cases = [
@@ -432,10 +432,14 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
         (
             (broken,),
             1,
-            f"{nothing}{one.test_id} failed before it was judged; mend it, and drill again",
+            f"{nothing}{one.test_id} failed before its verdict; correct it, and repeat the drill",
         ),
         ((one, other, invalid, without), 1, f"{nothing}one[64MiB] is INVALID: {reason}"),
-        (None, 5, "pytest selected no test, so nothing was measured; name others by path or -k"),
+        (
+            None,
+            5,
+            "pytest selected no test, so nothing was measured; select other tests by path or -k",
+        ),
         *((None, status, unmeasured) for status in (0, 1)),
         *((red_and_other(make), status, ended.format(status)) for status in (2, 3, 4, -9)),
     ]

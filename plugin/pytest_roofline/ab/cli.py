@@ -29,22 +29,23 @@ DEFAULT = 8
 @click.argument("b", default="")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--processes", type=int, default=DEFAULT, show_default=True,
-              help="The most processes a side, an even number up to 12; more where some were spoiled.")  # fmt: skip
+              help="Largest number of processes a side, even, up to 12; spoiled processes are replaced.")  # fmt: skip
 @click.option(
     "--budget", metavar="DURATION", help="Start no further block after this time: 1800, 30m or 1h."
 )
 @click.option(
     "--tolerance",
-    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%); --roofline-tolerance behind "
-    "-- is the same.",
+    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%); the same as "
+    "--roofline-tolerance "
+    "after --.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="Draws the order of the processes (default: another each time).",
+    help="Seed of the order of the processes (default: a random one).",
 )
-@click.option("--name", help="What the run is called (default: by the time).")
-@click.option("--resume", metavar="NAME", help="Go on with a run that was interrupted.")
+@click.option("--name", help="Name of the run (default: made from the time).")
+@click.option("--resume", metavar="NAME", help="Continue a run that was interrupted.")
 @click.option(
     "--markdown",
     type=click.Path(path_type=Path),
@@ -84,8 +85,10 @@ def ab(
         ]
         options += ["sides and arguments"] if a or b or arguments else []
         if options:
-            message = f"--resume stands beside {', '.join(options)}, which the run was begun with"
-            raise BadInput(f"{message}; expected it without: roofline ab --resume NAME")
+            message = f"--resume was given together with {', '.join(options)}"
+            raise BadInput(
+                f"{message}; the run keeps its own options, so type: roofline ab --resume NAME"
+            )
         return _run(_read_resumed(folder, resume), folder, budget, markdown, as_json)
     if not b:
         raise BadInput(
@@ -113,7 +116,7 @@ def _new_state(
         refuse_existing(folder, run_name(name, side))
     if state_folder(folder, name).exists():
         raise BadInput(
-            f"a run is called {name!r} already; go on with it by --resume {name}, or choose another --name"
+            f"a run is called {name!r} already; continue it with --resume {name}, or choose another --name"
         )
     return State(
         name=name,
@@ -179,7 +182,10 @@ def _run(
             report = make_report(results, paired_by_twin, sides, interrupted=interrupted)
     except KeyboardInterrupt:
         has_state = state_folder(folder, state.name).exists()
-        _tell("interrupted ahead of its processes" + f"; go on with: {resume_command}" * has_state)
+        _tell(
+            "interrupted before the first process"
+            + f"; continue with: {resume_command}" * has_state
+        )
         return 2
     except CommandError as error:
         for text in error.lines.splitlines():
@@ -194,7 +200,7 @@ def _run(
     else:
         say(report_text(report, width(), sys.stdout.isatty()))
     if interrupted:
-        _tell(f"interrupted; what was measured is kept, go on with: {resume_command}")
+        _tell(f"interrupted; the measurements are kept; continue with: {resume_command}")
     return report.status
 
 

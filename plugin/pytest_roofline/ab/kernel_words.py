@@ -45,7 +45,7 @@ def kernel_notes(rows: Sequence[Row]) -> list[str]:
         text if number == total else f"{text} ({number} of {total})"
         for text, number in remarks.most_common(MOST_REMARKS)
     ]
-    sentence = f"{differing} of {count(len(rows), 'kernel')} differ in what they ask for"
+    sentence = f"{differing} of {count(len(rows), 'kernel')} differ in their resources"
     advice = dict.fromkeys(text for row in rows for text in advice_lines(_changes(row)))
     return ["; ".join([sentence, *texts]), *advice]
 

@@ -103,7 +103,7 @@ def _unguarded_rows(
     for identity, kernel in after.kernels.items():
         if identity in before.kernels and identity not in control.kernels:
             entry = kernel.entry
-            reason = "the second A did not compile it"
+            reason = "the second process of A did not compile the kernel"
             exact = without_comparison(entry.key, entry.label, Kind.INVALID, reason)
             figures = before.kernels[identity].entry.figures
             yield kernel_row(entry.key, entry.figures, exact, baseline_figures=figures)

@@ -25,7 +25,7 @@ def find_interpreter(text: str, value: str) -> str:
     path = path / "bin" / "python" if path.is_dir() else path
     if not os.access(path, os.X_OK):
         raise BadInput(
-            f"side {text!r}: {path} is no program; expected a Python, or the folder of an environment"
+            f"side {text!r}: {path} is not a program; expected a Python interpreter or the folder of an environment"
         )
     return str(path)
 
@@ -34,7 +34,7 @@ def make_overlay(environment: Path) -> str:
     """Make an environment over the present one, and return its interpreter."""
     run(
         [sys.executable, "-m", "venv", "--without-pip", str(environment)],
-        "an environment of its own",
+        "a separate environment",
     )
     python = environment / "bin" / "python"
     places = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
@@ -93,7 +93,7 @@ def install_locked(text: str, path: Path, folder: Path) -> str:
     uv, subject = _uv(text), f"side {text!r}: uv"
     if not path.is_file():
         raise BadInput(
-            f"side {text!r}: {path} is no file; expected a uv.lock, a pylock.toml or requirements"
+            f"side {text!r}: {path} is not a file; expected a uv.lock, a pylock.toml or a requirements file"
         )
     environment = folder / "environment"
     if path.name == "uv.lock":
@@ -111,7 +111,7 @@ def _uv(text: str) -> str:
     program = shutil.which("uv", path=places)
     if program is None:
         raise BadInput(
-            f"side {text!r} needs uv, which makes its environment, and there is none; install it: {UV}"
+            f"side {text!r} needs uv to make its environment, and uv is not in PATH; install it: {UV}"
         )
     return program
 
@@ -140,7 +140,7 @@ def run(
         check=False,
     )  # fmt: skip
     if process.returncode:
-        text = f"{subject} ended with exit code {process.returncode}; mend what its last lines say"
+        text = f"{subject} ended with exit code {process.returncode}; correct the fault that its last lines show"
         raise CommandError(text, last_words(process.stdout + process.stderr))
     return process.stdout
 
@@ -157,7 +157,7 @@ class Git:
         commit = self._commit_of(text, ref)
         if commit is None:
             raise BadInput(
-                f"side {text!r}: git knows no commit {ref!r} here; fetch it, or name another one"
+                f"side {text!r}: this repository has no commit {ref!r}; fetch it, or name another commit"
             )
         return commit
 
@@ -179,7 +179,7 @@ class Git:
         into = next((ref for ref in refs if self._commit_of(text, ref)), None)
         if into is None:
             raise BadInput(
-                f"side {text!r}: git knows none of {', '.join(refs)}; fetch it, or name merge-base:BRANCH"
+                f"side {text!r}: this repository has none of {', '.join(refs)}; fetch it, or name merge-base:BRANCH"
             )
         commit = self._output("merge-base", "HEAD", str(into))
         if commit:
@@ -227,7 +227,7 @@ class Git:
                 "git found no repository here" if shutil.which("git") else "there is no git in PATH"
             )
             raise BadInput(
-                f"side {text!r} is a commit, and {problem}; expected a side without one, such as python:PATH"
+                f"side {text!r} is a commit, but {problem}; expected a side without a commit, such as python:PATH"
             )
         return self._output(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"

@@ -110,7 +110,7 @@ def read_state(folder: Path, name: str) -> State:
     if not path.exists():
         names = sorted(state_path.parent.name for state_path in folder.glob("ab/*/state.json"))
         raise BadInput(
-            f"no `roofline ab` is called {name!r} in {folder}; expected one of {', '.join(names) or 'none'}"
+            f"{folder} holds no `roofline ab` run {name!r}; expected one of {', '.join(names) or 'none'}"
         )
     raw = decode_json(read_bytes(path, "state"), f"state {path}")
     check_schema(raw, f"state {path}")

@@ -121,8 +121,11 @@ class Runner:
         ends = [0, *itertools.accumulate(lengths)]
         until = max(end for end in ends if complete.issuperset(range(1, end + 1)))
         if dropped := self.results.leave_out(until):
-            text = f"block {ends.index(until) + 1} was cut and runs anew: what {count(dropped, 'process', 'es')} of it"
-            self._tell(f"{text} measured no longer counts, and stays in {self.results.place}")
+            text = (
+                f"block {ends.index(until) + 1} was interrupted and runs again; the results of "
+                f"{count(dropped, 'process', 'es')} of the block"
+            )
+            self._tell(f"{text} no longer count, and stay in {self.results.place}")
 
     def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
         """Return the verdict on each test that both sides have, by its twin.
@@ -170,7 +173,7 @@ class Runner:
                 if side in SIDES
             ]
             raise BadInput(
-                f"no test was measured on both sides: {'; '.join(texts)}; expected some: name others by path or -k"
+                f"no test was measured on both sides; {'; '.join(texts)}; select other tests by path or -k"
             )
 
     def _kernels(self) -> list[str]:
@@ -202,7 +205,7 @@ class Runner:
                 self._note(noted_side, run)
             if not end.died_in:
                 break
-            survey.trouble[end.died_in] = f"its process died: {end.cause}"
+            survey.trouble[end.died_in] = f"its process ended early: {end.cause}"
             remaining_ids = [
                 test_id for test_id in remaining_ids or end.planned if test_id not in end.started
             ]
@@ -230,14 +233,14 @@ class Runner:
         setup = self.sides[side]
         if not end.started and end.status not in _FINE:
             raise CommandError(
-                f"side {side} ({setup}) could not start, {end.cause}; mend what it says",
+                f"side {side} ({setup}) could not start, {end.cause}; correct the fault that its output shows",
                 end.tail,
             )
         if end.stray:
             raise BadInput(
-                f"side {side} ({setup}) ran code of the checkout in place of its own: {listed(list(end.stray), 2)}; "
-                "expected all of it from the commit: name tests by paths relative to here, and install what no path "
-                "leads to with commit:REF,build='pip install .'"
+                f"side {side} ({setup}) ran code of the checkout instead of its commit: "
+                f"{listed(list(end.stray), 2)}; name tests by paths relative to this folder, or install the code of "
+                "the commit with commit:REF,build='pip install .'"
             )
         for run in runs:
             code = run.header.environment.code
@@ -290,13 +293,13 @@ class Runner:
         remaining_ids = [test_id for test_id in process.left if test_id not in ids_done]
         if end is not None and end.died_in:
             lost[end.died_in] = (
-                f"its process died in process {process.number} on {process.side}: {end.cause}"
+                f"it ended early in process {process.number} on {process.side}: {end.cause}"
             )
             self._tell(f"{printable(end.died_in)}: {lost[end.died_in]}")
             remaining_ids = [test_id for test_id in remaining_ids if test_id not in end.started]
         elif end is not None:
             lost |= dict.fromkeys(
-                remaining_ids, f"{process.side} did not run it in process {process.number}"
+                remaining_ids, f"{process.side} did not run the test in process {process.number}"
             )
             remaining_ids = []
         process_so_far = replace(
@@ -311,7 +314,7 @@ class Runner:
 
     def _unreadable(self, side: str) -> Callable[[BadFile], None]:
         return lambda error: self._tell(
-            f"what a process on {side} measured cannot be read: {error}"
+            f"the results of a process on {side} cannot be read: {error}"
         )
 
     def _child(

@@ -119,12 +119,12 @@ def parse_side(text: str) -> SideSpec:
         # A requirement or a value may hold anything.
         return _require_value(SideSpec(text, kind, text.partition(":")[2]))
     elif colon or not head or head.startswith("-"):
-        raise BadInput(f"side {text!r} is none; expected {FORMS}")
+        raise BadInput(f"side {text!r} is not a side; expected {FORMS}")
     else:
         spec = SideSpec(text, "commit", head, build)
     if comma and not (build and spec.kind in ("commit", "merge-base")):
         raise BadInput(
-            f"side {text!r} has a build of {build!r}; expected a command, and a commit: commit:REF,build=make"
+            f"side {text!r} has a build of {build!r}; expected a commit and a command: commit:REF,build=make"
         )
     return _require_value(spec)
 
@@ -134,7 +134,7 @@ def _require_value(spec: SideSpec) -> SideSpec:
     if spec.kind in ("var", "param") and not (name and sign):
         raise BadInput(f"side {spec.text!r} names no value; expected {spec.kind}:NAME=VALUE")
     if spec.kind in ("python", "with", "lock", "commit") and not spec.value:
-        raise BadInput(f"side {spec.text!r} is cut off behind {spec.kind}; expected {FORMS}")
+        raise BadInput(f"side {spec.text!r} is incomplete after {spec.kind}; expected {FORMS}")
     return spec
 
 
@@ -152,9 +152,7 @@ def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
             "param:execution=eager and param:execution=compile"
         )
     if specs[0].parameter and specs[0] == specs[1]:
-        raise BadInput(
-            f"both sides are {a!r}; expected another value of the parameter on one of them"
-        )
+        raise BadInput(f"both sides are {a!r}; expected two different values of the parameter")
     return specs
 
 
@@ -207,7 +205,12 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git) -> PreparedSide:
         python = make_overlay(folder / "environment")
     environ |= _interpreter_variables(spec, python)
     if spec.build:
-        run(["sh", "-c", spec.build], f"side {spec.text!r}: its build", worktree, environ)
+        run(
+            ["sh", "-c", spec.build],
+            f"side {spec.text!r}: the build of its commit",
+            worktree,
+            environ,
+        )
     folders = _worktree_folders(_import_paths(spec, python, environ, cwd), Path(checkout), worktree)
     if spec.build:
         # Behind the packages that the build installed, and ahead of those of the present environment.
@@ -220,7 +223,8 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git) -> PreparedSide:
     place = worktree / cwd.relative_to(checkout)
     if not place.is_dir():
         raise BadInput(
-            f"side {spec.text!r} has no folder {cwd.relative_to(checkout)}; run it where both sides have one"
+            f"side {spec.text!r} has no folder {cwd.relative_to(checkout)}; start the command in a "
+            "folder that both sides have"
         )
     return PreparedSide(spec, python, place, environ, checkout, str(worktree), commit)
 
@@ -264,8 +268,8 @@ def _import_paths(
     if process.returncode:
         _, _, reason = last_words(process.stderr).rpartition("\n")
         raise BadInput(
-            f"side {spec.text!r}: {python} cannot import pytest_roofline ({reason}); expected an environment that has "
-            "pytest-roofline and what the tests import"
+            f"side {spec.text!r}: {python} cannot import pytest_roofline ({reason}); expected an environment with "
+            "pytest-roofline and all that the tests import"
         )
     folders, prefixes = json.loads(process.stdout.splitlines()[-1])
     return folders, prefixes

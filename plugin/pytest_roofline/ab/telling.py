@@ -313,7 +313,7 @@ def _changed_code_notes(results: SidesResults) -> list[str]:
         )
         if len(codes) > 1:
             notes.append(
-                f"the code of {side} changed while it was measured: {codes[0]} → {codes[-1]}; measure anew"
+                f"the code of {side} changed while it was measured: {codes[0]} → {codes[-1]}; measure again"
             )
     return notes
 
@@ -321,7 +321,10 @@ def _changed_code_notes(results: SidesResults) -> list[str]:
 def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list[str]:
     """Return a note if too few processes ran to turn anything red."""
     fewest = max((paired.verdict.fewest for paired in paired_by_twin.values()), default=0)
-    note = f"nothing turns red by {processes} processes a side: use --processes {fewest}, or 25 tests of one spread"
+    note = (
+        f"{processes} processes a side are too few to turn any test red; use --processes {fewest}, or at least 25 "
+        "tests of similar spread"
+    )
     return [note] * (fewest > processes)
 
 

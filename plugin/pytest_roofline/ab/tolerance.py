@@ -40,8 +40,8 @@ def _values_behind(arguments: Sequence[str]) -> list[str]:
         options = _parse([*shlex.split(added[-1]), *arguments] if added else arguments)
     except ValueError as error:
         raise BadInput(
-            f"behind --: {error}; expected arguments that pytest reads without other plugins, "
-            "or --tolerance ahead of --"
+            f"after --: {error}; expected arguments of pytest or pytest-roofline "
+            "only, or --tolerance before --"
         ) from None
     return [*options.tolerances, *_settings(options, INI)]
 

@@ -50,7 +50,7 @@ def baseline(ctx: click.Context) -> None:
 @click.option(
     "--driver",
     default="",
-    help="Only runs with this driver version, or the first parts of it: 550.",
+    help="Only runs with this driver version, or its beginning: 550.",
 )
 @click.option(
     "--before",
@@ -58,16 +58,20 @@ def baseline(ctx: click.Context) -> None:
     metavar="DATE",
     help="Only runs started before this date or time (ISO 8601, UTC).",
 )
-@click.option("--after", default="", metavar="DATE", help="Only runs started then or later.")
 @click.option(
-    "--product", default="", help="Only runs on this hardware: its key, or words of it: h200-sxm."
+    "--after", default="", metavar="DATE", help="Only runs started at this date or time, or later."
+)
+@click.option(
+    "--product",
+    default="",
+    help="Only runs on this hardware, given by its key or words of it: h200-sxm.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also tests that are not marked gate=True.")
 @click.option(
     "--accept-slower",
     is_flag=True,
-    help="Also tests that failed only because they were slower, took more memory, or their kernels ask for more; and "
-    "sessions that were slower in many tests.",
+    help="Also tests that failed only because their time, memory or kernel resources grew, and sessions "
+    "that were slower in many tests.",
 )
 def propose(
     runs: tuple[str, ...],
@@ -131,19 +135,19 @@ def _print_proposal(proposal: "Proposal", output: Path) -> None:
     if exact:
         targets = printable(", ".join(sorted({entry.target for entry in exact})))
         say(f"{count_text(len(exact), 'exact entry', 'exact entries')} for {targets}, in {output}")
-    say(f"read it, then: roofline baseline approve {output}")
+    say(f"check the proposal, then type: roofline baseline approve {output}")
 
 
 def _entry_counts(entries: Collection[Entry]) -> str:
     """Return how many entries there are, canaries apart.
 
-    Example: `7 entries and 3 canaries (how fast the machine itself was)`, since nobody named canaries.
+    Example: `7 entries and 3 canaries (measurements of the machine itself)`, since nobody named canaries.
     """
     from ..report.baseline_tables import count_text
 
     canaries = sum(entry.is_canary for entry in entries)
     canary_note = (
-        f" and {count_text(canaries, 'canary', 'canaries')} (how fast the machine itself was)"
+        f" and {count_text(canaries, 'canary', 'canaries')} (measurements of the machine itself)"
     )
     return count_text(len(entries) - canaries, "entry", "entries") + canary_note * bool(canaries)
 
@@ -162,7 +166,7 @@ def _notes(runs: Collection[Run]) -> list[str]:
     notes = [cut_note(run.path) for run in runs if run.cut]
     if any(is_fake(run) for run in runs):
         notes.append(
-            "these runs are of a fake device; approve them into no folder that real devices use"
+            "these runs were measured on a fake device; keep them out of the folders of real devices"
         )
     return notes
 
@@ -180,8 +184,8 @@ def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> "
         _print_notes(error.left_out, "left out: ")
         if error.busy:
             raise BadInput(
-                f"{error}{_busy_now(runs)}, and record again, under the same names, "
-                "once `roofline doctor` exits 0"
+                f"{error}{_busy_now(runs)}; record again, under the same "
+                "names, once `roofline doctor` exits 0"
             ) from None
         raise
 
@@ -221,12 +225,12 @@ def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
     "--only",
     multiple=True,
     metavar="EXPR",
-    help="Only entries with this in their label (repeatable).",
+    help="Only entries whose label contains this text (repeatable).",
 )
 @click.option(
     "--replace",
     is_flag=True,
-    help="Replace the old sessions by the new ones, unless these are too slow.",
+    help="Replace the old sessions by the new ones, unless the new ones are too slow.",
 )
 @click.option(
     "--accept-slower",
@@ -264,7 +268,7 @@ def approve(
     if not proposal.exists():
         raise BadFile(
             f"proposal {proposal} does not exist; where `roofline baseline propose -o {proposal}` refuses to write it, "
-            "mend what it names first: runs of a busy machine are to be recorded again once `roofline doctor` exits 0"
+            "correct the faults that it names; record runs of a busy machine again once `roofline doctor` exits 0"
         )
     # With --json, standard output is for the machine alone.
     print_line: Callable[[str], None] = (lambda _: None) if as_json else say
@@ -279,7 +283,7 @@ def approve(
     if not pending and not exact:
         files = [str(path)] * bool(changes) + [str(kernel_path)] * bool(kernels)
         print_line(
-            f"nothing to change: {' and '.join(files) or path} already holds all that it proposes"
+            f"nothing to change: {' and '.join(files) or path} already holds all entries of the proposal"
         )
     state = "would change in" if dry_run else "written to"
     if pending:

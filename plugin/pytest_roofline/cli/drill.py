@@ -68,16 +68,16 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
         path = Path(path_file.read_text(encoding="utf-8")) if path_file.exists() else None
     if process.returncode == NO_TESTS:
         raise BadInput(
-            "pytest selected no test, so nothing was measured; name others by path or -k"
+            "pytest selected no test, so nothing was measured; select other tests by path or -k"
         )
     if process.returncode not in (0, 1):
         raise BadInput(
-            f"pytest ended with status {process.returncode} before anything could be judged; expected 0 or 1: mend "
-            "what it says (without -q it says more), or name other tests"
+            f"pytest ended with status {process.returncode} before any verdict; expected 0 or 1: correct the fault "
+            "that its output shows (without -q it shows more), or select other tests"
         )
     if path is None or not path.exists():
         raise BadInput(
-            "no test that measures was run; expected tests that take the fixture roofline: name others by path or -k"
+            "no test measured anything; expected tests that take the fixture roofline; select them by path or -k"
         )
     return report_drill(read_run(path), slowdown, arguments, as_json=as_json)
 
@@ -108,7 +108,7 @@ def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as
     if not compared_verdicts:
         cause = _cause_of_no_comparison(run, verdicts, arguments)
         say(
-            printable(f"roofline: nothing was compared, so nothing could turn red; {cause}"),
+            printable(f"roofline: nothing was compared, so no test could turn red; {cause}"),
             err=True,
         )
         return 2
@@ -138,7 +138,7 @@ def _cause_of_no_comparison(run: Run, verdicts: Sequence[Verdict], arguments: Se
         return f"{invalid.subject.label} is INVALID: {reason_text(invalid)}"
     failed_test = next((outcome for outcome in run.outcomes if outcome.outcome == "failed"), None)
     if failed_test is not None and not verdicts:
-        return f"{failed_test.test_id} failed before it was judged; mend it, and drill again"
+        return f"{failed_test.test_id} failed before its verdict; correct it, and repeat the drill"
     words = [word for word in arguments if not word.startswith(_NOT_RECORDED)]
     return f"record a baseline first: {shlex.join(['pytest', *words, '--roofline-record'])}"
 
@@ -164,14 +164,15 @@ def _print_drill(
         upper_end = f" … {format_percent(slowdowns[-1])}" if len(slowdowns) > 1 else ""
         say(
             f"against their baselines {format_percent(slowdowns[0])}{upper_end} time; "
-            f"{format_percent(slowdown)} was asked for"
+            f"{format_percent(slowdown)} were requested"
         )
     mismatches = [test for test in drilled_tests if test["missed"]]
     for test in mismatches:
-        say(printable(f"  not the drill's doing: {test['test']} {test['missed']}"))
+        say(printable(f"  not caused by the drill: {test['test']} {test['missed']}"))
     if mismatches:
         say(
-            "What is red for another reason proves nothing: bring the machine back to how it was recorded, drill again."
+            "Tests that are red for another reason prove nothing; restore the state in which the "
+            "baseline was recorded, and repeat the drill."
         )
 
 
@@ -221,7 +222,7 @@ def _not_red(verdict: Verdict, slowdown: float) -> str:
 
     text = (
         f"{verdict.subject.label} {verdict.kind}, "
-        f"seen as {format_percent(growth(verdict.estimate))}"
+        f"measured as {format_percent(growth(verdict.estimate))}"
     )
     if slowdown <= verdict.tolerance:
         return f"{text}: within its tolerance of {format_tolerance(verdict.tolerance)}"

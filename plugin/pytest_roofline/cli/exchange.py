@@ -45,20 +45,20 @@ LINES = 5
 @click.argument("files", nargs=-1, required=True)
 @click.option("--format", "format_name", help="Format of the files; default: recognised.")
 @click.option("--product", help="The device, as its driver prints it, if the files do not name it.")
-@click.option("--devices", type=int, help="How many devices took part, if the files do not say.")
+@click.option("--devices", type=int, help="Number of devices, if the files do not say.")
 @click.option("--link", help="How the devices are linked: nvlink, nvlink-switch, xgmi, pcie, …")
-@click.option("--operation", help="The collective, if a log does not name it: all_gather, …")
+@click.option("--operation", help="The collective, such as all_gather, if a log does not name it.")
 @click.option(
     "--begun",
     default="",
     metavar="DATE",
-    help="When it was measured, if the files do not say; ISO 8601.",
+    help="Date or time of the measurement (ISO 8601), if the files do not say.",
 )
 @click.option(
     "--host",
     default="",
     metavar="NODE|PATTERN",
-    help="The node, if the files do not say; as '{node}/*.log' or 'nvbw-{node}.json' told by their paths.",
+    help="The node, if the files do not say; as '{node}/*.log' or 'nvbw-{node}.json' where the paths name it.",
 )
 @click.option(
     "--by", type=click.Choice(["node"]), help="Write a run of each node into the folder DIR."
@@ -72,7 +72,7 @@ LINES = 5
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
-    help="Write the run to this .jsonl file instead; with --by node the folder for a run of each.",
+    help="Write the run to this .jsonl file instead; with --by node: the folder of the runs, one for each node.",
 )
 def import_(
     files: tuple[str, ...],
@@ -124,7 +124,7 @@ def import_(
         return
     _print_imported([entry for run in runs for entry in run.imported])
     for file, first_file in duplicates.items():
-        say(printable(f"note: {file} holds the same as {first_file}, and was read once"))
+        say(printable(f"note: {file} holds the same as {first_file}, and was ignored"))
     for line in dict.fromkeys(line for run in runs for line in run.remarks):
         say(printable(line))
 
@@ -175,7 +175,7 @@ class _ImportedRun:
         from ..exchange.building import unknown_product
 
         remark = unknown_product(self.header.environment)
-        state = "holds this import already, and was left alone"
+        state = "already holds this import, and was not changed"
         path_remark = f"saved as {self.path}" if self.written else f"{self.path} {state}"
         return [f"note: {remark}", path_remark] if remark else [path_remark]
 
@@ -204,7 +204,7 @@ def _content(file: str) -> bytes:
         path = Path(file)
         if file != "-" and path.exists() and not (path.is_file() or path.is_dir()):
             raise BadFile(
-                f"{_source(file)} is a pipe or a device; name a file, or give its content to standard input: -"
+                f"{_source(file)} is a pipe or a device; name a file, or pass the content on standard input: -"
             )
         with sys.stdin.buffer if file == "-" else path.open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)
@@ -280,7 +280,7 @@ def _remarks(log: "ImportedLog") -> list[str]:
             f"note: {unchecked_count} of {len(log.readings)} readings do not say whether their data were checked"
         )
     lines += [f"note: {note}" for note in log.notes]
-    lines += [f"note: not part of the key: {name}: {text}" for name, text in log.unread.items()]
+    lines += [f"note: not compared: {name}: {text}" for name, text in log.unread.items()]
     lines += [f"left out: {line}" for line in log.left_out[:LINES]]
     if len(log.left_out) > LINES:
         lines.append(f"left out: {len(log.left_out) - LINES} more like these")
@@ -318,7 +318,7 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
 @command(
     "Write runs as files for dashboards and other gates.",
     folder_option,
-    json_option=json_option_for("With -o, print what was written and left out as JSON."),
+    json_option=json_option_for("With -o: print the written and left-out measurements as JSON."),
 )
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
@@ -362,7 +362,7 @@ def export(
     )
     if exported_document.document is None:
         raise BadInput(
-            f"none of {measured_count} measurements may go out as {format_name}; name a run that has one"
+            f"none of {measured_count} measurements can be exported as {format_name}; name a run that has one"
         )
     summary = f"{len(exported_document.names)} of {measured_count} measurements exported"
     text = json_text(exported_document.document, ensure_ascii=True)

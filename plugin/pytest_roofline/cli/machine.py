@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..hardware import Peak, Product
 
 
-@command("List what limits trust in this machine's numbers.")
+@command("List what makes numbers of this machine unreliable.")
 @click.option(
     "--expect",
     type=click.Path(path_type=Path),
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 @click.option(
     "--write-expect",
     type=click.Path(path_type=Path),
-    help="Write FILE from this machine, a good one.",
+    help="Write FILE from this machine, as an example of a good one.",
 )
 @click.option(
     "--wait",
     metavar="DURATION",
-    help="Wait at most so long until nobody else keeps the machine busy: 90s, 10m.",
+    help="Wait at most this long for a quiet machine: 90s, 10m.",
 )
 @click.option(
     "--measure", "measures", is_flag=True, help="Also check on a device that timing is right."
@@ -100,7 +100,7 @@ def doctor(
         )
     if write_expect is not None:
         say(
-            f"expectation written to {write_expect}; read it, and leave out what may differ",
+            f"expectation written to {write_expect}; check it, and remove the facts that may differ",
             err=as_json,
         )
     is_bare_call = expect is None and write_expect is None and not machine.torch_devices
@@ -120,7 +120,7 @@ def _open_device(name: str | None, measures: bool) -> "Device | None":
     """
     if not measures:
         if name is not None:
-            raise BadInput("--device is given without --measure; expected both, or neither")
+            raise BadInput("--device needs --measure; give both, or neither")
         return None
     from ..engine.devices import open_device
 
@@ -155,7 +155,7 @@ def _check_timing(
         say(property_line(proof, width()), err=as_json)
     failures = sum(proof.outcome == "FAILS" for proof in properties)
     closing = f"{failures} of {len(properties)} properties fail"
-    say(closing if failures else "timing can be trusted here", err=as_json)
+    say(closing if failures else "the timing on this machine is correct", err=as_json)
     document: dict[str, object] = {
         "environment": to_plain(environment),
         "calibration": to_plain(calibrate(device)),

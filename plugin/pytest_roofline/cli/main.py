@@ -23,7 +23,7 @@ from .runs import compare, explain
 @click.version_option(__version__, prog_name="roofline")
 @click.option(
     "--hardware", "extra_folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-    help="A folder whose hardware.json is read before that of ./baselines and what ships (repeatable).",
+    help="A folder whose hardware.json is read before that of ./baselines and the shipped one (repeatable).",
 )  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
@@ -35,7 +35,7 @@ def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
     for folder in extra_folders:
         if not (folder / HARDWARE_FILE).exists():
             raise BadInput(
-                f"--hardware is {folder}, which holds no {HARDWARE_FILE}; expected a folder that does"
+                f"--hardware is {folder}, a folder without {HARDWARE_FILE}; expected a folder that holds one"
             )
     ctx.obj = folders = (*extra_folders, Path("baselines"))
     # These two read such files themselves: one of them lists all mistakes in a file.

@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 SECTIONS = {
     "See a run": ("report", "explain", "profiler"),
     "Compare runs": ("compare", "history", "fleet"),
-    "Keep what they are compared with": ("init", "baseline"),
+    "Keep baselines": ("init", "baseline"),
     "Gate": ("ab", "drill"),
     "Look at the machine": ("doctor", "hardware"),
     "Share": ("export", "import"),
@@ -44,11 +44,11 @@ def json_option_for(help_text: str) -> Callable[[Command], Command]:
 json_option = json_option_for("Print machine-readable JSON.")
 folder_option = click.option(
     "--dir", "folder", type=click.Path(path_type=Path), default=Path(".roofline"), show_default=True,
-    help="Where runs are saved; a NAME means DIR/runs/NAME.jsonl.",
+    help="The folder of saved runs; NAME stands for DIR/runs/NAME.jsonl.",
 )  # fmt: skip
 into_option = click.option(
     "--into", type=click.Path(path_type=Path), default=Path("baselines"), show_default=True,
-    help="The folder that holds one baseline file a hardware family.",
+    help="The folder of the baseline files, one for each hardware family.",
 )  # fmt: skip
 
 
@@ -145,7 +145,7 @@ class Commands(click.Group):
         try:
             if sys.stdout is None:
                 raise CannotStore(
-                    "standard output is closed; expected one that can be written, such as /dev/null"
+                    "standard output is closed; expected an open one, such as /dev/null"
                 )
             return super().invoke(ctx)
         except (BrokenPipeError, _HELP):

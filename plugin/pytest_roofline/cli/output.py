@@ -60,10 +60,10 @@ PYTEST_CONFIGS = {
 @command(
     "Write runs as a page with plots, a table and a summary.",
     folder_option,
-    json_option=json_option_for("Print what run.json holds."),
+    json_option=json_option_for("Print the content of run.json."),
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("-o", "--output", metavar="DIR", help="Where the four files go.")
+@click.option("-o", "--output", metavar="DIR", help="The folder of the four files.")
 def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Path) -> None:
     """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
 
@@ -147,8 +147,8 @@ def _folder(name: str) -> Path:
         if folder.is_dir():
             return folder
     raise BadFile(
-        f"this installation of pytest-roofline has no {STARTER / name}; expected what its wheel holds there, "
-        "install it anew: pip install --force-reinstall --no-deps pytest-roofline"
+        f"this installation of pytest-roofline has no {STARTER / name}, a file of its wheel; "
+        "install it again: pip install --force-reinstall --no-deps pytest-roofline"
     )
 
 
@@ -187,7 +187,8 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     conflicts = [name for name in changed_files if os.path.lexists(folder / name)]
     if conflicts and not force:
         raise BadInput(
-            f"there already, and not what ships: {', '.join(conflicts)}; nothing was written, overwrite with --force"
+            f"these files exist and differ from the shipped ones: {', '.join(conflicts)}; nothing was "
+            "written; overwrite them with --force"
         )
     _write(folder, changed_files)
     if as_json:
@@ -213,7 +214,10 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         except (OSError, RuntimeError) as error:
-            progress = f"{count} of {len(files)} files are written; mend that, and call it again with --force"
+            progress = (
+                f"{count} of {len(files)} files are written; correct the cause, and repeat the "
+                "command with --force"
+            )
             reason = getattr(error, "strerror", None) or str(error)
             raise CannotStore(f"{folder / name} cannot be written: {reason}; {progress}") from None
 
@@ -231,11 +235,14 @@ def _lines(
     yield (
         summary
         if changed_files
-        else f"nothing to write: all {total} files stand in {folder} already, as they ship"
+        else f"nothing to write: {folder} already holds all {total} files, unchanged"
     )
     path = folder.resolve()
     if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
         for name in (CI[ci_name][1] for ci_name in ci if ci_name.startswith(("github", "gitlab"))):
-            yield f"note: {name} is read at the top of a repository only: move it there, and put {folder}/ before paths"
+            yield (
+                f"note: {name} is only read at the top of a repository; move it there, and put "
+                f"{folder}/ in front of its paths"
+            )
     change_folder = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     yield f"next: {change_folder}pytest perf_tests -k memcpy"

@@ -169,7 +169,7 @@ def test_whoever_ends_it_leaves_nothing_behind_and_resumes(repository):
     running = started(command, 2)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
-    assert (running.returncode, "go on with: roofline ab --resume cut" in said) == (2, True)
+    assert (running.returncode, "continue with: roofline ab --resume cut" in said) == (2, True)
     assert left(repository) == ([], 0)
     running = started([ROOFLINE, "ab", "--resume=cut"], 4)
     running.kill()
