@@ -97,7 +97,7 @@ def test_a_baseline_holds_them_for_each_session_and_nobody_asks_for_them(birds):
     proposal, folder = birds.path / "p.json", birds.path / "baselines"
     proposed = birds.cli("baseline", "propose", *days, "-o", proposal)
     assert proposed.exit_code == 0, proposed.output
-    assert "1 entry and 3 canaries (how fast the machine itself was) for h100" in proposed.output
+    assert "1 entry and 3 canaries (measurements of the machine itself) for h100" in proposed.output
     approved = birds.cli("baseline", "approve", proposal, "--into", folder)
     assert (approved.exit_code, names_any(approved.output)) == (0, False), approved.output
     entries = [entry for entry in read_baseline(folder / "h100.json").entries if entry.is_canary]

@@ -200,7 +200,7 @@ def test_an_option_that_only_looks_and_a_gate_of_the_command_are_a_usage_error(
         monkeypatch.setenv("PYTEST_ADDOPTS", flag)
     words = flag.split() if place == "command" else []
     for gate in ("--roofline-ci", "--roofline-ci=shadow"):
-        sentence(desk.run(gate, *words), "only looks at tests", SOURCES.get(place, "--"))
+        sentence(desk.run(gate, *words), "only lists tests", SOURCES.get(place, "--"))
     # Without a gate in the command, and for an editor whose project has one in its ini file, pytest looks.
     assert desk.run(*words).ret == 0
     if place != "addopts":
@@ -217,7 +217,7 @@ def test_a_conftest_that_makes_a_gate_look_is_no_green_run_either(desk, sentence
     ):
         desk.pytester.makeconftest(f"{plain}\ndef {hook}\n")
         result = desk.run("--roofline-ci")
-        text = "conftest.py: --collect-only only looks at tests"
+        text = "conftest.py: --collect-only only lists tests"
         assert (result.ret, text in result.stdout.str() + result.stderr.str()) == (status, True)
 
 
@@ -249,7 +249,7 @@ def test_an_option_from_elsewhere_that_takes_a_gate_its_rounds_is_a_usage_error(
         value = 1 if "=" in flag else True
         hook = f"def pytest_configure(config): config.option.{ON_THE_SPOT[flag]} = {value}"
         recorded.pytester.makeconftest(f"{recorded.conftest}\n{hook}\n")
-    sentence(recorded.run("--roofline-ci"), f"{SOURCES[place]}: {flag} takes the gate")
+    sentence(recorded.run("--roofline-ci"), f"{SOURCES[place]}: {flag} disables the further rounds")
     # A gate of one round has none to lose, and in the command itself it is what was asked for.
     assert recorded.run("--roofline-ci", "--roofline-rounds=1").ret == 0
     assert recorded.run("--roofline-ci", "--reruns=0" if place == "ini" else flag).ret == 0

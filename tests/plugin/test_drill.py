@@ -62,7 +62,7 @@ def test_a_drill_beyond_the_tolerance_turns_every_test_red_and_within_none(desk)
     result = desk.run("--roofline-drill=10%", "--roofline-save=it")
     assert "baseline propose" not in result.stdout.str()
     answer = desk.cli("baseline", "propose", "it", "-o", "p.json", "--accept-slower")
-    said = "what was measured had been slowed down or replaced on purpose, in a drill of 10%"
+    said = "the measured function was slowed down or replaced on purpose, in a drill of 10%"
     assert (answer.exit_code, said in answer.output) == (2, True), answer.output
     desk.run("--roofline-against=it").stdout.fnmatch_lines(["GREY: nothing was compared*"])
 
@@ -136,6 +136,6 @@ def test_the_command_counts_what_turned_red_and_says_why_the_others_did_not(desk
     status, text = told("20%", *against)
     assert status == 1, text
     assert "drill of +20 %: 1 of 2 tests turned red" in text
-    assert "not red: copy[1GiB] PASSED, seen as +20.0 %: within its tolerance of 50 %" in text
+    assert "not red: copy[1GiB] PASSED, measured as +20.0 %: within its tolerance of 50 %" in text
     (name,) = [path.stem for path in desk.run_paths() if path.stem.startswith("drill-")]
     assert all("replaced" in m.samples.labels for m in desk.saved(name).measurements)

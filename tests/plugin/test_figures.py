@@ -25,11 +25,11 @@ def test_twice(roofline):
     roofline.figure("a", 2, "s")
 """
 SENTENCES = (
-    "figure was given the name ''; expected text that says what it is",
+    "the name of a figure is ''; expected text",
     "the figure 'a' is True; expected a number in one of",
     "the unit of 'a' is 'ms'; expected one of B, s, share, count, FLOP, tokens/s, x",
     "'a' is nan; expected a finite number",
-    "this test has two figures under the name 'a'; give each a name of its own",
+    "this test has two figures under the name 'a'; give each another name",
 )
 
 

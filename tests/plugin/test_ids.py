@@ -150,9 +150,12 @@ def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becom
     result, found = parameters_by_id(desk, NAMED.format(values=values), "--roofline-save=a")
     positions = [one.get("value by position", "named") for one in found.values()]
     assert positions == ["value0", "<lambda>", "value2", "named"]
-    why = "value is told by its position alone, which changes with the list; give parametrize ids=[[]…[]] that say what"
+    why = (
+        "value is identified only by its position in the list, which may change; give parametrize "
+        "ids=[[]…[]] that name"
+    )
     result.stdout.fnmatch_lines(
-        [f"WARNING: copy: {why} each is; until then it is compared with nothing, and no*"]
+        [f"WARNING: copy: {why} each is; until then it is not compared, and no*"]
     )
     proposed = desk.cli("baseline", "propose", "a", "-o", "p.json")
     assert (proposed.exit_code, proposed.output.count("told by its position alone")) == (0, 3), (

@@ -33,7 +33,7 @@ JUMPS = (
     "at, whole = fake.clock_s, fake.elapsed_s; "
     "fake.elapsed_s = lambda start, end: whole(start, end) + {} * (start <= at < end)"
 )
-BACK = "fake's stamps run backwards (-3600 s); its times mean nothing"
+BACK = "fake's time stamps run backwards (-3600 s), so its times are invalid"
 CROWDED = "{0} of 22 blocks of samples were spoiled: {0} × another process on the device"
 FAULTS = [
     # Where something happened, the lines that are read of it, and of the second test why it counts for nothing.

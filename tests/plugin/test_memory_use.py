@@ -45,8 +45,8 @@ def test_both(roofline):
     roofline.memory(lambda: 3, 4, make_args=lambda: ())
 """
 SENTENCES = (
-    "this test has two memory uses under no name; give each a name of its own",
-    "memory was given 3; expected a function to call",
+    "this test has two memory uses under no name; give each another name",
+    "memory got 3; expected a function",
     "name is 7; expected text, or None for the only memory use of a test",
     "both args and make_args",
 )

@@ -146,9 +146,9 @@ def test_a_fixture_that_outlives_its_test_names_that_test_and_what_to_write(desk
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "*BadInput: the fixture roofline of test_one was used after the verdict of that test, in a teardown or in "
-            "another test; expected it in that test or its set-up: let every test that measures take roofline as an "
-            "argument of its own"
+            "*BadInput: the fixture roofline of test_one was used after the verdict of that test, "
+            "in a teardown or in another test; add roofline to the arguments of every "
+            "test that measures"
         ]
     )
 
@@ -163,7 +163,7 @@ def test_a_run_that_is_ended_with_status_0_is_red_and_keeps_what_it_measured(rec
     recorded.suite(exits.format(status=0))
     said = gated(recorded, "--roofline-ci")
     assert said.endswith(
-        f"GATE: {CUT}\n  Let the test fail or be skipped; a run that has to end is ended with another status."
+        f"GATE: {CUT}\n  Let the test fail or be skipped; to end a run, use another status."
     )
     run = recorded.last_run()
     assert [one.label for one in run.measurements] == ["copy[64]", "copy[128]", "other"]
@@ -398,9 +398,9 @@ def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorde
         (above, "", ("-k", "other or copy"), "its test is of tier nightly now"),
         (above, "", (), "its test is of tier nightly now"),
         (MARKED.replace("perf", "slow"), "", ("-m", "perf or not slow"), "-k or -m no longer selects its test"),
-        (MARKED, DROPS.format(announce=""), (), "a conftest.py or a plugin has dropped its test"),
-        (MARKED, DROPS.format(announce=""), ("-k", "other or 64"), "a conftest.py or a plugin has dropped its test"),
-        (MARKED, announced, (), "a conftest.py or a plugin has dropped its test"),
+        (MARKED, DROPS.format(announce=""), (), "a conftest.py or a plugin removed its test"),
+        (MARKED, DROPS.format(announce=""), ("-k", "other or 64"), "a conftest.py or a plugin removed its test"),
+        (MARKED, announced, (), "a conftest.py or a plugin removed its test"),
     ):  # fmt: skip
         desk.suite(text)
         desk.pytester.makeconftest(plain + drops)
@@ -432,7 +432,7 @@ def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selec
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
-            "WARNING: 1 of the baseline's entries not measured, and they do not name their test (other): *"
+            "WARNING: 1 of the baseline's entries not measured, and without the name of their test (other); *"
         ]
     )
     # So is one whose tier nobody knows.

@@ -158,7 +158,7 @@ def test_an_environment_in_which_data_or_kernels_are_not_what_they_seem_is_told(
     desk.suite(ONE)
     for value, told in (("1", 1), ("0", 0)):
         monkeypatch.setenv("TRITON_INTERPRET", value)
-        warned = "roofline WARNING: TRITON_INTERPRET=1: kernels of Triton run on the host, and not on fake; unset it"
+        warned = "roofline WARNING: TRITON_INTERPRET=1: Triton kernels run on the host, not on fake; unset the variable"
         assert desk.run().stdout.lines.count(warned) == told, value
     monkeypatch.setattr(running, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=1)))
     sentence(
@@ -184,9 +184,7 @@ MISTYPED = {
         "pytest has no option --roofline-fail_on; did you mean --roofline-fail-on?"
     ),
     "--roofline-recrd": "pytest has no option --roofline-recrd; did you mean --roofline-record?",
-    "--roofline-zzz": (
-        "pytest has no option --roofline-zzz; `pytest --help` lists those that there are"
-    ),
+    "--roofline-zzz": ("pytest has no option --roofline-zzz; `pytest --help` lists all options"),
 }
 
 

@@ -113,7 +113,9 @@ def test_a_call_of_the_fixture_says_what_to_write(desk):
     desk.suite("def test_one(roofline): roofline(lambda: None)\n")
     result = desk.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the fixture roofline was called*roofline.measure(fn, [*]args)*"])
+    result.stdout.fnmatch_lines(
+        ["*the fixture roofline is not a function*roofline.measure(fn, [*]args)*"]
+    )
 
 
 def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
@@ -147,7 +149,7 @@ def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
     result = desk.run()
     result.assert_outcomes(failed=len(cases) + 1)
     errors = [line for line in result.stdout.lines if line.startswith("E  ")]
-    again = ("", "this test has two measurements under no name; give each a name of its own")
+    again = ("", "this test has two measurements under no name; give each another name")
     assert [
         words for _, words in [*cases, again] if not any(words in line for line in errors)
     ] == []

@@ -163,7 +163,7 @@ def test_what_is_measured_under_or_behind_a_profiler_is_neither_judged_nor_propo
     result.assert_outcomes(passed=2)
     assert {"first": True, "second": True} == labels(desk.saved("it"))
     result.stdout.fnmatch_lines(
-        ["first *PROFILED*", "taken while a profiler was attached*never a baseline: first, second"]
+        ["first *PROFILED*", "measured with a profiler attached*never a baseline: first, second"]
     )
     result.stdout.fnmatch_lines(["GREY: nothing was compared (2 PROFILED)"])
     assert "baseline propose" not in result.stdout.str()
@@ -182,9 +182,7 @@ def test_a_trace_goes_where_the_run_goes_under_a_name_of_its_own(desk):
     (desk.path / ".roofline" / "profiles").write_text("a file")
     desk.suite(SUITE)
     result = desk.run("--roofline-profile")
-    result.stdout.fnmatch_lines(
-        ["profile of step *", "  not told: the trace: not written, since *"]
-    )
+    result.stdout.fnmatch_lines(["profile of step *", "  not told: the trace was not written: *"])
     (profile,) = desk.last_run().profiles
     assert ("", True) == (profile.trace, bool(profile.kernels))
 

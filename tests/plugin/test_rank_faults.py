@@ -194,7 +194,7 @@ def test_what_was_measured_before_a_death_is_kept_and_fit_for_nothing(faults):
     labels = by_label(run)
     found = labels["dies"]
     assert re.search(
-        rf"^the ranks failed on the way: {NAME.format(1)} was lost: killed by SIGKILL",
+        rf"^the ranks failed during the measurement: {NAME.format(1)} was lost: killed by SIGKILL",
         found.invalid,
     )
     assert len(found.samples.seconds) > 0

@@ -231,7 +231,7 @@ def test_every_test_ends_as_it_should_and_nothing_is_left_of_the_run(story):
     ]
     _, hurried = story.cases()["test_hurries"]
     assert (
-        "Work, whose work may not be done yet; expected a function that waits for it: call .wait() on it"
+        "Work, whose work may not be done yet; expected a function that waits for the work: call .wait() on it"
         in hurried
     )
     assert "out of step" not in hurried
@@ -364,7 +364,7 @@ def test_more_ranks_than_cores_get_no_verdict_and_say_why(story, measured):
     assert story.properties("test_three")["roofline.verdict"] == "OVERSUBSCRIBED"
     assert re.search(r"^\s*three .*OVERSUBSCRIBED", story.text, re.MULTILINE)
     assert re.search(
-        r"^oversubscribed: more ranks on a host than cores.*never gate: three$",
+        r"^oversubscribed: more ranks than cores on a node.*never gate: three$",
         story.text,
         re.MULTILINE,
     )
@@ -449,7 +449,7 @@ class Odd: pass
 
 
 FUNCTIONS = (
-    (lambda rank: None, "<lambda> is no function at the top of a module"),
+    (lambda rank: None, "<lambda> is not a function at the top of a module"),
     (functools.partial(good, 1), "functools.partial.* is no function"),
     (decorated.__wrapped__, "a decorator replaced it"),
 )
@@ -699,7 +699,7 @@ def test_a_device_for_one_process_cannot_serve_this_one_and_ranks_in_one_run(
         result,
         "GPU 0 (NVIDIA H200)",
         "exclusive process",
-        "beside tests of ranks",
+        "tests with ranks and tests without",
         "nvidia-smi -i 0 -c DEFAULT",
     )
 

@@ -41,7 +41,7 @@ def test_a_recording_on_a_busy_machine_ends_after_its_first_process_and_says_who
     desk.suite()
     result = desk.run(*RECORDING, *options)
     expected = (
-        f"{REFUSED}1 of 5 rounds: {NOW}. Expected one fit result at least, so pytest ended with status 1. Wait until "
+        f"{REFUSED}1 of 5 rounds: {NOW}. Expected at least one valid result, so pytest ended with status 1. Wait until "
         "they end, or end them, and run this again, under the same name; --roofline-wait=10m waits for that."
     )
     assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)
@@ -114,8 +114,9 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
 ):
     desk.suite(MEASURING + BROKEN.format("assert busy is None, 'wrong'") + SOUND)
     expected = (
-        f"{REFUSED}1 of 5 rounds: broken of r: its test failed: AssertionError: wrong; {NOW}. Expected one fit result "
-        "at least, so pytest ended with status 1. Mend that, wait until they end, or end them, and run this again, "
+        f"{REFUSED}1 of 5 rounds: broken of r: its test failed: AssertionError: wrong; {NOW}. Expected at least one "
+        "valid result, so pytest ended with status 1. Mend that, wait for them to end, or end them, and "
+        "run this again, "
         "under another name; --roofline-wait=10m waits for that."
     )
     disturbed = iter(("", BUSY))
@@ -165,7 +166,7 @@ def test_a_recording_that_measures_nothing_ends_with_status_1_whatever_kept_it_f
     ):
         result = desk.run(*RECORDING, *options)
         expected = (
-            f"{REFUSED}0 of 5 rounds: {why}. Expected one fit result at least, so pytest ended with status 1. Mend "
+            f"{REFUSED}0 of 5 rounds: {why}. Expected at least one valid result, so pytest ended with status 1. Mend "
             "that, and run this again, under the same name."
         )
         assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)

@@ -300,7 +300,10 @@ def test_a_summary_that_finds_no_room_is_a_warning_and_fails_nothing(desk, step_
         for one in lines_of(result)
         if one.startswith("WARNING: the summary of this job is not shown: ")
     ]
-    assert (0, True) == (result.ret, line.endswith("has no room for a summary; GitHub takes 1 MiB"))
+    assert (0, True) == (
+        result.ret,
+        line.endswith("has no room for a summary; the limit of GitHub is 1 MiB"),
+    )
     assert 2**20 - 100 == step_summary.stat().st_size
 
 

@@ -308,7 +308,7 @@ def test_the_entry_of_a_test_that_moved_is_replaced_though_its_kernel_is_the_sam
     lab.recorded()
     (lab.desk.path / "test_suite.py").rename(lab.desk.path / "test_moved.py")
     _, _, approved = lab.approve("moved")
-    assert "replaced, the same figures, compiled otherwise or by another test" in approved.output
+    assert "replaced, the same figures, compiled differently or by another test" in approved.output
     tests = {entry.test_id.partition("::")[0] for entry in read_baseline(lab.baseline).exact}
     assert {"test_moved.py"} == tests
 
@@ -320,7 +320,7 @@ def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     _, _, approved = lab.approve("again")
     assert (
         approved.stdout
-        == "nothing to change: baselines/resources.json already holds all that it proposes\n"
+        == "nothing to change: baselines/resources.json already holds all entries of the proposal\n"
     )
     assert lab.baseline.read_text() == before
     lab.compiler(registers=255, spill_stores=12, gfx942={"vgprs": 180})
@@ -434,7 +434,7 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
         ),
         (
             ready.format("target='sm_90', options={}"),
-            "target and options given for a kernel that is compiled already",
+            "target and options given together with a compiled kernel",
         ),
     ):
         lab.suite(ONE.format(more=", monkeypatch", call=call))

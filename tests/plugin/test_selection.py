@@ -82,7 +82,7 @@ def test_a_tier_measures_itself_and_those_below_and_what_was_asked_for_or_has_a_
 def test_where_all_that_is_selected_is_of_a_higher_tier_the_run_names_it(desk):
     desk.suite(TIERS)
     desk.run("-k", "full").stdout.fnmatch_lines([
-        "roofline: 2 selected tests of tier full, and this run measures tier quick: --roofline-tier=full measures them"
+        "roofline: 2 selected tests of tier full, but this run measures tier quick: --roofline-tier=full measures them"
     ])  # fmt: skip
     assert "selected test" not in desk.run("-k", "full or quick").stdout.str()
 
@@ -167,13 +167,13 @@ def test_missing_hardware_skips_with_need_and_finding_and_fails_where_it_is_requ
     assert result.ret == 0
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(
-        ["0 measured, 1 not measured (needs an accelerator, found the CPU only)"]
+        ["0 measured, 1 not measured (needs an accelerator, found only the CPU)"]
     )
-    result.stdout.fnmatch_lines(["SKIPPED*needs an accelerator, found the CPU only"])
+    result.stdout.fnmatch_lines(["SKIPPED*needs an accelerator, found only the CPU"])
     result = cpu.run("--roofline-fail-on=+no-hardware")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["*needs an accelerator, found the CPU only, and no-hardware fails (--roofline-fail-on)*"]
+        ["*needs an accelerator, found only the CPU, and no-hardware fails (--roofline-fail-on)*"]
     )
 
 

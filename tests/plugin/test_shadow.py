@@ -169,7 +169,7 @@ def test_after_fourteen_nights_it_prints_its_own_rate_of_alarms(slowed):
     assert rate(slowed.run(*SHADOW)).startswith(
         "SHADOW: in 14 nights 1 of 15 runs would have been red: 2026-01-07 slow"
     )
-    assert rate(slowed.run(*SHADOW)).endswith("; switch the gate on by --roofline-ci")
+    assert rate(slowed.run(*SHADOW)).endswith("; switch the gate on with --roofline-ci")
 
 
 def test_every_night_counts_also_one_on_which_all_was_skipped(desk):

@@ -35,10 +35,7 @@ def test_a_run_says_once_what_the_columns_are_and_the_help_does_again(desk, monk
     ]
     assert told == [True, False]
     text = " ".join(desk.run("--help").stdout.str().split())
-    assert (
-        "against baseline: change of the time, in brackets where it lies with 99 % confidence"
-        in text
-    )
+    assert "against baseline: change of the time, in brackets its 99 % interval" in text
 
 
 def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, monkeypatch):
@@ -92,7 +89,7 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
     for now, told in ((keep, keep), ("", "other processes kept its cores busy")):
         monkeypatch.setattr(cpu, "neighbours_now", lambda now=now: now)
         lines = " ".join(line.strip() for line in narrow(desk, monkeypatch))
-        waits = "wait until they end, or end them, and run this"
+        waits = "wait for them to end, or end them, and run this"
         assert f"This machine was too busy for 1 of 2 results: {told}; {waits} {again}" in lines
 
 

@@ -170,9 +170,10 @@ def test_where_no_graph_can_be_taken_the_result_is_invalid_and_says_why(desk):
     result = desk.run("--roofline-against=one", "--roofline-rounds=1")
     assert lines_with(
         result,
-        "this is cache-resident, the baseline cache-resident, timed by replaying a graph: the two times are not comparable",
+        "this is cache-resident, the baseline cache-resident, timed by replaying a graph: the two times "
+        "are not comparable",
     )
-    assert lines_with(result, "no graph of it could be taken: short")
+    assert lines_with(result, "no graph could be captured: short")
 
 
 def test_a_neighbour_that_uses_the_device_is_named_with_the_tests(desk):

@@ -92,8 +92,8 @@ def test_a_run_whose_machine_stays_busy_measures_nothing_and_ends_with_status_1(
     assert (result.ret, clock.passed_s) == (pytest.ExitCode.TESTS_FAILED, 600.0)
     result.stdout.fnmatch_lines(
         [
-            f"This machine stayed busy for 600 s: {CC1.replace('[', '[[]')}. Expected a quiet one, so nothing was "
-            "measured, and pytest ended with status 1. Wait until they end, or end them, and run this again; "
+            f"This machine stayed busy for 600 s: {CC1.replace('[', '[[]')}. Expected a quiet machine, so nothing "
+            "was measured, and pytest ended with status 1. Wait for them to end, or end them, and run this again; "
             "--roofline-wait=10m waits longer."
         ]
     )

@@ -136,7 +136,7 @@ def test_every_rank_is_told_who_it_is_and_nothing_of_its_launch(launch, monkeypa
     # One that still runs has no fate.
     monkeypatch.setattr(local, "FATE_S", 0.05)
     assert (placement.fate(0), placement.fate(1), placement.wait(0.05)) == ("", "", False)
-    with pytest.raises(BadInput, match="4 ranks are asked of a launch of 3"):
+    with pytest.raises(BadInput, match="4 ranks are needed, but the launch has 3"):
         placement.start(4, KEY)
     one.children[1]._command = ["/nowhere/python"]
     with pytest.raises(
@@ -178,7 +178,7 @@ def test_a_process_of_the_launch_that_is_gone_or_does_not_answer_is_given_up(lau
     placement = one.placement()
     placement.start(3, KEY)
     one.attached._channels[2].close()
-    told = "the process of the launch that stands for rank 2 is gone"
+    told = "the launched process of rank 2 has ended"
     assert re.fullmatch(rf"rank 2 on \S+: {told}", placement.trouble())
     assert (placement.fate(2), placement.tail(2)) == (told, "")
     given_up = threading.Event()
@@ -202,7 +202,7 @@ def in_a_thread(work):
 def test_ranks_that_never_come_or_do_not_belong_to_the_launch_are_named(tmp_path):
     rendezvous, zero = FileRendezvous(tmp_path / "board"), Identity(0, 3, 0, None, "srun")
     with pytest.raises(
-        RanksFailed, match=r"ranks 1, 2 of 3 did not come to rank 0 on \S+ within 0.2 s"
+        RanksFailed, match=r"ranks 1, 2 of 3 did not connect to rank 0 on \S+ within 0.2 s"
     ):
         gather(zero, rendezvous, 0.2)
     assert list(tmp_path.iterdir()) == []

@@ -110,11 +110,11 @@ def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
         ),
         *((stuck(1), other, spins) for other in (waiting(0), away, ok)),
         *((end(1, "stuck", stopped=True), other, stopped) for other in (waiting(0), stuck(0))),
-        (end(1, "stuck"), away, "it is at a place that no stack tells"),
+        (end(1, "stuck"), away, "it is at an unknown place"),
         (
             end(1, "skipped", "no peer access"),
             waiting(0),
-            "skipped, which the others did not: no peer access",
+            "skipped, but the others did not: no peer access",
         ),
     ):
         for ends in permutations((guilty, victim)):
@@ -164,7 +164,9 @@ def test_the_odd_one_out_of_those_that_wait_or_have_returned_is_guilty():
     assert "rank 0: 2, rank 1: 3" in line
     # An error of the step that ends a task is told as what it is; of ranks out of step beside the numbers.
     text = told(closing(0), closing(1, text=NCCL, details=TRACEBACK))
-    assert text.startswith(f"rank 1 (pid 4001 on n0) raised {NCCL}, in the step that ends a task")
+    assert text.startswith(
+        f"rank 1 (pid 4001 on n0) raised {NCCL}, after the function had returned"
+    )
     assert "rank 1 (pid 4001 on n0): has returned from the function, and then raised" in text
     text = told(closing(0, 2), closing(1, 3, text=NCCL, details=TRACEBACK))
     assert (
@@ -188,7 +190,7 @@ def test_a_report_shows_stacks_tracebacks_and_last_words_once():
             f"""\
 rank 0 (pid 4000 on n0) was lost: killed by SIGKILL
   rank 0 (pid 4000 on n0): lost
-    the last words of its log:
+    the last lines of its log:
     | words of 0
     | more of 0
   rank 3 (pid 4003 on n1): raised
@@ -196,7 +198,7 @@ rank 0 (pid 4000 on n0) was lost: killed by SIGKILL
   rank 2 (pid 4002 on n1): raised: {PEER_GONE}
   rank 1 (pid 4001 on n0): blocked on a peer, at steps.py:12 in spin
 {spin}
-    the last words of its log:
+    the last lines of its log:
     | words of 1
     | more of 1""",
         ),
@@ -206,7 +208,7 @@ rank 0 (pid 4000 on n0) was lost: killed by SIGKILL
 rank 3 (pid 4003 on n1) did not answer within 30 s: it is at steps.py:12 in spin
   rank 3 (pid 4003 on n1): stuck, at steps.py:12 in spin
 {spin}
-    the last words of its log:
+    the last lines of its log:
     | words of 3
     | more of 3
   rank 4 (pid 4004 on n2): stuck, in all_reduce at steps.py:12 in step
@@ -252,7 +254,7 @@ def test_a_position_names_the_users_own_line_and_the_collective():
     ):
         assert str(position(dump(*frames))) == expected
     for text in ("", "nothing that is a stack", thread()):
-        assert str(position(text)) == "at a place that no stack tells"
+        assert str(position(text)) == "at an unknown place"
     # A stack of more than a hundred frames is cut off before it comes to what leads to them.
     text = thread(*LISTEN, current=True) + "\n" + thread(*[STEP] * 100) + "  ...\n"
     assert str(position(text)) == "at steps.py:12 in step"

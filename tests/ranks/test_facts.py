@@ -158,5 +158,5 @@ def test_a_cpu_beside_an_accelerator_is_not_taken_unasked(monkeypatch):
     device = open_device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert unwanted_cpu(device).startswith(
-        "this machine has an accelerator, but pytest's own host has none that torch"
+        "this node has an accelerator, but the node of pytest has none for torch"
     )

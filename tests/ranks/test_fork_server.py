@@ -99,7 +99,7 @@ def test_a_server_that_is_killed_is_blamed_and_none_of_its_ranks(two):
     with pytest.raises(RanksFailed) as caught:
         asked(two, ranks.kill_its_parent, int(signal.SIGKILL))
     first, *lines = str(caught.value).splitlines()
-    assert first == f"{FORKER} was killed by SIGKILL (out of memory? dmesg tells)"
+    assert first == f"{FORKER} was killed by SIGKILL (maybe out of memory; check dmesg)"
     about = sorted(line for line in lines if line.startswith("  rank"))
     assert [line.partition(" (")[0] for line in about] == ["  rank 0", "  rank 1"]
     assert [line.rpartition(")")[2] for line in about] == [": lost", ": lost"]
@@ -172,7 +172,7 @@ def test_ranks_that_are_not_there_yet_are_ended_with_their_server(monkeypatch, t
     import_instead(monkeypatch, tmp_path, "import time\ntime.sleep(600)")
     placement = Local(forks=True)
     pool = Pool(placement, 2, "cpu", boot_s=0.5)
-    with pytest.raises(RanksFailed, match=r"did not come within 0\.5 s"):
+    with pytest.raises(RanksFailed, match=r"did not connect within 0\.5 s"):
         pool.run(reference(ranks.echo), (), 2, timeout_s=PATIENCE_S)
     assert not placement.trouble()
     pool.stop()

@@ -154,7 +154,7 @@ def test_a_hard_limit_of_64_open_files_is_named_where_ranks_did_not_come():
         output, _ = process.communicate("over\n", timeout=PATIENCE_S)
     first, *_ = output.splitlines()
     assert first.startswith("rank 79 ended (local, ")
-    assert "of 80 did not come; a connection could not be accepted: Too many open files" in first
+    assert "of 80 did not connect; a connection could not be accepted: Too many open files" in first
     assert "of which this process may have 64 (`ulimit -n`, hard limit 64)" in first
 
 

@@ -125,7 +125,7 @@ def test_data_are_verified_on_every_rank(outcomes):
     right, wrong = (outcome.times for outcome in outcomes["wrong on 1"])
     assert (right.measured.verified, wrong.measured.verified) == (False, False)
     assert wrong.measured.wrong == "wrong data in argument set 0: last is -1, expected 1"
-    assert right.measured.wrong == "wrong data (rank 1); those of this rank are right"
+    assert right.measured.wrong == "wrong data (rank 1); the data of this rank are right"
     assert (right.straggler, right.lag_s) == (None, ())
     # Work that was done only once shows in refilled buffers.
     for each in measured(outcomes, "stale"):
@@ -141,7 +141,9 @@ def test_what_cannot_be_measured_is_refused_on_every_rank(outcomes):
         assert outcome.error.startswith("a rank needs "), outcome.error
         assert "of free memory to rotate through" in outcome.error
         assert "found 0 B" in outcome.error
-    text = "on rank 0 the rank function returned a function, on rank 1 something else than a function or a Timed"
+    text = (
+        "on rank 0 the rank function returned a function, on rank 1 neither a function nor a Timed"
+    )
     assert all(outcome.error.startswith(text) for outcome in outcomes["differing"])
     assert [outcome.error for outcome in outcomes["raising"]] == ["from rank 0", "from rank 1"]
 

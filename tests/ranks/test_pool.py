@@ -85,7 +85,7 @@ def test_worlds_of_any_size_follow_each_other_on_the_same_ranks_and_nothing_boot
     # What is no plain data is refused before a rank hears of it, and so is a world that is larger than the pool.
     with pytest.raises(BadInput, match=r"^an argument holds"):
         run(three.pool, ranks.echo, lambda: 1)
-    with pytest.raises(BadInput, match=r"a world of 4 ranks was asked for; expected 1 to 3"):
+    with pytest.raises(BadInput, match=r"a world of 4 ranks was requested; expected 1 to 3"):
         run(three.pool, ranks.echo, size=4)
     three.works()
     assert (three.pids, three.pool.generation) == (before, generation)
@@ -278,19 +278,19 @@ def test_a_boot_that_fails_says_who_is_missing_and_why_and_is_not_tried_again_an
             RanksFailed, match=r"^scripted: no such partition \(scripted, started on "
         ) as caught:
             run(pool, ranks.echo)
-        assert "ranks 0, 1 of 2 did not come" in str(caught.value)
+        assert "ranks 0, 1 of 2 did not connect" in str(caught.value)
         assert ("not tried again" in str(caught.value)) == (attempt >= MOST_FAILED_BOOTS)
         assert time.monotonic() - began_s < PATIENCE_S
     assert placement.starts == MOST_FAILED_BOOTS
     assert placement.kills >= MOST_FAILED_BOOTS
     text = failed_boot(Scripted([{"rank": 0, "size": 2}]), boot_s=0.5)
-    assert text == "rank 1 of 2 did not come within 0.5 s (scripted)\nwords of rank 1"
+    assert text == "rank 1 of 2 did not connect within 0.5 s (scripted)\nwords of rank 1"
     # Ranks of another world are refused: each a world of its own, one twice, one beyond the world.
     for hellos in ([(0, 1), (0, 1)], [(0, 2), (0, 2)], [(5, 2)]):
         text = failed_boot(Scripted([{"rank": rank, "size": size} for rank, size in hellos]))
         assert text.startswith("a rank on n7 says that it is rank ")
         assert (
-            "expected ranks 0 to 1 of 2, once each: was it started by another MPI's or Slurm's scripted"
+            "expected ranks 0 to 1 of 2, once each; every process may be a separate world, if scripted"
             in text
         )
 

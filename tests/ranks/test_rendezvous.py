@@ -75,17 +75,17 @@ def test_what_an_earlier_launch_left_costs_a_retry_only_and_where_nothing_comes_
     with pytest.raises(RanksFailed) as caught:
         meet(ONE, by_file, 0.2)
     assert str(caught.value).startswith(
-        f"rank 1 of 2 on {HOST} did not meet rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, which every node must "
-        "see"
+        f"rank 1 of 2 on {HOST} did not find rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, a "
+        "folder that every node must share"
     )
-    assert "nothing was posted there. Expected every process of this launch (srun) to run" in str(
+    assert "rank 0 wrote nothing there. Expected every process of this launch (srun) to run" in str(
         caught.value
     )
     by_file.listen("127.0.0.1").close()
     path = tmp_path / "attach" / "srun-7-2"
     # That of the port may be somebody else's by now.
     path.write_text(Endpoint(("127.0.0.1",), free_port(), KEY).text)
-    with pytest.raises(RanksFailed, match=r"it leads nowhere: .*refused"):
+    with pytest.raises(RanksFailed, match=r"its address cannot be reached: .*refused"):
         meet(ONE, by_file, 0.3)
     with contextlib.closing(Listener("127.0.0.1")) as other:
         for left in (Endpoint(("127.0.0.1",), other.endpoint.port, KEY).text, "{"):
@@ -131,11 +131,11 @@ def test_a_launch_without_a_secret_meets_by_a_file_of_its_own(tmp_path):
             {"MASTER_ADDR": "a", "MASTER_PORT": "70000"},
             "MASTER_PORT='70000'; expected a port",
         ),
-        ("mpirun", {}, "this mpirun names no job that rank 1 of 2 could know its own by"),
+        ("mpirun", {}, "this mpirun gives no job name to rank 1 of 2"),
         (
             "srun",
             STEP | MASTER | {"ROOFLINE_ATTACH_KEY": "12345"},
-            "has 5 characters; expected at least 16, as of `op",
+            "has 5 characters; expected at least 16, the same",
         ),
     ):
         with pytest.raises(BadInput) as caught:

@@ -89,16 +89,16 @@ def test_a_function_of_a_module_is_found_again_and_what_no_process_can_find_is_r
     gone = imported(write(file="gone.py")).twice
     (tmp_path / "gone.py").unlink()
     for fn, why in (
-        (lambda rank: rank, "<lambda> is no function at the top of a module"),
-        (own.closing(3), "inner is no function at the top of a module"),
-        (functools.partial(own.plain, 1), "is no function at the top of a module"),
-        (own.Holder().method, "Holder.method is no function at the top of a module"),
-        (own.Holder, "Holder is no function"),
-        (len, "len is no function"),
-        (3, "3 is no function"),
+        (lambda rank: rank, "<lambda> is not a function at the top of a module"),
+        (own.closing(3), "inner is not a function at the top of a module"),
+        (functools.partial(own.plain, 1), "is not a function at the top of a module"),
+        (own.Holder().method, "Holder.method is not a function at the top of a module"),
+        (own.Holder, "Holder is not a function"),
+        (len, "len is not a function"),
+        (3, "3 is not a function"),
         (own.coroutine, "is async or a generator"),
         (own.generator, "is async or a generator"),
-        (own.decorated.__closure__[0].cell_contents, "is not the function that was given"),
+        (own.decorated.__closure__[0].cell_contents, "is not the given function"),
         (typed.fn, "typed_in_by_hand> cannot be read"),
         (gone, "gone.py cannot be read"),
     ):
@@ -249,7 +249,7 @@ def test_what_is_not_plain_or_too_large_is_refused_by_name():
     ):
         told = refused(encode, value, "x", most_bytes=2**20)
         assert (
-            "MiB or more; expected at most 1 MiB: reduce it on the rank, or write it to a file"
+            "MiB or more; expected at most 1 MiB; reduce it on the rank, or write it to a file"
             in told
         )
     deep = []

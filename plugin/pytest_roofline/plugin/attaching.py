@@ -48,7 +48,7 @@ def attach(config: pytest.Config) -> int | None:
         leading = Leading(config, _lead(config, identity))
     except (BadInput, RanksFailed) as error:
         raise pytest.UsageError(
-            f"{error}. Where these ranks are to run tests of their own: -p no:roofline"
+            f"{error}. To run separate tests on these ranks, give -p no:roofline"
         ) from None
     config.pluginmanager.register(leading)
     return None

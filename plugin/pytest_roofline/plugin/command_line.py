@@ -191,8 +191,8 @@ def commanded_value(config: pytest.Config, name: str) -> Any:
     source = source_of(config, ini_name(name), value)
     if source:
         raise BadInput(
-            f"{source}: --roofline-{name} stands outside of the command, so every run would write baselines; expected "
-            "it in the command alone, take it out there"
+            f"{source}: --roofline-{name} is set outside of the command, so every run would write baselines; "
+            "remove it there, and give it in the command only"
         )
     return value
 

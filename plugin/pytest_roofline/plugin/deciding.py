@@ -289,8 +289,8 @@ def why_no_rounds(state: RooflineSession) -> str:
         and state.under_test.is_open_here
     ):
         return (
-            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this one holds it; "
-            f"nvidia-smi -i {gpu.index} -c DEFAULT allows rounds"
+            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this process holds "
+            f"it; allow rounds with nvidia-smi -i {gpu.index} -c DEFAULT"
         )
     return ""
 

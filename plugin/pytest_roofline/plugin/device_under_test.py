@@ -270,8 +270,8 @@ def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str,
     with_ranks = any(uses_ranks(plan.item) for plan in planned.values())
     if opens_device and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
         raise DeviceError(
-            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this run has tests that "
-            "measure in pytest itself beside tests of ranks; run those of ranks by themselves (-k, -m), or allow "
+            f"{gpu.label} takes one process at a time (compute mode exclusive process), but this run has tests "
+            "with ranks and tests without; run the tests with ranks separately (-k, -m), or allow "
             f"several processes with nvidia-smi -i {gpu.index} -c DEFAULT"
         )
 
@@ -282,6 +282,6 @@ def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> Non
     if measured_hardware and not any(key.alone == hardware.alone for key in measured_hardware):
         names = "; ".join(str(key) for key in nearest(hardware, measured_hardware))
         raise OtherHardware(
-            f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, nearest "
-            f"known there: {names}; expected the same hardware on both sides"
+            f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, and "
+            f"the nearest there is {names}; expected the same hardware on both sides"
         )

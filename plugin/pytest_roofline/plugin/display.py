@@ -177,7 +177,7 @@ def _why_silent(session: RooflineSession) -> str:
         # A summary must not end for a device that is lost by now.
         with contextlib.suppress(Exception):
             why = device.silent_library()
-    return why or "the driver does not tell"
+    return why or "the driver does not report it"
 
 
 def summary_lines(session: RooflineSession, width: int, colour: bool, status: int = 0) -> list[str]:
@@ -366,7 +366,7 @@ def _saved_lines(session: RooflineSession) -> list[str]:
         lines.append(f"run saved as {session.writer.path}")
     if session.writer.aside is not None:
         lines.append(
-            f"the run of that name before was INVALID throughout, and is kept as {session.writer.aside}"
+            f"the earlier run of that name was INVALID in every test, and is kept as {session.writer.aside}"
         )
     lines += session.reports.lines
     lines += [f"WARNING: {printable(sentence)}" for sentence in session.run_notes.warnings]

@@ -188,8 +188,8 @@ class Distributed:
         options = self._launcher.options
         if index := (options.device or "").partition(":")[2]:
             raise BadInput(
-                f"--roofline-device names device {index}, and each rank owns one of its own; give the kind alone, and "
-                "narrow what is visible (CUDA_VISIBLE_DEVICES) where not all are to take part"
+                f"--roofline-device names device {index}, but each rank needs a separate device; give "
+                "the kind only, and limit the visible devices with CUDA_VISIBLE_DEVICES"
             )
         if reason := self.available(size):
             lack(self._item, options, reason)

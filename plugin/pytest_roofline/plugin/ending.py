@@ -36,7 +36,7 @@ class GateOfCommand:
         ended = config.stash.get(end_status_key, None)
         if status != pytest.ExitCode.OK or ended == pytest.ExitCode.OK:
             return status
-        text = ENDED if ended is None else f"the run ended with status 0 in place of {ended}"
+        text = ENDED if ended is None else f"the run ended with status 0 instead of {ended}"
         watches = option_value(config, "ci") == SHADOW
         print("SHADOW: would have failed: " * watches + f"GATE: {text}", file=sys.stderr)
         return status if watches else ended or pytest.ExitCode.TESTS_FAILED
@@ -47,12 +47,12 @@ def refuse_no_verdict(config: pytest.Config) -> None:
     text = why_no_test_runs(config)
     if text:
         raise pytest.UsageError(
-            f"{text}, so the gate of this command would measure nothing; take one of the two out"
+            f"{text}, so the gate of this command would measure nothing; remove one of the two"
         )
     option = rounds_prevented(config)
     if option:
         raise pytest.UsageError(
-            f"{option} takes the gate of this command its further rounds; take it out there, or give it in the command"
+            f"{option} disables the further rounds of this command's gate; remove it there, or give it in the command"
         )
 
 
@@ -67,5 +67,5 @@ def why_no_test_runs(config: pytest.Config) -> str:
         value = getattr(config.option, option, None)
         if value:
             source = source_of(config, option, value)
-            return f"{f'{source}: ' if source else ''}{flag} only looks at tests"
+            return f"{f'{source}: ' if source else ''}{flag} only lists tests"
     return ""

@@ -87,7 +87,7 @@ class Findings:
         test.session.record(resources)
         if limit_error:
             raise DoesNotFit(
-                f"{resources.label}: {limit_error}; the compiler does not say so, a launch would"
+                f"{resources.label}: {limit_error}; the compiler accepts this, but a launch would fail"
             )
         return resources
 
@@ -107,9 +107,7 @@ class Findings:
         self._test.require_open()
         test = self._test
         if not (isinstance(name, str) and name):
-            raise BadInput(
-                f"figure was given the name {name!r}; expected text that says what it is"
-            )
+            raise BadInput(f"the name of a figure is {name!r}; expected text")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadInput(
                 f"the figure {name!r} is {short_repr(value)}; expected a number in one of {', '.join(UNITS)}"
@@ -161,7 +159,7 @@ class Findings:
 
         test = self._test
         if not callable(fn):
-            raise BadInput(f"memory was given {fn!r}; expected a function to call")
+            raise BadInput(f"memory got {fn!r}; expected a function")
         timed = Timed(fn, make_args=make_args, args=args or None)
         use_name = test.unique_name("memory use", name)
         device = test.session.under_test.device
@@ -221,7 +219,7 @@ def _compile(
         names = [argument for argument, value in compile_arguments.items() if value is not None]
         if names:
             raise BadInput(
-                f"{' and '.join(names)} given for a kernel that is compiled already; expected it alone"
+                f"{' and '.join(names)} given together with a compiled kernel; expected the compiled kernel only"
             )
         return read(kernel)
     if target is None:

@@ -115,7 +115,7 @@ def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
 
 CUT = Shortfall(
     "pytest.exit(returncode=0) ended the run before every test had its verdict",
-    "Let the test fail or be skipped; a run that has to end is ended with another status.",
+    "Let the test fail or be skipped; to end a run, use another status.",
 )
 CUT_AT_END = "pytest.exit(returncode=0) ended the run before its report"
 

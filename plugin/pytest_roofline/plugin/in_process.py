@@ -140,8 +140,8 @@ def open_named(test: CurrentTest, name: str) -> "Device":
         return device  # type: ignore[no-any-return]
     if under_test.environment.device.type != "cuda" or name.partition(":")[0] != "cuda":
         raise BadInput(
-            f"devices names {name}, and {under_test.device.name} is measured; several devices of one process can "
-            "be timed together where they are CUDA or ROCm devices"
+            f"devices names {name}, but the measured device is {under_test.device.name}; only CUDA "
+            "or ROCm devices can be timed together in one process"
         )
     from ..engine.devices.several import open_peer
 
@@ -150,7 +150,9 @@ def open_named(test: CurrentTest, name: str) -> "Device":
 
 # Of every sibling: A B C …, A B C …, A B C ….
 PASSES = 3
-REMEDY = "expected it to do what its siblings do; see `roofline doctor` and the kernel's log (dmesg) for this device"
+REMEDY = (
+    "its siblings could; check this device with `roofline doctor` and in the kernel's log (dmesg)"
+)
 
 # Makes the maker of one set of arguments, on the torch devices of a sibling: one, or both ends of a link.
 MakerOn = Callable[..., Callable[[], object]]
@@ -263,7 +265,7 @@ class Siblings:
                     self._open_devices[name] = device, device.facts()
                 except RuntimeError as error:
                     raise DeviceError(
-                        f"{name} cannot be opened beside its siblings: {error}; {REMEDY}"
+                        f"{name} cannot be opened together with its siblings: {error}; {REMEDY}"
                     ) from error
             return self._open_devices[name][0]
 

@@ -80,7 +80,7 @@ class ResultKind:
         """
         if isinstance(record, ExactVerdict) and record.metric != self.metric:
             raise BadInput(
-                f"metric is {record.metric!r}; expected {self.metric!r}, as the kind has"
+                f"metric is {record.metric!r}; expected {self.metric!r}, the metric of its kind"
             )
         self._pending.setdefault(record.test_id, []).append(record)
 

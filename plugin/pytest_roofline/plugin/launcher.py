@@ -253,7 +253,7 @@ def launcher_of(config: pytest.Config) -> Launcher:
 def unmet(needs: str | None, kind: str) -> str | None:
     """Return why a test's device need is unmet, if so."""
     if needs == "accelerator" and kind == "cpu":
-        return "needs an accelerator, found the CPU only"
+        return "needs an accelerator, found only the CPU"
     if needs == "cpu" and kind != "cpu":
         return f"needs --roofline-device=cpu, found {kind}"
     return None

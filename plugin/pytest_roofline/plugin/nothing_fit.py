@@ -65,7 +65,7 @@ def _why_unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
     if not fit.is_empty:
         return ()
     return tuple(refusal.why for refusal in fit.refusals) or (
-        "no test measured anything that a baseline holds",
+        "no test measured anything that a baseline can hold",
     )
 
 
@@ -97,8 +97,9 @@ def refusal_line(
     under = f", under {name} name" * named
     waiting = "; --roofline-wait=10m waits for that" * busy
     return (
-        f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected one fit result at "
-        f"least, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this again{under}{waiting}."
+        f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected at least one valid "
+        f"result, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this "
+        f"again{under}{waiting}."
     )
 
 

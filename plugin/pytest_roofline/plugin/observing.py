@@ -213,17 +213,19 @@ LONGEST_WORDS = 300
 # A file name may have 255 bytes, and a number and an ending come beside this.
 MOST_NAME = 200
 TRACE = ".trace.json.gz"
-NO_PROFILES = (
-    "--roofline-profile: ranks are not profiled, only what `measure` times in this process is"
-)
+NO_PROFILES = "--roofline-profile: ranks are not profiled, only calls of `measure` in this process"
 NO_EXTERNAL_PROFILE = (
-    "no profile: an external profiler is told what to look at through CUDA or ROCm, and this is {device}; "
+    "no profile: an external profiler needs CUDA or ROCm to mark the calls, and this device is {device}; "
     "use --roofline-profile=torch"
 )
 # What of the measurement this pass does not repeat.
-GRAPH = "a graph's replay: the measurement replayed one, and this pass calls the function itself, launch by launch"
-FLUSHED = "cold caches: the measurement flushed them before every call, and this pass does not"
-REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, and this is what ran instead"
+GRAPH = (
+    "a graph's replay: the measurement replayed a graph, but this pass calls the function directly"
+)
+FLUSHED = (
+    "cold caches: the measurement flushed the caches before every call, but this pass does not"
+)
+REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, so the replacement is shown"
 
 
 def profiled_labels(session: RooflineSession) -> set[str]:
@@ -311,7 +313,7 @@ def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list
             1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name
         )
     except OSError as error:
-        return None, [f"the trace: not written, since {encodable(str(error))[:LONGEST_WORDS]}"]
+        return None, [f"the trace was not written: {encodable(str(error))[:LONGEST_WORDS]}"]
     return folder / f"{name}{f'~{trace_count + 1}' if trace_count else ''}{TRACE}", []
 
 

@@ -41,8 +41,8 @@ LOOKING = {
 
 # Why tests that measure refuse to run in a worker of pytest-xdist.
 SIDE_BY_SIDE = (
-    "pytest-xdist runs tests side by side (-n above 0), which disturbs every timing; "
-    "expected -n 0, or a run without -n"
+    "pytest-xdist runs tests side by side (-n above 0), which disturbs every "
+    "timing; expected -n 0 or no -n"
 )
 
 # Names a file into which a run writes where it was saved; `roofline drill` reads it.
@@ -60,14 +60,14 @@ PLAN_VARIABLE = "ROOFLINE_PLAN"
 # (option, its value as usage lines call it, help); each has an ini twin with underscores and the same meaning.
 _VALUES = (
     ("device", "DEVICE", "cpu, cuda, cuda:N, mps, xpu or xpu:N; by default the best device"),
-    ("tier", "|".join(TIERS), "how many sizes: quick (default), nightly, full"),
+    ("tier", "|".join(TIERS), "number of sizes: quick (default), nightly, full"),
     ("budget", "SECONDS", "measuring time of one measurement (default 1)"),
     (
         "tolerance",
         "SHARE",
         "slowdown that still counts as the same: 5%% or 0.05 (default 5%%, on a CPU 15%%; above 50%%: 80%%!)",
     ),
-    ("min-percent", "N", "fail below N %% of the datasheet's peak, beside whatever else gates"),
+    ("min-percent", "N", "also fail below N %% of the datasheet's peak"),
     (
         "rounds",
         "N|auto",
@@ -77,19 +77,21 @@ _VALUES = (
     (
         "wait",
         "DURATION",
-        "wait at most so long for a quiet machine, else end with status 1 (a recording waits 2m by itself)",
+        "wait at most this long for a quiet machine, else end with status 1 (a recording waits 2m by default)",
     ),
     (
         "fail-on",
         "LIST",
-        "what fails: regressed, and some of degraded, invalid, no-baseline, no-hardware, inconclusive; +WORD adds to "
-        "what fails otherwise",
+        "what fails the run: regressed, and some of degraded, invalid, no-baseline, no-hardware, "
+        "inconclusive; +WORD adds "
+        "to the default",
     ),
     ("expect", "FILE", "expected hardware, from `roofline doctor --write-expect`"),
     (
         "profile",
         "|".join(PROFILERS),
-        "also show where the time goes, in an untimed pass under torch.profiler (default), or for nsys, ncu or rocprof",
+        "also show the time of each kernel, in a separate pass under torch.profiler (default), or under "
+        "nsys, ncu or rocprof",
     ),
     ("save", "NAME", "save this run under a name"),
     ("report", "DIR", "write run.json, results.csv, summary.md and index.html with plots there"),
@@ -109,7 +111,7 @@ _VALUES = (
     (
         "rank-timeout",
         "SECONDS",
-        "until all ranks must have started (default 90), and answered a call (default 120 + 20 x budget)",
+        "time limit for the start of all ranks (default 90), and for the answer to a call (default 120 + 20 x budget)",
     ),
     ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
 )
@@ -131,14 +133,14 @@ _COMMAND_OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "accept-slower",
         {"metavar": "REASON"},
-        "with --roofline-record: take what became slower too, and keep the reason in its entry",
+        "with --roofline-record: also record slower tests, and keep the reason in their entries",
     ),
 )
 COMMAND_OPTIONS = tuple(name for name, *_ in _COMMAND_OPTIONS)
 # What the columns of the table mean.
 COLUMNS = (
     "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
-    "baseline: change of the time, in brackets where it lies with 99 % confidence, by all processes"
+    "baseline: change of the time, in brackets its 99 % interval over all processes"
 )
 _CI = (
     "gate: baseline and hardware required; invalid, degraded and nothing compared fail; up to 12 rounds, 30 minutes; "

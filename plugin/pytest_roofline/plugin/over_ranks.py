@@ -89,8 +89,7 @@ def check_call(distributed: object, fn: Callable[..., object], args: tuple[objec
     """
     if not isinstance(distributed, Distributed):
         raise BadInput(
-            f"the first argument is {short_repr(distributed)}; expected the fixture `distributed`, as the test takes "
-            "it among its own arguments"
+            f"the first argument is {short_repr(distributed)}; expected the fixture `distributed` of the test"
         )
     checked_call(fn, args)
 
@@ -135,7 +134,7 @@ def measure_over(
     call = RankCall(distributed, function, args, request)
 
     def keep(result: RankResult, error: BaseException) -> None:
-        reason = f"the ranks failed on the way: {error}".partition("\n")[0]
+        reason = f"the ranks failed during the measurement: {error}".partition("\n")[0]
         # Whatever happens to the record, what happened to the measurement is what must be told.
         with contextlib.suppress(Exception):
             write(test, request, result, why_partial(error, reason))
@@ -176,7 +175,7 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
         )
     ceiling = datasheet_ceiling(device, work, metric)
     return ceiling and replace(
-        ceiling, origin=f"{ceiling.origin}, one rank's device, for the work of one rank"
+        ceiling, origin=f"{ceiling.origin}, for the device and the work of one rank"
     )
 
 

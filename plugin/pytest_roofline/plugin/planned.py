@@ -48,7 +48,7 @@ class Marks:
 
 
 # How a test says that a wide tolerance is meant.
-WIDE_MARK = "say why by @pytest.mark.roofline(tolerance_reason=…)"
+WIDE_MARK = "give a reason: @pytest.mark.roofline(tolerance_reason=…)"
 
 
 def read_marks(item: pytest.Item) -> Marks:
@@ -116,7 +116,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "gate": (_is_bool, "True or False"),
     "mpi": (_is_bool, "True or False"),
-    "measures": (_is_bool, "True, or False where a test only asserts facts"),
+    "measures": (_is_bool, "True, or False for a test that only asserts facts"),
     "tier": (lambda value: value in TIERS, f"one of {', '.join(TIERS)}"),
     "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
     "oom": (
@@ -244,7 +244,7 @@ def mark_clashes(planned: Sequence[Planned]) -> None:
         place = path.stem if path.parent == first.item.path.parent else path.parent.name
         sentence = (
             f"{first.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
-            f"{plan.parameters}; files are no part of the name, so that they can move: rename one of the functions, "
+            f"{plan.parameters}; the file is not a part of the name, so rename one of the functions, "
             f"for example to {function}_{place}"
         )
         for clashing in (first, plan):
@@ -309,8 +309,8 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
             tiers = {marked[item.nodeid].tier for item in candidates if id(item) in left_out}
             lowest = min(tiers, key=TIERS.index)
             config.stash[tier_key] = (
-                f"{count(len(left_out), 'selected test')} of tier {listed(sorted(tiers), 2)}, and this run measures "
-                f"tier {options.tier}: --roofline-tier={lowest} measures them"
+                f"{count(len(left_out), 'selected test')} of tier {listed(sorted(tiers), 2)}, but this run measures "
+                f"tier {options.tier}; measure them with --roofline-tier={lowest}"
             )
 
 

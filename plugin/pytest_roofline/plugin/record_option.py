@@ -19,10 +19,10 @@ RECORDED_ROUNDS = 10
 WAIT_S = 120.0
 # By option of ours, why no recording has it.
 _EXCLUSIONS = {
-    "ci": "a gate compares with the baselines, and a recording writes them",
-    "against": "a recording compares with nothing",
-    "drill": "what was slowed down on purpose is no baseline",
-    "profile": "what a profiler watched over is no baseline",
+    "ci": "a gate compares with the baselines, but a recording writes them",
+    "against": "a recording makes no comparison",
+    "drill": "a deliberate slowdown must not become a baseline",
+    "profile": "a time under a profiler must not become a baseline",
 }
 
 
@@ -32,7 +32,7 @@ def records(config: pytest.Config) -> bool:
         return True
     if commanded_value(config, "accept-slower") is not None:
         raise BadInput(
-            "--roofline-accept-slower is given without --roofline-record, which alone takes it; give both, or none"
+            "--roofline-accept-slower is only valid with --roofline-record; give both, or neither"
         )
     return False
 
@@ -42,7 +42,7 @@ def reason_of(config: pytest.Config) -> str:
     reason = commanded_value(config, "accept-slower")
     if reason is not None and not reason.strip():
         raise BadInput(
-            "--roofline-accept-slower is empty; expected a reason, which the entries keep, as in "
+            "--roofline-accept-slower is empty; expected a reason for the entries, as in "
             "--roofline-accept-slower='safer rounding'"
         )
     return printable(encodable(reason or ""))
@@ -77,14 +77,14 @@ def refuse_record(
         _refuse(config, "numprocesses", workers, "-n", SIDE_BY_SIDE)
     for name, flag in ON_THE_SPOT.items():
         if value := getattr(config.option, name, None):
-            why = "with it every test ends on the spot, without further processes"
+            why = "it ends every test at once, without further processes"
             _refuse(config, name, value, flag, why)
     from ..stats.looks import ENOUGH_KNOWN
 
     if rounds < ENOUGH_KNOWN:
         raise BadInput(
-            f"--roofline-rounds is {rounds}; expected {ENOUGH_KNOWN} at least beside --roofline-record, "
-            "since an entry needs so many sound processes"
+            f"--roofline-rounds is {rounds}; expected {ENOUGH_KNOWN} or more with --roofline-record, "
+            "the fewest valid processes of an entry"
         )
     check_writable(target, f"--roofline-record writes {target}")
 
@@ -92,6 +92,4 @@ def refuse_record(
 def _refuse(config: pytest.Config, option: str, value: Any, flag: str, why: str) -> None:
     source = source_of(config, option, value)
     place = f" of {source}" if source else ""
-    raise BadInput(
-        f"--roofline-record is given beside {flag}{place}: {why}; leave one of the two out"
-    )
+    raise BadInput(f"--roofline-record is given beside {flag}{place}: {why}; remove one of the two")

@@ -66,9 +66,7 @@ class CurrentTest:
         text = encodable(name or "")
         if (kind, text) in self._names:
             name_text = f"the name {text!r}" if text else "no name"
-            raise BadInput(
-                f"this test has two {kind}s under {name_text}; give each a name of its own"
-            )
+            raise BadInput(f"this test has two {kind}s under {name_text}; give each another name")
         self._names.add((kind, text))
         return text
 
@@ -76,9 +74,9 @@ class CurrentTest:
         """Refuse a measurement or a note behind the test's verdict."""
         if self.item.nodeid in self.session.ended_tests:
             raise BadInput(
-                f"the fixture roofline of {printable(self.item.name)} was used after the verdict of that test, in a "
-                "teardown or in another test; expected it in that test or its set-up: let every test that measures "
-                "take roofline as an argument of its own"
+                f"the fixture roofline of {printable(self.item.name)} was used after the verdict of "
+                "that test, in a teardown or in another test; add roofline to the arguments "
+                "of every test that measures"
             )
 
     def replacement(self, name: str, fn: Callable[..., object]) -> Callable[..., object] | None:

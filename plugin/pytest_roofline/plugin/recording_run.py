@@ -54,10 +54,12 @@ def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
 
     The last of them names the files, and the slowdown that a gate will find with them.
     """
-    slower = [f"{_text(refusal)}; it stays as it was" for refusal in recording.slower]
-    lines = cut(slower, MOST_NAMED, "that stay as they were")
+    slower = [f"{_text(refusal)}; its earlier entry stays" for refusal in recording.slower]
+    lines = cut(slower, MOST_NAMED, "that keep their earlier entries")
     if slower:
-        lines.append("Find out why, or record it with --roofline-accept-slower=REASON.")
+        lines.append(
+            "Find the cause, or record the slower time with --roofline-accept-slower=REASON."
+        )
     missing = [f"not recorded: {_text(refusal)}" for refusal in recording.refusals]
     missing += [f"not recorded: {line}" for line in _silent_tests(state, recording)]
     lines += cut(missing, MOST_NAMED, "that are not recorded")
@@ -138,7 +140,7 @@ def _foresight(state: RooflineSession, recording: Recording) -> str:
         recording.entries, lambda entry: tolerances.get(entry.test_id), state.options.tolerance
     )
     if foresight.slowdown is None:
-        return "; too few processes to find a slowdown, record it again"
+        return "; too few processes to find a slowdown; record the test again"
     percent = math.ceil(100 * foresight.slowdown)
     more_days = ", more days let it find less" * foresight.shrinks
     return f"; finds slowdowns from {percent} %{more_days}"

@@ -109,7 +109,7 @@ class Round:
         if os.getppid() != self.parent:
             return "the run that started this round has ended"
         return (
-            "the time of the run is spent"
+            "the time limit of the run is reached"
             if self.deadline is not None and time.monotonic() > self.deadline
             else ""
         )
@@ -163,8 +163,8 @@ def _read_round(path: str) -> Round:
     except (OSError, ValueError, LookupError, TypeError):
         pass
     raise pytest.UsageError(
-        f"{VARIABLE} is {path!r}, and whoever started this process wrote no such file; a run sets it for its own "
-        "further rounds alone: unset it"
+        f"{VARIABLE} is {path!r}, but no such file exists; only a run sets this variable, for "
+        "its further rounds; unset it"
     )
 
 

@@ -93,10 +93,10 @@ class Rounds:
         return lost >= MOST_CRASHES or test_id in self.failures
 
     def _note_crash(self, number: int, child_end: ChildEnd) -> None:
-        text = f"its process died in round {number}: {child_end.cause}"
+        text = f"its process ended early in round {number}: {child_end.cause}"
         self._note_lost_round(child_end.died_in, text)
         self._say(
-            f"roofline: {child_end.died_in}: {text}; that round of it is lost. Its last words:"
+            f"roofline: {child_end.died_in}: {text}; this round of the test is lost. Last lines of its output:"
         )
         for line in child_end.tail.splitlines():
             self._say(f"    {line}")
@@ -130,7 +130,10 @@ class Rounds:
             )
         finally:
             copied_ids = self._copy_results(folder, number)
-        unsaved = f"what it measured in round {number} could not be saved; is {tempfile.gettempdir()} full?"
+        unsaved = (
+            f"its measurements of round {number} could not be saved; check the free space of "
+            f"{tempfile.gettempdir()}"
+        )
         for test_id in child_end.finished:
             if test_id not in copied_ids:
                 self._note_lost_round(test_id, unsaved)
@@ -142,7 +145,7 @@ class Rounds:
         copied_ids: set[str] = set()
 
         def tell(error: BadFile) -> None:
-            self._say(f"roofline: what round {number} measured cannot be read: {error}")
+            self._say(f"roofline: the measurements of round {number} cannot be read: {error}")
 
         for run in runs_of_child(folder, tell):
             self._copy(run, number)

@@ -63,8 +63,8 @@ def join(
         return
     if sys.flags.optimize:
         raise pytest.UsageError(
-            f"Python leaves out assert statements (PYTHONOPTIMIZE or -O, level {sys.flags.optimize}), so wrong data "
-            "would pass; unset it where something is measured"
+            f"Python leaves out assert statements (PYTHONOPTIMIZE or -O, level {sys.flags.optimize}), so wrong "
+            "data would pass; unset it for measurements"
         )
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(WorkerGuard(parse_options(config)))
@@ -97,7 +97,7 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
     if state is None or request.node.nodeid not in state.planned:
         raise pytest.UsageError(
             f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue; expected it among the test's "
-            "arguments, or in @pytest.mark.usefixtures, so that collection knows what will be measured"
+            "arguments, or in @pytest.mark.usefixtures, since collection must find every test that measures"
         )
     return Roofline(state, request.node, read_marks(request.node))
 

@@ -177,7 +177,7 @@ class RooflineSession:
         why = positional_names_note(key.parameters)
         if why:
             self.run_notes.warn(
-                f"{key.benchmark}: {why}; until then it is compared with nothing, and no baseline takes it"
+                f"{key.benchmark}: {why}; until then it is not compared, and no baseline holds it"
             )
 
     def note(self, note: Note) -> None:

@@ -174,7 +174,9 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     # The option takes what stands behind it, be it a path.
     "profile": (
         "profile",
-        _one_of(*PROFILERS, hint=f", as in {{option}}={PROFILERS[0]}, or nothing behind it"),
+        _one_of(
+            *PROFILERS, hint=f", as in {{option}}={PROFILERS[0]}, or the option without a value"
+        ),
     ),
     "address": ("address", lambda text, _: text),
     "rank_timeout_s": ("rank-timeout", parse_duration),
@@ -204,8 +206,8 @@ def _parse(config: pytest.Config) -> Options:
         and (launcher := fields.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]
     ):
         raise BadInput(
-            f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which takes none; expected one "
-            f"of {', '.join(LAUNCHERS[1:])} beside it"
+            f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which has no arguments; "
+            f"expected one of {', '.join(LAUNCHERS[1:])}"
         )
     this_round, folder = in_round(config), run_folder(config)
     fields["against"] = _against(config, folder)
@@ -309,8 +311,8 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
     with_plus = [word for word in typed if word.startswith("+")]
     if with_plus and with_plus != typed:
         raise BadInput(
-            f"--roofline-fail-on={text} has a + before some words only; expected one before every word, which adds "
-            "them, or before none, which replaces the list"
+            f"--roofline-fail-on={text} has a + before some words only; expected + before every word "
+            "(adds to the list), or before none (replaces it)"
         )
     if not with_plus and "regressed" not in words:
         raise BadInput(
@@ -340,7 +342,7 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
         raise BadInput(f"--roofline-{option} is empty; expected a path")
     if os.sep == "/" and _WINDOWS_PATH.match(text):
         raise BadInput(
-            f"--roofline-{option} is {text!r}, a path of Windows; expected one of this system, such as "
+            f"--roofline-{option} is {text!r}, a Windows path; expected a path of this system, such as "
             + text[2:].replace("\\", "/")
         )
     on_command_line = config.getoption(f"--roofline-{option}") is not None

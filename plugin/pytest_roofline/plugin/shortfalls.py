@@ -38,7 +38,7 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
     if not refused:
         return []
     text = f"the baselines are replaced outside the command ({listed(refused, MOST_NAMED)})"
-    return [Shortfall(text, "Give --roofline-against in the command itself, or take it out there.")]
+    return [Shortfall(text, "Give --roofline-against in the command itself, or remove it there.")]
 
 
 def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfall]:
@@ -47,9 +47,9 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
     `looks` says why pytest ran no test.
     """
     if looks:
-        return [Shortfall(f"nothing was compared, since {looks}", "Take it out there.")]
+        return [Shortfall(f"nothing was compared, since {looks}", "Remove it there.")]
     if state is None:
-        remedy = "Expected one at least: look at the paths, -k, -m and --roofline-tier, and at what collects them."
+        remedy = "Expected at least one: check the paths, -k, -m, --roofline-tier and the plugins that collect tests."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]
     if any(row.lost is not None and row.lost.red for row in state.rows):
         return []
@@ -59,7 +59,7 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
     if not rows:
         reasons = f": {printable('; '.join(state.not_measured))}" if state.not_measured else ""
         text = f"nothing was compared, since 0 of {count(len(state.planned), 'test')} measured anything{reasons}"
-        return [Shortfall(text, "Mend what kept them from measuring, or select others.")]
+        return [Shortfall(text, "Remove the cause, or select other tests.")]
     open_rows = list(dict.fromkeys(_open_text(state, row) for row in rows))
     remedies = [
         listed(open_rows, MOST_NAMED),
@@ -98,7 +98,7 @@ def shortfalls(
         (
             escaped,
             f"{count(len(escaped), 'test')} skipped after a measurement",
-            "What was measured had no verdict: move pytest.skip() or pytest.xfail() above roofline.measure(), or leave "
+            "The measurement got no verdict: move pytest.skip() or pytest.xfail() above roofline.measure(), or leave "
             "the test out by `--deselect` in the command.",
         ),
         (
@@ -175,8 +175,8 @@ def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -
     if not labels:
         return ""
     return (
-        f"{len(labels)} of the baseline's entries not measured, and they do not name their test "
-        f"({listed(labels, MOST_NAMED)}): this run may select it or not; record them anew"
+        f"{len(labels)} of the baseline's entries not measured, and without the name of their "
+        f"test ({listed(labels, MOST_NAMED)}); record these entries again"
     )
 
 
@@ -266,7 +266,7 @@ class Coverage:
         """Return why a test of the collection was not run."""
         tier, node_id = plan.marks.tier, plan.item.nodeid
         if self._selection.covers(encodable(node_id), marks_of(plan.item), tier):
-            return "a conftest.py or a plugin has dropped its test"
+            return "a conftest.py or a plugin removed its test"
         if TIERS.index(tier) > TIERS.index(self._tier):
             return f"its test is of tier {tier} now"
         return "-k or -m no longer selects its test"

@@ -384,7 +384,7 @@ class TimedResults(ResultKind):
             self._under_test.comparator, measurement.key, measurement.work
         )
         if self._options.record:
-            reference, why_none = None, "recorded, and compared with nothing"
+            reference, why_none = None, "recorded, not compared"
         if reference is not None:
             reference = self._shifted_references.get(measurement.key.identity, reference)
         invalid, representative = results.invalid(reference), results.representative(reference)

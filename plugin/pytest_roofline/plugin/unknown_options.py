@@ -10,7 +10,7 @@ from ..core.errors import BadInput
 from ..core.units import printable
 from .options import COMMAND_OPTIONS, DRILL, NAMES, PREFIX, SHADOW, ini_name
 
-_LIST_HINT = "`pytest --help` lists those that there are"
+_LIST_HINT = "`pytest --help` lists all options"
 # By flag without a value of its own, what stands behind it all the same.
 _FLAGS = {f"{PREFIX}ci": (SHADOW,), f"{PREFIX}record": ()}
 
@@ -78,7 +78,9 @@ def refuse_settings(config: pytest.Config) -> None:
     nearest = _near(unknown[0].removeprefix(prefix), NAMES)
     file = config.inipath.name if config.inipath is not None else "-o"
     expected = f"did you mean {ini_name(nearest)}?" if nearest else _LIST_HINT
-    raise BadInput(f"{file} sets {printable(', '.join(unknown))}, which is no option; {expected}")
+    raise BadInput(
+        f"{file} sets {printable(', '.join(unknown))}, which is not an option; {expected}"
+    )
 
 
 def _near(name: str, names: Sequence[str]) -> str:

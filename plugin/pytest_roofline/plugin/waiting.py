@@ -56,8 +56,8 @@ class Waiting:
 
         terminalreporter.section("roofline")
         line = (
-            f"This machine stayed busy for {self._patience_s:g} s: {self._busy}. Expected a quiet one, so "
-            f"nothing was measured, and pytest ended with status 1. {QUIETEN.capitalize()}, and run this again; "
+            f"This machine stayed busy for {self._patience_s:g} s: {self._busy}. Expected a quiet machine, "
+            f"so nothing was measured, and pytest ended with status 1. {QUIETEN.capitalize()}, and run this again; "
             "--roofline-wait=10m waits longer."
         )
         for part in wrapped(line, terminalreporter._tw.fullwidth):

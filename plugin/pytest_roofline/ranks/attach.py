@@ -26,8 +26,8 @@ from .rendezvous import MEET_S, Rendezvous, meet
 
 # Why a test of MPI is skipped here.
 NO_MPI = (
-    "needs ranks that MPI itself started; under attach mode a rank is a child of such a process, and MPI_Init fails "
-    "there: run it with --roofline-launcher=mpirun or srun"
+    "needs ranks that MPI itself started; in attach mode a rank is a child of such a process, where MPI_Init "
+    "fails; use --roofline-launcher=mpirun or srun"
 )
 ASK_S = 10.0
 # Names the connections that a round of rank 0 has inherited.
@@ -156,10 +156,10 @@ def gather(
     def check(missing: list[int]) -> None:
         if time.monotonic() > until_s:
             raise RanksFailed(
-                f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {identity.size} did not come to "
-                f"rank 0 on {socket.gethostname()} within {timeout:g} s{listener.remark}. "
+                f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {identity.size} did not connect "
+                f"to rank 0 on {socket.gethostname()} within {timeout:g} s{listener.remark}. "
                 f"Expected every process of this launch ({identity.launcher}) to run the same pytest; "
-                "to run pytest by itself, start it outside of the launch"
+                "to run pytest alone, start it outside of the launch"
             )
 
     arrivals: dict[int, tuple[Channel, Any]] = {}
@@ -192,7 +192,7 @@ class AttachPlacement:
         """Start `size` ranks with these environment variables."""
         if size > self._attached.size:
             raise BadInput(
-                f"{size} ranks are asked of a launch of {self._attached.size}; expected no more than that"
+                f"{size} ranks are needed, but the launch has {self._attached.size}; start a larger launch"
             )
         self._ranks = range(size)
         common = variables | (loopback() if self._attached.on_one_host else {})
@@ -250,7 +250,7 @@ class AttachPlacement:
         return self._attached.ask([rank], do, *arguments, seconds=seconds)[rank]
 
     def _gone_text(self, rank: int) -> str:
-        return f"the process of the launch that stands for rank {rank} is gone"
+        return f"the launched process of rank {rank} has ended"
 
 
 def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:

@@ -112,7 +112,7 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     if first_bad.how == "raised":
         return f"{first_bad.name} raised {first_bad.text}"
     if first_bad.how == "skipped":
-        return f"{first_bad.name} skipped, which the others did not: {first_bad.text}"
+        return f"{first_bad.name} skipped, but the others did not: {first_bad.text}"
     if first_bad.how == "closing":
         return _last_step(bad)
     cause = "was stopped by a signal (SIGSTOP)" if first_bad.stopped else f"is {first_bad.position}"
@@ -154,7 +154,7 @@ def _last_step(bad: Sequence[RankEnd]) -> str:
     )
     if not raisers or OUT_OF_STEP in raisers[0].text or len({end.collectives for end in bad}) > 1:
         return _out_of_step(bad)
-    return f"{raisers[0].name} raised {raisers[0].text}, in the step that ends a task, after the function had returned"
+    return f"{raisers[0].name} raised {raisers[0].text}, after the function had returned, in the final step of the task"
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
@@ -189,7 +189,7 @@ def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int,
         lines = [f"  {names}: {first.how}{text}", *details]
     if first.how in ("lost", "stuck") and tails.get(first.rank):
         lines += [
-            "    the last words of its log:",
+            "    the last lines of its log:",
             *(f"    | {line}" for line in tails[first.rank].splitlines()),
         ]
     return lines
@@ -237,7 +237,7 @@ class Position(NamedTuple):
     def __str__(self) -> str:
         if not self.place:
             inside = self.collective or self.inside
-            return f"in {inside}" if inside else "at a place that no stack tells"
+            return f"in {inside}" if inside else "at an unknown place"
         if self.collective:
             return f"in {self.collective} at {self.place}"
         return f"at {self.place}" + (f", in {self.inside}" if self.inside else "")

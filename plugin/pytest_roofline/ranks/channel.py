@@ -81,9 +81,7 @@ def pop_controller() -> Endpoint:
     try:
         return Endpoint.parse(bytes.fromhex(os.environ.pop(CONTROLLER_VARIABLE, "")).decode())
     except ValueError:
-        raise BadInput(
-            f"{CONTROLLER_VARIABLE} is not set; ranks are started by pytest, not by hand"
-        ) from None
+        raise BadInput(f"{CONTROLLER_VARIABLE} is not set; only pytest starts ranks") from None
 
 
 class Channel:
@@ -119,14 +117,14 @@ class Channel:
         with self._sending:
             if self._cut_off:
                 raise TimeoutError(
-                    "the peer took no message in time before, and would not know where one begins"
+                    "the peer missed an earlier message, so the connection is unusable"
                 )
             try:
                 self._connection.send_bytes(frame)
             except BlockingIOError:
                 # The rest of a message that was begun will never come.
                 self._cut_off = True
-                raise TimeoutError("the peer took no message in time") from None
+                raise TimeoutError("the peer accepted no message in time") from None
 
     def poll(self) -> list[Any]:
         """Return every message that has arrived. Raise EOFError if the peer is gone and no message
@@ -214,7 +212,7 @@ def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
     try:
         if _exactly(connection, len(_HELLO)) != _HELLO:
             raise ConnectionError(
-                "something else than this version of pytest-roofline answers there"
+                "another program, or another version of pytest-roofline, answers there"
             )
         theirs, nonce = _exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
         connection.sendall(nonce + _proof(endpoint.key, b"peer", theirs, nonce))

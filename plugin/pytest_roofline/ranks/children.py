@@ -53,7 +53,7 @@ class ChildEnd:
     def cause(self) -> str:
         """Return the cause of its death, for a person."""
         if self.status is None:
-            return "it hung and was ended"
+            return "it hung and was killed"
         return f"it {end_clause(self.status)}"
 
 
@@ -150,7 +150,7 @@ def why_void(outcome: Outcome | None, where: str) -> str:
         where: `round 3`.
     """
     if outcome is None:
-        return f"its test did not come to its end in {where}"
+        return f"its test did not finish in {where}"
     if outcome.outcome == "skipped":
         return f"its test was skipped in {where}"
     return f"its test failed in {where}: {outcome.reason}" if outcome.outcome == "failed" else ""

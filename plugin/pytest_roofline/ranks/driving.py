@@ -280,8 +280,8 @@ class Boot:
                 self._size,
                 arrivals,
                 self._check,
-                f": was it started by another MPI's or Slurm's {self._placement.name} than its libraries belong to? "
-                "Then every process is a world of its own",
+                f"; every process may be a separate world, if {self._placement.name} belongs "
+                "to another MPI or Slurm than its libraries",
             )
         finally:
             self.members = {
@@ -300,13 +300,14 @@ class Boot:
         remark = self._listener.remark if self._listener is not None else ""
         if trouble:
             cause, _, words = trouble.partition("\n")
-            start = f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did not come{remark}"
+            start = (
+                f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did "
+                f"not connect{remark}"
+            )
             raise RanksFailed(f"{start}\n{words}".rstrip())
         if time.monotonic() > self._until_s:
             tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))
-            late = (
-                f"{names} did not come within {self._seconds:g} s ({self._placement.name}){remark}"
-            )
+            late = f"{names} did not connect within {self._seconds:g} s ({self._placement.name}){remark}"
             raise RanksFailed(f"{late}\n{tails}".rstrip())
 
     def _settle_in(self, store_port: int) -> None:

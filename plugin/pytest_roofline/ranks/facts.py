@@ -143,7 +143,7 @@ def check_products(products: Mapping[int, tuple[str, str]]) -> None:
         first.setdefault(product, f"rank {rank} on {host} has {product}")
     if len(first) > 1:
         raise RanksFailed(
-            f"{', '.join(first.values())}; expected one product: choose nodes and devices of one kind"
+            f"{', '.join(first.values())}; expected one product; choose nodes and devices of one kind"
         )
 
 
@@ -155,8 +155,8 @@ def unwanted_cpu(device: Device) -> str:
     if not torch.cuda.is_available():
         return unused_accelerator(device)
     return (
-        "this machine has an accelerator, but pytest's own host has none that torch can use, so the CPU is measured; "
-        "ask for --roofline-device=cuda, or for --roofline-device=cpu"
+        "this node has an accelerator, but the node of pytest has none for torch, so the CPU is measured; "
+        "give --roofline-device=cuda or --roofline-device=cpu"
     )
 
 
@@ -188,7 +188,7 @@ def _no_device(rank: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> 
     )
     return (
         f"rank {rank.rank} on {rank.host} has no accelerator of its own: it sees {len(rank.devices)} ({owner_names}); "
-        "expected a different one for every rank: start fewer ranks on that host, or let each see its own or all"
+        "expected a different accelerator for every rank; start fewer ranks on that node, or make all devices visible"
     )
 
 
@@ -247,8 +247,8 @@ class SeenDevice(RealDevice):
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise DeviceError(
-            f"{self.name} is open in the ranks only, since every test of this run uses the fixture distributed; "
-            "measure over ranks, with roofline.measure_ranks, and ask for memory by distributed.free_bytes()"
+            f"{self.name} is open in the ranks only, since every test uses the fixture distributed; "
+            "measure with roofline.measure_ranks, and read memory with distributed.free_bytes()"
         )
 
     stamp = elapsed_s = flusher = free_bytes = _refuse

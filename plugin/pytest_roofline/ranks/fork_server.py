@@ -153,7 +153,7 @@ class ForkServer:
         if word == "ended":
             forked.returncode = content
         else:
-            forked.returncode, forked.why = 1, f"{FORKER} could not fork one more: {content}"
+            forked.returncode, forked.why = 1, f"{FORKER} could not fork another process: {content}"
 
     def _note_end(self) -> None:
         """Note that it is gone, and every rank with it. The kernel kills them then."""

@@ -218,7 +218,7 @@ def _probe(command: str, option: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BadInput(f"`{command} {option}`: {error}; expected it to answer") from None
+        raise BadInput(f"`{command} {option}`: {error}; expected an answer") from None
     if process.returncode:
         raise BadInput(
             f"`{command} {option}` ended with {process.returncode}: {last_words(process.stderr or process.stdout)}"
@@ -277,9 +277,9 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
     for argument in arguments:
         if argument.split("=")[0] in _COUNTS[name]:
             raise BadInput(
-                f"launcher arguments {text!r} have {argument}; expected none, since the number of ranks comes from the "
-                "tests (world_size, or the marker ranks=N) and the nodes from a Slurm allocation; elsewhere start "
-                "`torchrun --nnodes=… -m pytest …` on every node: pytest then uses the ranks of that launch"
+                f"launcher arguments {text!r} have {argument}; leave it out, since tests set the number "
+                "of ranks (world_size, or the marker ranks=N) and Slurm sets the nodes; "
+                "without Slurm start `torchrun --nnodes=… -m pytest …` on every node"
             )
     return arguments
 
@@ -319,8 +319,8 @@ def torchrun(launch: Launch, endpoint: str = "", run_id: str = "") -> list[str]:
     nodes = min(launch.nodes, launch.size)
     if launch.size % nodes:
         raise BadInput(
-            f"{launch.size} ranks on {nodes} nodes under torchrun, which starts as many on each; "
-            "expected a multiple, or use --roofline-launcher=srun"
+            f"{launch.size} ranks on {nodes} nodes under torchrun, which starts equally many on each "
+            "node; expected a multiple of the nodes, or use --roofline-launcher=srun"
         )
     agent = [
         *(sys.executable, "-m", "torch.distributed.run"),

@@ -188,8 +188,8 @@ def server(address: str, port: int = 0) -> socket.socket:
             raise RanksFailed(f"cannot listen on {where}: {reason_of(error)}") from None
         why = str(error.strerror).partition(" (")[0]
         raise RanksFailed(
-            f"cannot listen on {where}: {why}; ranks connect there, so name an address of this machine with "
-            "--roofline-address"
+            f"cannot listen on {where}: {why}; ranks connect to this address; give one of this node "
+            "with --roofline-address"
         ) from None
 
 

@@ -28,7 +28,7 @@ from ..engine.timing import Engine
 from .worlds import Rank
 
 KINDS = (
-    "something else than a function or a Timed",
+    "neither a function nor a Timed",
     "a function",
     "a Timed without make_args",
     "a Timed",
@@ -84,7 +84,7 @@ def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) 
             raise BadInput(
                 f"on rank 0 the rank function returned {KINDS[int(rows[0][0])]}, "
                 f"on rank {number} {KINDS[int(other_kind)]}; "
-                "expected the same on every rank, since all of them make the same calls"
+                "expected the same kind on every rank"
             )
     if not isinstance(output, Timed):
         return Timed(output if callable(output) else lambda: fn(rank, *args))

@@ -41,10 +41,10 @@ def check_world(actual: int, size: int) -> None:
     if actual == size:
         return
     why = (
-        "the mpirun in use belongs to another MPI than the one that mpi4py was built for, which then makes a world of "
-        f"one of every rank (mpi4py uses {version()}); call the mpirun of that one"
+        "this mpirun belongs to another MPI than mpi4py ({version()}), so every "
+        "rank is a separate world; use the mpirun of that MPI"
         if actual == 1
-        else "start as many ranks as the test asks for"
+        else "start as many ranks as the test needs"
     )
     raise BadInput(
         f"MPI's COMM_WORLD has {actual} rank{'s' * (actual != 1)}; expected {size}: {why}"
@@ -105,9 +105,7 @@ def gpu_awareness(run: Callable[..., Sequence[dict[str, Any]]]) -> Awareness:
         answers = run(probe, world_size=2, timeout=TIMEOUT_S)
     except Exception as error:
         first, *_ = str(error).splitlines() or [type(error).__name__]
-        return Awareness(
-            False, f"not GPU-aware: its ranks did not survive a device buffer: {first}"
-        )
+        return Awareness(False, f"not GPU-aware: the ranks crashed on a device buffer: {first}")
     if any(not answer["device"].startswith("cuda") for answer in answers):
         return Awareness(False, f"no device buffers: a rank is on {answers[0]['device']}")
     library, wrong = (

@@ -84,7 +84,7 @@ class Pool:
         encoded_arguments = encode(tuple(arguments), "an argument")
         if not 1 <= size <= self.size:
             raise BadInput(
-                f"a world of {size} ranks was asked for; expected 1 to {self.size}, which this pool has"
+                f"a world of {size} ranks was requested; expected 1 to {self.size}, the size of this pool"
             )
         try:
             self._ensure(size)

@@ -89,7 +89,7 @@ def ending(status: int) -> str:
         name = f"signal {-status}"
     # Where nobody did so, the kernel may have, for lack of memory.
     return f"killed by {name}" + (
-        " (out of memory? dmesg tells)" if -status == signal.SIGKILL else ""
+        " (maybe out of memory; check dmesg)" if -status == signal.SIGKILL else ""
     )
 
 

@@ -43,8 +43,8 @@ class FileRendezvous:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.where = (
-            f"{path}, which every node must see (else give all of them one secret of {SHORTEST_SECRET} characters or "
-            f"more in {SECRET_VARIABLE}, and MASTER_ADDR and MASTER_PORT)"
+            f"{path}, a folder that every node must share (or give all nodes a secret of at least {SHORTEST_SECRET} "
+            f"characters in {SECRET_VARIABLE}, and MASTER_ADDR and MASTER_PORT)"
         )
 
     def listen(self, bind: str) -> Listener:
@@ -64,7 +64,7 @@ class FileRendezvous:
         except OSError as error:
             listener.close()
             raise RanksFailed(
-                f"rank 0 cannot write {self._path}: {error.strerror}; the other ranks look there"
+                f"rank 0 cannot write {self._path}: {error.strerror}; the other ranks read this file"
             ) from None
         return listener
 
@@ -105,7 +105,7 @@ class SecretRendezvous:
             except RanksFailed as error:
                 why = str(error).partition(";")[0]
         raise RanksFailed(
-            f"rank 0 {why} (MASTER_PORT); expected a port that is free on {socket.gethostname()}, so choose another"
+            f"rank 0 {why} (MASTER_PORT); expected a free port on {socket.gethostname()}; choose another"
         )
 
     def endpoints(self) -> list[Endpoint]:
@@ -126,8 +126,8 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
     )
     if secret and len(secret) < SHORTEST_SECRET:
         raise BadInput(
-            f"{SECRET_VARIABLE} has {len(secret)} characters; expected at least {SHORTEST_SECRET}, as of "
-            "`openssl rand -hex 16`, the same for every process of the launch"
+            f"{SECRET_VARIABLE} has {len(secret)} characters; expected at least {SHORTEST_SECRET}, "
+            "the same for every process; make one with `openssl rand -hex 16`"
         )
     if host and port:
         if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
@@ -148,20 +148,20 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
 
 def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) -> Channel:
     """Connect to rank 0, past leftovers of earlier launches. These may have the same name."""
-    until_s, why = time.monotonic() + timeout, "nothing was posted there"
+    until_s, why = time.monotonic() + timeout, "rank 0 wrote nothing there"
     while (left_s := until_s - time.monotonic()) > 0:
         try:
             endpoints = rendezvous.endpoints()
         except ValueError as error:
-            endpoints, why = [], f"what was posted there cannot be read: {error}"
+            endpoints, why = [], f"the file of rank 0 cannot be read: {error}"
         for endpoint in endpoints:
             try:
                 return connect(endpoint, 0.0 if len(endpoints) > 1 else min(ATTEMPT_S, left_s))
             except ConnectionError as error:
-                why = f"it leads nowhere: {error}"
+                why = f"its address cannot be reached: {error}"
         time.sleep(POLL_S)
     raise RanksFailed(
-        f"rank {identity.rank} of {identity.size} on {socket.gethostname()} did not meet rank 0 within {timeout:g} s "
+        f"rank {identity.rank} of {identity.size} on {socket.gethostname()} did not find rank 0 within {timeout:g} s "
         f"by {rendezvous.where}: {why}. Expected every process of this launch ({identity.launcher}) to run the same "
         "pytest"
     )
@@ -198,7 +198,7 @@ def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
         )
         if not launch and identity.local_size != identity.size:
             raise BadInput(
-                f"this mpirun names no job that rank {identity.rank} of {identity.size} could know its own by; "
+                f"this mpirun gives no job name to rank {identity.rank} of {identity.size}; "
                 "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port there"
             )
         # On one node, MPICH's ranks have the same parent.

@@ -67,8 +67,8 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
         target = getattr(target, part, None)
     if target is not fn:
         raise BadInput(
-            f"{fn.__module__}.{name} is not the function that was given (a decorator replaced it?); ranks load a "
-            "function by that name, so give the one that stands there"
+            f"{fn.__module__}.{name} is not the given function (a decorator may have replaced it); ranks "
+            "load functions by name, so pass the function of that name"
         )
     path = Path(getattr(module, "__file__", None) or f"<{fn.__module__}>").resolve()
     try:
@@ -83,8 +83,8 @@ def _refuse(fn: object) -> None:
     name = getattr(fn, "__qualname__", repr(fn))
     if not inspect.isfunction(fn) or "<lambda>" in name or "<locals>" in name:
         raise BadInput(
-            f"{name} is no function at the top of a module (a lambda, a closure, a method, a partial?); ranks load it "
-            "by file and name: pass what it holds as arguments beside it"
+            f"{name} is not a function at the top of a module (but a lambda, a closure, a method or a partial); "
+            "ranks load functions by file and name, so pass its data as arguments"
         )
     if (
         inspect.iscoroutinefunction(fn)
@@ -112,7 +112,7 @@ def load(ref: FunctionRef) -> Callable[..., object]:
     if digest != ref.sha256:
         raise BadInput(
             f"{ref.file} on {host} is another version than the controller's (SHA-256 {digest[:12]}…, expected "
-            f"{ref.sha256[:12]}…); bring the nodes' files into line"
+            f"{ref.sha256[:12]}…); copy the same file to every node"
         )
     target: Any = _module(ref, path)
     for part in ref.name.split("."):
@@ -246,7 +246,7 @@ def decode(encoded: bytes, subject: str) -> Any:
 def _check_size(size_bytes: int, most_bytes: int) -> None:
     if size_bytes > most_bytes:
         raise BadInput(
-            f"is {size_bytes / 2**20:.0f} MiB or more; expected at most {most_bytes / 2**20:.0f} MiB: "
+            f"is {size_bytes / 2**20:.0f} MiB or more; expected at most {most_bytes / 2**20:.0f} MiB; "
             "reduce it on the rank, or write it to a file there"
         )
 
@@ -342,5 +342,5 @@ def _dtype(name: str) -> "torch.dtype":
 
     kind = getattr(torch, name, None)
     if not isinstance(kind, torch.dtype):
-        raise BadInput(f"names the dtype {name!r}, which this torch has not")
+        raise BadInput(f"names the dtype {name!r}, which this torch lacks")
     return kind

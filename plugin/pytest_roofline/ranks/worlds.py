@@ -245,8 +245,8 @@ def backend_of(kind: str, backend: str | None) -> str:
     name = backend or default_backend(kind)
     if backend is None and not dist.is_backend_available(name):
         raise BadInput(
-            f"torch {torch.__version__} was built without {name}, by which ranks on {kind} devices work together; "
-            "install a torch that has it, or name another back end with backend="
+            f"torch {torch.__version__} was built without {name}, the back end for {kind} devices; "
+            "install a torch with it, or name another back end with backend="
         )
     return name
 

@@ -154,7 +154,7 @@ def test_a_card_that_is_lost_or_cannot_be_opened_is_named(bench, monkeypatch):
     result = bench.run_group(eight(), *MEMORY)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["*DeviceError: cuda:5 cannot be opened beside its siblings: *GPU is lost*"]
+        ["*DeviceError: cuda:5 cannot be opened together with its siblings: *GPU is lost*"]
     )
 
 

@@ -96,7 +96,7 @@ def test_processes_that_are_told_their_rank_attach_and_a_round_takes_over_the_ra
     assert found["test_sums"] == ("passed", "")
     outcome, reason = found["test_needs_mpi"]
     assert outcome == "skipped"
-    assert reason.startswith("needs ranks that MPI itself started; under attach mode")
+    assert reason.startswith("needs ranks that MPI itself started; in attach mode")
     assert "round 2 of at most 2" in out
     measured = read_run(bare.folder / ".roofline" / "runs" / "after.jsonl").measurements
     assert [(one.round, one.ranks.launcher, one.invalid) for one in measured] == [
@@ -133,8 +133,8 @@ def test_what_ends_rank_0_early_ends_the_others_in_order_and_one_that_stays_alon
     assert "expected a number of rounds" in err
     both = bare.told
     for rank, said in (
-        (0, r"rank 1 of 2 did not come to rank 0 on \S+ within 1 s"),
-        (1, r"rank 1 of 2 on \S+ did not meet rank 0 within 1 s"),
+        (0, r"rank 1 of 2 did not connect to rank 0 on \S+ within 1 s"),
+        (1, r"rank 1 of 2 on \S+ did not find rank 0 within 1 s"),
     ):
         bare.told = both[rank : rank + 1]
         ((status, _, err),) = bare.run("--roofline-rank-timeout=1")

@@ -203,6 +203,8 @@ def test_a_host_that_vanishes_is_named_and_costs_no_other_test_its_numbers(tmp_p
     ][1]
     found = by_label(runs.saved("vanished"))
     assert (found["before"].invalid, found["after"].invalid) == ("", "")
-    assert re.fullmatch(rf"the ranks failed on the way: {said}", found["vanishes"].invalid)
+    assert re.fullmatch(
+        rf"the ranks failed during the measurement: {said}", found["vanishes"].invalid
+    )
     assert len(found["vanishes"].samples.seconds) > 0
     assert runs.left_over() == {}

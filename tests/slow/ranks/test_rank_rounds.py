@@ -146,7 +146,9 @@ def test_a_drill_slows_ranks_down_and_a_hook_puts_a_function_in_place_of_theirs(
     )
     cases = runs.cases()
     assert [outcome for outcome, _ in cases.values()] == ["passed", "passed", "failed"], runs.text
-    assert "<lambda> is no function at the top of a modul" in cases["test_nap[replaced badly]"][1]
+    assert (
+        "<lambda> is not a function at the top of a modul" in cases["test_nap[replaced badly]"][1]
+    )
     run = runs.saved("drill")
     found = by_label(run)
     drilled, replaced = found["nap[as it is].it"], found["nap[replaced].it"]
