@@ -44,7 +44,10 @@ def test_the_faults_are_twenty_over_all_four_kinds_and_can_be_done(lab):
 @pytest.mark.parametrize(
     ("line", "right"),
     [
-        ("rank 1 (pid 7 on node7) was lost: killed by SIGKILL (out of memory? dmesg tells)", True),
+        (
+            "rank 1 (pid 7 on node7) was lost: killed by SIGKILL (maybe out of memory; check dmesg)",
+            True,
+        ),
         ("rank 0 (pid 6 on node7) was lost: killed by SIGKILL", False),
         ("rank 1 (pid 7 on node8) was lost: killed by SIGKILL", False),
         ("rank 1 (pid 7 on node7) raised RuntimeError: Connection closed by peer", False),

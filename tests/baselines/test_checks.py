@@ -93,7 +93,10 @@ def test_no_copy_is_much_faster_than_the_datasheet_nor_a_big_one_slower_than_a_h
     for share, sane in [(1.09, True), (1.12, False)]:
         told = f"{share * 4800:.0f} GB/s, {share:.0%} of the highest peak that applies; expected at most 110%"
         assert wrong(copy(make, 0.9, share)) == ([] if sane else [told]), share
-    slow = "43.2 GB/s, 0.90% of the lowest peak that applies; expected at least 1% of the peak for work that saturates the device"
+    slow = (
+        "43.2 GB/s, 0.90% of the lowest peak that applies; expected at least 1% of the peak for work "
+        "that saturates the device"
+    )
     assert (wrong(copy(make, 0.011)), wrong(copy(make, 0.009))) == ([], [slow])
     for size_mib, fast_and_slow in [(8, [0, 0]), (16, [1, 0]), (63, [1, 0]), (64, [1, 1])]:
         found = [len(wrong(copy(make, share, size_bytes=size_mib * MIB))) for share in (2.0, 0.005)]
@@ -145,7 +148,10 @@ def test_arithmetic_is_no_faster_than_the_highest_clock_and_large_products_no_sl
     make,
 ):
     fast = "1187 TFLOP/s, 111% of the highest peak that applies; expected at most 110%"
-    slow = "989 GFLOP/s, 0.10% of the lowest peak that applies; expected at least 1% of the peak for work that saturates the device"
+    slow = (
+        "989 GFLOP/s, 0.10% of the lowest peak that applies; expected at least 1% of the peak for "
+        "work that saturates the device"
+    )
     for share, changes, told in [
         *((1.18, {}, []), (1.20, {}, [fast]), (0.001, {}, [slow]), (0.02, {}, [])),
         *((0.001, {"flops": 10**11}, []), (2.0, {"metric": "TFLOPS"}, [])),
@@ -173,7 +179,10 @@ def test_an_unknown_product_has_the_widest_bounds_of_its_vendor_and_no_call_take
 def test_what_crosses_links_between_devices_is_bounded_by_them(make):
     link = make.hardware(devices=2, link="nvlink-switch")
     fast = "500 GB/s, 111% of the highest peak that applies; expected at most 110%"
-    slow = "4.00 GB/s, 0.89% of the lowest peak that applies; expected at least 1% of the peak for work that saturates the device"
+    slow = (
+        "4.00 GB/s, 0.89% of the lowest peak that applies; expected at least 1% of the peak for work "
+        "that saturates the device"
+    )
     for gbps, size_bytes, told in [
         *((490, 64 * MIB, []), (500, 64 * MIB, [fast]), (500, 16 * MIB - 1, [])),
         *((4, 64 * MIB, [slow]), (4, 32 * MIB, [])),

@@ -97,7 +97,7 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
         compare(old, new)
     assert str(error.value) == (
         f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} knows only h100-sxm, 80gb; "
-        "expected the same hardware on both sides"
+        "expected same hardware on both sides"
     )
     key = make.key(CANARY_BENCHMARK, name=CANARIES[0])
     canary = make.measurement(key=key, invalid="neighbours")
@@ -366,7 +366,8 @@ def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
         return reason_text(judge([], reference, Policy(), invalid=other_mode(mode, reference)))
 
     assert text(BOUND, AS_ASKED) == (
-        "this is host-bound, the baseline timed as asked: the two times are not comparable; find out why the mode changed, "
+        "this is host-bound, the baseline timed as asked: the two times are not comparable; find out "
+        "why the mode changed, "
         "or record the baseline again"
     )
     back = text(AS_ASKED, ("cache_resident", "wall_clock"))

@@ -129,7 +129,7 @@ def test_first_calls_have_a_line_where_somebody_asked_and_stand_in_explain(make,
     assert (len(lines), lines[-1]) == (4, "… and 2 more with first calls")
     (row,) = rows_of_run(make.run(tmp_path / "r.jsonl", step(make, 1.764, 0.14, compile_s=1.62)))
     told = "call 0 took 1.76 s, 12.6 x the steady 140 ms; call 1 1.00 x; steady from call 1 on"
-    assert {f"      first calls: {told}", "      compiling: 1.62 s beyond a warm call"} <= set(
+    assert {f"      first calls: {told}", "      compiling: 1.62 s longer than a warm call"} <= set(
         explanation(row, 120)
     )
 
@@ -194,7 +194,7 @@ def test_stragglers_and_what_is_oversubscribed_are_named_and_of_many_three(make)
             [shown(make, late(rank, 0.02, hosts=("node7", "node8")), "all_reduce[1MiB-2ranks]")]
         )
         assert line == (
-            f"straggler: rank {rank} on node{7 + rank} needs 20.0 ms more than the fastest for its own part of "
+            f"straggler: rank {rank} on node{7 + rank} takes 20.0 ms longer than the fastest rank in its own part of "
             "all_reduce[1MiB-2ranks] (80.0 % of a call)"
         )
     lines = rank_lines([shown(make, late(), f"op{number}") for number in range(5)])
@@ -205,7 +205,10 @@ def test_stragglers_and_what_is_oversubscribed_are_named_and_of_many_three(make)
     crowded = [
         shown(make, ranks(4), f"op{number}", labels=(OVERSUBSCRIBED,)) for number in range(5)
     ]
-    told = "oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: op0"
+    told = (
+        "oversubscribed: more ranks than cores on a node, so these times are mostly the scheduler's "
+        "and never gate: op0"
+    )
     assert rank_lines(crowded[:1])[1:] == [told]
     assert rank_lines(crowded)[-1] == f"{told}, op1, op2 and 2 more"
     odd = late(1, hosts=("a\x1b[31m", "b\nc"), launcher="local")

@@ -222,5 +222,5 @@ def test_an_approval_shows_every_figure_that_changes():
     ]
     assert exact_change_lines(changes) == [
         "flash@sm_90: replaced, registers 198 → 255",
-        "flash@sm_90: replaced, the same figures, compiled otherwise or by another test",
+        "flash@sm_90: replaced, the same figures, compiled differently or by another test",
     ]

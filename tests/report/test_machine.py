@@ -78,7 +78,7 @@ def test_a_finding_says_kind_subject_what_was_seen_its_effect_and_its_remedy():
     assert ["LIMIT", "UNKNOWN"] == [
         line.split()[0] for line in finding_lines([FINDING, other], 200)
     ]
-    assert finding_lines([], 80) == ["nothing that limits the trust in numbers was found"]
+    assert finding_lines([], 80) == ["no fault was found that makes numbers unreliable"]
 
 
 @given(st.text(max_size=300), st.integers(20, 120))

@@ -39,11 +39,11 @@ def test_figures_stand_as_one_or_a_span_with_whose_the_nearest_is(make):
         ([figure(make, (90.0, 200.0))], f"published 90.0 … 200 GB/s (1 figure; nearest S){shown}"),
         ([figure(make, 2e-3, metric="time_s", unit="s")], f"published 67.1 GB/s (1 figure; S){shown}"),
         ([out_of_memory], f"published out of memory (S){shown}"),
-        ([figure(make, 2.0, metric="TFLOPS", unit="TFLOP/s")], f"published in another counting (1 figure){shown}"),
+        ([figure(make, 2.0, metric="TFLOPS", unit="TFLOP/s")], f"published counted differently (1 figure){shown}"),
         ([figure(make, 100.0), doubted],
          f"published 100 GB/s (1 figure; S){shown} (1 implausible figure left out: above the memory's peak)"),
         ([doubted, replace(doubted, note="again")],
-         "nothing published that can be true (2 implausible figures left out: above the memory's peak)"),
+         "no plausible published figure (2 implausible figures left out: above the memory's peak)"),
     ):  # fmt: skip
         assert line(make, *entries) == f"copy: 134 GB/s; {told}"
     for metric, unit in (("traffic_GBps", "GB/s"), ("time_s", "s")):

@@ -161,10 +161,12 @@ def test_a_device_that_stands_out_and_a_test_that_is_lost_are_named(
     )
     result = command("before", "after", *CONTROL)
     assert result.exit_code == 1
-    assert "lost: step has no sound time any more on GPU-0 (node0) (1 of 3)" in result.stdout
+    assert (
+        "lost: step has no valid time after the change on GPU-0 (node0) (1 of 3)" in result.stdout
+    )
     save("after", 0, "570.86")
     text = command("before", "after", *CONTROL).stdout
-    assert "step: GPU-1 (node1) +30.0 %, where the middle of its side is +0.0 %" in text
+    assert "step: GPU-1 (node1) +30.0 %, but the median of its side is +0.0 %" in text
 
 
 def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path):

@@ -196,9 +196,7 @@ def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
     nameless = make.result(known=False, key=make.key(parameters={"fn" + BY_POSITION: "fn0"}))
     assert closing(nameless, record=record)[0].startswith("NO BASELINE")
     limit = make.result(known=False, limits=[Limit(TimeLimit(1.2e-3, make.published()))])
-    assert (
-        closing(limit, record=record)[0] == f"A limit finds only what falls below it. {commands[0]}"
-    )
+    assert closing(limit, record=record)[0] == f"A limit only finds results below it. {commands[0]}"
     assert closing(make.result(), new, record=record)[:-1] == [said]
     busy = "others kept a core busy; run it on a quiet machine"
     assert (
@@ -230,7 +228,7 @@ def test_a_sweep_is_one_line_with_what_fits_it():
         "memcpy\\n: plateau 2.00 GB/s (traffic_GBps), 50% from 1 MiB; fits 2.00 µs + size at 2.10 GB/s"
     )
     assert line(misfit=0.61, latency_s=5e-8, bandwidth=5.25e9).endswith(
-        "no latency and bandwidth fit it: the best, 50.0 ns + size at 5.25 GB/s, are 61% off"
+        "no latency and bandwidth fit the curve: the best, 50.0 ns + size at 5.25 GB/s, are 61% off"
     )
     errors = line(
         latency_error_s=3e-8, bandwidth_error=1.25e7, of_roof={"80%": 4 * MIB, "90%": None}
@@ -254,7 +252,7 @@ CONDITIONS = {
         " (2.00 ms on the device's clock, 8.00 ms on the host's)",
     ),
     "raise --roofline-budget": ({"labels": ("drifting",)}, ""),
-    "the clock moved": ({"labels": ("clock_moved",)}, ""),
+    "the clock changed": ({"labels": ("clock_moved",)}, ""),
     "host's clock": ({"labels": ("wall_clock",), "mode": "host"}, ""),
     "blocks excluded": (
         {"blocks": (Block(1), Block(1, "thermal slowdown"))},
@@ -269,7 +267,7 @@ CONDITIONS = {
         {"mode": "events", "neighbours": "unknown", "throttle_known": True},
         "",
     ),
-    "not known whether the device was throttled, since the driver does not tell": (
+    "not known whether the device was throttled, since the driver does not report it": (
         {"mode": "events", "neighbours": "none"},
         "",
     ),
@@ -405,7 +403,8 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
     caught, nothing = power_lines([reaching(make.result(), 2.9), few])
     assert caught == "detects a slowdown of 3 % on 1 of 2 tests (80 % power)"
     assert nothing == (
-        "detects no slowdown on 1 of 2 tests: red needs 10 processes against their baselines, more than this run takes "
+        "detects no slowdown on 1 of 2 tests: red needs 10 processes against their baselines, more than "
+        "this run measures "
         "(--roofline-rounds=auto)"
     )
     assert power_lines([few]) == [nothing.replace("1 of 2 tests", "the one test")]

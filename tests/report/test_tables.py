@@ -308,7 +308,7 @@ def test_the_roofs_are_explained_once_each_and_what_is_a_share_of_none(make):
     assert note(None) == ""
     for source, tokens, said in (
         ("datasheet", 8, " (with tokens: MFU)"),
-        ("measured", 8, " (with tokens: MFU, but of this product and no datasheet's peak)"),
+        ("measured", 8, " (with tokens: MFU, relative to this product, not to a datasheet's peak)"),
         ("datasheet", 0, ""),
     ):
         work = Work(flops=10**12, tokens=tokens)
@@ -317,8 +317,11 @@ def test_the_roofs_are_explained_once_each_and_what_is_a_share_of_none(make):
     cached = Samples((1e-3,), iterations=1, tick_s=1e-9, labels=("cache_resident",))
     four = [result(make, ceiling=triad, samples=cached) for _ in range(4)]
     label = four[0].measurement.label
-    stay = "stay in the last-level cache, which no roofline of memory bounds; larger ones, or make_args with "
-    stay += 'cache="rotate", leave it'
+    stay = (
+        "stay in the last-level cache, where the memory's roofline is no limit; use larger buffers, "
+        "or make_args with "
+    )
+    stay += 'cache="rotate"'
     assert (
         roofline_note(four)
         == f"roof: cache: the buffers of {label}, {label}, {label} and 1 more {stay}"

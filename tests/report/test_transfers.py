@@ -160,7 +160,7 @@ def test_a_fan_stands_beside_the_sum_of_its_links_as_far_as_it_is_known(fan, tra
     for found in (missing, doubted):
         (line,) = [line for line in transfer_lines(found) if "at once" in line]
         assert (
-            "301 GB/s over 7 links at once; 6 of them were measured one by one, so their sum is not known"
+            "301 GB/s over 7 links at once; 6 of them were measured one by one, so their sum is unknown"
             in line
         )
     links = [transfer(40, source=s, target=2) for s in (0, 1, 3)]

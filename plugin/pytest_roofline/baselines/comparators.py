@@ -430,7 +430,8 @@ def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
         if path is not None:
             names = f"run {path.stem}" if path == run.path else f"the run in {path} and {run.path}"
             raise BadInput(
-                f"{names} is on both sides, so it cannot differ; name a run from before the change and another from after it"
+                f"{names} is on both sides, so it cannot differ; name a run from before the change and "
+                "another from after it"
             )
 
 

@@ -203,7 +203,8 @@ def _one_family(runs: Sequence[Run]) -> str:
     fake = {is_fake(run): run for run in runs}
     if len(fake) > 1:
         raise OtherHardware(
-            f"{fake[True].path} was measured on a fake device and {fake[False].path} on a real one; propose them separately"
+            f"{fake[True].path} was measured on a fake device and {fake[False].path} on a real one; "
+            "propose them separately"
         )
     families = {family_of(run.header.environment.device): run for run in runs}
     keys = {
@@ -212,7 +213,8 @@ def _one_family(runs: Sequence[Run]) -> str:
     if len(families) > 1 or len(keys) > 1:
         hardware = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
         raise OtherHardware(
-            f"the runs are of different hardware ({hardware}); expected one hardware; propose the runs of each separately"
+            f"the runs are of different hardware ({hardware}); expected one hardware; propose the runs "
+            "of each separately"
         )
     return next(iter(families), RESOURCES)
 

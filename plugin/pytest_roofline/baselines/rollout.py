@@ -147,7 +147,7 @@ def judge_rollout(
     origin = (
         f"estimated, with {prior.origin}"
         if prior
-        else "estimated, with an assumed prior, since fewer than 8 tests were measured"
+        else "estimated, with an assumed prior: fewer than 8 tests"
     )
     return Rollout(tuple(rows), changes, treated, controls, without_control, origin)
 
@@ -325,4 +325,7 @@ def _reason(verdict: Verdict, changes: DeviceChanges, tests: int) -> str:
     count = would_decide(verdict, min(map(len, changes.units)), tests)
     if count is not None:
         return f"{text}; needs about {count} {unit} on either side"
-    return f"{text}; {WORTHWHILE[-1]} {unit} are too few to decide this close to the tolerance; raise the tolerance, or measure more often"
+    return (
+        f"{text}; {WORTHWHILE[-1]} {unit} are too few to decide this close to the tolerance; raise "
+        "the tolerance, or measure more often"
+    )

@@ -123,8 +123,8 @@ def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
 # What stands under the table, since eighty columns have no room for it.
 LEGEND = """\
 d/s/p: devices, sessions, processes. spread: between processes, then between
-sessions; * is assumed (prior), + joined with what is. finds: the slowdown that
-one new process finds 80 times in 100 at the 1 % level. prov.: provisional."""
+sessions; * is assumed (prior), + joined with a prior. finds: the slowdown that
+one new process finds in 80 of 100 cases. prov.: provisional."""
 
 
 def _rate_cell(health: Health) -> str:

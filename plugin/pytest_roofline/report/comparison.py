@@ -70,8 +70,8 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
     if new and all(map(is_imported, new)):
         remedy = "import more logs, and name"
     return [
-        f"no time can turn red here: {count(verdict.processes, 'process', 'es')} against {old_processes}, where red "
-        f"needs {verdict.fewest}; {remedy} {enough} runs of {side} with commas between"
+        f"no time can turn red with {count(verdict.processes, 'process', 'es')} against {old_processes}, "
+        f"since red needs {verdict.fewest}; {remedy} {enough} runs of {side} with commas between"
     ]
 
 
@@ -326,7 +326,7 @@ def _outlier_lines(rollout: Rollout) -> list[str]:
             if far and len(changes) > 2:
                 middle_change = format_percent(growth(middle))
                 lines.append(
-                    f"{row.label}: {listed(far, MOST_PLACES)}, where the middle of its side is {middle_change}"
+                    f"{row.label}: {listed(far, MOST_PLACES)}, but the median of its side is {middle_change}"
                 )
     return lines
 
@@ -336,10 +336,11 @@ def _lost_lines(rollout: Rollout) -> list[str]:
     for label, places in rollout.lost.items():
         devices = listed([_place_text(place) for place in places], MOST_PLACES)
         lines.append(
-            f"lost: {label} has no sound time any more on {devices} ({len(places)} of {len(rollout.treated.devices)})"
+            f"lost: {label} has no valid time after the change on {devices} ({len(places)} of "
+            f"{len(rollout.treated.devices)})"
         )
     return lines + (
-        [f"on no control: {listed(rollout.without_control, MOST_PLACES)}"]
+        [f"without a control: {listed(rollout.without_control, MOST_PLACES)}"]
         if rollout.without_control
         else []
     )
@@ -350,7 +351,7 @@ def rollout_as_json(rollout: Rollout) -> list[dict[str, object]]:
 
     Changes are shares of time.
     """
-    reason = "no sound time any more on devices that got the change"
+    reason = "no valid time after the change"
     lost = [
         Row(
             test="",

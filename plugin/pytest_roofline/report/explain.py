@@ -65,7 +65,7 @@ def _no_verdict_reason(row: Row) -> str:
     if row.header is not None and row.header.command[:2] == ("roofline", "import"):
         return "an imported run is judged by `roofline compare` only"
     reason = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
-    return "the test failed for itself" + (
+    return "the test failed before its verdict" + (
         f": {reason}" if reason else ", or the run was cut before its end"
     )
 
@@ -85,7 +85,7 @@ def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
     for measurement in measurements:
         samples = measurement.samples
         strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
-        invalid = f"; does not count: {measurement.invalid}" if measurement.invalid else ""
+        invalid = f"; left out: {measurement.invalid}" if measurement.invalid else ""
         lines.append(
             f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
             f"|{strip}| {count(len(samples.seconds), 'sample')} in "
@@ -95,7 +95,7 @@ def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
             lines.append(f"      first calls: {first_call_text(measurement)}")
         if measurement.compile_s is not None:
             lines.append(
-                f"      compiling: {format_seconds(measurement.compile_s)} beyond a warm call"
+                f"      compiling: {format_seconds(measurement.compile_s)} longer than a warm call"
             )
         if samples.excluded:
             causes = ", ".join(f"{number} by {cause}" for cause, number in samples.excluded.items())
@@ -176,8 +176,8 @@ def _p_text(verdict: Verdict) -> str:
     if verdict.p is None or verdict.p_adjusted is None:
         return "not asked"
     return (
-        f"{'yes' if verdict.p_adjusted <= FALSE_RED else 'no'}: p {verdict.p:.2g}, {verdict.p_adjusted:.2g} "
-        f"after paying for all looks and all tests, against {FALSE_RED:g}"
+        f"{'yes' if verdict.p_adjusted <= FALSE_RED else 'no'}: p {verdict.p:.2g}, adjusted for all interim "
+        f"analyses and all tests {verdict.p_adjusted:.2g}, limit {FALSE_RED:g}"
     )
 
 
@@ -273,7 +273,7 @@ def note_lines(run: Run, label: str, width: int) -> list[str]:
     uses = [use for use in run.memory_uses if use.label == label]
     profiles = [profile for profile in run.profiles if profile.label == label]
     lines = figure_lines(figures) + memory_lines(uses) + profile_lines(profiles, width)
-    return [printable(f"found besides times in {run.path}:"), *lines] if lines else []
+    return [printable(f"figures besides times in {run.path}:"), *lines] if lines else []
 
 
 def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str, object]:

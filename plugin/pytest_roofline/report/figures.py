@@ -160,7 +160,7 @@ def deviation_text(mean_s: float, std_s: float) -> str:
 
 
 MOST_RANKS = 3
-BUSBW = "rates of collectives are bus bandwidth (busbw, as the nccl-tests count): what each link would have to carry"
+BUSBW = "rates of collectives are bus bandwidth (busbw, as in nccl-tests): the rate that each link would carry"
 
 
 def rank_lines(rows: Sequence[Row]) -> list[str]:
@@ -184,7 +184,8 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
     ]
     if oversubscribed:
         lines.append(
-            "oversubscribed: more ranks on a host than cores, so these tell of the scheduler and never gate: "
+            "oversubscribed: more ranks than cores on a node, so these times are mostly the scheduler's "
+            "and never gate: "
             f"{listed(oversubscribed, MOST_RANKS)}"
         )
     return lines
@@ -215,8 +216,8 @@ def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
     lag_s = ranks.lag_s[ranks.straggler] if ranks.lag_s else 0.0
     share = format_percent(lag_s / measurement.median_s).replace("+", "")
     return (
-        f"straggler: rank {ranks.straggler}{printable(host)} needs {format_seconds(lag_s)} more than the fastest for "
-        f"its own part of {printable(measurement.label)} ({share} of a call)"
+        f"straggler: rank {ranks.straggler}{printable(host)} takes {format_seconds(lag_s)} longer than the fastest "
+        f"rank in its own part of {printable(measurement.label)} ({share} of a call)"
     )
 
 
@@ -227,7 +228,7 @@ def job_text(job: Measurement, measurements: Sequence[Measurement]) -> list[str]
     """
     return [
         f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "
-        f"its work is {format_seconds(call.median_s)}; the rest is starting, importing, meeting, warming up and ending"
+        f"its work is {format_seconds(call.median_s)}; the rest is start, imports, rendezvous, warm-up and exit"
         for call in measurements
         if job.key.metric == JOB_METRIC
         and call.test_id == job.test_id

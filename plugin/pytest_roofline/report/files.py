@@ -67,15 +67,13 @@ def reason(error: Exception) -> str:
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
     place = f"{Path(last.filename).name}, line {last.lineno}"
-    return f"{type(error).__name__}: {error} ({place}); this is a defect, report it"
+    return f"{type(error).__name__}: {error} ({place}); this is a defect of pytest-roofline, please report it"
 
 
 def _summary(runs: Sequence[Run], rows: Sequence[Row]) -> str:
     text = summary(runs, rows)
     if not text:
-        raise CannotStore(
-            f"the summary would be longer than the {MOST_BYTES} bytes that are shown of it"
-        )
+        raise CannotStore(f"the summary would be longer than the limit of {MOST_BYTES} bytes")
     return text
 
 
@@ -99,7 +97,7 @@ def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None =
         text = summary(runs, rows, MOST_BYTES - len(before) - len(start))
         if not text:
             raise CannotStore(
-                f"{path} holds {len(before)} bytes and has no room for a summary; GitHub takes 1 MiB"
+                f"{path} holds {len(before)} bytes and has no room for a summary; the limit of GitHub is 1 MiB"
             )
         with path.open("ab") as file:
             file.write((start + text).encode())

@@ -19,6 +19,6 @@ def check_folder(folder: Path, setting: str) -> Path:
     directory = next((folder / name for name in FILES if (folder / name).is_dir()), None)
     if directory is not None:
         raise BadInput(
-            f"{setting}={folder}: {directory} is a directory; expected room for a file of that name"
+            f"{setting}={folder}: {directory} is a directory; remove it, or name another folder"
         )
     return folder

@@ -36,7 +36,7 @@ def _gpu_line(gpu: Gpu) -> str:
         None if gpu.links is None else f"{gpu.links} links up",
         None if gpu.ecc is None else f"ECC {'on' if gpu.ecc else 'off'}",
     ]
-    return f"{gpu.label}: {', '.join(fact for fact in facts if fact) or 'tells nothing of itself'}"
+    return f"{gpu.label}: {', '.join(fact for fact in facts if fact) or 'reports no facts'}"
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
@@ -45,7 +45,7 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
     They are wrapped to a terminal.
     """
     if not findings:
-        return ["nothing that limits the trust in numbers was found"]
+        return ["no fault was found that makes numbers unreliable"]
     texts = (
         f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
         for finding in findings
@@ -93,8 +93,8 @@ _SHOWN = {
     "bf16": "bf16_TFLOPS", "fp16": "fp16_TFLOPS", "tf32": "tf32_TFLOPS", "fp32": "fp32_TFLOPS",
 }  # fmt: skip
 LEGEND = (
-    "Memory, PCIe and NVLink in GB/s, links one way; arithmetic in TFLOP/s, dense. A figure in brackets is shown, and "
-    "bounds nothing."
+    "Memory, PCIe and NVLink in GB/s, links one way; arithmetic in TFLOP/s, dense. A figure in brackets is shown only, "
+    "and limits nothing."
 )
 
 

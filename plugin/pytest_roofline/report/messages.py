@@ -70,7 +70,10 @@ def fit_text(curve: CurveSummary) -> str:
         error = _error_text(curve.bandwidth_error, lambda value: three_digits(value / unit))
         fit += f" + size at {three_digits(curve.bandwidth / unit)}{error} {name}"
     if curve.misfit > FAIR_FIT:
-        return f"no latency and bandwidth fit it: the best, {fit.removeprefix('fits ')}, are {curve.misfit:.0%} off"
+        return (
+            f"no latency and bandwidth fit the curve: the best, {fit.removeprefix('fits ')}, are "
+            f"{curve.misfit:.0%} off"
+        )
     return fit
 
 
@@ -106,12 +109,12 @@ def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     without_baseline = [label for label, peak in peaks if peak.reason == NO_PEAK]
     return [
         *cut(lines, at_most, "of these"),
-        *_about_lines(f"{NO_PEAK}, so it is compared with nothing", without_baseline, at_most),
+        *_about_lines(f"{NO_PEAK}, so it is not compared", without_baseline, at_most),
     ]
 
 
 def condition_lines(
-    rows: Sequence[Row], at_most: int = 3, unknown_since: str = "the driver does not tell"
+    rows: Sequence[Row], at_most: int = 3, unknown_since: str = "the driver does not report it"
 ) -> list[str]:
     """Return the conditions under which the numbers were taken.
 
@@ -143,7 +146,7 @@ def condition_lines(
         for label, sample in samples
         if sample.power_capped_share
     ]
-    lines += _about_lines("at the software power cap, as a busy card is", capped, at_most)
+    lines += _about_lines("at the software power cap, as usual under load", capped, at_most)
     neighbours_unknown = [
         name
         for name, sample in samples
@@ -198,17 +201,17 @@ def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
 
 
 _PACES = {
-    "host_bound": "host-bound, so the host and not the device is measured",
-    "waits_inside": "a call waits for the device, so the host's part of it is in the time",
+    "host_bound": "host-bound: the host is measured, not the device",
+    "waits_inside": "a call waits for the device, so the time includes the host's part",
 }
 _LABELS = {
-    "replaced": "replaced by a hook, as a drill does; never a baseline",
-    "profiled": "taken while a profiler was attached, or after one in this process; never judged, never a baseline",
-    "noisy": "noisy: the budget ended before the median was known well enough",
+    "replaced": "replaced by a hook, as in a drill; never a baseline",
+    "profiled": "measured with a profiler attached, or after one in this process; never judged, never a baseline",
+    "noisy": "noisy: the budget ended before the median was precise enough",
     "drifting": "drifting: still getting slower or faster when the budget was spent (raise --roofline-budget)",
-    "clock_moved": "the clock moved by over 10 % within a block (at the power cap or beside others: nobody tells)",
-    "wall_clock": "timed by the host's clock, since the device's events cannot be trusted",
-    "graph_refused": "short, and yet timed call by call, since no graph of it could be taken",
+    "clock_moved": "the clock changed by over 10 % within a block, for an unknown reason",
+    "wall_clock": "timed by the host's clock, since the device's events are unreliable",
+    "graph_refused": "short, but timed call by call, since no graph could be captured",
 }
 
 
@@ -477,7 +480,7 @@ def recording(rows: Sequence[Row], record: str) -> list[str]:
     missing = any(_main_verdict(row) == Kind.NO_BASELINE for row in _rows_with_verdict(rows))
     if not record or compared > by_limit or not (missing or by_limit):
         return []
-    remark = "A limit finds only what falls below it. " if by_limit else ""
+    remark = "A limit only finds results below it. " if by_limit else ""
     return [f"{remark}Record a baseline:", f"  {record}"]
 
 
@@ -503,6 +506,6 @@ def shadow_lines(sentences: Sequence[str], shadow_runs: Sequence[ShadowRun]) -> 
     if nights < NIGHTS:
         return [
             *lines,
-            f"{text}; from {NIGHTS} nights on this rate tells whether to switch the gate on",
+            f"{text}; after {NIGHTS} nights this rate shows whether to switch the gate on",
         ]
-    return [*lines, f"{text}; switch the gate on by --roofline-ci"]
+    return [*lines, f"{text}; switch the gate on with --roofline-ci"]

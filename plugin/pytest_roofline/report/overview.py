@@ -106,7 +106,7 @@ def device_line(rows: Sequence[Row]) -> list[str]:
         f" in {len(spreads)} of {len(differences)} tests" if len(spreads) < len(differences) else ""
     )
     return [
-        f"another device of the same product is compared{in_tests}, so the spread between devices is added: "
+        f"the baseline is from another device of this product{in_tests}, so the spread between devices is added: "
         f"{widest.value:.1%} ({widest.origin})"
     ]
 
@@ -161,7 +161,7 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
     if blind := [verdict.fewest for verdict in verdicts if verdict.reach is None]:
         lines.append(
             f"detects no slowdown on {_share_text(len(blind), len(verdicts))}: red needs {max(blind)} processes "
-            "against their baselines, more than this run takes (--roofline-rounds=auto)"
+            "against their baselines, more than this run measures (--roofline-rounds=auto)"
         )
     return lines
 

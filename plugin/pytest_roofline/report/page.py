@@ -53,20 +53,20 @@ SHOWN_ROWS = 200
 # What a column means where its heading does not tell.
 _MEANS = {
     "time": "seconds per call",
-    "roof": "share of the roofline; * where that was measured on this machine",
-    "limit": "the rate or time that a result was held against in place of a baseline",
-    "baseline": "seconds per call that it was compared with",
-    "peak": "the most memory that one call held, and by how much more that is than the baseline's",
-    "held": "what stays allocated with the result of a call",
-    "compile": "what the first call took beyond a warm one",
-    "diff %": "of the time: + is slower",
+    "roof": "share of the roofline; * if the roofline was measured on this machine",
+    "limit": "the rate or time that a result was compared with instead of a baseline",
+    "baseline": "seconds per call of the baseline",
+    "peak": "peak memory of one call, and its change from the baseline",
+    "held": "memory that stays allocated with the result of a call",
+    "compile": "extra time of the first call over a warm one",
+    "diff %": "change of the time; + is slower",
     "99 %": "interval of the difference",
-    "n": "new processes : those behind the baseline",
-    "value": "a figure that is no time, with its metric",
+    "n": "processes of this run : processes of the baseline",
+    "value": "a figure other than a time, with its metric",
     "registers": "of a thread",
     "shared": "memory of a block",
     "matrix": "instructions that multiply matrices",
-    "changed": "against the baseline, exactly",
+    "changed": "exact change from the baseline",
 }
 # What stands in front of all other columns of the results.
 _FIRST = ("time", "rate", "roof", "diff %", "99 %", "baseline")

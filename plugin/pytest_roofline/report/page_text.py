@@ -37,7 +37,7 @@ DEVICE = "device health"
 # Columns of an explanation.
 WIDTH = 110
 # A run file holds what the device told, and not why it told no more.
-UNKNOWN_SINCE = "neither the driver nor a library told of it"
+UNKNOWN_SINCE = "neither the driver nor a library reported it"
 # A verdict is told by its word and by a shape, so that nobody has to see colours; and by one of four colours.
 _LOOKS = {
     FAILED: ("✖", "bad"),
@@ -54,16 +54,17 @@ _LOOKS = {
 }
 MEANINGS = {
     Kind.REGRESSED.value: "slower than the tolerance, by more than noise explains, or more memory; the test fails",
-    Kind.SHIFTED.value: "slower together with all tests, which fail once for all of them; the change is the whole one",
-    Kind.IMPROVED.value: "surely faster by more than the tolerance",
+    Kind.SHIFTED.value: "slower together with all tests; one failure stands for all of them; the change "
+    "includes the common part",
+    Kind.IMPROVED.value: "clearly faster by more than the tolerance",
     Kind.PASSED.value: "shown not to be slower by more than the tolerance",
-    Kind.INCONCLUSIVE.value: "none of these; the reason says what would decide it",
-    Kind.INVALID.value: "the number cannot be trusted; the reason says why",
-    Kind.NO_BASELINE.value: "compared with nothing, for want of a baseline or as numbers of other tools are",
-    DEGRADED: "the device itself runs below its rated facts; of the test “device health”",
-    OUT_OF_MEMORY: "memory ran out, which the test expected",
-    FAILED: "the test failed for itself: wrong data, an exception, a lost process; no verdict",
-    SHADOW: "what a gate that only watches would have failed, as it compared too little",
+    Kind.INCONCLUSIVE.value: "undecided; the reason says what would decide it",
+    Kind.INVALID.value: "the measurement is invalid; the reason says why",
+    Kind.NO_BASELINE.value: "not compared, since there is no baseline or the number is from another tool",
+    DEGRADED: "the device runs below its rated clocks, power or links; only of the test “device health”",
+    OUT_OF_MEMORY: "the test ran out of memory, as expected",
+    FAILED: "the test failed before its verdict: wrong data, an exception, a lost process",
+    SHADOW: "a shadow gate would have failed, since it compared too little",
     SKIPPED: "not measured: this machine lacks what the test needs, or the test skipped itself",
 }
 
@@ -271,7 +272,7 @@ def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
         facts.append(shadow_text(run))
     facts.append(tolerance)
     if footer is None or run.cut:
-        facts.append("cut before its end: what follows is what it had until then")
+        facts.append("cut before its end; the results until then follow")
     return " · ".join(filter(None, facts))
 
 
@@ -286,4 +287,4 @@ def drill_line(runs: Sequence[Run]) -> str:
         return ""
     shares = [run.drill for run in runs if run.drill]
     by_how_much = f", by {listed(list(dict.fromkeys(shares)), 3)}" if shares else ""
-    return f"This was a drill: what was measured had been slowed down or replaced on purpose{by_how_much}."
+    return f"This was a drill: the measured functions were slowed down or replaced on purpose{by_how_much}."

@@ -88,7 +88,7 @@ def _published_line(row: Row) -> str:
     text += (
         f"; published {', '.join(parts)}, shown, never gating"
         if parts
-        else "; nothing published that can be true"
+        else "; no plausible published figure"
     )
     implausible = [entry for entry in entries if entry.implausible]
     if implausible:
@@ -109,7 +109,7 @@ def _time_parts(row: Row, entries: Sequence[Entry]) -> list[str]:
     parts += [f"{value_text(entry)} ({_short_source(entry)})" for entry in bounds[:1]]
     parts += [f"{OUT_OF_MEMORY} ({_short_source(entry)})" for entry in failed[:1]]
     if entries and not parts:
-        parts = [f"in another counting ({count(len(entries), 'figure')})"]
+        parts = [f"counted differently ({count(len(entries), 'figure')})"]
     return parts
 
 

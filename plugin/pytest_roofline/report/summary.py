@@ -36,8 +36,8 @@ MOST_RUNS, MOST_CHANGES, MOST_COMMANDS, MOST_REASONS = 20, 10, 3, 10
 LONGEST_COMMAND = 500
 # A line on results with such a label.
 _LABELS = {
-    "replaced": "**What was measured had been replaced through a hook, as a drill does.**",
-    PROFILED: "Results that were taken under a profiler are never judged.",
+    "replaced": "**The measured functions were replaced through a hook, as in a drill.**",
+    PROFILED: "Results measured under a profiler are never judged.",
 }
 _HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval", "why")
 _RIGHT = ("now", "baseline", "difference", "99 % interval")
@@ -133,7 +133,7 @@ def shadow_text(run: Run) -> str:
 
 def _end_text(run: Run) -> str:
     if run.footer is None or run.cut:
-        return "**which did not come to its end**"
+        return "**which did not finish**"
     return (
         "" if run.footer.exit_status == 0 else f"which ended with status {run.footer.exit_status}"
     )
@@ -162,9 +162,9 @@ def _change_lines(rows: Sequence[Row]) -> list[str]:
         has_baseline = any(row.exact is not None or row.baseline_medians_s for row in rows)
         return [
             "",
-            "Nothing that is known of this machine changed since the baseline.",
+            "No recorded fact of this machine changed since the baseline.",
         ] * has_baseline
-    lines = ["", "Not as behind the baseline:", ""]
+    lines = ["", "Different from the baseline:", ""]
     for text, number in numbers.most_common(MOST_CHANGES):
         lines.append(f"* {code(text)}{f' ({number} of {total} results)' * (number < total)}")
     remaining = len(numbers) - MOST_CHANGES
@@ -210,7 +210,7 @@ def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
 def _left_out_lines(number: int) -> list[str]:
     return [
         "",
-        f"{count(number, 'more row')} found no room here; all of them are in `results.csv`, `run.json` and "
+        f"{count(number, 'more row')} are not shown here; all of them are in `results.csv`, `run.json` and "
         "`index.html`, which `roofline report` writes.",
     ]
 
@@ -237,7 +237,7 @@ def _command_lines(rows: Sequence[Row]) -> list[str]:
     worst = [row for row in rows if row.metric in (TIME, KERNEL)][:MOST_COMMANDS]
     saved = [row for row in worst if row.path.is_file()]
     if worst and not saved:
-        return ["", "The run file could not be saved; `run.json` has all that it would hold."]
+        return ["", "The run file could not be saved; `run.json` has the whole content."]
     lines = [
         f"roofline explain {shlex.quote(_run_argument(row.path))} {shlex.quote(printable(row.label))}"
         for row in saved

@@ -138,7 +138,7 @@ _MORE = ("size", "tokens/s", "limit", "baseline", "peak", "held", "compile", "n"
 # What the share is called where work has tokens.
 _MFU = {
     "datasheet": " (with tokens: MFU)",
-    "measured": " (with tokens: MFU, but of this product and no datasheet's peak)",
+    "measured": " (with tokens: MFU, relative to this product, not to a datasheet's peak)",
 }
 # Of what the last-level cache holds, so many are named below the table.
 MOST_CACHED = 3
@@ -237,8 +237,8 @@ def roofline_note(rows: Sequence[Row]) -> str:
     if cached:
         names = listed([printable(row.label) for row in cached], MOST_CACHED)
         parts.append(
-            f"{CACHED}: the buffers of {names} stay in the last-level cache, which no roofline of memory bounds; "
-            'larger ones, or make_args with cache="rotate", leave it'
+            f"{CACHED}: the buffers of {names} stay in the last-level cache, where the memory's roofline is no limit; "
+            'use larger buffers, or make_args with cache="rotate"'
         )
     return f"roof: {'; '.join(parts)}" if parts else ""
 
@@ -315,7 +315,7 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
         for change in changes
         if change.action == "replaced"
     )
-    unchanged = "the same figures, compiled otherwise or by another test"
+    unchanged = "the same figures, compiled differently or by another test"
     return [printable(f"{label}: replaced, {text or unchanged}") for label, text in texts]
 
 

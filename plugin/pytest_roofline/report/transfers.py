@@ -195,7 +195,7 @@ def _fan(row: Row, rows: Sequence[Row]) -> Iterator[str]:
         text += f", {rate / total:.0%} of their sum, {format_rate(total)} "
         text += f"({links} × {format_rate(median(rates))} one by one)"
     else:
-        text += f"; {len(rates)} of them were measured one by one, so their sum is not known"
+        text += f"; {len(rates)} of them were measured one by one, so their sum is unknown"
     peak = link_peak(product_like(key.hardware.product, key.hardware.memory), key.hardware.link)
     # Through a switch or over PCIe all of them share what the one device has.
     if peak is not None and key.hardware.link == "xgmi":

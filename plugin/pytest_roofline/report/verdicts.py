@@ -104,7 +104,9 @@ def _memory_message(row: Row, verdict: Verdict, details: str) -> str:
 def _plain_message(row: Row, details: str) -> str:
     label, reason = printable(row.label), printable(row.reason)
     if row.verdict == Kind.INVALID:
-        return f"{label}: INVALID ({reason})\n  measured {figure(row)}, which must not be trusted. {details}"
+        return (
+            f"{label}: INVALID ({reason})\n  measured {figure(row)}, an invalid number. {details}"
+        )
     return (
         f"{label}: NO BASELINE ({reason}), and a baseline is required\n"
         f"  measured {figure(row)}. {details}; {RECORD}."
@@ -140,8 +142,8 @@ def _slower_message(row: Row, verdict: Verdict, details: str) -> str:
 def _agreement_text(verdict: Verdict) -> str:
     count = verdict.compared_processes
     if count == 1:
-        return "one process behind the baseline"
-    return f"{verdict.slower_processes} of {count} processes behind the baseline were faster"
+        return "one process of the baseline"
+    return f"{verdict.slower_processes} of {count} processes of the baseline were faster"
 
 
 def health_message(findings: Sequence[Finding]) -> str:

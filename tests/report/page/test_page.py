@@ -351,9 +351,7 @@ def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_wit
     lines = run_lines(runs, ())
     assert (True, "… and 4 more runs") == (lines[7].endswith("7 measured"), lines[-1])
     cut = make.run(tmp_path / "c.jsonl", make.measurement(), ended=False)
-    assert run_lines([cut], ())[0].endswith(
-        "cut before its end: what follows is what it had until then"
-    )
+    assert run_lines([cut], ())[0].endswith("cut before its end; the results until then follow")
     others = [
         make.run(tmp_path / f"{name}.jsonl", make.footer(), product=name) for name in ("A", "B")
     ]
@@ -365,7 +363,7 @@ def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_wit
     assert "" == drill_line([run])
     samples = Samples((1e-3,), 10, 1e-9, labels=("replaced",))
     slowed = make.run(tmp_path / "d.jsonl", make.measurement(samples=samples))
-    told = "This was a drill: what was measured had been slowed down or replaced on purpose"
+    told = "This was a drill: the measured functions were slowed down or replaced on purpose"
     for command, by in ((("pytest",), "."), (("pytest", "--roofline-drill=10%"), ", by 10%."),
                         (("pytest", "--roofline-drill", "0.2", "a"), ", by 0.2.")):  # fmt: skip
         one = replace(slowed, header=replace(slowed.header, command=command))

@@ -206,7 +206,7 @@ def _fastest(bars: Sequence[Bar]) -> str:
         (bar for bar in sound if bar[1] == longest), key=lambda bar: -(bar[2].rate or 0.0)
     )
     if not ordered:
-        return "no number to be trusted"
+        return "no valid number"
     (name, _, row), *slower = ordered
     texts = [
         f"at {longest} tokens {name} is fastest with {format_flops(row.rate or 0.0)}",

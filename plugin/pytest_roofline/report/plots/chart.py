@@ -242,7 +242,7 @@ def marks_explained(rows: Iterable[Row]) -> list[Trace]:
     states = {RED_SYMBOL if row.red else row.verdict for row in rows}
     entries = (
         (RED_SYMBOL, "test failed", RED_SYMBOL),
-        (Kind.INVALID, "INVALID: not to be trusted", "circle-open"),
+        (Kind.INVALID, "INVALID measurement", "circle-open"),
     )
     return [
         {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "name": name, "hoverinfo": "skip",

@@ -48,7 +48,7 @@ def _grid(table: DeviceTable) -> Plot:
         (printable(label), [_cell(table, row, line) for row in line]) for label, line in selected
     ]
     note = thinning_note(len(selected), len(table.lines), "tests")
-    text = f"A column for each run, {table.quantity} in {table.unit}; the darker, the slower beside the best.{note}"
+    text = f"A column for each run, {table.quantity} in {table.unit}; darker is slower than the best.{note}"
     return Plot(SECTION, table.title, text, Grid("test", table.devices, rows))
 
 

@@ -26,7 +26,7 @@ from .chart import (
 )
 from .words import devices, hover, of_run, of_several_runs, sentence
 
-SECTION = "Two ways side by side"
+SECTION = "Two variants side by side"
 # The two rows of each pair by what they have in common.
 Pairs = dict[str, tuple[Row, Row]]
 
@@ -138,7 +138,7 @@ def _sentence(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
     """
     sound = [pair for pair in pairs if all(row.verdict != Kind.INVALID for row in pair)]
     if not sound:
-        return "No pair of numbers to be trusted."
+        return "No pair of valid numbers."
     ratios = [(before.time_s or 1.0) / (after.time_s or 1.0) for before, after in sound]
     names = (second, first)
     if median(ratios) < 1:
@@ -155,4 +155,4 @@ def _sentence(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
         )
     else:
         text += f" (median of {len(sound)} pairs; {min(ratios):.2f} to {max(ratios):.2f})"
-    return printable(f"{sentence(text)} `roofline compare --by` tells whether it may be chance.")
+    return printable(f"{sentence(text)} `roofline compare --by` shows whether this may be chance.")

@@ -357,7 +357,7 @@ def _series_text(series: Series) -> str:
     cached = sum("cache_resident" in (row.labels or ()) for row in sound)
     texts = [_plateau(sound), verdicts(list(series.values()), "size", lambda row: sizes[id(row)])]
     if cached:
-        texts.append(f"{cached} small enough to stay in a cache, which the roofline does not bound")
+        texts.append(f"{cached} small enough to stay in a cache, where the roofline is no limit")
     return "; ".join(texts)
 
 
@@ -367,7 +367,7 @@ def _plateau(rows: Sequence[Row]) -> str:
     It is the median rate of the largest third of the sizes; of few sizes the rate of the largest.
     """
     if not rows:
-        return "no size to be trusted"
+        return "no valid size"
     if rows[0].counting == JOB_METRIC:
         curves = summarise(row.measurement for row in rows if row.measurement is not None)
         return (
@@ -475,7 +475,7 @@ def _pairs_text(pairs: Pairs) -> str:
     }
     counts = f"{verdicts(list(pairs.values()), 'pair', lambda row: '→'.join(map(str, pair_of(row) or ())))}."
     if not sound:
-        return f"No pair has a number to be trusted; {counts}"
+        return f"No pair has a valid number; {counts}"
     low, high = (bound(sound, key=lambda pair: sound[pair]) for bound in (min, max))
     metric = next(iter(pairs.values())).counting or ""
     text = (
@@ -484,4 +484,4 @@ def _pairs_text(pairs: Pairs) -> str:
         f"highest {rate_words(sound[high], metric)} for {high[0]}→{high[1]}"
     )
     red_note = f" {RED} marks a failed test." if any(row.red for row in pairs.values()) else ""
-    return f"{text}; {counts} The darker a cell, the slower.{red_note}"
+    return f"{text}; {counts} Darker cells are slower.{red_note}"

@@ -114,7 +114,7 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
     }
     without_amounts = len(rows) - len(points)
     text = _sentence(points, roofs) + thinning_note(len(selected), len(points), "points")
-    text += f" {without_amounts} without FLOPs or bytes stand in the table alone." * bool(
+    text += f" {without_amounts} without FLOPs or bytes are in the table only." * bool(
         without_amounts
     )
     figure = plain_figure(traces, layout, with_legend(420, len(traces), 10))
@@ -196,9 +196,7 @@ def _sentence(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
         text = f"nearest to its roof {nearest} ({format_share(most)})"
         text += f", farthest {farthest} ({format_share(least)})" if len(sound) > 1 else ""
     elif trusted:
-        text = (
-            "none of them can be held to a roof" if roofs else "no roof is known for what is shown"
-        )
+        text = "none of them has a roofline" if roofs else "no roofline is known for them"
     else:
-        text = "none of them to be trusted"
+        text = "none of them valid"
     return printable(f"{count(len(points), 'measurement')}: {text}.")

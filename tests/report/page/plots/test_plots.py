@@ -37,7 +37,7 @@ SWEEPS, WORLDS = "Bandwidth against size", "Collectives by size and world"
 MATRIX, ATTENTION, PAIRS = (
     "Copies between devices",
     "Attention by sequence length",
-    "Two ways side by side",
+    "Two variants side by side",
 )
 DEVICES = "Devices side by side"
 TIME, MEMORY, ROOFLINE = "Where the time goes", "Where the memory goes", "Roofline"
@@ -130,7 +130,7 @@ def test_a_sweep_stands_in_its_units_below_the_roofline_with_all_that_is_known_o
     )
     assert all(y - low < own < y + high for y, low, high, own in spans)
     assert ["circle", "circle-open", "circle", "circle"] == points["marker"]["symbol"]
-    assert "INVALID: not to be trusted" in traces(plot)
+    assert "INVALID measurement" in traces(plot)
     assert (
         "1 invalid. A bar reaches from the slowest to the fastest process of the baseline."
         in plot.says
@@ -307,7 +307,7 @@ def test_pairs_of_devices_are_a_matrix_that_marks_the_slow_and_the_invalid(bench
     (plot,) = of_section(
         bench.peers(3, invalid=list(itertools.product(range(3), repeat=2))), MATRIX
     )
-    assert checked(plot).says.startswith("No pair has a number to be trusted")
+    assert checked(plot).says.startswith("No pair has a valid number")
     keys = [
         make.key("peer_copy", parameters={"source": 2 * at, "target": 2 * at + 1})
         for at in range(300)
@@ -386,7 +386,7 @@ def test_two_values_of_a_parameter_stand_side_by_side_with_their_ratio_at_the_sa
     # The line between the two of a pair ends before the next pair.
     assert [80.0, 140.0, None] == plot.figure["data"][0]["x"][:3]
     (plot,) = of_section(bench.ways(sizes=("small", "large", "huge"), invalid="busy"), PAIRS)
-    assert "No pair of numbers to be trusted." == plot.says
+    assert "No pair of valid numbers." == plot.says
     # More work takes longer, three values are no two, and a value without its other is no pair.
     sizes = [
         bench.judged(1e-3 * n, key=make.key("f", parameters={"n": n}), work=Work(flops=n))
@@ -503,16 +503,16 @@ def test_points_stand_at_their_intensity_below_roofs_that_meet_at_the_ridge(benc
     }
     assert plot.says.startswith("3 measurements: nearest to its roof stream[")
     assert "farthest product[8192] (70.8 %)" in plot.says
-    assert plot.says.endswith(f" {len(rows) - 3} without FLOPs or bytes stand in the table alone.")
+    assert plot.says.endswith(f" {len(rows) - 3} without FLOPs or bytes are in the table only.")
     # Bytes out of a cache are no share of the memory's roof.
     work, cached = (
         Work(read_bytes=2**40, flops=2**20),
         Samples((1e-3,), 1, 1e-9, labels=("cache_resident",)),
     )
     cases = [
-        ({"samples": cached, "ceiling": H200}, "none of them can be held to a roof"),
-        ({}, "no roof is known for what is shown"),
-        ({"invalid": "a neighbour"}, "none of them to be trusted"),
+        ({"samples": cached, "ceiling": H200}, "none of them has a roofline"),
+        ({}, "no roofline is known for them"),
+        ({"invalid": "a neighbour"}, "none of them valid"),
     ]
     for facts, told in cases:
         (plot,) = of_section(bench.rows(bench.judged(1e-3, work=work, **facts)), ROOFLINE)
