@@ -101,7 +101,8 @@ def read(
     arch = str(getattr(metadata, "arch", "")).replace("sm", "sm_", 1)
     if arch and arch != target:
         raise CompileFailed(
-            f"Triton compiled for {arch} in place of {requested_target or target}; unset TRITON_OVERRIDE_ARCH if it is set"
+            f"Triton compiled for {arch} in place of {requested_target or target}; unset TRITON_OVERRIDE_ARCH "
+            "if it is set"
         )
     figures, versions, unread = read_binary(compiled_kernel, target)
     return KernelBinary(
