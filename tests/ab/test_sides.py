@@ -206,7 +206,7 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
             pass
     assert "safe.directory" in raised.value.lines
     (tmp_path / "none").mkdir()
-    assert "git found no repository here; expected a side without one" in refused(
+    assert "git found no repository here; expected a side without a commit" in refused(
         "main", cwd=tmp_path / "none"
     )
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -90,7 +90,9 @@ def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_fi
     for gate in ("--roofline-fail-on=+no-baseline", "--roofline-ci"):
         result = known.run(2.0, gate)
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines(["the baseline holds no peak yet, so it is not compared: step"])
+        result.stdout.fnmatch_lines(
+            ["the baseline holds no peak memory yet, so it is not compared: step"]
+        )
         assert known.desk.last_run().verdicts[0].kind == "PASSED"
     approved = known.desk.cli("baseline", "approve", "before.json")
     assert "peak none → 1.00 GiB" in " ".join(approved.output.split())
@@ -132,7 +134,7 @@ def test_a_larger_peak_is_accepted_twice_and_then_the_measure(known):
     unwanted = refused("baseline", "approve", "more.json")
     assert unwanted.exit_code == 2
     assert (
-        "step takes peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB); expected no more"
+        "step takes peak memory +10.0 % (1.10 GiB, baseline 1.00 GiB); expected at most the tolerance"
         in unwanted.output
     )
     assert known.entry.peak_bytes == GIB

@@ -611,7 +611,7 @@ def test_an_option_that_cannot_be_is_a_usage_error(desk, sentence):
         ),
         (
             ["--roofline-launcher-args=-N2"],
-            ["--roofline-launcher-args is given", "local, which takes none"],
+            ["--roofline-launcher-args is given", "local, which has no arguments"],
         ),
         (
             ["--roofline-launcher=srun", "--roofline-launcher-args='"],

@@ -149,7 +149,7 @@ def test_limits_that_do_not_gate_are_told_once_for_each_reason(make):
     for count in (1, 5):
         (told,) = idle_lines(beside(make, label=f"m{number}", idle=idle) for number in range(count))
         assert told.startswith(
-            "a published limit does not gate, since samples are batched: m0 (100 GB/s)"
+            "a published limit cannot fail these tests, since samples are batched: m0 (100 GB/s)"
         )
         assert told.endswith(" and 2 more") == (count == 5)
 

@@ -176,7 +176,7 @@ def test_a_peak_on_one_side_alone_is_no_baseline_or_invalid_and_on_neither_nothi
         "NO BASELINE",
         "no baseline",
     )
-    assert judge_peak(1, make.reference(), key).reason == "the baseline holds no peak yet"
+    assert judge_peak(1, make.reference(), key).reason == "the baseline holds no peak memory yet"
     missing = judge_peak(None, make.reference(peak_bytes=MIB), key)
     assert (missing.verdict, "the baseline has a peak of 1.00 MiB and this run measured none" in missing.reason) == (
         "INVALID", True,

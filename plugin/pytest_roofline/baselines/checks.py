@@ -169,7 +169,7 @@ def _limit_flaws(entry: Entry) -> Iterator[Flaw]:
         yield Flaw(
             "no provenance",
             "the author and the date of the limit",
-            "write both in `provenance`",
+            "write author and date in `provenance`",
             hint=True,
         )
 

@@ -67,10 +67,7 @@ def since_lines(verdict: Verdict) -> list[str]:
 
 
 def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
-    """Return the remarks on the spreads of a comparison.
-
-    There are none on what simply passed.
-    """
+    """Return what may explain a verdict other than PASSED: two modes, more spread, another device."""
     if verdict.kind not in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):
         return []
     lines = []
@@ -78,9 +75,9 @@ def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
     if split is not None:
         lines.append(modes_text(split))
     if difference.unequal:
-        spread = difference.process.value
+        new_spread = difference.process.value
         lines.append(
-            f"the new processes differ more from each other than those of the baseline ({spread:.1%})"
+            f"the new processes differ more from each other than those of the baseline ({new_spread:.1%})"
         )
     device = difference.device
     if device is not None:

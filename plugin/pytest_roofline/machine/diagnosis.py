@@ -118,7 +118,7 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "limit",
             gpu.label,
             f"partitioned ({gpu.partition})",
-            "a slice is measured, and its neighbours share the memory",
+            "a partition of the GPU is measured, and the other partitions share its memory",
             "compare with baselines of the same partition only",
         )
     if gpu.persistence is False:

@@ -239,7 +239,9 @@ class Siblings:
             # What happened is what must be told, whatever happens to the records.
             with contextlib.suppress(Exception):
                 self._write(
-                    siblings, busy, f"not all siblings were measured: {type(error).__name__}"
+                    siblings,
+                    busy,
+                    f"the test ended with {type(error).__name__} before all siblings were measured",
                 )
             if isinstance(error, NoRoom):
                 lack(self._test.item, self._session.options, str(error))

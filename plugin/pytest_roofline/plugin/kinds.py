@@ -80,7 +80,7 @@ class ResultKind:
         """
         if isinstance(record, ExactVerdict) and record.metric != self.metric:
             raise BadInput(
-                f"metric is {record.metric!r}; expected {self.metric!r}, the metric of its kind"
+                f"the record has metric {record.metric!r}; expected {self.metric!r}, which {type(self).__name__} keeps"
             )
         self._pending.setdefault(record.test_id, []).append(record)
 

@@ -175,7 +175,7 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
         )
     ceiling = datasheet_ceiling(device, work, metric)
     return ceiling and replace(
-        ceiling, origin=f"{ceiling.origin}, for the device and the work of one rank"
+        ceiling, origin=f"{ceiling.origin}; of one rank, its device and its share of the work"
     )
 
 

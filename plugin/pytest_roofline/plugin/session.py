@@ -89,7 +89,8 @@ class RooflineSession:
             metrics = [earlier_kind.metric for earlier_kind in self.kinds]
             if not kind.metric or kind.metric in metrics:
                 raise pytest.UsageError(
-                    f"{type(kind).__name__} has metric {kind.metric!r}; expected a name besides {', '.join(metrics)}"
+                    f"{type(kind).__name__} has metric {kind.metric!r}; expected a metric that no other kind has, so "
+                    f"none of {', '.join(metrics)}"
                 )
             self.kinds.append(kind)
 

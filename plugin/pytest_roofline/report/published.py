@@ -202,7 +202,7 @@ def idle_lines(rows: Iterable[Row]) -> list[str]:
         (reason, f"{row.label} ({value_text(entry)})") for row in rows for entry, reason in row.idle
     ]
     return [
-        printable(f"a published limit does not gate, since {reason}: {names}")
+        printable(f"a published limit cannot fail these tests, since {reason}: {names}")
         for reason, names in _group_names(limits)
     ]
 

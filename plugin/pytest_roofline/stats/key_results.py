@@ -127,7 +127,7 @@ def _trouble(measurement: Measurement, reference: Reference | None) -> tuple[Rea
 PEAK_TOLERANCE = 0.05
 # Never less than this: the block that torch's caching allocator packs small tensors into; of a CPU a page.
 BLOCK_BYTES, PAGE_BYTES = 2 * MIB, 4096
-NO_PEAK = "the baseline holds no peak yet"
+NO_PEAK = "the baseline holds no peak memory yet"
 
 
 def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:

@@ -85,7 +85,7 @@ def test_each_is_measured_in_turn_and_recorded_as_what_it_is_and_becomes_no_base
     found = [(one.key.name, one.device) for one in run.measurements]
     assert found == [(f"cuda:{index}", f"GPU-0000000{index}") for index in range(8)]
     assert all(
-        "held against each other" in run.unfit(one, accept_slower=True) for one in run.measurements
+        "compared with each other" in run.unfit(one, accept_slower=True) for one in run.measurements
     )
 
 

@@ -93,4 +93,4 @@ def _sentence(use: MemoryUse) -> str:
     if use.allocator:
         reserved_bytes = max(point.reserved_bytes for point in use.allocator)
         text += f" The allocator reserves at most {format_memory(reserved_bytes)}."
-    return f"{text} Following a call makes it longer."
+    return f"{text} The call takes longer while its memory is recorded."
