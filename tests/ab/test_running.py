@@ -127,7 +127,7 @@ def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(worl
 def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     world.slow = {("B", test): "fail" for test in world.tests}
     said = world.ab(*SEEDED, status=2)
-    assert "no test was measured on both sides;  A (merge-base (" in said
+    assert "no test was measured on both sides; A (merge-base (" in said
     assert "; B (.): wrong data; select other tests" in said
     world.slow = {"B": "newer"}
     assert "the results of a process on B cannot be read: " in world.ab(*SEEDED, status=2)
@@ -203,10 +203,10 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     assert (verdicts(world.ab("--resume=whole", status=1)), world.calls) == (whole, [])
     for words, why in (
         (("--resume=absent",), ".roofline holds no `roofline ab` run 'absent'"),
-        (("--resume=cut", ".", "."), "--resume was given together with sides and arguments, which"),
+        (("--resume=cut", ".", "."), "--resume was given together with sides and arguments;"),
         (
             ("--resume=cut", "--processes=12", "--seed=1"),
-            "--resume was given together with --processes, --seed, which",
+            "--resume was given together with --processes, --seed;",
         ),
         (("--name=cut", *SEEDED), "a run named 'cut-a' is already saved"),
         (("--processes=3", ".", "."), "expected an even number"),

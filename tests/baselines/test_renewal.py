@@ -468,6 +468,7 @@ def test_an_anchor_grows_to_three_sessions_and_sixty_renewals_are_kept(make):
     after = renew(week(make, 1).entries[0], known, priors()).entry
     assert (after.renewals[:-1], len(after.renewals)) == (old[1:], MOST_RENEWALS)
     with pytest.raises(
-        BadInput, match="a threshold entry has an anchor, renewals or peak_bytes; only a measured entry has these"
+        BadInput,
+        match="a threshold entry has an anchor, renewals or peak_bytes; only a measured entry has these",
     ):
         make.published(anchor=(make.session(),))

@@ -155,12 +155,13 @@ def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becom
         "ids=[[]…[]] that name"
     )
     result.stdout.fnmatch_lines(
-        [f"WARNING: copy: {why} each is; until then it is not compared, and no*"]
+        [f"WARNING: copy: {why} each value; until then it is not compared, and no*"]
     )
     proposed = desk.cli("baseline", "propose", "a", "-o", "p.json")
-    assert (proposed.exit_code, proposed.output.count("told by its position alone")) == (0, 3), (
-        proposed.output
-    )
+    assert (proposed.exit_code, proposed.output.count("identified only by its position")) == (
+        0,
+        3,
+    ), proposed.output
     (entry,) = json.loads((desk.path / "p.json").read_text())["entries"]
     assert entry["parameters"] == {"size_bytes": 2**26, "value": "int8"}
     desk.run("--roofline-against=a").stdout.fnmatch_lines(["GREY: 1 of 4 fast enough*"])

@@ -172,7 +172,8 @@ def test_the_failure_names_the_rank_and_points_to_the_line_of_the_test(faults):
     told = reason(faults, "test_dies")
     # As the kernel does where memory runs out.
     assert re.fullmatch(
-        rf".*{NAME.format(1)} was lost: killed by SIGKILL \(maybe out of memory; check dmesg\)", told
+        rf".*{NAME.format(1)} was lost: killed by SIGKILL \(maybe out of memory; check dmesg\)",
+        told,
     ), told
     _, whole = faults.cases()["test_dies"]
     assert "roofline.measure_ranks(distributed, dies, work=WORK)" in whole

@@ -301,7 +301,7 @@ def test_the_straggler_is_named_with_its_lag(story, measured):
         # Its nap, and what a busy machine adds to it.
         assert 0.09 < found.ranks.lag_s[guilty] < 1.0
         assert found.median_s > 0.1
-        line = rf"^straggler: rank {guilty} on {re.escape(HOST)} needs .* ms more than .* of late\.rank{guilty} \("
+        line = rf"^straggler: rank {guilty} on {re.escape(HOST)} takes .* ms longer than .* of late\.rank{guilty} \("
         assert re.search(line, story.text, re.MULTILINE)
 
 
@@ -450,8 +450,8 @@ class Odd: pass
 
 FUNCTIONS = (
     (lambda rank: None, "<lambda> is not a function at the top of a module"),
-    (functools.partial(good, 1), "functools.partial.* is no function"),
-    (decorated.__wrapped__, "a decorator replaced it"),
+    (functools.partial(good, 1), "functools.partial.* is not a function"),
+    (decorated.__wrapped__, "a decorator may have replaced it"),
 )
 ARGUMENTS = (
     (Odd(), "an argument holds a test_suite.Odd; expected"),

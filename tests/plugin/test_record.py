@@ -131,7 +131,7 @@ def test_what_excludes_a_recording_is_refused_before_anything_is_measured(
 ):
     desk.one()
     sentence(
-        desk.run("--roofline-record", *options), "--roofline-record", f"beside {flag}", "leave"
+        desk.run("--roofline-record", *options), "--roofline-record", f"beside {flag}", "remove"
     )
     assert not (desk.path / "opened").exists()
 
@@ -161,8 +161,8 @@ def test_only_the_command_itself_asks_for_a_recording(desk, sentence):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--roofline-record", "--roofline-rounds=4"), ("is 4", "expected 5 at least")),
-        (("--roofline-accept-slower=why",), ("without --roofline-record", "give both")),
+        (("--roofline-record", "--roofline-rounds=4"), ("is 4", "expected 5 or more")),
+        (("--roofline-accept-slower=why",), ("only valid with --roofline-record", "give both")),
         (("--roofline-record", "--roofline-accept-slower= "), ("is empty", "expected a reason")),
     ],
 )
@@ -174,7 +174,7 @@ def test_what_could_record_nothing_is_refused(desk, sentence, options, words):
 def test_a_folder_that_takes_no_file_is_refused_before_anything_is_measured(desk, sentence):
     desk.one()
     (desk.path / "baselines").write_text("")
-    sentence(desk.run("--roofline-record"), "baselines is no directory; expected one")
+    sentence(desk.run("--roofline-record"), "baselines is not a directory; expected a directory")
     assert not (desk.path / "opened").exists()
 
 
@@ -237,7 +237,7 @@ def test_what_is_surely_slower_stays_as_it_was_is_named_and_makes_the_status_1(d
     result.assert_outcomes(passed=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "RECORDED 1 of 2 in baselines/h100.json" in last_line(result)
-    (line,) = [line for line in result.stdout.lines if "stays as it was" in line]
+    (line,) = [line for line in result.stdout.lines if "earlier entry stays" in line]
     assert line.startswith("first takes +50.0 % time since ")
     assert "--roofline-accept-slower=REASON" in texts(result)
     after = entries(desk)

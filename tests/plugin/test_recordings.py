@@ -41,8 +41,8 @@ def test_a_recording_on_a_busy_machine_ends_after_its_first_process_and_says_who
     desk.suite()
     result = desk.run(*RECORDING, *options)
     expected = (
-        f"{REFUSED}1 of 5 rounds: {NOW}. Expected at least one valid result, so pytest ended with status 1. Wait until "
-        "they end, or end them, and run this again, under the same name; --roofline-wait=10m waits for that."
+        f"{REFUSED}1 of 5 rounds: {NOW}. Expected at least one valid result, so pytest ended with status 1. Wait for "
+        "them to end, or end them, and run this again, under the same name; --roofline-wait=10m waits for that."
     )
     assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)
     # Said once, and what was measured is kept.

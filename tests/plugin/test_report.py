@@ -143,8 +143,8 @@ def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(desk, se
     (desk.path / "file").touch()
     (desk.path / "taken/index.html").mkdir(parents=True)
     for asked, words in (
-        ("file", ("--roofline-report=", "is no directory")),
-        ("file/out", ("--roofline-report=", "file is no directory")),
+        ("file", ("--roofline-report=", "is not a directory")),
+        ("file/out", ("--roofline-report=", "file is not a directory")),
         ("taken", ("index.html is a directory",)),
         ("", ("--roofline-report is empty",)),
     ):
@@ -314,7 +314,7 @@ def test_what_could_not_be_saved_stands_in_the_report(desk, report, monkeypatch)
     desk.one()
     (desk.path / ".roofline").write_text("in the way")
     monkeypatch.setattr("tempfile.mkdtemp", full)
-    assert "nowhere else" in desk.run("--roofline-report=out").stdout.str()
+    assert "are only printed here" in desk.run("--roofline-report=out").stdout.str()
     (run,) = report.plain["runs"]
     assert (1, True) == (len(run["measurements"]), run["footer"] is not None)
     assert "The run file could not be saved" in report.summary

@@ -247,7 +247,7 @@ def test_a_kernel_that_was_not_reached_for_want_of_memory_is_missed(lab):
     code, compared = lab.cli("compare", "first", "full")
     assert code == 1
     assert "REGRESSED flash@gfx942: ran out of memory (asked for 2.00 GiB" in compared
-    assert "where it was compiled before" in compared
+    assert "but was compiled before" in compared
     assert "only in" not in compared
 
 
@@ -287,7 +287,7 @@ def test_a_kernel_whose_entry_does_not_name_its_test_is_named_and_not_judged(lab
     lab.desk.suite(SUITE.format(test=FLASH.format(more="")).replace(', "gfx942"]', "]"))
     status, (line,) = missed_by(lab)
     assert 0 == status
-    assert "they do not name their test (flash[gfx942])" in line
+    assert "without the name of their test (flash[gfx942])" in line
 
 
 def test_a_kernel_that_only_another_machine_compiles_is_not_missed(lab):
@@ -420,7 +420,7 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
     for call, told in (
         (
             twice.format((None, None)),
-            "this test has two sm_90 kernels under no name; give each a name",
+            "this test has two sm_90 kernels under no name; give each another name",
         ),
         ("roofline.resources('kernel')", "no target is given"),
         ("roofline.resources('kernel', target='sm_90', slack={'FFMA': 1})", "slack names 'FFMA'"),

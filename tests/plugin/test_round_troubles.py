@@ -59,7 +59,7 @@ def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_o
     assert result.ret == 0
     assert gone(desk.path / "hanging")
     result.stdout.fnmatch_lines(
-        ["roofline: *test_one: its process ended early in round 2: it hung and was ended*"]
+        ["roofline: *test_one: its process ended early in round 2: it hung and was killed*"]
     )
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
 
@@ -115,7 +115,7 @@ def test_a_round_that_cannot_save_what_it_measured_is_told_of_and_counts_as_lost
     desk.suite((desk.path / "test_suite.py").read_text().replace(head, body))
     result = desk.run(*open_one)
     assert result.ret == 0
-    said = f"its measurements of round 2 could not be saved; check the free space of {tempfile.gettempdir()} full?"
+    said = f"its measurements of round 2 could not be saved; check the free space of {tempfile.gettempdir()}"
     assert f"roofline: test_suite.py::test_one: {said}" in result.stdout.lines
     (verdict,) = desk.last_run().verdicts
     assert (verdict.kind, verdict.processes) == ("INCONCLUSIVE", 1)

@@ -82,7 +82,8 @@ def test_a_tier_measures_itself_and_those_below_and_what_was_asked_for_or_has_a_
 def test_where_all_that_is_selected_is_of_a_higher_tier_the_run_names_it(desk):
     desk.suite(TIERS)
     desk.run("-k", "full").stdout.fnmatch_lines([
-        "roofline: 2 selected tests of tier full, but this run measures tier quick; measure them with --roofline-tier=full"
+        "roofline: 2 selected tests of tier full, but this run measures tier quick; "
+        "measure them with --roofline-tier=full"
     ])  # fmt: skip
     assert "selected test" not in desk.run("-k", "full or quick").stdout.str()
 

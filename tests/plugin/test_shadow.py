@@ -130,7 +130,7 @@ def test_a_green_night_says_so(slowed):
     result.stdout.fnmatch_lines(
         [
             "SHADOW: nothing would have failed",
-            "SHADOW: in 1 night 0 of 1 run would have been red; from 14 nights on *",
+            "SHADOW: in 1 night 0 of 1 run would have been red; after 14 nights *",
         ]
     )
 
@@ -161,7 +161,7 @@ def test_after_fourteen_nights_it_prints_its_own_rate_of_alarms(slowed):
     slowed.run_path("first").unlink()
     line = rate(slowed.run(*SHADOW, "--roofline-save=thirteenth"))
     assert line.startswith(
-        "SHADOW: in 13 nights 1 of 13 runs would have been red: 2026-01-07 slow: +20.0 % time; from 14"
+        "SHADOW: in 13 nights 1 of 13 runs would have been red: 2026-01-07 slow: +20.0 % time; after 14"
     )
     # Two of one night, neither of which is the one at hand, since that may end between two runs.
     nights(slowed, [*dates, "2026-01-13", "2026-01-13"], red=["2026-01-07"])

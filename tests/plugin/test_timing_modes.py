@@ -130,7 +130,7 @@ def test_a_result_of_the_same_mode_is_judged_and_the_summary_says_what_set_the_p
             "host-bound",
             2.0,
             "INCONCLUSIVE",
-            "host-bound, *: one (1.00 ms on the device's clock, 1.* ms on the host's)",
+            "host-bound: *: one (1.00 ms on the device's clock, 1.* ms on the host's)",
         ),
         ("cache-resident", 1.0, "PASSED", "*"),
     ):

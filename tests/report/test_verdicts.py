@@ -330,7 +330,7 @@ def test_the_baseline_is_explained_session_by_session_and_the_rule_step_by_step(
             rf"difference [+-]\d+\.\d % time \(99 % interval {INTERVAL}\), tolerance 5 %$",
             rf"now .* from {processes} .*; baseline 1\.00 ms from 15 processes of 3 sessions",
             rf"is it slower than the tolerance\? [+-]\d+\.\d % is {slower} than 5 %$",
-            rf"is it surely more than the smallest effect worth reporting, 2 %\? {surely}: p .* against 0\.05$",
+            rf"is it surely more than the smallest effect worth reporting, 2 %\? {surely}: p .* limit 0\.05$",
         ):
             assert any(re.match(pattern, line) for line in lines), pattern
         assert ("note: driver 550.54 → 570.86" in lines, lines[-1]) == (True, verdict)
