@@ -126,7 +126,7 @@ def test_an_unresolved_time_is_trouble_that_says_how_short_it_is_and_what_to_do(
     assert trouble.startswith(
         "a sample spans 10 ticks of the clock, too few to measure a difference"
     )
-    assert "time more work in a call, or cache='rotate' or 'warm'" in trouble
+    assert "time more work in a call, or set cache='rotate' or 'warm'" in trouble
     # Also of a clock of unknown resolution; no other label is trouble.
     assert one(1e-9, tick_s=0.0, labels=("unresolved",)).trouble != ""
     for label in ["noisy", "drifting", *ACHIEVED]:

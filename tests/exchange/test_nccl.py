@@ -229,7 +229,7 @@ def named(log, host, other):
 
 def test_a_host_that_begins_with_a_digit_is_no_part_of_the_number_before_it(one, take):
     expected = [(pytest.approx(346.13e-6), "", True)] * 2
-    message = "line 7: a number and a host without a blank between them; expected a host of a line"
+    message = "line 7: a number runs into the name of a host that no line '# Rank …' has; expected a blank"
     root, wrong = (" -1 ", f" -1{OF_NCCL}"), (" 0   ", f" 0{OF_NCCL}   ")
     for log in (
         ONE_ROW.replace(*root),

@@ -105,7 +105,7 @@ def test_whatever_propose_refuses_ends_a_recording_after_its_first_process(
     assert (result.ret, rounds_of(desk)) == (pytest.ExitCode.TESTS_FAILED, [1])
     assert said.startswith(f"{REFUSED}1 of 5 rounds: broken")
     assert why in said
-    assert said.endswith("Mend that, and run this again, under another name.")
+    assert said.endswith("Correct what made them invalid, and run this again, under another name.")
     assert desk.cli("baseline", "propose", "r", "-o", "p.json").exit_code == 2
 
 
@@ -115,7 +115,7 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
     desk.suite(MEASURING + BROKEN.format("assert busy is None, 'wrong'") + SOUND)
     expected = (
         f"{REFUSED}1 of 5 rounds: broken of r: its test failed: AssertionError: wrong; {NOW}. Expected at least one "
-        "valid result, so pytest ended with status 1. Mend that, wait for them to end, or end them, and "
+        "valid result, so pytest ended with status 1. Correct what made them invalid, wait for them to end, or end them, and "
         "run this again, "
         "under another name; --roofline-wait=10m waits for that."
     )

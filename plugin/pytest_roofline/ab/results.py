@@ -84,8 +84,8 @@ class State:
     def __post_init__(self) -> None:
         if self.processes % A_SIDE or not A_SIDE <= self.processes <= MOST:
             raise BadInput(
-                f"processes is {self.processes}; expected an even number from {A_SIDE} to {MOST}, since a block holds "
-                f"{A_SIDE} a side"
+                f"processes is {self.processes}; expected an even number from {A_SIDE} to {MOST}, since a block takes "
+                f"{A_SIDE} processes of each side"
             )
 
     def with_process(self, process: ArmProcess) -> "State":

@@ -35,7 +35,7 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
             Flaw(
                 f"the file is {path.name}",
                 f"{baseline.family}.json",
-                "approve the file, or rename it: files are found by name",
+                "rename it, since files are found by name; a proposal gets its name from `roofline baseline approve`",
                 hint=True,
             )
         )

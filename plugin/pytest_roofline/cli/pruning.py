@@ -157,7 +157,7 @@ def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
                 say(printable(line), err=True)
             raise BadInput(
                 f"pytest ended with status {process.returncode} while it collected the tests, so nothing can be called "
-                "unused; mend that, or name other tests with --tests"
+                "unused; correct the fault, or name other tests with --tests"
             )
         lines = plan.read_text(encoding="utf-8").splitlines() if plan.exists() else []
     planned_tests = [PlannedTest(**json.loads(line)) for line in lines]

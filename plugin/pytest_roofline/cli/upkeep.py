@@ -187,7 +187,7 @@ def _flaws_of_hardware(hardware: "Mapping[Path, Catalogue]") -> "list[tuple[Path
     from ..baselines.plausible import Flaw
     from ..hardware.lookup import mistakes
 
-    remedy = "mend the file, which no run takes until then"
+    remedy = "correct the file; until then no run uses it"
     return [
         (path, Flaw(mistake.observed, mistake.expected, remedy, entry=mistake.where))
         for path, catalogue in hardware.items()

@@ -204,7 +204,7 @@ class Samples:
             )
             return (
                 f"a sample spans {ticks}, too few to measure a difference; "
-                "time more work in a call, or cache='rotate' or 'warm', whose calls can be batched "
+                "time more work in a call, or set cache='rotate' or 'warm', whose calls can be batched "
                 "(over ranks: timing='pipelined')"
             )
         return ""

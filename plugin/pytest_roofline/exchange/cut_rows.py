@@ -45,6 +45,6 @@ def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
         return fronts.pop()
     if fronts or _TWO_DIGITS.fullmatch(front):
         raise BadLine(
-            "a number and a host without a blank between them; expected a host of a line '# Rank …'"
+            "a number runs into the name of a host that no line '# Rank …' has; expected a blank between them"
         )
     return front

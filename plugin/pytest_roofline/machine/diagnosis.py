@@ -155,7 +155,7 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
             "unknown",
             "time slicing",
             "no driver reports whether several containers share a GPU in turns",
-            "such a neighbour only shows as spread of the clock probe and as memory in use",
+            "such a neighbour only shows as a clock that varies between samples, and as memory in use",
             "ask the cluster's operator; `roofline doctor --measure` shows the spread",
         )
 

@@ -92,7 +92,7 @@ def refusal_line(
     faults = [reason for reason in reasons if not for_neighbours(reason)]
     busy = len(faults) < len(reasons)
     observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * busy
-    remedies = ["mend that"] * bool(faults) + [QUIETEN] * busy
+    remedies = ["correct what made them invalid"] * bool(faults) + [QUIETEN] * busy
     name = "the same" if run is None or makes_way(run) else "another"
     under = f", under {name} name" * named
     waiting = "; --roofline-wait=10m waits for that" * busy

@@ -219,7 +219,7 @@ class Worlds:
         task_numbers = [int(row.item()) for row in rows]
         if set(task_numbers) != {number}:
             raise RuntimeError(
-                f"{OUT_OF_STEP}: at the end of task {number} they hold {task_numbers}"
+                f"{OUT_OF_STEP}: after task {number} they report tasks {task_numbers}; expected {number} of every rank"
             )
 
     @property
