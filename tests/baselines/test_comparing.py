@@ -97,7 +97,7 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
         compare(old, new)
     assert str(error.value) == (
         f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} knows only h100-sxm, 80gb; "
-        "expected same hardware on both sides"
+        "expected the same hardware on both sides"
     )
     key = make.key(CANARY_BENCHMARK, name=CANARIES[0])
     canary = make.measurement(key=key, invalid="neighbours")

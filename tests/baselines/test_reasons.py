@@ -56,9 +56,9 @@ def test_rounds_that_auto_does_not_take_are_asked_for_by_their_number():
 
 
 def test_a_reason_without_what_its_sentence_needs_is_refused():
-    with pytest.raises(BadInput, match="reason needs_rounds has no processes; expected"):
+    with pytest.raises(BadInput, match="reason needs_rounds has no processes; every"):
         Reason(ReasonCode.NEEDS_ROUNDS)
-    with pytest.raises(BadInput, match="reason text has no text; expected"):
+    with pytest.raises(BadInput, match="reason text has no text; every"):
         Reason(ReasonCode.TEXT, NUMBERS)
     with pytest.raises(BadInput, match="reason may_be has no interval; expected"):
         Verdict(Kind.INCONCLUSIVE, 0.05, reasons=(Reason(ReasonCode.MAY_BE),))

@@ -330,7 +330,7 @@ def test_a_product_whose_clock_falls_within_every_block_is_valid_unless_a_neighb
 
 def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite):
     install = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
-    for silent, why in [("", "unknown to the driver"), (install, install)]:
+    for silent, why in [("", "the driver does not report it"), (install, install)]:
         suite.device(
             "throttle=None, others_bytes=None, others_busy=None",
             f"DEVICE.silent_library = lambda: {silent!r}",

@@ -298,4 +298,4 @@ def test_what_names_no_several_devices_of_one_product_is_a_sentence(peers):
         assert sentence in result.stdout.str()
     peers.pytester.makeconftest("")
     result = peers.run(TEST.replace("gpus", "tmp_path"), "--roofline-device=cpu")
-    assert "devices names cuda:0, and cpu is measured" in result.stdout.str()
+    assert "devices names cuda:0, but the measured device is cpu" in result.stdout.str()

@@ -207,7 +207,7 @@ def test_a_type_string_follows_what_a_kernel_says_of_its_parameters_or_is_refuse
         ("f", "fp32:16", "fp32"), ("f", "u1:16", "u1"),
     ):  # fmt: skip
         told = refusal(BadInput, words, kernel=declared, **DECLARED | {name: given})
-        assert told.startswith(f"argument {name} is {given!r}; expected {expected!r}, all"), told
+        assert told.startswith(f"argument {name} is {given!r}; expected {expected!r}, the type"), told
     told = refusal(BadInput, words, kernel=unspecialised, **UNSPECIALISED | {"n": "i32:16"})
     assert told.startswith("argument n is 'i32:16'; expected 'i32', the type that a launch"), told
 
@@ -432,7 +432,7 @@ def test_a_global_that_has_changed_is_refused_as_a_launch_would(monkeypatch):
         for target in ("sm_90", "sm_80"):
             with pytest.raises(
                 BadInput,
-                match=r"global FACTOR of scaled was .*2.* and is .*8.* now; expected it unch",
+                match=r"global FACTOR of scaled was .*2.* and is .*8.* now; a global must not",
             ):
                 compile_for(scaled, target, arguments, FUSED)
         patch.delattr(sys.modules[__name__], "FACTOR")

@@ -153,7 +153,7 @@ def test_it_is_red_where_the_baseline_has_a_time(oom, desk):
     # Two saved runs that are compared say the same; the other way round there is nothing to miss.
     done = desk.cli("compare", "before", "after")
     assert done.exit_code == 1
-    line = "REGRESSED one.second: ran out of memory (asked for 2.00 GiB, 1.10 GiB free), where it took 2.00 ms before"
+    line = "REGRESSED one.second: ran out of memory (asked for 2.00 GiB, 1.10 GiB free), but took 2.00 ms before"
     assert line in done.stdout
     assert "only in" not in done.stderr
     rows = json.loads(desk.cli("compare", "before", "after", "--json").stdout)

@@ -41,7 +41,7 @@ def check_world(actual: int, size: int) -> None:
     if actual == size:
         return
     why = (
-        "this mpirun belongs to another MPI than mpi4py ({version()}), so every "
+        f"this mpirun belongs to another MPI than mpi4py ({version()}), so every "
         "rank is a separate world; use the mpirun of that MPI"
         if actual == 1
         else "start as many ranks as the test needs"
