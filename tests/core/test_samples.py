@@ -202,9 +202,7 @@ def test_worth_naming_of_ranks_is_what_changes_the_time_without_being_part_of_th
 
 
 def test_a_run_file_holds_every_ranks_times_by_the_same_rules(make, tmp_path):
-    told = ranks(
-        straggler=1, lag_s=(0.0, 0.02), threads=1, algorithm="tree", protocol="simple", generation=2
-    )
+    told = ranks(straggler=1, lag_s=(0.0, 0.02), threads=1, generation=2)
     path = tmp_path / "run.jsonl"
     (found,) = make.run(path, make.measurement(ranks=told)).measurements
     assert found.ranks == told

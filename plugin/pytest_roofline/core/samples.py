@@ -278,7 +278,6 @@ class Ranks:
         seconds: [rank][sample], seconds per call on each rank alone.
         straggler: the rank that the others waited for; None where no rank was late by more than noise.
         lag_s: [rank], seconds that each needs more than the fastest for its own part of a call, outside of collectives.
-        algorithm: of the collective, in run files of version 0.1 only; as `protocol`.
         generation: of the processes; a new one follows every failure.
         fresh: whether they were started for this measurement, so that its first call loaded and allocated what a new
             process has not yet; the device's context and the ranks' groups came before it.
@@ -292,8 +291,6 @@ class Ranks:
     straggler: int | None = None
     lag_s: tuple[FromZero, ...] = ()
     threads: Amount | None = None
-    algorithm: str = ""
-    protocol: str = ""
     generation: Count = 1
     fresh: bool = False
 
