@@ -16,7 +16,7 @@ from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Header, Measurement, Outcome
 from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.many.reading import file_of, tables_of
+from pytest_roofline.many.reading import Stamp, file_of, tables_of
 
 ONE = HardwareKey("h200-sxm", "141gb", "none", 1, "none")
 GIB = 2**30
@@ -103,7 +103,7 @@ class Runs:
         )
         outcomes = tuple(Outcome(one.test_id, "passed") for one in measurements)
         run = Run(Path(f"{number:06}.jsonl"), header, measurements, outcomes, None)
-        self.files.append(file_of(run, str(run.path), 1, 1))
+        self.files.append(file_of(run, str(run.path), Stamp(1, 1)))
 
     @property
     def many(self):

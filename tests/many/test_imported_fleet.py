@@ -15,7 +15,7 @@ from pytest_roofline.exchange.building import build, run_id_of
 from pytest_roofline.exchange.nodes import with_node
 from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.many.fleet import fleet
-from pytest_roofline.many.reading import file_of, tables_of
+from pytest_roofline.many.reading import Stamp, file_of, tables_of
 from pytest_roofline.many.text import fleet_text
 
 CASES = (
@@ -76,7 +76,7 @@ def many(*logs):
             for kind in (Measurement, Outcome)
         )
         run = Run(Path(f"{number:03}.jsonl"), header, measured, outcomes, None)
-        files.append(file_of(run, str(run.path), 1, 1))
+        files.append(file_of(run, str(run.path), Stamp(1, 1)))
     return tables_of(files)
 
 

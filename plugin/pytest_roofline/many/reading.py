@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from pandas import DataFrame, to_datetime
@@ -38,16 +39,22 @@ INDEX = "runs.msgpack"
 SETTLED_NS = 2_000_000_000
 
 
+class Stamp(NamedTuple):
+    """The size and time of change of a file. Both are -1 of a file that cannot be seen."""
+
+    size: int
+    mtime_ns: int
+
+
 class RunFile(msgspec.Struct, array_like=True):
     """The contents of one run file. `broken` says why it is left out.
 
-    `size` and `mtime_ns` show whether it has changed since. `unmeasured` is why a test left no
-    measurement, the first of them.
+    `stamp` shows whether it has changed since. `unmeasured` is why a test left no measurement, the
+    first of them.
     """
 
     path: str
-    size: int
-    mtime_ns: int
+    stamp: Stamp
     broken: str = ""
     run_id: str = ""
     started: str = ""
@@ -139,40 +146,32 @@ class RunTables:
 def read_run_tables(paths: Sequence[str], cache: Path | None = None) -> RunTables:
     """Return many run files as tables. Files that cannot be used are left out, with reasons."""
     indexed, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
-    stats = {path: _stat(path) for path in paths}
-    unread = [
-        path
-        for path in paths
-        if path not in indexed or (indexed[path].size, indexed[path].mtime_ns) != stats[path]
-    ]
+    stamps = {path: _stamp(path) for path in paths}
+    unread = [path for path in paths if path not in indexed or indexed[path].stamp != stamps[path]]
     started_ns = time.time_ns()
-    files = indexed | {file.path: file for file in _read_new(unread, stats)}
+    files = indexed | {file.path: file for file in _read_new(unread, stamps)}
     if cache is not None and (unread or notes):
         notes += _save(cache, files, set(paths), started_ns)
     return tables_of([files[path] for path in paths], notes, len(unread))
 
 
-def _stat(path: str) -> tuple[int, int]:
-    """Return the size and time of change of a file.
-
-    Those of a file that cannot be seen are −1, which no file has.
-    """
+def _stamp(path: str) -> Stamp:
     try:
         status = os.stat(path)  # noqa: PTH116
     except (OSError, ValueError):
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
+        return Stamp(-1, -1)
+    return Stamp(status.st_size, status.st_mtime_ns)
 
 
-def _read_new(paths: Sequence[str], stats: dict[str, tuple[int, int]]) -> Iterable[RunFile]:
+def _read_new(paths: Sequence[str], stamps: dict[str, Stamp]) -> Iterable[RunFile]:
     for path in paths:
         try:
-            yield file_of(read_run(Path(path)), path, *stats[path])
+            yield file_of(read_run(Path(path)), path, stamps[path])
         except BadFile as error:
-            yield RunFile(path, *stats[path], str(error))
+            yield RunFile(path, stamps[path], str(error))
 
 
-def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
+def file_of(run: Run, path: str, stamp: Stamp) -> RunFile:
     """Return the entry of a run in the index.
 
     A test that failed only for being slower counts: slower ones are searched for.
@@ -191,8 +190,7 @@ def file_of(run: Run, path: str, size: int, mtime_ns: int) -> RunFile:
     ]
     return RunFile(
         path,
-        size,
-        mtime_ns,
+        stamp,
         "",
         header.run_id,
         header.started,
@@ -242,7 +240,9 @@ def _save(
     """Write the index. Return a note if it cannot be written."""
     lasting = {path for path in files.keys() - requested_paths if Path(path).exists()}
     lasting |= {
-        path for path in requested_paths if 0 <= files[path].mtime_ns < started_ns - SETTLED_NS
+        path
+        for path in requested_paths
+        if 0 <= files[path].stamp.mtime_ns < started_ns - SETTLED_NS
     }
     entries = [file for path, file in files.items() if path in lasting]
     numbers: dict[str, int] = {}
