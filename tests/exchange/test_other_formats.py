@@ -196,8 +196,9 @@ def test_the_json_of_google_benchmark_is_read(text, take):
     runs = [run.format("BM_Copy/64", "iteration", 5.0, ""), run.format("BM_Copy/64", "iteration", 5.5, ""),
             run.format("BM_Copy/64_median", "aggregate", 5.25, "median")]  # fmt: skip
     failed = '{"name": "BM_Bad", "run_type": "iteration", "error_occurred": true, "error_message": "no GPU"}'
+    skipped = '{"name": "BM_Idle", "run_type": "iteration", "skipped": true, "skip_message": ""}'
     (found,) = take(
-        '{"context": {"num_cpus": 8}, "benchmarks": [' + ", ".join([*runs, failed]) + "]}"
+        '{"context": {"num_cpus": 8}, "benchmarks": [' + ", ".join([*runs, failed, skipped]) + "]}"
     )
     (reading,) = found.readings
     assert (reading.seconds, reading.work) == (
@@ -205,7 +206,7 @@ def test_the_json_of_google_benchmark_is_read(text, take):
         Work(payload_bytes=64),
     )
     assert (found.left_out, found.failed) == (
-        ("1 aggregate of runs",),
+        ("BM_Idle: skipped", "1 aggregate of runs"),
         (("google_benchmark.BM_Bad", "no GPU"),),
     )
     (found,) = take('{"context": {}, "benchmarks": [' + runs[2] + "]}")

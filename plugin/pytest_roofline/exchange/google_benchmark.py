@@ -42,10 +42,19 @@ class _Bench(Struct, kw_only=True):
     time_unit: str = "ns"
     # None where it is no finite number.
     bytes_per_second: float | None = 0.0
-    error_occurred: bool = False
-    error_message: str = ""
-    skipped: bool = False
-    skip_message: str = ""
+    # `json_reporter.cc` writes it of a run that failed alone, and the other of one that was skipped.
+    error_message: str | None = None
+    skip_message: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True if the run left no time for an error."""
+        return self.error_message is not None
+
+    @property
+    def skipped(self) -> bool:
+        """True if the run left no time on purpose."""
+        return self.skip_message is not None
 
 
 class _GoogleFile(Struct):
@@ -63,7 +72,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     aggregates = [
         one for one in file.benchmarks if one.run_type == "aggregate" or _is_old(one, names)
     ]
-    runs = [one for one in file.benchmarks if one not in aggregates and not one.error_occurred]
+    runs = [one for one in file.benchmarks if one not in aggregates and not one.failed]
     measured = {one.run_name or one.name for one in runs}
     # Of repetitions there may be nothing but what they come to.
     alone = [
@@ -92,7 +101,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
                         for one in [*runs, *alone] if one.bytes_per_second is None),
                       *([f"{count(left_out, 'aggregate')} of runs"] if left_out else ())),
             failed=tuple((f"google_benchmark.{one.name}", one.error_message or "it failed")
-                         for one in file.benchmarks if one.error_occurred),
+                         for one in file.benchmarks if one.failed),
         ),
     )  # fmt: skip
 
