@@ -8,7 +8,7 @@ from pytest_roofline.baselines.rows import exact_row, memory_row
 from pytest_roofline.baselines.run_rows import Ending
 from pytest_roofline.core.keys import BY_POSITION
 from pytest_roofline.core.memory import OutOfMemory
-from pytest_roofline.core.records import CurveSummary, Outcome
+from pytest_roofline.core.records import CurveSummary, Fit, Outcome
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.verdicts import ExactVerdict, TimeLimit
 from pytest_roofline.report.messages import (
@@ -218,11 +218,11 @@ def test_a_sweep_is_one_line_with_what_fits_it():
             "metric": "traffic_GBps",
             "points": 9,
             "plateau": 2e9,
-            "latency_s": 2e-6,
-            "misfit": 0.01,
+            "reached": {"50%": MIB, "80%": None},
         }
-        facts |= {"reached": {"50%": MIB, "80%": None}, "bandwidth": 2.1e9}
-        return curve_line(CurveSummary(**(facts | changes)))
+        fit = {"latency_s": 2e-6, "bandwidth": 2.1e9, "misfit": 0.01}
+        fit |= {name: changes.pop(name) for name in Fit.__slots__ if name in changes}
+        return curve_line(CurveSummary(**(facts | changes), fit=Fit(**fit)))
 
     assert line() == (
         "memcpy\\n: plateau 2.00 GB/s (traffic_GBps), 50% from 1 MiB; fits 2.00 µs + size at 2.10 GB/s"

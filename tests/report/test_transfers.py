@@ -242,8 +242,8 @@ def test_the_sweep_of_a_link_tells_the_sizes_that_reach_half_and_more_of_its_pla
         in curve_line(curve)
     )
     assert curve.plateau == pytest.approx(50e9, rel=0.01)
-    assert curve.latency_s == pytest.approx(20e-6, rel=0.01)
-    assert curve.bandwidth == pytest.approx(50e9, rel=0.01)
+    assert curve.fit.latency_s == pytest.approx(20e-6, rel=0.01)
+    assert curve.fit.bandwidth == pytest.approx(50e9, rel=0.01)
     # The two sizes of a matrix are no sweep.
     assert (
         summarise(

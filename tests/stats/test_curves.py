@@ -42,28 +42,31 @@ def test_latency_and_bandwidth_are_recovered_from_exact_points_in_any_order(
 ):
     points = sweep(make, lambda size: latency_s + size / bytes_per_s)
     (curve,) = summarise(points)
-    assert curve.latency_s == pytest.approx(latency_s, rel=1e-4)
+    assert curve.fit.latency_s == pytest.approx(latency_s, rel=1e-4)
     # A copy moves its size twice, and the rate is of traffic.
-    assert curve.bandwidth == pytest.approx(2 * bytes_per_s, rel=1e-4)
+    assert curve.fit.bandwidth == pytest.approx(2 * bytes_per_s, rel=1e-4)
     assert [curve] == summarise(points[::-1])
 
 
 def test_a_fit_at_its_edges_and_how_far_it_is_off(make):
     (free,) = summarise(sweep(make, lambda size: size / 1e9))
-    assert (free.latency_s, free.bandwidth) == (pytest.approx(0.0, abs=1e-9), pytest.approx(2e9))
+    assert (free.fit.latency_s, free.fit.bandwidth) == (
+        pytest.approx(0.0, abs=1e-9),
+        pytest.approx(2e9),
+    )
     (flat,) = summarise(sweep(make, lambda size: 1e-3))
-    assert (flat.latency_s, flat.bandwidth is None or flat.bandwidth > 1e20) == (
+    assert (flat.fit.latency_s, flat.fit.bandwidth is None or flat.fit.bandwidth > 1e20) == (
         pytest.approx(1e-3),
         True,
     )
     (straight,) = summarise(sweep(make, lambda size: 1e-6 + size / 1e9))
     (dip,) = summarise(sweep(make, lambda size: (100 if size == SIZES[3] else 1) * size / 1e9))
-    assert straight.misfit == pytest.approx(0.0, abs=1e-9)
-    assert (straight.latency_error_s, straight.bandwidth_error) == (
+    assert straight.fit.misfit == pytest.approx(0.0, abs=1e-9)
+    assert (straight.fit.latency_error_s, straight.fit.bandwidth_error) == (
         pytest.approx(0, abs=1e-9),
         pytest.approx(0, abs=9),
     )
-    assert 0.25 < dip.misfit < 1.0
+    assert 0.25 < dip.fit.misfit < 1.0
 
 
 def test_standard_errors_of_a_fit_are_those_of_weighted_least_squares(make):
@@ -75,12 +78,12 @@ def test_standard_errors_of_a_fit_are_those_of_weighted_least_squares(make):
     design = np.array([[1 / seconds[size], size / seconds[size]] for size in SIZES])
     values, residuals, *_ = np.linalg.lstsq(design, np.ones(10), rcond=None)
     errors = np.sqrt(residuals[0] / 8 * np.diag(np.linalg.pinv(design.T @ design, rcond=1e-20)))
-    assert (curve.latency_s, curve.latency_error_s) == pytest.approx(
+    assert (curve.fit.latency_s, curve.fit.latency_error_s) == pytest.approx(
         (values[0], errors[0]), rel=1e-6
     )
     # A copy moves its size twice.
     expected = 2 / values[1], 2 / values[1] * errors[1] / values[1]
-    assert (curve.bandwidth, curve.bandwidth_error) == pytest.approx(expected, rel=1e-6)
+    assert (curve.fit.bandwidth, curve.fit.bandwidth_error) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_share_of_the_roof_is_reached_by_size_and_of_whole_programs_the_fixed_part_is_split_off(
@@ -95,7 +98,7 @@ def test_the_share_of_the_roof_is_reached_by_size_and_of_whole_programs_the_fixe
     assert curve.of_roof == {"80%": SIZES[5], "90%": SIZES[7]}
     assert summarise([replace(points[0], ceiling=None), *points[1:]])[0].of_roof == {}
     (job,) = summarise(sweep(make, lambda size: 11 + size / 1e9, metric="job_wall_s"))
-    assert (job.latency_s, job.bandwidth) == (pytest.approx(11), pytest.approx(1e9))
+    assert (job.fit.latency_s, job.fit.bandwidth) == (pytest.approx(11), pytest.approx(1e9))
 
 
 def test_the_plateau_is_the_rate_of_the_largest_third_and_a_share_is_reached_where_no_larger_size_falls_below(

@@ -220,13 +220,26 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Fit:
+    """Seconds of a call = latency + size / bandwidth, in the metric's own counting of sizes.
+
+    `bandwidth` is None where the time does not grow. `misfit` is the root mean square of (t_fit − t) / t.
+    `latency_error_s` and `bandwidth_error` are standard errors; None where zero is the best.
+    """
+
+    latency_s: float
+    bandwidth: float | None
+    misfit: float
+    latency_error_s: float | None = None
+    bandwidth_error: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CurveSummary:
     """One sweep over sizes in a line: see `stats.curves`.
 
     `reached` holds by share of the plateau the size from which on no larger one is below it, `of_roof` the same by
-    share of the roofline, where every size has one. `misfit` is the root mean square of the relative errors of latency
-    and bandwidth. `latency_error_s` and `bandwidth_error` are standard errors
-    of the fit; None where zero is the best.
+    share of the roofline, where every size has one.
     """
 
     label: str
@@ -234,13 +247,9 @@ class CurveSummary:
     points: int
     plateau: float
     reached: dict[str, int | None]
-    latency_s: float
-    bandwidth: float | None
-    misfit: float
+    fit: Fit
     verdict: str = ""
     of_roof: dict[str, int | None] = field(default_factory=dict)
-    latency_error_s: float | None = None
-    bandwidth_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,16 +65,14 @@ def fit_text(curve: CurveSummary) -> str:
     It reads `fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.01 GB/s`.
     """
     unit, name = _rate_unit(curve)
-    fit = f"fits {format_seconds(curve.latency_s)}{_error_text(curve.latency_error_s, format_seconds)}"
-    if curve.bandwidth is not None:
-        error = _error_text(curve.bandwidth_error, lambda value: three_digits(value / unit))
-        fit += f" + size at {three_digits(curve.bandwidth / unit)}{error} {name}"
-    if curve.misfit > FAIR_FIT:
-        return (
-            f"no latency and bandwidth fit the curve: the best, {fit.removeprefix('fits ')}, are "
-            f"{curve.misfit:.0%} off"
-        )
-    return fit
+    fit = curve.fit
+    text = f"{format_seconds(fit.latency_s)}{_error_text(fit.latency_error_s, format_seconds)}"
+    if fit.bandwidth is not None:
+        error = _error_text(fit.bandwidth_error, lambda value: three_digits(value / unit))
+        text += f" + size at {three_digits(fit.bandwidth / unit)}{error} {name}"
+    if fit.misfit > FAIR_FIT:
+        return f"no latency and bandwidth fit the curve: the best, {text}, are {fit.misfit:.0%} off"
+    return f"fits {text}"
 
 
 def _rate_unit(curve: CurveSummary) -> tuple[float, str]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.keys import JOB_METRIC, Key
-from ..core.records import CurveSummary, Measurement
+from ..core.records import CurveSummary, Fit, Measurement
 from ..core.rows import Row
 from ..core.verdicts import Kind, Verdict
 from .looks import FIRST_LEVELS
@@ -62,7 +62,6 @@ def _summary(
         for column in range(3)
     )
     plateau = float(np.median(rates[-max(2, len(rates) // 3) :]))
-    fit = fit_latency_bandwidth(sizes, seconds)
     # In the metric's own counting: a local copy's traffic is twice its size.
     counted = float(rates[-1] * seconds[-1] / sizes[-1])
     return CurveSummary(
@@ -74,14 +73,7 @@ def _summary(
         of_roof={}
         if np.isnan(of_roof).any()
         else {f"{s:.0%}": _size_from(s, sizes, of_roof) for s in SHARES[1:]},
-        latency_s=fit.latency_s,
-        latency_error_s=fit.latency_error_s,
-        bandwidth=counted / fit.per_byte_s if fit.per_byte_s > 0 else None,
-        # Of a small relative error of a value its reciprocal has the same.
-        bandwidth_error=None
-        if fit.per_byte_error_s is None
-        else counted * fit.per_byte_error_s / fit.per_byte_s**2,
-        misfit=fit.misfit,
+        fit=fit_latency_bandwidth(counted * sizes, seconds),
     )
 
 
@@ -90,20 +82,6 @@ def _size_from(rate: float, sizes: Floats, rates: Floats) -> int | None:
     below = np.flatnonzero(rates < rate)
     first = int(below[-1]) + 1 if len(below) else 0
     return int(sizes[first]) if first < len(sizes) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """t = latency + size · per_byte, with the standard error of each, None where it is zero.
-
-    `misfit` is the root mean square of (t_fit − t) / t.
-    """
-
-    latency_s: float
-    per_byte_s: float
-    misfit: float
-    latency_error_s: float | None
-    per_byte_error_s: float | None
 
 
 def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
@@ -124,8 +102,15 @@ def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
     deviation = residual / math.sqrt(len(weights) - len(free)) if residual > LEAST_RESIDUAL else 0.0
     deviations = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns))) / scale
     errors = dict(zip(free.tolist(), deviations.tolist(), strict=True))
-    misfit = float(residual) / math.sqrt(len(weights))
-    return Fit(float(values[0]), float(values[1]), misfit, errors.get(0), errors.get(1))
+    per_byte_s, per_byte_error_s = float(values[1]), errors.get(1)
+    return Fit(
+        latency_s=float(values[0]),
+        bandwidth=1 / per_byte_s if per_byte_s > 0 else None,
+        misfit=float(residual) / math.sqrt(len(weights)),
+        latency_error_s=errors.get(0),
+        # Of a small relative error of a value its reciprocal has the same.
+        bandwidth_error=None if per_byte_error_s is None else per_byte_error_s / per_byte_s**2,
+    )
 
 
 @dataclass(frozen=True, slots=True)

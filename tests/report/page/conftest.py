@@ -11,7 +11,7 @@ from pytest_roofline.core.profiles import (
     PartTime,
     Profile,
 )
-from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
+from pytest_roofline.core.records import Ceiling, CurveSummary, Fit, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Calibration, Ranks, Samples
 from pytest_roofline.core.verdicts import ExactVerdict, FigureChange, Group, Reference
@@ -91,9 +91,7 @@ class Report:
             4,
             1e9,
             {"50%": 1024, "90%": None},
-            1e-5,
-            2e9,
-            0.01,
+            Fit(1e-5, 2e9, 0.01),
             "PASSED",
         )
         return [

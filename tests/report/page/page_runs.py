@@ -9,7 +9,7 @@ from pytest_roofline.baselines.runs import assemble
 from pytest_roofline.core.memory import MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, KernelTime, Profile
 from pytest_roofline.core.reasons import text_reasons
-from pytest_roofline.core.records import Ceiling, CurveSummary, Outcome
+from pytest_roofline.core.records import Ceiling, CurveSummary, Fit, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Ranks, Samples
 from pytest_roofline.core.verdicts import ExactVerdict, FigureChange
@@ -33,9 +33,7 @@ def everything(make, path):
         15,
         3.9e12,
         {"50%": 2 * MIB, "90%": 32 * MIB},
-        2.1e-6,
-        3.95e12,
-        0.01,
+        Fit(2.1e-6, 3.95e12, 0.01),
     )
     return make.run(
         path,
