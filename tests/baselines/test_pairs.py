@@ -12,6 +12,7 @@ from pytest_roofline.baselines.pairs import compare_by
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import Run
 from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.records import Measurement
 from pytest_roofline.report.comparison import contrast_text
 
 # Of log seconds: what a process does to both sides, which pairs take out.
@@ -52,9 +53,7 @@ def simulated(make):
         return Run(
             Path("a.jsonl"),
             make.header(f"run{seed}"),
-            tuple(measured),
-            tuple(map(make.outcome, measured)),
-            None,
+            (*measured, *map(make.outcome, measured)),
         )
 
     return run
@@ -153,7 +152,7 @@ def test_a_side_without_a_sound_time_is_invalid_with_the_reason_and_other_modes_
                 samples=replace(one.samples, labels=("graph",) * (one.label == "step1[eager]")))
         for one in run.measurements
     )  # fmt: skip
-    found = verdicts(replace(run, measurements=spoiled))
+    found = verdicts(run.with_lines(Measurement, spoiled))
     assert (found["step0"].verdict, found["step0"].reason) == (
         "INVALID",
         "compiled: busy neighbours",
@@ -197,9 +196,7 @@ def test_tests_keep_their_own_names_less_the_value(make):
             )
             for label in (base, other)
         )
-        run = Run(
-            Path("a.jsonl"), make.header(), measured, tuple(map(make.outcome, measured)), None
-        )
+        run = Run(Path("a.jsonl"), make.header(), (*measured, *map(make.outcome, measured)))
         assert [row.label for _, row in compare_by([run], "mode", base).rows] == [expected]
 
 
@@ -213,7 +210,7 @@ def test_what_cannot_be_compared_names_what_there_is(simulated, make):
         ("execution", "jitted"): "no test has execution=jitted; expected one of eager, compiled",
         ("precision", "fp32"): "no test has a parameter 'precision'; expected one of execution",
     }
-    alone = replace(run, measurements=run.measurements[::2])
+    alone = run.with_lines(Measurement, run.measurements[::2])
     for (parameter, base), sentence in cases.items():
         with pytest.raises(BadInput, match=sentence):
             compare_by([run], parameter, base)
@@ -222,7 +219,7 @@ def test_what_cannot_be_compared_names_what_there_is(simulated, make):
     ):
         compare_by([alone], "execution", "eager")
     other = make.key("copy", parameters={"execution": "compiled"})
-    apart = replace(alone, measurements=(*alone.measurements, make.measurement(key=other)))
+    apart = replace(alone, lines=(*alone.lines, make.measurement(key=other)))
     with pytest.raises(
         BadInput,
         match="no test with execution=eager has a counterpart that differs only in execution",

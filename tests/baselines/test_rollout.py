@@ -11,6 +11,7 @@ from scipy import stats as scipy_stats
 from pytest_roofline.baselines.rollout import judge_rollout
 from pytest_roofline.baselines.runs import Run
 from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.records import Outcome
 
 # Standard deviations of log seconds, as `priors.json` has them of devices.
 PROCESS, SESSION, DEVICE = 0.01, 0.005, 0.04
@@ -52,9 +53,7 @@ class Fleet:
             self.make.measurement(float(seconds), key=key, process=name)
             for key, seconds in zip(self.keys, times, strict=True)
         )
-        return Run(
-            Path(f"{name}.jsonl"), header, measured, tuple(map(self.make.outcome, measured)), None
-        )
+        return Run(Path(f"{name}.jsonl"), header, (*measured, *map(self.make.outcome, measured)))
 
     def judged(self, **options):
         return judge_rollout(*self.upgraded, self.controls, **options)
@@ -141,7 +140,7 @@ def test_what_devices_lost_or_did_not_come_back_with_bars_a_rollout_but_not_wher
     make,
 ):
     def failed(runs, count):
-        runs[:count] = [replace(run, outcomes=run.outcomes[1:]) for run in runs[:count]]
+        runs[:count] = [run.with_lines(Outcome, run.outcomes[1:]) for run in runs[:count]]
 
     fleet = with_controls(Fleet(make, 1, tests=2).add(4))
     failed(fleet.upgraded[1], 1)

@@ -102,7 +102,7 @@ class Runs:
             f"run-{number}", started, ("pytest",), "pytest-roofline", Environment(device, host, {})
         )
         outcomes = tuple(Outcome(one.test_id, "passed") for one in measurements)
-        run = Run(Path(f"{number:06}.jsonl"), header, measurements, outcomes, None)
+        run = Run(Path(f"{number:06}.jsonl"), header, (*measurements, *outcomes))
         self.files.append(file_of(run, str(run.path), Stamp(1, 1)))
 
     @property

@@ -1,13 +1,13 @@
 """Out of memory as a result: recorded where a test says so, red where the baseline has a time, and the run goes on."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.core.errors import BadInput
+from pytest_roofline.core.records import Measurement
 
 from .conftest import texts
 
@@ -129,7 +129,7 @@ def test_it_is_told_what_was_going_on(oom):
             # What was timed before memory ran out in the same measurement is no result.
             partial, _ = oom.last_run().measurements
             assert partial.invalid.startswith("raised OutOfMemoryError: CUDA out of memory")
-            only = replace(oom.last_run(), measurements=(partial,))
+            only = oom.last_run().with_lines(Measurement, [partial])
             with pytest.raises(BadInput, match=r"one of .*: raised OutOfMemoryError"):
                 propose([only], everything=True)
 

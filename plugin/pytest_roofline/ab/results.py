@@ -187,8 +187,8 @@ class SidesResults:
         if parameter is None:
             return runs
         return [
-            replace(
-                run, resources=tuple(kernel for kernel in run.resources if _has(kernel, parameter))
+            run.with_lines(
+                Resources, (kernel for kernel in run.resources if _has(kernel, parameter))
             )
             for run in runs
         ]
@@ -199,9 +199,7 @@ class SidesResults:
         if parameter is None:
             return runs
         return [
-            replace(
-                run, resources=tuple(_twin_of(kernel, parameter[0]) for kernel in run.resources)
-            )
+            run.with_lines(Resources, (_twin_of(kernel, parameter[0]) for kernel in run.resources))
             for run in runs
         ]
 

@@ -5,12 +5,13 @@ Every test is proposed by itself, so that one that is refused costs no other its
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..core.entries import Entry, ExactEntry
 from ..core.errors import BadInput
 from ..core.groups import group_by
 from ..core.records import Measurement
+from ..core.resources import Resources
 from ..core.samples import SIBLINGS
 from ..core.units import listed, printable
 from ..hardware import key_of
@@ -90,7 +91,7 @@ def _proposal_of(run: Run, measurements: Sequence[Measurement]) -> tuple[Proposa
     It comes with the reason why some or all of its processes are left out.
     """
     try:
-        part = replace(run, measurements=tuple(measurements), resources=())
+        part = run.with_lines(Measurement, measurements).with_lines(Resources, ())
         proposal = propose([part], everything=True)
     except NothingFit as error:
         return None, listed(error.reasons, MOST_REASONS, "; ")
@@ -132,7 +133,7 @@ def _exact_of(run: Run) -> tuple[tuple[ExactEntry, ...], list[Refusal]]:
     entries: list[ExactEntry] = []
     refusals = []
     for resources in group_by(run.resources, lambda kernel: kernel.key.identity).values():
-        exact, left_out = propose_exact([replace(run, resources=tuple(resources))])
+        exact, left_out = propose_exact([run.with_lines(Resources, resources)])
         entries += exact
         if not exact:
             refusals.append(Refusal(resources[0].test_id, listed(left_out, MOST_REASONS, "; ")))

@@ -4,8 +4,8 @@ import datetime
 import os
 import re
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -83,23 +83,86 @@ def new_run_id() -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One run file, read back."""
+    """One run file, read back: its header, and the lines behind it."""
 
     path: Path
     header: Header
-    measurements: tuple[Measurement, ...]
-    outcomes: tuple[Outcome, ...]
-    footer: Footer | None
+    lines: tuple[Line, ...]
     cut: bool = False
-    calibrations: tuple[Calibration, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    spoiled: dict[str, str] = field(default_factory=dict)
-    out_of_memory: tuple[OutOfMemory, ...] = ()
-    resources: tuple[Resources, ...] = ()
-    exact: tuple[ExactVerdict, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    memory_uses: tuple[MemoryUse, ...] = ()
-    profiles: tuple[Profile, ...] = ()
+
+    def _of(self, kind: type[Record]) -> tuple[Record, ...]:
+        return tuple(line for line in self.lines if isinstance(line, kind))
+
+    def with_lines(self, kind: type[Record], lines: Iterable[Record]) -> "Run":
+        """Return the run with these lines in place of all of their kind."""
+        kept = (line for line in self.lines if not isinstance(line, kind))
+        return replace(self, lines=(*kept, *lines))
+
+    @cached_property
+    def calibrations(self) -> tuple[Calibration, ...]:
+        """The calibrations of its devices."""
+        return self._of(Calibration)
+
+    @cached_property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The measurements of all processes, canaries included."""
+        return self._of(Measurement)
+
+    @cached_property
+    def figures(self) -> tuple[Figure, ...]:
+        """The figures of its tests."""
+        return self._of(Figure)
+
+    @cached_property
+    def memory_uses(self) -> tuple[MemoryUse, ...]:
+        """The calls whose memory was followed."""
+        return self._of(MemoryUse)
+
+    @cached_property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles of its measurements."""
+        return self._of(Profile)
+
+    @cached_property
+    def resources(self) -> tuple[Resources, ...]:
+        """The demands of compiled kernels."""
+        return self._of(Resources)
+
+    @cached_property
+    def out_of_memory(self) -> tuple[OutOfMemory, ...]:
+        """The tests that ran out of memory."""
+        return self._of(OutOfMemory)
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The ends of its tests."""
+        return self._of(Outcome)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts on times."""
+        return self._of(Verdict)
+
+    @cached_property
+    def exact(self) -> tuple[ExactVerdict, ...]:
+        """The verdicts by exact baselines."""
+        return self._of(ExactVerdict)
+
+    @cached_property
+    def footer(self) -> Footer | None:
+        """The last line of a run that came to its end; None of another."""
+        return next(iter(self._of(Footer)[::-1]), None)
+
+    @cached_property
+    def spoiled(self) -> dict[str, str]:
+        """By key, why over half of its processes are invalid."""
+        reasons = {}
+        for identity, attempts in group_by(self.measurements, lambda m: m.key.identity).items():
+            total = len({attempt.process for attempt in attempts})
+            valid = len({attempt.process for attempt in attempts if not attempt.invalid})
+            if total - valid > MOST_EXCLUDED * total:
+                reasons[identity] = f"{total - valid} of its {total} processes were invalid"
+        return reasons
 
     @cached_property
     def environment(self) -> Environment:
@@ -286,38 +349,7 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
         )
     if sum(isinstance(record, Header) for record in records) > 1:
         raise BadFile(f"run file {path} has two headers; expected one run a file")
-    return Run(
-        path=path,
-        header=header,
-        measurements=_records_of(records, Measurement),
-        outcomes=_records_of(records, Outcome),
-        footer=next(iter(_records_of(records[::-1], Footer)), None),
-        cut=cut,
-        calibrations=_records_of(records, Calibration),
-        verdicts=_records_of(records, Verdict),
-        out_of_memory=_records_of(records, OutOfMemory),
-        spoiled=_mostly_invalid(_records_of(records, Measurement)),
-        resources=_records_of(records, Resources),
-        exact=_records_of(records, ExactVerdict),
-        figures=_records_of(records, Figure),
-        memory_uses=_records_of(records, MemoryUse),
-        profiles=_records_of(records, Profile),
-    )
-
-
-def _records_of(records: Sequence[Line], kind: type[Record]) -> tuple[Record, ...]:
-    return tuple(record for record in records if isinstance(record, kind))
-
-
-def _mostly_invalid(measurements: Sequence[Measurement]) -> dict[str, str]:
-    """Return by key why over half of its processes are invalid."""
-    reasons = {}
-    for identity, attempts in group_by(measurements, lambda m: m.key.identity).items():
-        total = len({attempt.process for attempt in attempts})
-        valid = len({attempt.process for attempt in attempts if not attempt.invalid})
-        if total - valid > MOST_EXCLUDED * total:
-            reasons[identity] = f"{total - valid} of its {total} processes were invalid"
-    return reasons
+    return Run(path, header, tuple(records[1:]), cut)
 
 
 def encode_line(record: Line) -> str:

@@ -44,7 +44,7 @@ def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, 
     if run is None:
         return tuple(map(printable, state.not_measured)) or ("no test measured anything",)
     passed = tuple(Outcome(test_id, "passed") for test_id in waiting)
-    run = replace(run, outcomes=run.outcomes + passed)
+    run = replace(run, lines=run.lines + passed)
     if state.options.record:
         return _why_unrecorded(run, 1 if passed else fewest_of(state.options.recording))
     try:

@@ -15,6 +15,7 @@ from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
 from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.profiles import Figure
 from pytest_roofline.core.records import Ceiling, Outcome
+from pytest_roofline.core.resources import Resources
 from pytest_roofline.core.rows import worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.report.page import (
@@ -164,9 +165,8 @@ def test_json_in_a_script_comes_back_as_it_was_and_cannot_end_it():
 
 def test_hostile_texts_are_nothing_but_text(make, tmp_path):
     run = hostile(make, tmp_path / "hostile.jsonl")
-    odd = replace(
-        run, outcomes=(*run.outcomes, Outcome("t.py::test_a", "failed", reason="no file \udce9"))
-    )
+    failed = Outcome("t.py::test_a", "failed", reason="no file \udce9")
+    odd = replace(run, lines=(*run.lines, failed))
     text = page([odd])
     assert text.encode("utf-8")
     reader = Reader(text)
@@ -253,9 +253,7 @@ def test_of_very_many_failed_tests_and_measurements_some_are_told_and_the_others
         Outcome(one, "failed", ("REGRESSED",), by_verdict=True),
         Outcome("test_own.py::test_other", "failed"),
     )
-    rows = rows_of_run(
-        replace(run, measurements=tuple(measured), verdicts=tuple(verdicts), outcomes=ended)
-    )
+    rows = rows_of_run(replace(run, lines=(*measured, *verdicts, *ended)))
     assert {"REGRESSED": MOST_OF_A_TEST, "FAILED": 1} == Counter(
         red.row.verdict for red in reds(rows)
     )
@@ -312,7 +310,7 @@ def test_kernels_what_ran_out_of_memory_and_what_calls_go_into_are_told(run, ful
         fine[name] for name in ("target", "registers", "shared", "spills", "matrix")
     )
     unread = replace(run.resources[0], figures={"registers": 10}, unread="no disassembler")
-    (row,) = texts(kernels_table(rows_of_run(replace(run, resources=(unread,)))))
+    (row,) = texts(kernels_table(rows_of_run(run.with_lines(Resources, [unread]))))
     assert ("10", "?", "?") == (row["registers"], row["spills"], row["matrix"])
     inside = dict(inside_of([run]))
     assert ["transformer_ranks[2]: efficiency 87.3 %"] == inside["transformer_ranks[2]"]

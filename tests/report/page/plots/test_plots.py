@@ -471,7 +471,7 @@ def test_time_and_memory_of_a_call_are_stacked_by_what_they_go_into(bench):
     says = "The highest peak is that of transformer[small-step], 1.00 GiB; most of it is activations (70.3 %)."
     assert says == memory.says
     uses = tuple(replace(run.memory_uses[0], test_id=f"test_{number}") for number in range(60))
-    (many,) = of_section(rows, MEMORY, [replace(run, memory_uses=uses)])
+    (many,) = of_section(rows, MEMORY, [run.with_lines(MemoryUse, uses)])
     assert (20, True) == (
         len(many.figure["layout"]["yaxis"]["tickvals"]),
         "20 of 60 calls are shown" in many.says,
