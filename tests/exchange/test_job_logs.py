@@ -36,7 +36,7 @@ def test_a_table_behind_labels_of_srun_and_mpirun_is_read_and_what_is_around_it_
         assert rate(reading.work, reading.metric, reading.seconds[0]) / 1e9 == pytest.approx(
             busbw, abs=0.02
         ), name
-        assert (found.product, found.host, reading.devices) == (product, host, 16)
+        assert (found.machine.product, found.machine.host, reading.devices) == (product, host, 16)
         assert found.notes == (f"skipped {skipped} lines around the tables",)
 
 
@@ -225,8 +225,8 @@ def test_the_default_text_of_babelstream_is_read_at_the_rates_that_it_printed(te
         assert reading.parameters == {"size_bytes": 2**28, "dtype": "fp64"}
     mean = next(one for one in first.readings if one.label == "babelstream.dot[256MiB-fp64].mean")
     assert (mean.seconds, mean.iterations) == ((0.00044,), 99)
-    assert (first.product, first.driver) == ("A100-SXM4-40GB MIG 7g.40gb", "11000")
-    assert first.software == {"BabelStream": "3.4", "implementation": "CUDA"}
+    assert (first.machine.product, first.machine.driver) == ("A100-SXM4-40GB MIG 7g.40gb", "11000")
+    assert first.machine.software == {"BabelStream": "3.4", "implementation": "CUDA"}
     # 2147.5 MB are 2^31 bytes.
     assert {one.parameters["size_bytes"] for one in second.readings} == {2**31}
 

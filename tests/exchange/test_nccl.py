@@ -31,7 +31,10 @@ def test_rates_of_stored_bytes_and_seconds_are_what_the_tool_printed(text, take)
         (found,) = take(text(f"a100-{operation}.log"), operation=operation)
         largest = next(r for r in found.readings if r.parameters["size_bytes"] == GIB8)
         assert rates(largest) == pytest.approx(printed, abs=0.0101)
-        assert (largest.benchmark, found.product) == (f"nccl_tests.{operation}", "A100-SXM4-40GB")
+        assert (largest.benchmark, found.machine.product) == (
+            f"nccl_tests.{operation}",
+            "A100-SXM4-40GB",
+        )
         assert (largest.devices, largest.iterations, largest.warmup_iterations) == (8, 20, 5)
         assert (largest.statistic, largest.timing, largest.metric) == (
             "mean",
@@ -61,9 +64,9 @@ def test_what_a_log_tells_of_its_machine_is_kept(text, take, one):
     }
     assert reading.work == Work(algbw_bytes=2**32, busbw_bytes=2**31)
     assert (reading.verified, reading.devices, reading.iterations) == (True, 2, 50)
-    assert take(text("gb10-two-nodes-all_gather.log"))[0].software["nccl-tests"] == "2.18.3"
+    assert take(text("gb10-two-nodes-all_gather.log"))[0].machine.software["nccl-tests"] == "2.18.3"
     (found,) = take(text("mi300x-all_reduce.log"))
-    assert (found.tool, found.product, found.software) == (
+    assert (found.tool, found.machine.product, found.machine.software) == (
         "rccl-tests",
         "AMD Instinct MI300X VF",
         {"rccl-tests": ":+"},

@@ -124,7 +124,7 @@ def test_the_path_of_a_file_names_its_node_by_a_pattern(call, write, tmp_path):
         ("n7.log", "n8", "n8"),
         ("n7.log", "", None),
     ):
-        assert with_node(ImportedLog(path, "", "", ()), path, pattern).host == node
+        assert with_node(ImportedLog(path, "", "", ()), path, pattern).machine.host == node
     with pytest.raises(BadFile, match=r"a\.txt does not match --host=\{node\}\.log;"):
         with_node(ImportedLog("a.txt", "", "", ()), "a.txt", "{node}.log")
 
@@ -164,7 +164,7 @@ def test_the_text_of_nvbandwidth_names_its_node(call, write, take, tmp_path):
         TEXT.format(node="", rate="12.98") + "done\n",
         "done\n" + TEXT.format(node="Loading modules", rate="12.98"),
     ):
-        assert [None] == [entry.host for entry in take(log)]
+        assert [None] == [entry.machine.host for entry in take(log)]
 
 
 def test_what_is_of_several_nodes_or_drivers_or_of_another_is_refused_with_the_remedy(

@@ -22,7 +22,10 @@ def test_the_osu_micro_benchmarks_are_read_as_rates_and_as_latencies(text, take,
     assert len(readings) == 7 * 3
     slowest = readings["osu.allreduce[32MiB-mpi-cuda].slowest_rank"]
     assert (slowest.seconds, slowest.work, slowest.devices) == ((0.0455475,), Work(calls=1), 16)
-    assert (found.device_type, found.software) == ("accelerator", {"OSU Micro-Benchmarks": "5.7"})
+    assert (found.machine.device_type, found.machine.software) == (
+        "accelerator",
+        {"OSU Micro-Benchmarks": "5.7"},
+    )
 
 
 def test_every_head_of_an_osu_test_is_understood(one, take):
@@ -189,7 +192,11 @@ def test_the_json_of_google_benchmark_is_read(text, take):
     assert times["google_benchmark.BM_Hi.mean"] == ((pytest.approx(42e-3),), 1234)
     assert times["google_benchmark.BM_Zero/4.mean"] == ((pytest.approx(40e-9),), 4000)
     assert len(times) == text("google-benchmark.json").count('"name"')
-    assert (found.device_type, found.cores, found.started) == ("cpu", 4, "2016-08-02 17:44:46")
+    assert (found.machine.device_type, found.machine.cores, found.started) == (
+        "cpu",
+        4,
+        "2016-08-02 17:44:46",
+    )
     # Repetitions are samples, what they come to is left out; rates are by the time of the CPU: json_reporter.cc.
     run = '{{"name": "{}", "run_name": "BM_Copy/64", "run_type": "{}", "iterations": 100, "real_time": {}, '
     run += '"cpu_time": 4.0, "time_unit": "us", "bytes_per_second": 1.6e7, "aggregate_name": "{}"}}'
@@ -262,7 +269,7 @@ def test_the_json_of_nvbench_is_read_of_one_product(text, take):
         "warm",
         "pipelined",
     )
-    assert (cold.label, found.product) == (
+    assert (cold.label, found.machine.product) == (
         "nvbench.copy_type_sweep[U8-0-cold].mean",
         "Quadro GV100",
     )

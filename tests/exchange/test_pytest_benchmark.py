@@ -70,13 +70,13 @@ def test_a_file_without_data_gives_its_median(text, take):
     (reading,) = found.readings
     assert (reading.label, reading.seconds) == (LABEL, (2.2016379230260297e-07,))
     assert (reading.metric, reading.iterations, reading.verified) == ("time_s", 431, None)
-    assert (found.host, found.kernel, found.started) == (
+    assert (found.machine.host, found.machine.kernel, found.started) == (
         "minibox",
         "3.13.0-55-generic",
         "2015-08-15T00:04:18.687119+00:00",
     )
-    assert found.software["commit"] == "5b78858eb718649a31fb93d8dc96ca2cee41a4cd"
-    assert found.software["pytest-benchmark"] == "2.5.0"
+    assert found.machine.software["commit"] == "5b78858eb718649a31fb93d8dc96ca2cee41a4cd"
+    assert found.machine.software["pytest-benchmark"] == "2.5.0"
     timed = text("pytest-benchmark-storage-0030.json").replace(
         '"timer": "time"', '"timer": "process_time"'
     )
@@ -163,7 +163,7 @@ def test_a_live_run_compares_with_our_file_and_has_its_layout(make, write, live,
     (imported,) = read(json.dumps(theirs).encode(), "theirs.json", UserFacts(), None)
     (reading,) = imported.readings
     assert (reading.seconds, reading.iterations) == (tuple(one["stats"]["data"]), 3)
-    assert imported.cores == theirs["machine_info"]["cpu"].get("count")
+    assert imported.machine.cores == theirs["machine_info"]["cpu"].get("count")
     one["stats"]["data"][0] = 0.0
     theirs["benchmarks"].append(
         {**one, "fullname": "other", "stats": {"median": 1.0, "iterations": 1}}
@@ -224,10 +224,10 @@ def test_we_read_our_own_file_back(processes, write):
     (reading,) = imported.readings
     assert ((1e-3, 1.5e-3, 1.1e-3, 2e-3), 10) == (reading.seconds, reading.iterations)
     assert ("node", "AMD EPYC", 8, "6.8") == (
-        imported.host,
-        imported.cpu_model,
-        imported.cores,
-        imported.kernel,
+        imported.machine.host,
+        imported.machine.cpu_model,
+        imported.machine.cores,
+        imported.machine.kernel,
     )
 
 

@@ -46,7 +46,7 @@ def test_rates_of_nvbandwidth_are_what_it_printed(text, take):
         (2, "ce_payload_GBps", "events", "device"),
         (1, "ce_payload_GBps", "events", "device"),
     ]
-    assert (found.product, found.driver, found.host) == (
+    assert (found.machine.product, found.machine.driver, found.machine.host) == (
         "NVIDIA A100-SXM4-80GB",
         "550.54.15",
         "dgx",
@@ -56,7 +56,7 @@ def test_rates_of_nvbandwidth_are_what_it_printed(text, take):
     assert found.left_out == (
         "host_device_latency_sm: waived by nvbandwidth, so it was not measured",
     )
-    assert take(text("a6000-nvbandwidth.json"))[0].product is None
+    assert take(text("a6000-nvbandwidth.json"))[0].machine.product is None
 
 
 H2D = "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"
@@ -168,8 +168,8 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
     }
     assert rates["nvbandwidth.host_to_device_memcpy_ce[cpu1-2].median_or_mean"] == 312.11
     assert len(rates) == 6 + 2 + 1
-    assert (found.product, found.driver) == ("NVIDIA GH200 480GB", "550.54.15")
-    assert found.software == {
+    assert (found.machine.product, found.machine.driver) == ("NVIDIA GH200 480GB", "550.54.15")
+    assert found.machine.software == {
         "nvbandwidth": "v0.6",
         "nvbandwidth commit": "v0.6",
         "CUDA runtime": "12040",
@@ -201,7 +201,7 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
         for way, rate in (("1", 398.5), ("2", 397.25), ("sum", 795.75))
         for _ in range(2)
     ]
-    assert (found.product, found.host) == ("HGX GB200", "n1")
+    assert (found.machine.product, found.machine.host) == ("HGX GB200", "n1")
     assert found.left_out == ("1 test case waived by nvbandwidth; the text does not name them",)
     assert found.failed == (
         ("nvbandwidth.device_local_copy", "CUDA_ERROR_UNKNOWN"),
@@ -249,7 +249,11 @@ def test_rates_of_babelstream_are_what_it_printed(text, take):
         best = readings[f"babelstream.{kernel}[2GiB-fp64].best"]
         assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(expected, rel=2e-5)
         assert (best.metric, best.timing, best.devices) == ("traffic_GBps", "wall", 1)
-    assert (found.product, found.driver, len(readings)) == ("AMD Instinct MI300X", "60241133", 15)
+    assert (found.machine.product, found.machine.driver, len(readings)) == (
+        "AMD Instinct MI300X",
+        "60241133",
+        15,
+    )
     # Best, mean and slowest stand apart, with the calls behind them.
     triad = {
         name: readings[f"babelstream.triad[2GiB-fp64].{name}"]
@@ -297,7 +301,7 @@ def test_lines_before_the_table_are_understood(text, take):
         "Read,268435456,8,33916.7,0.189949\n"
     )
     (found,) = take(before + table)
-    assert (found.product, found.driver) == ("NVIDIA A100-SXM4-80GB", "12040")
+    assert (found.machine.product, found.machine.driver) == ("NVIDIA A100-SXM4-80GB", "12040")
     assert len(found.readings) == 15
 
 

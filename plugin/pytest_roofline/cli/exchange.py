@@ -147,7 +147,9 @@ def _read_all(
             with_node(entry, file, user_facts.host)
             for entry in read(content, _source(file), user_facts, format_name)
         ]
-        first_file = firsts.setdefault((content, tuple(entry.host for entry in entries)), file)
+        first_file = firsts.setdefault(
+            (content, tuple(entry.machine.host for entry in entries)), file
+        )
         if first_file == file:
             logs += entries
         else:
@@ -247,7 +249,7 @@ def _print_imported(logs: Sequence["ImportedLog"]) -> None:
     for log in logs:
         say(
             printable(
-                f"{log.source}: {log.tool}, {log.product or log.cpu_model or 'product unknown'}"
+                f"{log.source}: {log.tool}, {log.machine.product or log.machine.cpu_model or 'product unknown'}"
             )
         )
         table = TextTable(
@@ -300,7 +302,7 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
                 "source": log.source,
                 "tool": log.tool,
                 "convention": log.convention,
-                "product": log.product,
+                "product": log.machine.product,
                 "readings": [
                     {name: getattr(reading, name) for name in READING_FIELDS}
                     for reading in log.readings

@@ -8,7 +8,16 @@ from ..core.keys import Scalar
 from ..core.units import MIB
 from ..core.work import Work
 from .logs import ForeignLine, OpenTable, Rule, has_line_with, read_runs, require_columns, skip
-from .records import BadLine, ImportedLog, Reading, UserFacts, amount, pool_readings, whole_number
+from .records import (
+    BadLine,
+    ImportedLog,
+    MachineFacts,
+    Reading,
+    UserFacts,
+    amount,
+    pool_readings,
+    whole_number,
+)
 
 CONVENTION = (
     "bytes read and written; {unit} is {factor} bytes; the host's clock around each call until it is done, the first "
@@ -323,9 +332,11 @@ def _imported(table: _Table, source: str) -> ImportedLog:
         readings=pool_readings(
             [_apply_check(reading, table.wrong_arrays) for reading in table.rows]
         ),
-        product=table.product,
-        driver=table.driver,
-        software={name: text for name, text in software.items() if text},
+        machine=MachineFacts(
+            product=table.product,
+            driver=table.driver,
+            software={name: text for name, text in software.items() if text},
+        ),
         left_out=tuple(table.left_out),
     )
 

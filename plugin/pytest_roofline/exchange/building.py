@@ -23,7 +23,7 @@ from ..hardware import (
     products,
 )
 from .collectives import NAMES, operation_of
-from .records import ImportedLog, Reading, UserFacts
+from .records import ImportedLog, MachineFacts, Reading, UserFacts
 
 UNKNOWN = "unknown"
 # The links between devices; a single device has `none`.
@@ -71,9 +71,9 @@ def build(
     command: tuple[str, ...],
 ) -> list[Line]:
     """Return the lines of one run. It is a session, in which each run of a tool is a process."""
-    machine_log = _surroundings(logs, user_facts)
+    machine = _machine(logs, user_facts)
     environment = Environment(
-        _device(machine_log, logs, user_facts), _host(machine_log, logs), _software(logs)
+        _device(machine, logs, user_facts), _host(machine, logs), _software(logs)
     )
     started = min((log.started for log in logs if log.started), default=user_facts.begun)
     measurements = [
@@ -94,8 +94,8 @@ def without_impossible(logs: Sequence[ImportedLog], user_facts: UserFacts) -> li
 
     Their rate is above what the gate believes of the device.
     """
-    machine_log = _surroundings(logs, user_facts)
-    environment = Environment(_device(machine_log, logs, user_facts), _host(machine_log, logs), {})
+    machine = _machine(logs, user_facts)
+    environment = Environment(_device(machine, logs, user_facts), _host(machine, logs), {})
     return [
         replace(
             log,
@@ -163,44 +163,45 @@ def _same(lines: Sequence[Line], path: Path) -> bool:
     )
 
 
-def _surroundings(logs: Sequence[ImportedLog], user_facts: UserFacts) -> ImportedLog:
-    """Return the log that names the machine, if any does.
+def _machine(logs: Sequence[ImportedLog], user_facts: UserFacts) -> MachineFacts:
+    """Return the machine of the first log that names its product, else that of the first.
 
     All logs with readings must be of one machine.
     """
     machines: dict[str, ImportedLog] = {}
     for log in (log for log in logs if log.readings):
-        if user_facts.product is not None and log.product not in (None, user_facts.product):
+        product = log.machine.product
+        if user_facts.product is not None and product not in (None, user_facts.product):
             raise BadFile(
-                f"{log.source} was measured on {log.product}, but --product={user_facts.product}; expected the same"
+                f"{log.source} was measured on {product}, but --product={user_facts.product}; expected the same"
             )
-        fallback = "a CPU" if log.device_type == "cpu" else "an unknown product"
-        machines.setdefault(user_facts.product or log.product or fallback, log)
+        fallback = "a CPU" if log.machine.device_type == "cpu" else "an unknown product"
+        machines.setdefault(user_facts.product or product or fallback, log)
     if len(machines) > 1:
         sources = ", ".join(f"{log.source} on {product}" for product, log in machines.items())
         raise BadFile(
             f"{sources}; import them separately, or give the product of all with --product"
         )
-    return next((log for log in logs if log.product), logs[0])
+    return next((log for log in logs if log.machine.product), logs[0]).machine
 
 
 def _device(
-    machine_log: ImportedLog, logs: Sequence[ImportedLog], user_facts: UserFacts
+    machine: MachineFacts, logs: Sequence[ImportedLog], user_facts: UserFacts
 ) -> DeviceFacts:
-    product = user_facts.product or machine_log.product or machine_log.cpu_model
+    product = user_facts.product or machine.product or machine.cpu_model
     return DeviceFacts(
-        type="accelerator" if user_facts.product else machine_log.device_type,
+        type="accelerator" if user_facts.product else machine.device_type,
         product=product or UNKNOWN,
-        driver=next((log.driver for log in logs if log.driver), None),
+        driver=next((log.machine.driver for log in logs if log.machine.driver), None),
     )
 
 
-def _host(machine_log: ImportedLog, logs: Sequence[ImportedLog]) -> HostFacts:
+def _host(machine: MachineFacts, logs: Sequence[ImportedLog]) -> HostFacts:
     """Return the known facts of the host. Others are zeros and `unknown`."""
-    host = next((log.host for log in logs if log.host), None)
-    cores, name = machine_log.cores or 0, host or UNKNOWN
+    host = next((log.machine.host for log in logs if log.machine.host), None)
+    cores, name = machine.cores or 0, host or UNKNOWN
     return HostFacts(
-        name, machine_log.cpu_model or UNKNOWN, cores, cores, 0, 0, machine_log.kernel or UNKNOWN
+        name, machine.cpu_model or UNKNOWN, cores, cores, 0, 0, machine.kernel or UNKNOWN
     )
 
 
@@ -208,7 +209,7 @@ def _software(logs: Sequence[ImportedLog]) -> dict[str, str]:
     """Return versions and settings, and for each tool its convention."""
     software: dict[str, str] = {}
     for log in logs:
-        software |= log.software | {f"{log.tool} convention": log.convention}
+        software |= log.machine.software | {f"{log.tool} convention": log.convention}
     return software
 
 
@@ -229,7 +230,7 @@ def _measurement(
     reading: Reading, log: ImportedLog, environment: Environment, user_facts: UserFacts
 ) -> Measurement:
     hardware = _hardware(environment, reading, user_facts)
-    gpus = [] if log.hosts or hardware.is_cpu else reading.gpus
+    gpus = [] if log.machine.hosts or hardware.is_cpu else reading.gpus
     key = Key(
         reading.benchmark,
         reading.parameters,
@@ -255,7 +256,9 @@ def _measurement(
         ),
         verified=reading.verified,
         invalid=reading.invalid,
-        ranks=Ranks(len(log.hosts), "", "", log.hosts) if log.hosts else None,
+        ranks=Ranks(len(log.machine.hosts), "", "", log.machine.hosts)
+        if log.machine.hosts
+        else None,
         device=f"{environment.host.name}:{gpus[0]}" if len(gpus) == 1 else "",
     )
 

@@ -7,7 +7,15 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.units import count
 from ..core.work import Work
-from .records import ImportedLog, Reading, UserFacts, from_json, json_with, pool_readings
+from .records import (
+    ImportedLog,
+    MachineFacts,
+    Reading,
+    UserFacts,
+    from_json,
+    json_with,
+    pool_readings,
+)
 
 CONVENTION = (
     "seconds of an iteration by the wall clock, the mean of each run; repetitions are samples; bytes are those that "
@@ -91,10 +99,12 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
             tool="Google Benchmark",
             convention=CONVENTION,
             readings=pool_readings([_reading(one, source) for one in [*runs, *alone] if not one.skipped]),
-            device_type="cpu",
-            host=file.context.host_name,
-            cores=file.context.num_cpus,
-            software={name: told for name, told in software.items() if told},
+            machine=MachineFacts(
+                device_type="cpu",
+                host=file.context.host_name,
+                cores=file.context.num_cpus,
+                software={name: version for name, version in software.items() if version},
+            ),
             started=file.context.date,
             left_out=(*(f"{one.name}: {one.skip_message or 'skipped'}" for one in runs if one.skipped),
                       *(f"{one.name}: bytes_per_second is no finite number"

@@ -28,7 +28,7 @@ from .logs import (
     require_columns,
     skip,
 )
-from .records import BadLine, ImportedLog, Reading, UserFacts, amount, whole_number
+from .records import BadLine, ImportedLog, MachineFacts, Reading, UserFacts, amount, whole_number
 
 _CONFIG = re.compile(
     r"(?:# )?nThreads?:? (\d+) nGpus:? (\d+)(?: nRanks: \d+)? minBytes:? (\d+) maxBytes:? (\d+) step: (\d+)"
@@ -328,6 +328,10 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
     hosts = tuple(host for _, host, _ in log.ranks)
     if len(products) > 1:
         raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
+    machine = MachineFacts(
+        product=products[0] if products else None,
+        host=hosts[0] if hosts else None,
+    )
     if not (log.ended and log.rows):
         operation = operation_of(log.program)
         name = operation.name if operation is not None else log.program or "test"
@@ -336,8 +340,7 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
             log.tool.replace("_", "-"),
             CONVENTION,
             (),
-            product=products[0] if products else None,
-            host=hosts[0] if hosts else None,
+            machine=machine,
             failed=((f"{log.tool}.{name}", _failure_reason(log)),),
             ended=log.ended,
         )
@@ -351,10 +354,11 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
         tool=setting.tool.replace("_", "-"),
         convention=CONVENTION,
         readings=tuple(_apply_bounds_check(reading, log) for reading in readings),
-        product=products[0] if products else None,
-        host=hosts[0] if hosts else None,
-        hosts=hosts if len(set(hosts)) > 1 and not log.abridged else (),
-        software=log.software,
+        machine=replace(
+            machine,
+            hosts=hosts if len(set(hosts)) > 1 and not log.abridged else (),
+            software=log.software,
+        ),
         left_out=(*left_out, *(f"column {name} is not read" for name in log.extra_columns)),
         notes=tuple(filter(None, (note, _abridged_note(log, setting.devices)))),
         unread=log.unread,

@@ -26,11 +26,11 @@ def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
         BadFile: the path does not match, or the file names another node.
     """
     node = _node_of(path, host) if NODE in host else host
-    if node and log.host is not None and node not in (log.host, *log.hosts):
+    if node and log.machine.host is not None and node not in (log.machine.host, *log.machine.hosts):
         raise BadFile(
-            f"{log.source} was measured on {log.host}, but --host={host} says {node}; expected the same"
+            f"{log.source} was measured on {log.machine.host}, but --host={host} says {node}; expected the same"
         )
-    return replace(log, host=log.host or node or None)
+    return replace(log, machine=replace(log.machine, host=log.machine.host or node or None))
 
 
 def _node_of(path: str, pattern: str) -> str:
@@ -51,24 +51,24 @@ def by_node(logs: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
     Raise BadFile where nothing names the node of a file.
     """
     for log in logs:
-        if log.host is None:
+        if log.machine.host is None:
             raise BadFile(
                 f"{log.source} names no node; say where its path names the node: --host '{NODE}/*' for the folder, "
                 f"--host '*-{NODE}.log' for the name"
             )
-    return group_by(logs, key=lambda log: log.host or "")
+    return group_by(logs, key=lambda log: log.machine.host or "")
 
 
 def refuse_several(logs: Sequence[ImportedLog]) -> None:
     """Raise BadFile for files of several nodes or drivers. They would be one run."""
     logs = [log for log in logs if log.readings]
-    nodes = list(dict.fromkeys(log.host for log in logs if log.host is not None))
+    nodes = list(dict.fromkeys(log.machine.host for log in logs if log.machine.host is not None))
     if len(nodes) > 1:
         raise BadFile(
             f"the files are of {count(len(nodes), 'node')} ({listed(nodes, MOST_NAMED)}); "
             "`roofline import FILES… --by node -o DIR` writes a run for each node"
         )
-    drivers = {log.driver: log.source for log in logs if log.driver is not None}
+    drivers = {log.machine.driver: log.source for log in logs if log.machine.driver is not None}
     if len(drivers) > 1:
         sources = ", ".join(f"{source} under driver {driver}" for driver, source in drivers.items())
         raise BadFile(f"{sources}; expected one driver in a run: import each driver separately")

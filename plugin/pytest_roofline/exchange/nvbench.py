@@ -8,7 +8,7 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import ImportedLog, Reading, UserFacts, from_json, json_with
+from .records import ImportedLog, MachineFacts, Reading, UserFacts, from_json, json_with
 
 CONVENTION = (
     "means of the samples; cold: alone behind a flushed cache, by CUDA events; batch: calls one after the other, by "
@@ -92,8 +92,7 @@ def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
             "NVBench",
             CONVENTION,
             tuple(readings),
-            chosen,
-            software={"NVBench": str(version)} if version else {},
+            MachineFacts(chosen, software={"NVBench": str(version)} if version else {}),
             left_out=tuple(left_out),
         ),
     )

@@ -20,7 +20,16 @@ from .logs import (
     read_runs,
     require_columns,
 )
-from .records import BadLine, ImportedLog, Reading, UserFacts, amount, pool_readings, whole_number
+from .records import (
+    BadLine,
+    ImportedLog,
+    MachineFacts,
+    Reading,
+    UserFacts,
+    amount,
+    pool_readings,
+    whole_number,
+)
 
 CONVENTION = (
     "MB is 1e6 bytes; a latency is half a round trip, of a collective the time of one call, the mean over ranks; "
@@ -248,8 +257,12 @@ def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
         tool="OSU Micro-Benchmarks",
         convention=CONVENTION,
         readings=pool_readings([replace(row, devices=ranks or row.devices) for row in test.rows]),
-        device_type="cpu" if test.api.startswith("MPI") and "-" not in test.api else "accelerator",
-        software={"OSU Micro-Benchmarks": test.version} if test.version else {},
+        machine=MachineFacts(
+            device_type="cpu"
+            if test.api.startswith("MPI") and "-" not in test.api
+            else "accelerator",
+            software={"OSU Micro-Benchmarks": test.version} if test.version else {},
+        ),
         left_out=(*test.left_out, *(f"column {name} is not read" for name in unknown)),
         failed=()
         if test.rows

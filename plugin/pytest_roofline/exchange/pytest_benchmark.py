@@ -16,7 +16,7 @@ from ..core.samples import Samples
 from ..core.units import moment
 from ..core.work import Work
 from .exportable import Exportable, facts, origin
-from .records import ImportedLog, Reading, UserFacts, from_json, json_with
+from .records import ImportedLog, MachineFacts, Reading, UserFacts, from_json, json_with
 
 CONVENTION = (
     "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so there "
@@ -84,12 +84,14 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
                 for index, benchmark in enumerate(file.benchmarks)
                 if min(seconds_by_name[benchmark.fullname]) > 0
             ),
-            device_type="cpu",
-            host=_text(machine, "node"),
-            cpu_model=_text(cpu, "brand_raw", "brand") or _text(machine, "processor"),
-            cores=count if isinstance(count := cpu.get("count"), int) and count > 0 else None,
-            kernel=_text(machine, "release"),
-            software=_software(file),
+            machine=MachineFacts(
+                device_type="cpu",
+                host=_text(machine, "node"),
+                cpu_model=_text(cpu, "brand_raw", "brand") or _text(machine, "processor"),
+                cores=count if isinstance(count := cpu.get("count"), int) and count > 0 else None,
+                kernel=_text(machine, "release"),
+                software=_software(file),
+            ),
             started=file.datetime if isinstance(file.datetime, str) else "",
             left_out=tuple(
                 f"{name}: a round of 0 s" for name in names if min(seconds_by_name[name]) <= 0

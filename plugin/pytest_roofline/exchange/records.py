@@ -87,20 +87,12 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedLog:
-    """The output of one process of another tool. Facts that it lacks are None.
+class MachineFacts:
+    """The machine of a log, as the file states it. Facts that it lacks are None.
 
-    `convention` says how the tool counts and times; `left_out` has a line for each number that is
-    read but not used, `failed` the tests that left no number with the reason, `started` ISO 8601 as
-    far as the file tells; `hosts` are the nodes of all ranks in their order, where there are
-    several; `process` is its name by the content of the file. `unread` are lines of the head that
-    are not part of the key, by name; `ended` is true of a whole log without a row.
+    `hosts` are the nodes of all ranks in their order, where there are several.
     """
 
-    source: str
-    tool: str
-    convention: str
-    readings: tuple[Reading, ...]
     product: str | None = None
     device_type: str = "accelerator"
     host: str | None = None
@@ -110,6 +102,23 @@ class ImportedLog:
     cores: int | None = None
     kernel: str | None = None
     software: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedLog:
+    """The output of one process of another tool.
+
+    `convention` says how the tool counts and times; `left_out` has a line for each number that is
+    read but not used, `failed` the tests that left no number with the reason, `started` ISO 8601 as
+    far as the file tells; `process` is its name by the content of the file. `unread` are lines of
+    the head that are not part of the key, by name; `ended` is true of a whole log without a row.
+    """
+
+    source: str
+    tool: str
+    convention: str
+    readings: tuple[Reading, ...]
+    machine: MachineFacts = MachineFacts()
     started: str = ""
     left_out: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()

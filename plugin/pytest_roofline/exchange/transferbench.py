@@ -7,7 +7,16 @@ from ..core.keys import Scalar, Timing
 from ..core.units import count
 from ..core.work import Work
 from .logs import ForeignLine, OpenTable, Rule, has_line_with, read_runs, require_columns, skip
-from .records import BadLine, ImportedLog, Reading, UserFacts, amount, pool_readings, whole_number
+from .records import (
+    BadLine,
+    ImportedLog,
+    MachineFacts,
+    Reading,
+    UserFacts,
+    amount,
+    pool_readings,
+    whole_number,
+)
 
 CONVENTION = (
     "payload that arrives; GB is 1e9 bytes; means over the iterations; transfers and executors by the device's clock, "
@@ -257,7 +266,7 @@ def _imported(run: _Call, source: str) -> ImportedLog:
         "TransferBench",
         CONVENTION,
         pool_readings(run.rows),
-        software={"TransferBench": run.version} if run.version else {},
+        machine=MachineFacts(software={"TransferBench": run.version} if run.version else {}),
         failed=() if run.rows else (("transferbench", reason),),
         left_out=unread,
     )
