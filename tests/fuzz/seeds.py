@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import LINE_TYPES, encode_line
-from pytest_roofline.core.entries import Baseline, ExactEntry, Renewal
+from pytest_roofline.core.entries import Baseline, CollectedTest, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
 from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, OutOfMemory
 from pytest_roofline.core.profiles import (
@@ -306,7 +306,7 @@ def _baseline() -> Baseline:
     measured = MAKE.measured(
         tolerance=0.05, sessions=(old, new), anchor=(old,), provenance={"approved": "2026-01-02T03:04:05Z"},
         renewals=(Renewal("2026-01-02T03:04:05Z", 1, 0.01, 0.02, reason="why"),), peak_bytes=MIB,
-        test_id="t.py::full", tier="nightly", marks={"roofline": ({"tier": "nightly"},)},
+        test=CollectedTest("t.py::full", "nightly", {"roofline": ({"tier": "nightly"},)}),
     )  # fmt: skip
     floor = MAKE.published(
         "floor",

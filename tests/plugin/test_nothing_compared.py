@@ -420,8 +420,8 @@ def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorde
 def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selection(recorded):
     path = recorded.path / "baselines" / "h100.json"
     raw = json.loads(path.read_text())
-    tests = [(entry.pop("test_id"), entry.pop("tier")) for entry in raw["entries"]]
-    assert tests == [
+    tests = [entry.pop("test") for entry in raw["entries"]]
+    assert [(test["id"], test["tier"]) for test in tests] == [
         ("test_suite.py::test_copy[64]", "quick"),
         ("test_suite.py::test_copy[128]", "quick"),
         ("test_suite.py::test_other", "quick"),
@@ -437,7 +437,7 @@ def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selec
     )
     # So is one whose tier nobody knows.
     for entry in raw["entries"]:
-        entry |= {"test_id": "test_suite.py::test_other", "tier": "weekly"}
+        entry["test"] = {"id": "test_suite.py::test_other", "tier": "weekly"}
     path.write_text(json.dumps(raw))
     assert gated(recorded, "--roofline-ci", "-k", "copy or other") == ""
     # Where nothing is left out it is judged by its name.
@@ -541,7 +541,7 @@ def test_an_entry_without_a_test_is_not_named_where_the_selection_leaves_its_tes
     path = recorded.path / "baselines" / "h100.json"
     raw = json.loads(path.read_text())
     for entry in raw["entries"]:
-        del entry["test_id"], entry["tier"]
+        del entry["test"]
     path.write_text(json.dumps(raw))
     result = recorded.run(*ONCE, "--roofline-ci", "-k", "copy")
     assert result.ret == 0

@@ -283,7 +283,7 @@ def test_a_kernel_of_the_baseline_that_nobody_compiled_is_red_where_the_run_cove
 
 def test_a_kernel_whose_entry_does_not_name_its_test_is_named_and_not_judged(lab):
     lab.recorded()
-    lab.edit(lambda entries: [entry.pop(name) for entry in entries for name in ("test_id", "tier")])
+    lab.edit(lambda entries: [entry.pop("test") for entry in entries])
     lab.desk.suite(SUITE.format(test=FLASH.format(more="")).replace(', "gfx942"]', "]"))
     status, (line,) = missed_by(lab)
     assert 0 == status
@@ -309,7 +309,7 @@ def test_the_entry_of_a_test_that_moved_is_replaced_though_its_kernel_is_the_sam
     (lab.desk.path / "test_suite.py").rename(lab.desk.path / "test_moved.py")
     _, _, approved = lab.approve("moved")
     assert "replaced, the same figures, compiled differently or by another test" in approved.output
-    tests = {entry.test_id.partition("::")[0] for entry in read_baseline(lab.baseline).exact}
+    tests = {entry.test.id.partition("::")[0] for entry in read_baseline(lab.baseline).exact}
     assert {"test_moved.py"} == tests
 
 

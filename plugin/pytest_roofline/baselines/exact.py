@@ -7,7 +7,7 @@ divide among the tests of a run.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..core.entries import ExactEntry
+from ..core.entries import NO_TEST, CollectedTest, ExactEntry
 from ..core.errors import BadInput
 from ..core.keys import Scalar, canonical
 from ..core.resources import (
@@ -40,9 +40,9 @@ def entry_of(resources: Resources, provenance: Mapping[str, str]) -> ExactEntry:
         compiler=resources.compiler,
         provenance=dict(provenance),
         called=resources.label if resources.label != key.label else "",
-        test_id=resources.test_id if resources.tier else "",
-        tier=resources.tier,
-        marks=resources.marks,
+        test=CollectedTest(resources.test_id, resources.tier, resources.marks)
+        if resources.tier
+        else NO_TEST,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.entries import RESOURCES, Baseline, Entry, Session
+from ..core.entries import NO_TEST, RESOURCES, Baseline, CollectedTest, Entry, Session
 from ..core.errors import BadInput, OtherHardware
 from ..core.groups import group_by
 from ..core.keys import Key, positional_names_note
@@ -311,9 +311,7 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
         peak_bytes=_newest_peak(sessions),
         called=first.label if first.label != key.label else "",
         # What a program imported is no test that a run could select.
-        test_id=test.test_id if test.tier else "",
-        tier=test.tier,
-        marks=test.marks,
+        test=CollectedTest(test.test_id, test.tier, test.marks) if test.tier else NO_TEST,
     )
 
 

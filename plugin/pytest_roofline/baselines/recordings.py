@@ -43,8 +43,8 @@ class Recording:
     @property
     def tests(self) -> frozenset[str]:
         """Return the tests of which every result is recorded."""
-        recorded = {entry.test_id for entry in self.entries}
-        recorded |= {entry.test_id for entry in self.exact}
+        recorded = {entry.test.id for entry in self.entries}
+        recorded |= {entry.test.id for entry in self.exact}
         return frozenset(recorded - {refusal.test_id for refusal in (*self.slower, *self.refusals)})
 
 
@@ -73,7 +73,7 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
         paths += [folder / f"{family}.json"] * bool(merged)
         entries += merged
         slower += [
-            Refusal(change.entry.test_id, change.refusal) for change in tests if change.refusal
+            Refusal(change.entry.test.id, change.refusal) for change in tests if change.refusal
         ]
     exact, worse = _harmless_kernels(fit.exact, run.resources, folder, reason)
     if exact:
@@ -201,5 +201,5 @@ def _harmless_kernels(
         else:
             figures = [f"{step.figure} {step.before} → {step.after}" for step in verdict.changes]
             text = verdict.reason or listed(figures, MOST_REASONS)
-            worse.append(Refusal(entry.test_id, f"{entry.label}: {text}"))
+            worse.append(Refusal(entry.test.id, f"{entry.label}: {text}"))
     return harmless, worse

@@ -209,15 +209,12 @@ def renew(
     size_bytes, peak_why, more_memory = (
         (proposed.peak_bytes, "", "") if why_different else _renew_peak(proposed, before, replaces)
     )
-    test = proposed if proposed.tier else before
     fields: dict[str, Any] = {
         "tolerance": proposed.tolerance or before.tolerance,
         "reason": proposed.reason or before.reason,
         "peak_bytes": size_bytes,
         "called": proposed.called,
-        "test_id": test.test_id,
-        "tier": test.tier,
-        "marks": test.marks,
+        "test": proposed.test if proposed.test.tier else before.test,
     }
     renewed, joined = (
         replace(entry, **fields, anchor=before.anchor, renewals=before.renewals)
@@ -232,13 +229,7 @@ def renew(
     )
     if renewed == unchanged or (is_recorded and not replaces):
         why = peak_why or "tolerance"
-        is_unchanged = unchanged == replace(
-            before,
-            called=unchanged.called,
-            test_id=unchanged.test_id,
-            tier=unchanged.tier,
-            marks=unchanged.marks,
-        )
+        is_unchanged = unchanged == replace(before, called=unchanged.called, test=unchanged.test)
         return (
             Change(unchanged, before, "unchanged")
             if is_unchanged

@@ -61,6 +61,24 @@ class Renewal:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectedTest:
+    """The test that an entry was last recorded by. All is empty where no test of pytest did.
+
+    Args:
+        id: its node id.
+        tier: `quick`, `nightly` or `full`.
+        marks: the keyword arguments of its markers by their name.
+    """
+
+    id: str = ""
+    tier: str = ""
+    marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
+
+
+NO_TEST = CollectedTest()
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One line of a baseline: one measurement on one hardware.
 
@@ -79,8 +97,7 @@ class Entry:
         renewals: of a measured entry, the newest of them, oldest first: see `baselines.renewal`.
         peak_bytes: of a measured entry, the most memory that one call holds; None where it was not measured.
         called: of a measured entry, its test's own name; empty where benchmark and parameters make the same.
-        test_id, tier, marks: of a measured entry, the test that measured it last: its node id, its tier, and the
-            keyword arguments of its markers by their name; empty where no test of pytest did.
+        test: of a measured entry, the test that measured it last.
     """
 
     benchmark: str
@@ -110,9 +127,7 @@ class Entry:
     renewals: tuple[Renewal, ...] = ()
     peak_bytes: Amount | None = None
     called: str = ""
-    test_id: str = ""
-    tier: str = ""
-    marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
+    test: CollectedTest = NO_TEST
 
     def __post_init__(self) -> None:
         refuse_wide(
@@ -312,7 +327,7 @@ class ExactEntry:
 
     See `core.resources.Resources` for the fields.
 
-    `test_id`, `tier` and `marks` are of the test that compiled it last, as those of a measured `Entry`.
+    `test` is the test that compiled it last.
     """
 
     benchmark: str
@@ -325,9 +340,7 @@ class ExactEntry:
     compiler: dict[str, str] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
     called: str = ""
-    test_id: str = ""
-    tier: str = ""
-    marks: dict[str, tuple[dict[str, Scalar], ...]] = field(default_factory=dict)
+    test: CollectedTest = NO_TEST
 
     @property
     def key(self) -> ResourceKey:

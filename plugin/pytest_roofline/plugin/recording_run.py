@@ -137,7 +137,7 @@ def _foresight(state: RooflineSession, recording: Recording) -> str:
         row.test: row.measurement.tolerance for row in state.rows if row.measurement is not None
     }
     foresight = foresee(
-        recording.entries, lambda entry: tolerances.get(entry.test_id), state.options.tolerance
+        recording.entries, lambda entry: tolerances.get(entry.test.id), state.options.tolerance
     )
     if foresight.slowdown is None:
         return "; too few processes to find a slowdown; record the test again"

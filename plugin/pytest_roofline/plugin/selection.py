@@ -3,7 +3,7 @@
 import fnmatch
 import glob
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -11,13 +11,12 @@ from types import NoneType
 import pytest
 from _pytest.mark.expression import Expression
 
+from ..core.entries import CollectedTest
 from ..core.keys import Scalar
 from ..core.units import encodable
 from .command_line import SELECTING, command_of
 from .options import TIERS
 
-# The keyword arguments of every marker of a test, by the marker's name.
-MarkArguments = Mapping[str, Sequence[Mapping[str, Scalar]]]
 _ABSENT = object()
 
 
@@ -53,12 +52,12 @@ class Selection:
         # Of what did not fail nobody can say whether these select it.
         self.partial = any(config.getoption(name, False) for name in ("lf", "stepwise"))
 
-    def covers(self, test_id: str, marks: MarkArguments, tier: str) -> bool:
-        """Return whether the run selects a test with these markers, of this tier."""
-        file, _, function = test_id.partition("::")
-        function, bracket, parameters = function.partition("[")
+    def covers(self, test: CollectedTest) -> bool:
+        """Return whether the run selects a test by its place, its markers and its tier."""
+        file, _, place = test.id.partition("::")
+        function, bracket, parameters = place.partition("[")
         *classes, name = function.split("::")
-        names = [*file.split("/"), *classes, name + bracket + parameters, *marks]
+        names = [*file.split("/"), *classes, name + bracket + parameters, *test.marks]
 
         def has_name(part: str) -> bool:
             # As pytest's own matcher of `-k`.
@@ -67,13 +66,13 @@ class Selection:
         def has_mark(mark: str, **values: Scalar) -> bool:
             return any(
                 all(arguments.get(key, _ABSENT) == value for key, value in values.items())
-                for arguments in marks.get(mark, ())
+                for arguments in test.marks.get(mark, ())
             )
 
         return (
-            TIERS.index(tier) <= TIERS.index(self._tier)
-            and self._collects(_resolve(self._root, file), test_id.partition("::")[2])
-            and not (self._deselected and test_id.startswith(self._deselected))
+            TIERS.index(test.tier) <= TIERS.index(self._tier)
+            and self._collects(_resolve(self._root, file), place)
+            and not (self._deselected and test.id.startswith(self._deselected))
             and self._matches_name(has_name)
             and self._matches_marks(has_mark)
         )

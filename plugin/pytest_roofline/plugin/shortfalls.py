@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..baselines.run_rows import XFAIL, how_it_ended, reason_of
-from ..core.entries import Entry, ExactEntry
+from ..core.entries import CollectedTest, Entry, ExactEntry
 from ..core.keys import canonical
 from ..core.rows import Row
 from ..core.units import count, encodable, listed, printable
@@ -215,11 +215,11 @@ class Coverage:
         plan = self._collected_plans.get((name, parameters))
         if parameters in self._planned_parameters.get(name, ()):
             return self._why_silent(plan)
-        if self._selection.partial or entry.tier not in TIERS:
+        if self._selection.partial or entry.test.tier not in TIERS:
             # Kernels belong to no machine: those of other suites, in the same file, have names of their own.
-            is_of_suite = isinstance(entry, Entry) or entry.tier in TIERS
+            is_of_suite = isinstance(entry, Entry) or entry.test.tier in TIERS
             return self._why_by_name(name, parameters) if is_of_suite else ""
-        if not self._selection.covers(entry.test_id, entry.marks, entry.tier):
+        if not self._selection.covers(entry.test):
             return ""
         if plan is not None:
             return self._why_left_out(plan)
@@ -234,7 +234,7 @@ class Coverage:
 
         Such an entry does not name its test.
         """
-        if entry.tier in TIERS or self._selection.partial or self.why(entry):
+        if entry.test.tier in TIERS or self._selection.partial or self.why(entry):
             return False
         if entry.benchmark in self._collected_parameters:
             # Where none of its tests was selected, the selection is why.
@@ -264,8 +264,8 @@ class Coverage:
 
     def _why_left_out(self, plan: Planned) -> str:
         """Return why a test of the collection was not run."""
-        tier, node_id = plan.marks.tier, plan.item.nodeid
-        if self._selection.covers(encodable(node_id), marks_of(plan.item), tier):
+        tier, test_id = plan.marks.tier, encodable(plan.item.nodeid)
+        if self._selection.covers(CollectedTest(test_id, tier, marks_of(plan.item))):
             return "a conftest.py or a plugin removed its test"
         if TIERS.index(tier) > TIERS.index(self._tier):
             return f"its test is of tier {tier} now"
