@@ -20,7 +20,7 @@ from pytest_roofline.engine.ceiling import (
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.hardware import above_peak
-from pytest_roofline.plugin.device_under_test import DeviceUnderTest
+from pytest_roofline.plugin.rooflines import Rooflines
 
 
 def test_a_triad_counts_two_reads_and_one_write_and_is_the_best_sample(monkeypatch):
@@ -176,38 +176,36 @@ FLOPS = Work(flops=8, read_bytes=8)
 
 
 @pytest.fixture
-def under_test(make):
-    """What is known of a device of some type that no hardware table has; it may multiply as `products` says."""
+def rooflines(make):
+    """The rooflines of a device of some type that no hardware table has; it may multiply as `products` says."""
 
     def build(device, kind="cpu", product="Some Processor"):
         device.name = kind
         environment = make.environment(product=product, device_type=kind)
-        return DeviceUnderTest(
-            device, environment, make.hardware(), comparator=None, entries=None, comparisons=1
-        )
+        return Rooflines(device, environment)
 
     return build
 
 
 def test_a_product_is_measured_once_a_type_where_no_datasheet_tells_and_again_where_memory_was_too_full(
-    products, under_test
+    products, rooflines
 ):
     made = products()
-    known = under_test(made.device)
+    known = rooflines(made.device)
     assert (known.ceiling(FLOPS, "TFLOPS"), made.seen) == (None, [])
     first, calls = known.ceiling(FLOPS, "fp32_TFLOPS"), len(made.seen)
     assert (known.ceiling(Work(flops=9), "fp32_TFLOPS") is first, len(made.seen)) == (True, calls)
     assert known.ceiling(FLOPS, "bf16_TFLOPS").metric == "bf16_TFLOPS"
     assert (
-        under_test(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS").source
+        rooflines(made.device, "cuda", "NVIDIA H200").ceiling(FLOPS, "bf16_TFLOPS").source
         == "datasheet"
     )
     made = products(refusing("not implemented for 'Half'"))
-    known = under_test(made.device)
+    known = rooflines(made.device)
     assert [known.ceiling(FLOPS, "fp16_TFLOPS") for _ in range(2)] == [None, None]
     assert len(made.seen) == 1
     full = [True]
-    known = under_test(
+    known = rooflines(
         products(lambda rows, _: refusing(FULL)() if full else 2 * rows**3 / 1e12).device
     )
     assert known.ceiling(FLOPS, "fp32_TFLOPS") is None

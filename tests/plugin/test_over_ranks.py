@@ -25,7 +25,7 @@ def recorded(make):
             under_test=SimpleNamespace(
                 hardware_of_ranks=lambda *_: make.hardware(devices=2, link="nvlink-switch"),
                 environment=environment,
-                beyond_belief=lambda *_: "",
+                rooflines=SimpleNamespace(beyond_belief=lambda *_: ""),
             ),
             process="process-1",
             record=lambda measurement, _: kept.append(measurement),

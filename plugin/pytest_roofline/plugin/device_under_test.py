@@ -17,24 +17,12 @@ from ..baselines.files import BaselineFolders, Entries, nearest
 from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
 from ..core.keys import Key
-from ..core.records import Ceiling
-from ..core.work import Work, rate_suffix
-from ..hardware import (
-    at_generation,
-    beyond_belief,
-    datasheet_ceiling,
-    device_bounds,
-    family_of,
-    identity_of,
-    key_of,
-    link_ceiling,
-    product_of,
-    use_hardware,
-)
+from ..hardware import family_of, identity_of, key_of, use_hardware
 from ..stats.spread import Prior, priors
 from .launcher import launcher_of, uses_ranks
 from .planned import Planned
 from .results import DEVICE, shadow_of
+from .rooflines import Rooflines, triad_of
 from .round_child import in_round
 from .settings import Options
 
@@ -42,18 +30,12 @@ if TYPE_CHECKING:
     from ..engine.devices import Device
 
 
-# Of a core: twice what the fastest reads out of its nearest cache, and four times what it computes by vectors. Only
-# beyond that is it measured what the machine can do.
-SUSPECT_BYTES_PER_S, SUSPECT_FLOPS = 1e12, 1e12
-
-
 @dataclass(slots=True)
 class DeviceUnderTest:
     """The open device of a run, with its surroundings and its baseline.
 
     `gpu` is the state that the management library gave before the first test. `is_open_here` tells whether this process
-    has the device open itself, and not its ranks alone; `recorded` whether anything was ever recorded on this hardware.
-    `triad` is the bandwidth of a CPU's memory, measured when it was opened.
+    has the device open itself, and not its ranks alone.
     """
 
     device: "Device"
@@ -62,11 +44,9 @@ class DeviceUnderTest:
     comparator: Comparator
     entries: Entries
     comparisons: int
+    rooflines: Rooflines
     gpu: Gpu | None = None
     is_open_here: bool = True
-    recorded: bool = False
-    triad: Ceiling | None = None
-    ceilings: dict[str, Ceiling | None] = field(default_factory=dict)
     _priors: dict[str, Prior] = field(default_factory=dict)
     _groups: dict[tuple[str, ...], "tuple[Device, HardwareKey]"] = field(default_factory=dict)
 
@@ -74,6 +54,11 @@ class DeviceUnderTest:
     def identity(self) -> str:
         """Return the identity of this very device."""
         return identity_of(self.environment)
+
+    @property
+    def recorded(self) -> bool:
+        """Return whether anything was ever recorded on this hardware."""
+        return any(key.alone == self.hardware.alone for key in self.comparator.hardware())
 
     def among(
         self, names: tuple[str, ...], open_part: Callable[[str], "Device"]
@@ -129,61 +114,6 @@ class DeviceUnderTest:
             self._priors[kind] = prior_of(pairs, kind) if pairs else priors()[kind]
         return self._priors[kind]
 
-    def ceiling(
-        self, work: Work, metric: str, hardware: HardwareKey | None = None
-    ) -> Ceiling | None:
-        """Return the roofline of a metric: the datasheet's, else a measured one.
-
-        Of a CPU's traffic that is the triad, of FLOP/s in a type that the metric names a matrix product. Between
-        several devices, as `hardware` names them, it is that of the link.
-        """
-        if hardware is not None and hardware.devices not in (None, 1):
-            return link_ceiling(product_of(self.environment.device), hardware, metric)
-        ceiling = datasheet_ceiling(self.environment.device, work, metric)
-        kind = rate_suffix(metric)
-        if ceiling is not None:
-            return at_generation(ceiling, self.gpu) if ceiling.metric == "payload_GBps" else ceiling
-        if kind == "traffic_GBps" and self.environment.device.type == "cpu":
-            return self.triad
-        # A device whose clock a script moves multiplies nothing.
-        if kind == "TFLOPS" and self.environment.device.type != "fake":
-            return self._product(metric)
-        return None
-
-    def beyond_belief(self, work: Work, seconds: float) -> str:
-        """Return why work cannot be done so fast, else an empty text.
-
-        What a CPU can do at most is measured for that once, and only where a rate looks impossible.
-        """
-        moved_bytes = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
-        if self.environment.device.type != "cpu":
-            bounds = device_bounds(self.environment.device)
-        else:
-            cores = self.environment.host.usable_cores
-            triad = self.triad if moved_bytes / seconds > SUSPECT_BYTES_PER_S * cores else None
-            suspect = work.flops / seconds > SUSPECT_FLOPS * cores
-            products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if suspect]
-            fastest = max(filter(None, products), key=lambda product: product.value, default=None)
-            bounds = [bound for bound in (triad, fastest) if bound is not None]
-        amounts = (
-            (bound, work.flops if rate_suffix(bound.metric) == "TFLOPS" else moved_bytes)
-            for bound in bounds
-        )
-        return next(
-            filter(None, (beyond_belief(bound, amount, seconds) for bound, amount in amounts)), ""
-        )
-
-    def _product(self, metric: str) -> Ceiling | None:
-        if metric in self.ceilings:
-            return self.ceilings[metric]
-        from ..engine.ceiling import measure_product
-
-        product = measure_product(self.device, self.device.name, metric)
-        # The buffers of the test that asks first must not lower the roofline of all that follow.
-        if product.settled:
-            self.ceilings[metric] = product.ceiling
-        return product.ceiling
-
 
 def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
@@ -236,7 +166,7 @@ def open_device_under_test(
     )
     gpu = device.gpu()
     _refuse_exclusive(gpu, opens_device, planned)
-    recorded = any(key.alone == hardware.alone for key in comparator.hardware())
+    triad = triad_of(device, environment) if opens_device and not over_ranks else None
     under_test = DeviceUnderTest(
         device,
         environment,
@@ -244,25 +174,11 @@ def open_device_under_test(
         comparator,
         entries,
         max(1, comparisons),
+        Rooflines(device, environment, gpu, triad),
         gpu,
         opens_device,
-        recorded,
-        _triad(device, environment) if opens_device and not over_ranks else None,
     )
     return under_test, warning or interpreted(device)
-
-
-def _triad(device: "Device", environment: Environment) -> Ceiling | None:
-    """Measure the memory bandwidth of a CPU; None of any other device.
-
-    It comes before a test takes some of the memory.
-    """
-    # By its name: a device whose clock a script moves would wait for the end of the triad for ever.
-    if device.name != "cpu":
-        return None
-    from ..engine.ceiling import measure_triad
-
-    return measure_triad(device, "cpu", environment.device.last_level_cache_bytes or 0)
 
 
 def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str, Planned]) -> None:

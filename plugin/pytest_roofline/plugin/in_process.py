@@ -116,7 +116,9 @@ class _Recorder(Observer):
         right = measured.verified is not False
         work, key = self._request.work, self._key
         ceiling = (
-            self._session.under_test.ceiling(work, key.metric, key.hardware) if right else None
+            self._session.under_test.rooflines.ceiling(work, key.metric, key.hardware)
+            if right
+            else None
         )
         return record(self._test, self._request, measured, key, ceiling, invalid=invalid)
 
@@ -354,7 +356,9 @@ class Siblings:
             )
             like_ours = key.hardware.alone == session.under_test.hardware
             ceiling = (
-                session.under_test.ceiling(work, key.metric, key.hardware) if like_ours else None
+                session.under_test.rooflines.ceiling(work, key.metric, key.hardware)
+                if like_ours
+                else None
             )
             measured = replace(sibling.measured, siblings_busy=busy)
             measurements.append(

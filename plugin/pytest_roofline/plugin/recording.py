@@ -13,8 +13,8 @@ from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Ranks
 from ..core.units import encodable, printable
 from ..hardware import above_peak, beyond_belief
-from .device_under_test import DeviceUnderTest
 from .planned import Marks, Planned
+from .rooflines import Rooflines
 from .selection import marks_of
 from .session import RooflineSession
 
@@ -136,7 +136,7 @@ def record(
         device=device,
         ranks=ranks,
     )
-    measurement = with_sanity(measurement, session.under_test)
+    measurement = with_sanity(measurement, session.under_test.rooflines)
     if not measurement.invalid:
         # Only now, since a machine in trouble is slower, and no excuse for what is too fast.
         measurement = replace(
@@ -153,7 +153,7 @@ def why_partial(error: BaseException, message: str) -> str:
     ]
 
 
-def with_sanity(measurement: Measurement, under_test: DeviceUnderTest) -> Measurement:
+def with_sanity(measurement: Measurement, rooflines: Rooflines) -> Measurement:
     """Return the measurement, invalid if it is faster than its hardware."""
     if measurement.invalid:
         return measurement
@@ -162,5 +162,5 @@ def with_sanity(measurement: Measurement, under_test: DeviceUnderTest) -> Measur
     amount = work.amount(ceiling.metric) if ceiling is not None else None
     if not doubt and ceiling is not None and amount:
         doubt = beyond_belief(ceiling, amount, measurement.median_s)
-    doubt = doubt or under_test.beyond_belief(work, measurement.median_s)
+    doubt = doubt or rooflines.beyond_belief(work, measurement.median_s)
     return replace(measurement, invalid=doubt) if doubt else measurement
