@@ -66,7 +66,7 @@ def test_what_a_log_tells_of_its_machine_is_kept(text, take, one):
     assert (reading.verified, reading.devices, reading.iterations) == (True, 2, 50)
     assert take(text("gb10-two-nodes-all_gather.log"))[0].machine.software["nccl-tests"] == "2.18.3"
     (found,) = take(text("mi300x-all_reduce.log"))
-    assert (found.tool, found.machine.product, found.machine.software) == (
+    assert (found.tool.name, found.machine.product, found.machine.software) == (
         "rccl-tests",
         "AMD Instinct MI300X VF",
         {"rccl-tests": ":+"},

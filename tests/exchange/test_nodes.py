@@ -9,7 +9,7 @@ from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.exchange.nodes import with_node
-from pytest_roofline.exchange.records import ImportedLog
+from pytest_roofline.exchange.records import ImportedLog, Tool
 
 BABELSTREAM = """Using CUDA device NVIDIA H100 80GB HBM3
 Driver: {driver}
@@ -124,9 +124,9 @@ def test_the_path_of_a_file_names_its_node_by_a_pattern(call, write, tmp_path):
         ("n7.log", "n8", "n8"),
         ("n7.log", "", None),
     ):
-        assert with_node(ImportedLog(path, "", "", ()), path, pattern).machine.host == node
+        assert with_node(ImportedLog(path, Tool("", ""), ()), path, pattern).machine.host == node
     with pytest.raises(BadFile, match=r"a\.txt does not match --host=\{node\}\.log;"):
-        with_node(ImportedLog("a.txt", "", "", ()), "a.txt", "{node}.log")
+        with_node(ImportedLog("a.txt", Tool("", ""), ()), "a.txt", "{node}.log")
 
 
 def test_equal_files_are_one_measurement_only_within_a_node(call, write, tmp_path):

@@ -287,7 +287,7 @@ def test_every_unit_that_babelstream_has_is_told(take):
         best = found.readings[0]
         assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(2 * 4 * N / 0.00125)
         assert best.parameters == {"size_bytes": 4 * N, "dtype": "fp32"}
-        assert f"{unit} is {factor:.0f} bytes" in found.convention
+        assert f"{unit} is {factor:.0f} bytes" in found.tool.convention
 
 
 def test_lines_before_the_table_are_understood(text, take):

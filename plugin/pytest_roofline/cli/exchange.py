@@ -249,7 +249,7 @@ def _print_imported(logs: Sequence["ImportedLog"]) -> None:
     for log in logs:
         say(
             printable(
-                f"{log.source}: {log.tool}, {log.machine.product or log.machine.cpu_model or 'product unknown'}"
+                f"{log.source}: {log.tool.name}, {log.machine.product or log.machine.cpu_model or 'product unknown'}"
             )
         )
         table = TextTable(
@@ -266,8 +266,8 @@ def _print_imported(logs: Sequence["ImportedLog"]) -> None:
             say(render(table, width(), sys.stdout.isatty()))
         for line in _remarks(log):
             say(printable(line))
-    for tool, convention in {log.tool: log.convention for log in logs}.items():
-        say(f"how {tool} counts: {convention}")
+    for tool in {log.tool.name: log.tool for log in logs}.values():
+        say(f"how {tool.name} counts: {tool.convention}")
 
 
 def _remarks(log: "ImportedLog") -> list[str]:
@@ -300,8 +300,8 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
         "files": [
             {
                 "source": log.source,
-                "tool": log.tool,
-                "convention": log.convention,
+                "tool": log.tool.name,
+                "convention": log.tool.convention,
                 "product": log.machine.product,
                 "readings": [
                     {name: getattr(reading, name) for name in READING_FIELDS}

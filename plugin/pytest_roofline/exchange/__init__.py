@@ -145,9 +145,9 @@ def _refuse_contradiction(
             f"{source} has readings of {' or '.join(map(str, sorted(counts)))} devices, "
             f"but --devices={user_facts.devices}; expected the same"
         )
-    if user_facts.operation is not None and not all("ccl-tests" in log.tool for log in logs):
+    if user_facts.operation is not None and not all("ccl-tests" in log.tool.name for log in logs):
         raise BadFile(
-            f"{source} is of {logs[0].tool}, which measures no collectives; leave --operation out"
+            f"{source} is of {logs[0].tool.name}, which measures no collectives; leave --operation out"
         )
 
 

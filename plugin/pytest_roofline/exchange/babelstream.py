@@ -13,6 +13,7 @@ from .records import (
     ImportedLog,
     MachineFacts,
     Reading,
+    Tool,
     UserFacts,
     amount,
     pool_readings,
@@ -320,15 +321,16 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
 def _imported(table: _Table, source: str) -> ImportedLog:
     if not table.rows:
         failure = ("babelstream", "a run ended before the rows of its table")
-        return ImportedLog(source, "BabelStream", CONVENTION, (), failed=(failure,))
+        return ImportedLog(source, Tool("BabelStream", CONVENTION), (), failed=(failure,))
     software = {
         "BabelStream": table.head.get("version"),
         "implementation": table.head.get("implementation"),
     }
     return ImportedLog(
         source=source,
-        tool="BabelStream",
-        convention=CONVENTION.format(unit=table.unit, factor=f"{UNITS[table.unit]:.0f}"),
+        tool=Tool(
+            "BabelStream", CONVENTION.format(unit=table.unit, factor=f"{UNITS[table.unit]:.0f}")
+        ),
         readings=pool_readings(
             [_apply_check(reading, table.wrong_arrays) for reading in table.rows]
         ),

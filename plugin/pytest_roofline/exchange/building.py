@@ -209,7 +209,7 @@ def _software(logs: Sequence[ImportedLog]) -> dict[str, str]:
     """Return versions and settings, and for each tool its convention."""
     software: dict[str, str] = {}
     for log in logs:
-        software |= log.machine.software | {f"{log.tool} convention": log.convention}
+        software |= log.machine.software | {f"{log.tool.name} convention": log.tool.convention}
     return software
 
 

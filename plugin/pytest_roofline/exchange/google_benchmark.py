@@ -11,15 +11,17 @@ from .records import (
     ImportedLog,
     MachineFacts,
     Reading,
+    Tool,
     UserFacts,
     from_json,
     json_with,
     pool_readings,
 )
 
-CONVENTION = (
+TOOL = Tool(
+    "Google Benchmark",
     "seconds of an iteration by the wall clock, the mean of each run; repetitions are samples; bytes are those that "
-    "the benchmark counted as processed"
+    "the benchmark counted as processed",
 )
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _AGGREGATES = ("mean", "median")
@@ -96,8 +98,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     return (
         ImportedLog(
             source=source,
-            tool="Google Benchmark",
-            convention=CONVENTION,
+            tool=TOOL,
             readings=pool_readings([_reading(one, source) for one in [*runs, *alone] if not one.skipped]),
             machine=MachineFacts(
                 device_type="cpu",

@@ -28,7 +28,16 @@ from .logs import (
     require_columns,
     skip,
 )
-from .records import BadLine, ImportedLog, MachineFacts, Reading, UserFacts, amount, whole_number
+from .records import (
+    BadLine,
+    ImportedLog,
+    MachineFacts,
+    Reading,
+    Tool,
+    UserFacts,
+    amount,
+    whole_number,
+)
 
 _CONFIG = re.compile(
     r"(?:# )?nThreads?:? (\d+) nGpus:? (\d+)(?: nRanks: \d+)? minBytes:? (\d+) maxBytes:? (\d+) step: (\d+)"
@@ -106,9 +115,14 @@ class _Log(HeadedTable[CollectiveLine]):
         return self.highest_rank >= len(self.ranks)
 
     @property
-    def tool(self) -> str:
-        """The tool that printed it."""
+    def family(self) -> str:
+        """The family of its benchmarks, after the tool that printed it."""
         return "rccl_tests" if "rccl-tests" in self.software else "nccl_tests"
+
+    @property
+    def tool(self) -> Tool:
+        """The tool that printed it."""
+        return Tool(self.family.replace("_", "-"), CONVENTION)
 
 
 class _Logs(list[_Log]):
@@ -337,11 +351,10 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
         name = operation.name if operation is not None else log.program or "test"
         return ImportedLog(
             source,
-            log.tool.replace("_", "-"),
-            CONVENTION,
+            log.tool,
             (),
             machine=machine,
-            failed=((f"{log.tool}.{name}", _failure_reason(log)),),
+            failed=((f"{log.family}.{name}", _failure_reason(log)),),
             ended=log.ended,
         )
     setting = _setting(log, source, user_facts)
@@ -351,8 +364,7 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
     readings, left_out = readings_of(log.rows, operation, setting, source)
     return ImportedLog(
         source=source,
-        tool=setting.tool.replace("_", "-"),
-        convention=CONVENTION,
+        tool=log.tool,
         readings=tuple(_apply_bounds_check(reading, log) for reading in readings),
         machine=replace(
             machine,
@@ -464,7 +476,7 @@ def _setting(log: _Log, source: str, user_facts: UserFacts) -> Setting:
         "side_work": side_work, "work_sms": work_sms if side_work else 0,
     }  # fmt: skip
     return Setting(
-        tool=log.tool,
+        tool=log.family,
         ranks=groups.count(groups[0]) if groups and not log.abridged else devices,
         devices=devices,
         iterations=max(1, iterations) * max(1, calls_per_iteration) * max(1, graph),

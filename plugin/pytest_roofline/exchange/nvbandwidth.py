@@ -18,6 +18,7 @@ from .records import (
     ImportedLog,
     MachineFacts,
     Reading,
+    Tool,
     UserFacts,
     amount,
     as_record,
@@ -25,10 +26,11 @@ from .records import (
     looks_like_json,
 )
 
-CONVENTION = (
+TOOL = Tool(
+    "nvbandwidth",
     "payload that arrives, one way, also for copies within a device; of bidirectional copies the measured direction; "
     "GB is 1e9 bytes; median of the samples, or their mean under -m, which the file does not say; seconds are those "
-    "of 1 GB, since the file has rates only"
+    "of 1 GB, since the file has rates only",
 )
 # The bytes behind a rate: those that take a second at 1 GB/s.
 PAYLOAD_BYTES = 10**9
@@ -189,8 +191,7 @@ def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
             )
     return ImportedLog(
         source=source,
-        tool="nvbandwidth",
-        convention=CONVENTION,
+        tool=TOOL,
         readings=tuple(readings),
         machine=MachineFacts(
             product=products[0] if products else None,

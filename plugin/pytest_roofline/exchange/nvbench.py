@@ -8,11 +8,12 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import ImportedLog, MachineFacts, Reading, UserFacts, from_json, json_with
+from .records import ImportedLog, MachineFacts, Reading, Tool, UserFacts, from_json, json_with
 
-CONVENTION = (
+TOOL = Tool(
+    "NVBench",
     "means of the samples; cold: alone behind a flushed cache, by CUDA events; batch: calls one after the other, by "
-    "CUDA events; bytes are the global memory that the benchmark counted, read and written"
+    "CUDA events; bytes are the global memory that the benchmark counted, read and written",
 )
 _COLD, _BATCH, _RATE = (
     "nv/cold/time/gpu/mean",
@@ -89,8 +90,7 @@ def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
     return (
         ImportedLog(
             source,
-            "NVBench",
-            CONVENTION,
+            TOOL,
             tuple(readings),
             MachineFacts(chosen, software={"NVBench": str(version)} if version else {}),
             left_out=tuple(left_out),

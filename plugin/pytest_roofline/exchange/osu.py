@@ -25,16 +25,18 @@ from .records import (
     ImportedLog,
     MachineFacts,
     Reading,
+    Tool,
     UserFacts,
     amount,
     pool_readings,
     whole_number,
 )
 
-CONVENTION = (
+TOOL = Tool(
+    "OSU Micro-Benchmarks",
     "MB is 1e6 bytes; a latency is half a round trip, of a collective the time of one call, the mean over ranks; "
     "bibw adds both directions up; mbw_mr adds its pairs up; the host's clock, a window of messages at a time for "
-    "bandwidths, and one call after the other for latencies"
+    "bandwidths, and one call after the other for latencies",
 )
 _TITLE = re.compile(r"# *OSU (\S+) (\S.*?)(?: Test)?(?: +v(\d\S*)| +\(Version (\S+)\))? *")
 _PAIRS = re.compile(r"# *\[ *pairs: (\d+) *\] *\[ *window size: (\d+|varied) *\] *")
@@ -254,8 +256,7 @@ def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
     ranks = user_facts.devices if test.collective else None
     return ImportedLog(
         source=source,
-        tool="OSU Micro-Benchmarks",
-        convention=CONVENTION,
+        tool=TOOL,
         readings=pool_readings([replace(row, devices=ranks or row.devices) for row in test.rows]),
         machine=MachineFacts(
             device_type="cpu"

@@ -16,11 +16,12 @@ from ..core.samples import Samples
 from ..core.units import moment
 from ..core.work import Work
 from .exportable import Exportable, facts, origin
-from .records import ImportedLog, MachineFacts, Reading, UserFacts, from_json, json_with
+from .records import ImportedLog, MachineFacts, Reading, Tool, UserFacts, from_json, json_with
 
-CONVENTION = (
+TOOL = Tool(
+    "pytest-benchmark",
     "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so there "
-    "is no rate"
+    "is no rate",
 )
 # Clocks that go on while a process waits; others stand in the key.
 WALL = ("perf_counter", "time", "monotonic", "default_timer", "perf_counter_ns", "monotonic_ns")
@@ -77,8 +78,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
     return (
         ImportedLog(
             source=source,
-            tool="pytest-benchmark",
-            convention=CONVENTION,
+            tool=TOOL,
             readings=tuple(
                 _reading(benchmark, seconds_by_name[benchmark.fullname], f"benchmarks[{index}]")
                 for index, benchmark in enumerate(file.benchmarks)

@@ -105,18 +105,25 @@ class MachineFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool whose files are read. `convention` says how it counts and times."""
+
+    name: str
+    convention: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImportedLog:
     """The output of one process of another tool.
 
-    `convention` says how the tool counts and times; `left_out` has a line for each number that is
-    read but not used, `failed` the tests that left no number with the reason, `started` ISO 8601 as
-    far as the file tells; `process` is its name by the content of the file. `unread` are lines of
-    the head that are not part of the key, by name; `ended` is true of a whole log without a row.
+    `left_out` has a line for each number that is read but not used, `failed` the tests that left no
+    number with the reason, `started` ISO 8601 as far as the file tells; `process` is its name by
+    the content of the file. `unread` are lines of the head that are not part of the key, by name;
+    `ended` is true of a whole log without a row.
     """
 
     source: str
-    tool: str
-    convention: str
+    tool: Tool
     readings: tuple[Reading, ...]
     machine: MachineFacts = MachineFacts()
     started: str = ""

@@ -12,15 +12,17 @@ from .records import (
     ImportedLog,
     MachineFacts,
     Reading,
+    Tool,
     UserFacts,
     amount,
     pool_readings,
     whole_number,
 )
 
-CONVENTION = (
+TOOL = Tool(
+    "TransferBench",
     "payload that arrives; GB is 1e9 bytes; means over the iterations; transfers and executors by the device's clock, "
-    "aggregates by the host's; seconds of a matrix are those of 1 GB where no line tells the bytes"
+    "aggregates by the host's; seconds of a matrix are those of 1 GB where no line tells the bytes",
 )
 PAYLOAD_BYTES = 10**9
 # Memory of devices, by the letter before the index; the others are of hosts, or none.
@@ -263,8 +265,7 @@ def _imported(run: _Call, source: str) -> ImportedLog:
         )
     return ImportedLog(
         source,
-        "TransferBench",
-        CONVENTION,
+        TOOL,
         pool_readings(run.rows),
         machine=MachineFacts(software={"TransferBench": run.version} if run.version else {}),
         failed=() if run.rows else (("transferbench", reason),),

@@ -9,11 +9,12 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar
 from ..core.work import Work
 from .logs import lines
-from .records import BadLine, ImportedLog, Reading, UserFacts, amount, refuse
+from .records import BadLine, ImportedLog, Reading, Tool, UserFacts, amount, refuse
 
-CONVENTION = (
+TOOL = Tool(
+    "triton.testing",
     "rates and times as the benchmark function gave them, most often a median of do_bench; GB is 1e9 bytes; seconds of "
-    "a rate are those of 1 GB or 1 TFLOP, since the file has rates only"
+    "a rate are those of 1 GB or 1 TFLOP, since the file has rates only",
 )
 # By the label of the axis without spaces, dots and slashes: the work that a rate is kept of, or the unit of a time.
 _RATES = {
@@ -82,8 +83,7 @@ def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
     return (
         ImportedLog(
             source,
-            "triton.testing",
-            CONVENTION,
+            TOOL,
             tuple(readings),
             left_out=(f"the last line, {cut}, since it has no line end and may be cut",)
             if cut
