@@ -120,8 +120,7 @@ def _new_state(
         )
     return State(
         name=name,
-        a=a,
-        b=b,
+        sides=(a, b),
         arguments=arguments,
         cwd=str(Path.cwd().resolve()),
         seed=random.randrange(2**16) if seed is None else seed,
@@ -156,7 +155,7 @@ def _run(
     from .telling import make_report, report_as_json, report_markdown, report_text
 
     budget_s = None if budget is None else parse_duration(budget, "--budget")
-    specs = dict(zip(("A", "B"), parse_sides(state.a, state.b), strict=True))
+    specs = dict(zip(("A", "B"), parse_sides(*state.sides), strict=True))
     specs = {side: pin_commit(spec, state.commits.get(side, "")) for side, spec in specs.items()}
     interrupted, began_s = False, time.monotonic()
     resume_command = f"roofline ab --resume {state.name}"

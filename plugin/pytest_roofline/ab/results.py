@@ -64,13 +64,12 @@ class ArmProcess:
 class State:
     """The settings of a run and its processes so far: all that `--resume` needs.
 
-    `commits` are those that the sides meant when the run began, by side. `seconds` is the time of the run so far,
-    preparing and warming up included. `taken` are the processes.
+    `sides` are A and B as the user wrote them, `commits` those that they meant when the run began, by side. `seconds`
+    is the time of the run so far, preparing and warming up included. `taken` are the processes.
     """
 
     name: str
-    a: str
-    b: str
+    sides: tuple[str, str]
     arguments: tuple[str, ...]
     cwd: str
     seed: int
@@ -372,7 +371,7 @@ class SidesResults:
         """Return the records of a side's run, a round a process."""
         environment = self.environment(side)
         assert environment is not None
-        command = ("roofline", "ab", self.state.a, self.state.b, "--", *self.state.arguments)
+        command = ("roofline", "ab", *self.state.sides, "--", *self.state.arguments)
         first = runs[0].header
         lines: list[Line] = [
             Header(run_name(self.state.name, side), first.started, command, first.tool, environment)
