@@ -28,7 +28,7 @@ from ..stats.stats import growth
 from ..stats.verdicts import changed_environment, span_text
 from .kernel_words import figures_markdown, figures_table, kernel_notes
 from .kernels import compare_kernels
-from .results import SidesResults, run_name
+from .results import SidesResults, State, run_name
 from .sides import SIDES, PreparedSide
 
 # At most so many changes, tests without a twin and the like are named in a line.
@@ -38,10 +38,8 @@ MOST_ROWS = 100
 _COLOURS = {"GREEN": "green", "GREY": "yellow", "RED": "bold red"}
 # Fields and properties of a report that its document holds unchanged.
 _PLAIN = (
-    "name",
     "sides",
     "sentence",
-    "seed",
     "processes",
     "seconds",
     "changed",
@@ -57,6 +55,8 @@ class Report:
     """The results of a run.
 
     Args:
+        state: the settings of the run, and all of its processes.
+        sides: by side, what it stood for.
         rows: a test or a kernel each, worst first; its base's time or figures stand for a baseline's.
         controls: by label, the change of the second A against A, as a share of time.
         open: labels of tests that more processes could decide.
@@ -64,18 +64,21 @@ class Report:
         notes: tests without a twin, code that changed meanwhile, too few processes for any red.
     """
 
-    name: str
+    state: State
     sides: dict[str, str]
     rows: tuple[Row, ...]
     controls: dict[str, float] = field(default_factory=dict)
     open: frozenset[str] = frozenset()
     changed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    seed: int = 0
-    processes: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     saved: dict[str, Path] = field(default_factory=dict)
     interrupted: bool = False
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The number of processes by arm."""
+        return dict(Counter(process.arm for process in self.state.taken))
 
     @property
     def kernel_rows(self) -> tuple[Row, ...]:
@@ -125,7 +128,7 @@ def make_report(
     failed_rows, notes = _failed_tests(results, {row.test for row in rows})
     processes = results.state.taken
     return Report(
-        name=results.state.name,
+        state=results.state,
         sides={side: str(setup) for side, setup in sides.items()},
         rows=tuple(worst_first([*rows, *failed_rows])),
         controls=controls,
@@ -138,8 +141,6 @@ def make_report(
             *_changed_code_notes(results),
             *_too_few_notes(paired_by_twin, results.state.processes),
         ),
-        seed=results.state.seed,
-        processes=dict(Counter(process.arm for process in processes)),
         seconds={
             arm: sum(process.seconds for process in processes if process.arm == arm)
             for arm in ("A", "B", "control")
@@ -339,7 +340,7 @@ def _environment_changes(results: SidesResults) -> list[str]:
 def report_text(report: Report, width: int, colour: bool) -> str:
     """Return a report for a terminal. A row a test stands between the sides and the sentence."""
     head = [
-        f"A {report.sides['A']}, B {report.sides['B']}: {_processes_text(report)}, seed {report.seed}"
+        f"A {report.sides['A']}, B {report.sides['B']}: {_processes_text(report)}, seed {report.state.seed}"
     ]
     head += [f"changed: {listed(report.changed, MOST_NAMED, '; ')}"] if report.changed else []
     table = TextTable(("test", "left"), ("A", "right"), ("B", "right"), ("B against A", "right"), ("A/A", "right"),
@@ -403,6 +404,8 @@ def _reason_lines(report: Report) -> list[str]:
 def report_as_json(report: Report) -> dict[str, object]:
     """Return a report as a document. Its rows hold the second A's difference."""
     return {name: getattr(report, name) for name in _PLAIN} | {
+        "name": report.state.name,
+        "seed": report.state.seed,
         "saved": {side: str(path) for side, path in report.saved.items()},
         "tests": [
             plain(row)
