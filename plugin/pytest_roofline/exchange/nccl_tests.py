@@ -85,29 +85,22 @@ _PLACES = ("out_of_place", "in_place")
 
 
 @dataclass(slots=True)
-class _Log(HeadedTable[CollectiveLine]):
-    """One run of one test, as far as it was read."""
+class _Head:
+    """The lines above the table of a run.
+
+    `ranks` are group, host and product of those that are named, `highest_rank` the number of the
+    last. `reduced_max_bytes` is the maxBytes that the tool reduced for want of memory. `hints` are
+    lines above that may name the collective, where the log does not.
+    """
 
     program: str = ""
     config: tuple[int, ...] = ()
     ranks: list[tuple[int, str, str]] = field(default_factory=list)
-    shared: tuple[str, ...] = ()
-    half: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-    columns: int = 0
-    cut_cells: list[str] = field(default_factory=list)
-    blocking: str = ""
-    out_of_bounds: int = 0
-    software: dict[str, str] = field(default_factory=dict)
-    # Columns behind those that are read.
-    extra_columns: tuple[str, ...] = ()
-    # The maxBytes that the tool reduced for want of memory.
-    reduced_max_bytes: int | None = None
-    # Lines above that may name the collective, where the log does not.
-    hints: tuple[str, ...] = ()
-
-    # Of the ranks that are named.
     highest_rank: int = -1
+    blocking: str = ""
+    software: dict[str, str] = field(default_factory=dict)
+    reduced_max_bytes: int | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def abridged(self) -> bool:
@@ -125,6 +118,30 @@ class _Log(HeadedTable[CollectiveLine]):
         return Tool(self.family.replace("_", "-"), CONVENTION)
 
 
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a table: those that all places share, and those of each place.
+
+    `count` is that of the words of a row, `unread` are the columns behind those that are read.
+    """
+
+    shared: tuple[str, ...]
+    half: tuple[str, ...]
+    places: tuple[str, ...]
+    count: int
+    unread: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Log(HeadedTable[CollectiveLine]):
+    """One run of one test, as far as it was read. `cut_cells` are the front of a row in two lines."""
+
+    head: _Head = field(default_factory=_Head)
+    columns: _Columns | None = None
+    cut_cells: list[str] = field(default_factory=list)
+    out_of_bounds: int = 0
+
+
 class _Logs(list[_Log]):
     """The runs of a stream, one behind the other. The last is being read."""
 
@@ -133,7 +150,7 @@ class _Logs(list[_Log]):
     @property
     def table(self) -> _Log | None:
         """The run whose rows are expected."""
-        return self[-1] if self and self[-1].half and not self[-1].ended else None
+        return self[-1] if self and self[-1].columns and not self[-1].ended else None
 
     def begin(self, anew: bool) -> _Log:
         """Return the run that a line of its head belongs to.
@@ -141,7 +158,7 @@ class _Logs(list[_Log]):
         `anew` is true where the current run has this line already.
         """
         if not self or self[-1].ended or self[-1].rows or anew:
-            self.append(_Log(hints=self.hints))
+            self.append(_Log(head=_Head(hints=self.hints)))
             self.hints = ()
         return self[-1]
 
@@ -157,15 +174,15 @@ class _Logs(list[_Log]):
 
 def _take_config(logs: _Logs, _: int, match: re.Match[str]) -> None:
     numbers = tuple(int(digits or 0) for digits in match.groups())
-    logs.begin(bool(logs and logs[-1].config)).config = numbers
+    logs.begin(bool(logs and logs[-1].head.config)).head.config = numbers
 
 
 def _take_start(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(bool(logs and logs[-1].program)).program = match[1]
+    logs.begin(bool(logs and logs[-1].head.program)).head.program = match[1]
 
 
 def _take_version(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(bool(logs and match[1] in logs[-1].software)).software |= {
+    logs.begin(bool(logs and match[1] in logs[-1].head.software)).head.software |= {
         match[1]: match[2],
         "NCCL headers": match[3],
         "NCCL": match[4],
@@ -173,25 +190,25 @@ def _take_version(logs: _Logs, _: int, match: re.Match[str]) -> None:
 
 
 def _take_library(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(False).software[match[1]] = match[2].removeprefix("Version ")
+    logs.begin(False).head.software[match[1]] = match[2].removeprefix("Version ")
 
 
 def _take_rank(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    log = logs.begin(False)
-    if match[1] == "0" and log.ranks:
+    head = logs.begin(False).head
+    if match[1] == "0" and head.ranks:
         raise BadLine(
             "a second rank 0: independent processes wrote into one log, as with nccl-tests built without "
             "MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
         )
     rank = whole_number(match[1])
-    if rank <= log.highest_rank or (rank and not log.ranks):
-        raise BadLine(f"rank {rank}; expected rank {log.highest_rank + 1}")
-    log.highest_rank = rank
-    log.ranks.append((int(match[2] or 0), match[3], match[5] or ""))
+    if rank <= head.highest_rank or (rank and not head.ranks):
+        raise BadLine(f"rank {rank}; expected rank {head.highest_rank + 1}")
+    head.highest_rank = rank
+    head.ranks.append((int(match[2] or 0), match[3], match[5] or ""))
 
 
 def _take_blocking(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(False).blocking = match[1]
+    logs.begin(False).head.blocking = match[1]
 
 
 def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
@@ -213,15 +230,14 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
         or not all(name.startswith("#") for name in extra_columns)
     ):
         raise BadLine("unknown columns")
-    log = logs.begin(False)
-    log.shared, log.half, log.places = (
-        tuple(names[:time_column]),
-        half,
-        _PLACES[-names.count("time") :],
+    logs.begin(False).columns = _Columns(
+        shared=tuple(names[:time_column]),
+        half=half,
+        places=_PLACES[-names.count("time") :],
+        # A moment is two words: date and clock.
+        count=len(names) + len(extra_columns) + 2 * has_timestamp,
+        unread=tuple(extra_columns),
     )
-    # A moment is two words: date and clock.
-    log.columns = len(names) + len(extra_columns) + 2 * has_timestamp
-    log.extra_columns = tuple(extra_columns)
 
 
 def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
@@ -233,37 +249,39 @@ def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
 def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
-    if not logs or not logs[-1].half:
+    if not logs or logs[-1].columns is None:
         raise BadLine(
             "a row of numbers without a heading above it; expected the lines that name its columns"
         )
-    _add_row(logs[-1], number, match[0].split())
+    _add_row(logs[-1], logs[-1].columns, number, match[0].split())
 
 
 def _take_cut_row(logs: _Logs, _: int, match: re.Match[str]) -> None:
     table = logs.table
-    front = front_of(match, {host for _, host, _ in table.ranks}) if table is not None else ""
+    front = front_of(match, {host for _, host, _ in table.head.ranks}) if table is not None else ""
     if table is None or not front:
         raise ForeignLine
     table.cut_cells += front.split()
 
 
 def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
-    if logs.table is None or not logs.table.cut_cells:
+    table = logs.table
+    if table is None or table.columns is None or not table.cut_cells:
         raise ForeignLine
-    _add_row(logs.table, number, match[0].split())
+    _add_row(table, table.columns, number, match[0].split())
 
 
-def _add_row(log: _Log, number: int, values: list[str]) -> None:
+def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> None:
     values, log.cut_cells = log.cut_cells + values, []
-    if len(values) == log.columns - 1 and "redop" in log.shared and not values[3].isalpha():
+    if len(values) == columns.count - 1 and "redop" in columns.shared and not values[3].isalpha():
         # Operations without a reduction left the column blank until 2022.
         values.insert(3, "")
-    require_columns(values, log.columns)
-    shared_columns, half_columns = len(log.shared), len(log.half)
-    for index, place in enumerate(log.places):
-        half = values[shared_columns + index * half_columns :][:half_columns]
-        cells = dict(zip(log.shared + log.half, values[:shared_columns] + half, strict=True))
+    require_columns(values, columns.count)
+    shared_count, half_count = len(columns.shared), len(columns.half)
+    names = columns.shared + columns.half
+    for index, place in enumerate(columns.places):
+        half = values[shared_count + index * half_count :][:half_count]
+        cells = dict(zip(names, values[:shared_count] + half, strict=True))
         log.rows.append(_row(number, place, cells))
 
 
@@ -290,13 +308,13 @@ def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
 def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     if logs and logs[-1].ended:
         logs.refuse_mixed()
-    if not logs or not logs[-1].half or logs[-1].cut_cells:
+    if not logs or logs[-1].columns is None or logs[-1].cut_cells:
         raise BadLine("an average without rows, or inside a row; expected a whole log")
     logs[-1].ended = True
 
 
 def _take_reduced(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(False).reduced_max_bytes = whole_number(match[1])
+    logs.begin(False).head.reduced_max_bytes = whole_number(match[1])
 
 
 def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
@@ -338,50 +356,51 @@ def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ..
 
 
 def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
-    products = list(dict.fromkeys(name for *_, name in log.ranks if name))
-    hosts = tuple(host for _, host, _ in log.ranks)
+    head = log.head
+    products = list(dict.fromkeys(name for *_, name in head.ranks if name))
+    hosts = tuple(host for _, host, _ in head.ranks)
     if len(products) > 1:
         raise BadFile(f"{source}: ranks on {' and '.join(products)}; expected one product")
     machine = MachineFacts(
         product=products[0] if products else None,
         host=hosts[0] if hosts else None,
     )
-    if not (log.ended and log.rows):
-        operation = operation_of(log.program)
-        name = operation.name if operation is not None else log.program or "test"
+    if not (log.ended and log.rows and log.columns):
+        operation = operation_of(head.program)
+        name = operation.name if operation is not None else head.program or "test"
         return ImportedLog(
             source,
-            log.tool,
+            head.tool,
             (),
             machine=machine,
-            failed=((f"{log.family}.{name}", _failure_reason(log)),),
+            failed=((f"{head.family}.{name}", _failure_reason(log)),),
             ended=log.ended,
         )
-    setting = _setting(log, source, user_facts)
+    setting = _setting(head, source, user_facts)
     operation, note = find_operation(
-        log.program, user_facts, (source, *log.hints), log.rows, setting.ranks, source
+        head.program, user_facts, (source, *head.hints), log.rows, setting.ranks, source
     )
     readings, left_out = readings_of(log.rows, operation, setting, source)
     return ImportedLog(
         source=source,
-        tool=log.tool,
+        tool=head.tool,
         readings=tuple(_apply_bounds_check(reading, log) for reading in readings),
         machine=replace(
             machine,
-            hosts=hosts if len(set(hosts)) > 1 and not log.abridged else (),
-            software=log.software,
+            hosts=hosts if len(set(hosts)) > 1 and not head.abridged else (),
+            software=head.software,
         ),
-        left_out=(*left_out, *(f"column {name} is not read" for name in log.extra_columns)),
-        notes=tuple(filter(None, (note, _abridged_note(log, setting.devices)))),
+        left_out=(*left_out, *(f"column {name} is not read" for name in log.columns.unread)),
+        notes=tuple(filter(None, (note, _abridged_note(head, setting.devices)))),
         unread=log.unread,
     )
 
 
-def _abridged_note(log: _Log, devices: int) -> str:
+def _abridged_note(head: _Head, devices: int) -> str:
     """Return what a list of ranks with gaps leaves open. Empty for a list without gaps."""
-    if not log.abridged:
+    if not head.abridged:
         return ""
-    coverage = f"{len(log.ranks)} of {devices} ranks are named"
+    coverage = f"{len(head.ranks)} of {devices} ranks are named"
     return (
         f"{coverage}; the number of devices is from --devices, product and nodes are from the log"
     )
@@ -391,9 +410,10 @@ def _failure_reason(log: _Log) -> str:
     """Return why a log has no row, or rows without an end."""
     if not log.ended:
         return f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
-    min_bytes = log.config[2] if log.config else 0
-    if log.reduced_max_bytes is not None and log.reduced_max_bytes < min_bytes:
-        return f"maxBytes was reduced to {log.reduced_max_bytes}, below minBytes {min_bytes}; no size was measured"
+    head = log.head
+    min_bytes = head.config[2] if head.config else 0
+    if head.reduced_max_bytes is not None and head.reduced_max_bytes < min_bytes:
+        return f"maxBytes was reduced to {head.reduced_max_bytes}, below minBytes {min_bytes}; no size was measured"
     return "no size was measured"
 
 
@@ -411,23 +431,23 @@ def _apply_bounds_check(reading: Reading, log: _Log) -> Reading:
     )
 
 
-def _devices(log: _Log, source: str, user_facts: UserFacts) -> int:
+def _devices(head: _Head, source: str, user_facts: UserFacts) -> int:
     """Return how many devices took part.
 
     They are as many as the ranks, or as the user says where lines of ranks are missing.
     """
-    if log.abridged:
-        if user_facts.devices is None or user_facts.devices <= log.highest_rank:
+    if head.abridged:
+        if user_facts.devices is None or user_facts.devices <= head.highest_rank:
             raise BadFile(
-                f"{source}: lines '# Rank …' are missing below rank {log.highest_rank}; "
+                f"{source}: lines '# Rank …' are missing below rank {head.highest_rank}; "
                 "give the number of devices with --devices"
             )
-        if len({group for group, *_ in log.ranks}) > 1:
+        if len({group for group, *_ in head.ranks}) > 1:
             raise BadFile(
                 f"{source}: lines '# Rank …' of several groups are missing; expected every rank"
             )
         return user_facts.devices
-    devices = len(log.ranks) or user_facts.devices
+    devices = len(head.ranks) or user_facts.devices
     if not devices:
         raise BadFile(f"{source}: no lines '# Rank …'; give the number of devices with --devices")
     if user_facts.devices not in (None, devices):
@@ -437,8 +457,8 @@ def _devices(log: _Log, source: str, user_facts: UserFacts) -> int:
     return devices
 
 
-def _setting(log: _Log, source: str, user_facts: UserFacts) -> Setting:
-    if not log.config:
+def _setting(head: _Head, source: str, user_facts: UserFacts) -> Setting:
+    if not head.config:
         raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
     (
         threads,
@@ -452,21 +472,21 @@ def _setting(log: _Log, source: str, user_facts: UserFacts) -> Setting:
         unalign,
         side_work,
         work_sms,
-    ) = log.config
-    devices = _devices(log, source, user_facts)
+    ) = head.config
+    devices = _devices(head, source, user_facts)
     if devices % (threads * gpus or 1):
         raise BadFile(
             f"{source}: {threads} threads of {gpus} GPUs, which cannot be {devices} ranks"
         )
-    groups = [group for group, *_ in log.ranks]
-    group_count, host_count = len(set(groups)), len({host for _, host, _ in log.ranks})
+    groups = [group for group, *_ in head.ranks]
+    group_count, host_count = len(set(groups)), len({host for _, host, _ in head.ranks})
     # "wait and barrier …", "wait …, no barrier", and both around the outer loop.
     blocking = (
         3
-        if "outer" in log.blocking
+        if "outer" in head.blocking
         else 2
-        if "no barrier" in log.blocking
-        else int(bool(log.blocking))
+        if "no barrier" in head.blocking
+        else int(bool(head.blocking))
     )
     # Those that are not the default belong into the key.
     settings: dict[str, Scalar] = {
@@ -476,8 +496,8 @@ def _setting(log: _Log, source: str, user_facts: UserFacts) -> Setting:
         "side_work": side_work, "work_sms": work_sms if side_work else 0,
     }  # fmt: skip
     return Setting(
-        tool=log.family,
-        ranks=groups.count(groups[0]) if groups and not log.abridged else devices,
+        tool=head.family,
+        ranks=groups.count(groups[0]) if groups and not head.abridged else devices,
         devices=devices,
         iterations=max(1, iterations) * max(1, calls_per_iteration) * max(1, graph),
         warmup_iterations=warmup,
