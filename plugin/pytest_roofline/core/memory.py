@@ -89,7 +89,6 @@ class OutOfMemory:
     peak_bytes: Amount | None = None
     lost: dict[str, AboveZero] = field(default_factory=dict)
     lost_kernels: tuple[str, ...] = ()
-    published: tuple[str, ...] = ()
 
     @property
     def red(self) -> bool:

@@ -387,7 +387,7 @@ def failure_message(record: OutOfMemory, where: str) -> str:
 
 
 def out_of_memory_lines(records: Sequence[OutOfMemory], at_most: int = 12) -> list[str]:
-    """Return a line for each record: figures, place, other places."""
+    """Return a line for each record: figures and place."""
     lines = [
         printable(f"out of memory: {record.label}: {circumstances(record)}") for record in records
     ]
@@ -409,8 +409,7 @@ def circumstances(record: OutOfMemory) -> str:
         parts.append(f"{format_memory(record.allocated_bytes)} allocated by torch")
     if record.round > 1:
         parts.append(f"in round {record.round}")
-    also = f"; also out of memory in {'; '.join(record.published)}" if record.published else ""
-    return printable(", ".join(parts) + also)
+    return printable(", ".join(parts))
 
 
 def out_of_memory_properties(records: Sequence[OutOfMemory]) -> list[tuple[str, str]]:
