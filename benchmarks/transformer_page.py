@@ -115,12 +115,12 @@ def steps(run: Run) -> Iterator[str]:
 
 def _ran_out(record: OutOfMemory) -> str:
     """In words, with what it asked for; and the most that there was, where that is known to be of this measurement."""
-    words = "out of memory"
-    if record.asked_bytes is not None:
-        words += f", asked for {format_memory(record.asked_bytes)}"
+    words, allocation = "out of memory", record.allocation
+    if allocation.asked_bytes is not None:
+        words += f", asked for {format_memory(allocation.asked_bytes)}"
     # Outside of a measurement the counter may still hold the peak of a test before.
-    if record.peak_bytes is not None and record.phase is not None:
-        words += f" beside a peak of {format_memory(record.peak_bytes)}"
+    if allocation.peak_bytes is not None and record.phase is not None:
+        words += f" beside a peak of {format_memory(allocation.peak_bytes)}"
     return words
 
 

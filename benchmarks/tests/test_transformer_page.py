@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, Profile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.work import Work
@@ -75,9 +75,9 @@ def test_a_time_that_must_not_be_trusted_is_not_shown(shown, step, rows_of):
 )
 def test_what_ran_out_of_memory_stands_with_what_it_asked_for(shown, step, phase, told, rows_of):
     record = OutOfMemory(
-        test_id="t", benchmark="transformer", parameters=CASE | {"size": "xl"}, label="transformer[xl]", process="p",
-        device="cuda:0", message="CUDA out of memory", recorded=True, asked_bytes=2**30,
-        peak_bytes=2**31, phase=phase,
+        test_id="t", benchmark="transformer", parameters=CASE | {"size": "xl"}, label="transformer[xl]",
+        device="cuda:0", recorded=True, phase=phase,
+        allocation=FailedAllocation("CUDA out of memory", asked_bytes=2**30, peak_bytes=2**31),
     )  # fmt: skip
     rows = rows_of(shown(step(1.0), record), "Steps")
     assert rows[1][:2] == ["transformer[xl]", told]

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
-from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, LostResults, OutOfMemory
 from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import plain, worst_first
@@ -30,9 +30,8 @@ def exhausted(test_id="test_a.py::test_big", **changes):
         "benchmark": "big",
         "parameters": {},
         "label": "big",
-        "process": "p",
         "device": "cuda:0",
-        "message": "no",
+        "allocation": FailedAllocation("no"),
     }
     return OutOfMemory(test_id, **(facts | changes))
 
@@ -246,7 +245,7 @@ def test_running_out_of_memory_is_one_row_and_what_was_taken_before_is_none(rows
             [("memory", "FAILED", True)],
         ),
         # Where the baseline has a time it is a regression.
-        ((exhausted(lost={"": 1e-3}), slower), [("memory", "REGRESSED", True)]),
+        ((exhausted(lost=LostResults({"": 1e-3})), slower), [("memory", "REGRESSED", True)]),
         # What ran out again in a later round is said once; what only a later round had no room for keeps its number.
         (
             (exhausted(name=""), exhausted(name="", round=2), exhausted(name="other")),

@@ -23,7 +23,7 @@ from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import SECTIONS
 from pytest_roofline.core.entries import Baseline, ExactEntry
 from pytest_roofline.core.facts import Machine
-from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, OutOfMemory
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.core.storage import to_plain
@@ -314,7 +314,12 @@ def test_each_kind_of_row_has_the_very_names_that_the_page_says(tmp_path, make):
     )
     big, small = make.measurement(key=make.key("big")), make.measurement(peak_bytes=2**20)
     lost = OutOfMemory(
-        big.test_id, "big", big.key.parameters, big.label, "process-1", "cuda:0", "out of memory"
+        big.test_id,
+        "big",
+        big.key.parameters,
+        big.label,
+        "cuda:0",
+        FailedAllocation("out of memory"),
     )
     before = make.save(tmp_path / "before.jsonl", small, big, kernel)
     grown = replace(kernel, figures=figures | {"registers": 255})

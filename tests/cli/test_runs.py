@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import Figure, Profile
 from pytest_roofline.core.verdicts import Group, Reference, TimeLimit
 from pytest_roofline.version import __version__
@@ -505,9 +505,8 @@ def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refus
             "step",
             {"size": "xl"},
             "step[xl]",
-            "p",
             "cuda:0",
-            "none",
+            FailedAllocation("none"),
         )
         saved(name, *measured, copy, *[lost] * (name == "mi300x"), product=products[name])
     text = command("compare", "--table", "cpu,a100,mi300x").stdout

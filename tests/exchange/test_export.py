@@ -5,7 +5,7 @@ from statistics import geometric_mean
 import pytest
 
 from pytest_roofline.core.errors import BadInput, OtherHardware
-from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Samples
@@ -102,7 +102,7 @@ def test_what_has_no_time_is_said_and_not_counted_as_a_number(kept):
     key = ResourceKey("flash", {}, "sm_90")
     kernel = Resources(key, "test_f.py::test_flash", "flash@sm_90", "process-1", {"registers": 40})
     ran_out = OutOfMemory(
-        "test_o.py::test_o", "o", {}, "o", "process-1", "cpu", "tried to allocate 2.00 GiB"
+        "test_o.py::test_o", "o", {}, "o", "cpu", FailedAllocation("tried to allocate 2.00 GiB")
     )
     skipped = Outcome("test_s.py::test_s", "skipped", reason="needs 2 GPUs, found 1")
     failed = Outcome("test_e.py::test_e", "failed", reason="ValueError")

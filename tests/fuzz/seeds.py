@@ -15,7 +15,13 @@ from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import LINE_TYPES, encode_line
 from pytest_roofline.core.entries import Baseline, CollectedTest, ExactEntry, Renewal
 from pytest_roofline.core.facts import DeviceFacts, Environment, HostFacts
-from pytest_roofline.core.memory import AllocatorPoint, MemoryPoint, OutOfMemory
+from pytest_roofline.core.memory import (
+    AllocatorPoint,
+    FailedAllocation,
+    LostResults,
+    MemoryPoint,
+    OutOfMemory,
+)
 from pytest_roofline.core.profiles import (
     AttentionTime,
     ClassTime,
@@ -236,18 +242,13 @@ def _fullest() -> list[Any]:
             "oom",
             {"n": 2**20},
             "oom[n]",
-            "p",
             "cuda:0",
-            "out",
+            FailedAllocation("out", 4, 3, 2, 1),
             2,
             False,
             "x",
             "calls",
-            4,
-            3,
-            2,
-            1,
-            {"x": 1e-3},
+            LostResults({"x": 1e-3}),
         ),
         MAKE.measurement(
             2e-3, key=MAKE.key("ranks", hardware=MAKE.hardware(devices=2)), ranks=ranks

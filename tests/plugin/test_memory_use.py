@@ -122,7 +122,11 @@ def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
     result = desk.run("--roofline-save=it", "--roofline-against=before")
     result.assert_outcomes(passed=1)
     (found,) = desk.saved("it").out_of_memory
-    assert (found.asked_bytes, found.label, found.phase) == (2**52, "large.big", "memory")
+    assert (found.allocation.asked_bytes, found.label, found.phase) == (
+        2**52,
+        "large.big",
+        "memory",
+    )
     # A baseline has times by name, and of this call it has none: no time is lost.
     assert found.name is None
     assert "REGRESSED" not in result.stdout.str()

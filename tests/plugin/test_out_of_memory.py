@@ -97,14 +97,15 @@ def test_the_run_file_tells_what_happened_where_and_how_full_the_device_was(oom)
         True,
         1,
     )
-    assert (record.asked_bytes, record.free_bytes, record.device) == (
+    assert (record.allocation.asked_bytes, record.allocation.free_bytes, record.device) == (
         2 * GIB,
         round(1.1 * GIB),
         "fake",
     )
-    assert (record.allocated_bytes, record.peak_bytes) == (77 * 2**20, 77 * 2**20)
-    assert record.message.startswith("CUDA out of memory. Tried to allocate 2.00 GiB")
-    assert "Second line" not in record.message
+    allocation = record.allocation
+    assert (allocation.allocated_bytes, allocation.peak_bytes) == (77 * 2**20, 77 * 2**20)
+    assert allocation.message.startswith("CUDA out of memory. Tried to allocate 2.00 GiB")
+    assert "Second line" not in allocation.message
     # A proposal has no entry for it and all that was measured before.
     entries = propose([oom.last_run()], everything=True).baseline.entries
     assert {(entry.benchmark, entry.name) for entry in entries} == {("one", "first"), ("next", "")}
@@ -149,7 +150,7 @@ def test_it_is_red_where_the_baseline_has_a_time(oom, desk):
     outcome = next(one for one in run.outcomes if one.test_id.endswith("test_one"))
     assert (outcome.outcome, outcome.by_verdict) == ("failed", True)
     assert {"OUT OF MEMORY", "REGRESSED"} < set(outcome.verdicts)
-    assert run.out_of_memory[0].lost == {"second": pytest.approx(2e-3, rel=0.01)}
+    assert run.out_of_memory[0].lost.times == {"second": pytest.approx(2e-3, rel=0.01)}
     # Two saved runs that are compared say the same; the other way round there is nothing to miss.
     done = desk.cli("compare", "before", "after")
     assert done.exit_code == 1
@@ -198,7 +199,7 @@ def test_only_an_error_of_memory_in_the_body_of_a_marked_test_is_recorded(oom, d
         result.assert_outcomes(failed=1, passed=1)
         assert "OutOfMemoryError: CUDA out of memory" in texts(result)
         (record,) = oom.last_run().out_of_memory
-        assert (record.recorded, record.asked_bytes) == (False, 2 * GIB)
+        assert (record.recorded, record.allocation.asked_bytes) == (False, 2 * GIB)
     for error in (
         "RuntimeError('shape mismatch')",
         "AssertionError('out of memory')",

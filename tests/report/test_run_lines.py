@@ -7,7 +7,7 @@ from dataclasses import replace
 from pytest_roofline.baselines.rows import exact_row, memory_row
 from pytest_roofline.baselines.run_rows import Ending
 from pytest_roofline.core.keys import BY_POSITION
-from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, OutOfMemory
 from pytest_roofline.core.records import CurveSummary, Fit, Outcome
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.verdicts import ExactVerdict, TimeLimit
@@ -128,7 +128,7 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
     ):
         assert closing(good, status=status)[-1] == said
     lost = memory_row(
-        OutOfMemory("t.py::big", "big", {}, "big[1]", "p", "cpu", "asked for 2 TiB"),
+        OutOfMemory("t.py::big", "big", {}, "big[1]", "cpu", FailedAllocation("asked for 2 TiB")),
         verdict="OUT OF MEMORY",
     )
     assert closing(good, lost)[-1] == "GREEN: 1 of 1 fast enough; 1 OUT OF MEMORY as expected"

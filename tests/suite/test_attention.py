@@ -40,9 +40,9 @@ def test_without_memory_it_is_recorded_and_the_run_goes_on(tmp_path):
     names = ("eager-forward-d16-s8192", "eager-backward-d16-s8192", "eager-forward-d64-s256")
     done, found = run(tmp_path, *names, limit_bytes=SMALL_BYTES)
     first, second = found.out_of_memory
-    assert (first.asked_bytes, first.phase, first.recorded) == (2 * GIB, "calls", True)
-    assert (second.asked_bytes, second.phase) == (2 * GIB, "arguments")
-    assert first.free_bytes < SMALL_BYTES
+    assert (first.allocation.asked_bytes, first.phase, first.recorded) == (2 * GIB, "calls", True)
+    assert (second.allocation.asked_bytes, second.phase) == (2 * GIB, "arguments")
+    assert first.allocation.free_bytes < SMALL_BYTES
     assert [m.label for m in found.measurements] == ["attention[eager-forward-d64-s256]"]
     assert [outcome.outcome for outcome in found.outcomes] == ["passed"] * 3
     assert "PASSED OUT OF MEMORY asked for 2.00 GiB" in done.stdout

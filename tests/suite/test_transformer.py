@@ -254,7 +254,7 @@ def test_what_cannot_fit_is_skipped_with_what_it_needs_at_least(printed):
 def test_what_runs_out_all_the_same_is_recorded(run):
     (found,) = run.out_of_memory
     # The first matrix behind the embedding, in float32.
-    assert (found.label, found.recorded, found.asked_bytes) == (
+    assert (found.label, found.recorded, found.allocation.asked_bytes) == (
         "unforeseen",
         True,
         4 * 2**19 * 2**19,

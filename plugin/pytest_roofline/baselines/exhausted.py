@@ -43,7 +43,7 @@ def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
 
     The other side of the comparison has it.
     """
-    sizes = f" ({record.sizes})" if record.sizes else ""
+    sizes = f" ({record.allocation.sizes})" if record.allocation.sizes else ""
     before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
     row = memory_row(
         record,

@@ -299,7 +299,7 @@ def memory_row(lost: OutOfMemory, *, verdict: str, reason: str = "") -> Row:
         name=lost.name or "",
         parameters=lost.parameters,
         metric=MEMORY,
-        asked_bytes=lost.asked_bytes,
-        free_bytes=lost.free_bytes,
+        asked_bytes=lost.allocation.asked_bytes,
+        free_bytes=lost.allocation.free_bytes,
         lost=lost,
     )

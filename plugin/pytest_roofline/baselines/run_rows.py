@@ -277,7 +277,7 @@ def _memory_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
             first.setdefault((record.test_id, record.name), record)
     for record in first.values():
         word = memory_word(endings_by_test.get(record.test_id, Ending()), record.recorded)
-        yield memory_row(record, verdict=word, reason=record.message)
+        yield memory_row(record, verdict=word, reason=record.allocation.message)
 
 
 def _other_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:

@@ -57,38 +57,70 @@ _FREE = re.compile(rf"{_SIZE} (?:is )?free\b")
 
 
 @dataclass(frozen=True, slots=True)
+class FailedAllocation:
+    """An allocation that found no memory. Sizes are in bytes; None is unknown.
+
+    Args:
+        message: the first line of its error.
+        asked_bytes: its size, rounded as in the error.
+        free_bytes: what an allocation could still get when it happened.
+        allocated_bytes: what torch's allocator had handed out when it happened.
+        peak_bytes: the most that it had handed out since its record was reset, which `measure(peak_bytes=True)` does.
+    """
+
+    message: str
+    asked_bytes: Amount | None = None
+    free_bytes: Amount | None = None
+    allocated_bytes: Amount | None = None
+    peak_bytes: Amount | None = None
+
+    @property
+    def sizes(self) -> str:
+        """The known sizes: `asked for 2.00 GiB, 1.10 GiB free`."""
+        requested = (
+            [] if self.asked_bytes is None else [f"asked for {format_memory(self.asked_bytes)}"]
+        )
+        free = [] if self.free_bytes is None else [f"{format_memory(self.free_bytes)} free"]
+        return ", ".join(requested + free)
+
+
+@dataclass(frozen=True, slots=True)
+class LostResults:
+    """Results that the baseline has of a test, and that there are none of now.
+
+    Args:
+        times: seconds by the name of a measurement.
+        kernels: labels of compiled kernels.
+    """
+
+    times: dict[str, AboveZero] = field(default_factory=dict)
+    kernels: tuple[str, ...] = ()
+
+
+NOTHING_LOST = LostResults()
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfMemory:
-    """A test that ran out of memory. Sizes are in bytes; None is unknown.
+    """A test that ran out of memory.
 
     Args:
         recorded: whether the test's marker says `oom="record"`; without, the test has failed for it.
         name: of the measurement that ran out; None where the test was outside of `measure`.
         phase: what that measurement was doing; `memory` in a call whose memory was followed.
-        asked_bytes: the size of the allocation that failed, rounded as in the error.
-        free_bytes: what an allocation could still get when it happened.
-        allocated_bytes: what torch's allocator had handed out when it happened.
-        peak_bytes: the most that it had handed out since its record was reset, which `measure(peak_bytes=True)` does.
-        lost: seconds that the baseline has, by the name of a measurement, that there is none of now.
-        lost_kernels: labels of compiled kernels that the baseline has, and that were not compiled now.
     """
 
     test_id: str
     benchmark: str
     parameters: dict[str, Scalar]
     label: str
-    process: str
     device: str
-    message: str
+    allocation: FailedAllocation
     round: Count = 1
     recorded: bool = True
     name: str | None = None
     phase: Phase | None = None
-    asked_bytes: Amount | None = None
-    free_bytes: Amount | None = None
-    allocated_bytes: Amount | None = None
-    peak_bytes: Amount | None = None
-    lost: dict[str, AboveZero] = field(default_factory=dict)
-    lost_kernels: tuple[str, ...] = ()
+    lost: LostResults = NOTHING_LOST
 
     @property
     def red(self) -> bool:
@@ -96,7 +128,7 @@ class OutOfMemory:
 
         The baseline then has a time or a kernel that is missing now.
         """
-        return self.recorded and bool(self.lost or self.lost_kernels)
+        return self.recorded and self.lost != NOTHING_LOST
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -107,15 +139,6 @@ class OutOfMemory:
     def word(self) -> str:
         """The word for the test in a table."""
         return "FAILED" if not self.recorded else self.words[-1]
-
-    @property
-    def sizes(self) -> str:
-        """The known sizes: `asked for 2.00 GiB, 1.10 GiB free`."""
-        requested = (
-            [] if self.asked_bytes is None else [f"asked for {format_memory(self.asked_bytes)}"]
-        )
-        free = [] if self.free_bytes is None else [f"{format_memory(self.free_bytes)} free"]
-        return ", ".join(requested + free)
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:

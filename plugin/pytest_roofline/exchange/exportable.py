@@ -191,7 +191,7 @@ def _omission_reason(run: Run, row: Row) -> str:
     if row.metric == KERNEL:
         return "a compiled kernel has no time"
     if row.lost is not None:
-        return f"it ran out of memory: {row.lost.message}"
+        return f"it ran out of memory: {row.lost.allocation.message}"
     if row.ended is None or row.ended.outcome == "passed":
         return ""
     return f"its test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"

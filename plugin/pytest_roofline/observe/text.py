@@ -362,26 +362,26 @@ def _signed_text(size_bytes: int) -> str:
 
 def status_word(record: OutOfMemory) -> str:
     """Return the text behind PASSED in a verbose run. It is `OUT OF MEMORY asked for 2.00 GiB`."""
-    if record.asked_bytes is None:
-        return WORD
-    return f"{WORD} asked for {format_memory(record.asked_bytes)}"
+    asked_bytes = record.allocation.asked_bytes
+    return WORD if asked_bytes is None else f"{WORD} asked for {format_memory(asked_bytes)}"
 
 
 def failure_message(record: OutOfMemory, where: str) -> str:
     """Return why a test that ran out of memory is red. The baseline has a time or a compiled kernel
     for it.
     """
-    sizes = f" ({record.sizes})" if record.sizes else ""
+    allocation = record.allocation
+    sizes = f" ({allocation.sizes})" if allocation.sizes else ""
     losses = [
         format_seconds(seconds)
         + (f" for {printable(name)}" if name and name != record.name else "")
-        for name, seconds in record.lost.items()
+        for name, seconds in record.lost.times.items()
     ]
-    losses += [f"the kernel {printable(label)}" for label in record.lost_kernels]
+    losses += [f"the kernel {printable(label)}" for label in record.lost.kernels]
     details = f"Details: {where}" if where else "The run could not be saved"
     return (
         f"{printable(record.label)}: ran out of memory{sizes}, where the baseline has "
-        f"{', '.join(losses)} REGRESSED\n  {printable(record.message)}\n  {details}; if that is intended, remove "
+        f"{', '.join(losses)} REGRESSED\n  {printable(allocation.message)}\n  {details}; if that is intended, remove "
         "its entry from the baseline."
     )
 
@@ -404,9 +404,10 @@ def circumstances(record: OutOfMemory) -> str:
     by torch`.
     """
     where = "outside of measure" if record.phase is None else _DOING[record.phase]
-    parts = [record.sizes or "sizes unknown", where]
-    if record.allocated_bytes is not None:
-        parts.append(f"{format_memory(record.allocated_bytes)} allocated by torch")
+    allocation = record.allocation
+    parts = [allocation.sizes or "sizes unknown", where]
+    if allocation.allocated_bytes is not None:
+        parts.append(f"{format_memory(allocation.allocated_bytes)} allocated by torch")
     if record.round > 1:
         parts.append(f"in round {record.round}")
     return printable(", ".join(parts))
@@ -418,6 +419,7 @@ def out_of_memory_properties(records: Sequence[OutOfMemory]) -> list[tuple[str, 
     for record in records:
         prefix = printable(f"roofline.{record.name}." if record.name else "roofline.")
         pairs.append((f"{prefix}verdict", record.word))
-        sizes = {"asked_bytes": record.asked_bytes, "free_bytes": record.free_bytes}
+        allocation = record.allocation
+        sizes = {"asked_bytes": allocation.asked_bytes, "free_bytes": allocation.free_bytes}
         pairs += [(prefix + name, str(size)) for name, size in sizes.items() if size is not None]
     return pairs

@@ -17,7 +17,15 @@ import pytest
 from ..baselines.exhausted import lost_times
 from ..core.errors import RooflineError, causes_of
 from ..core.keys import Key
-from ..core.memory import OutOfMemory, Phase, out_of_memory, parse_free_bytes, parse_requested_bytes
+from ..core.memory import (
+    FailedAllocation,
+    LostResults,
+    OutOfMemory,
+    Phase,
+    out_of_memory,
+    parse_free_bytes,
+    parse_requested_bytes,
+)
 from ..core.profiles import Profile
 from ..core.records import Measurement
 from ..core.samples import PROFILED
@@ -161,16 +169,17 @@ def _record(
         benchmark=planned.benchmark,
         parameters=planned.parameters,  # type: ignore[arg-type]
         label=planned.label + (f".{call_name}" if call_name else ""),
-        process=session.process,
         device=place.device.name if place is not None else session.under_test.device.name,
-        message=message.splitlines()[0][:MOST_TEXT],
+        allocation=FailedAllocation(
+            message=message.splitlines()[0][:MOST_TEXT],
+            asked_bytes=parse_requested_bytes(message),
+            free_bytes=free_bytes,
+            allocated_bytes=allocated.now_bytes if allocated is not None else None,
+            peak_bytes=allocated.most_bytes if allocated is not None else None,
+        ),
         recorded=planned.marks.oom == "record",
         name=call_name if place is not None and place.measured is not None else None,
         phase=place.phase if place is not None else None,
-        asked_bytes=parse_requested_bytes(message),
-        free_bytes=free_bytes,
-        allocated_bytes=allocated.now_bytes if allocated is not None else None,
-        peak_bytes=allocated.most_bytes if allocated is not None else None,
     )
 
 
@@ -179,7 +188,7 @@ def _with_lost_results(
 ) -> OutOfMemory:
     """Return a record with the results that its baseline has."""
     under_test = session.under_test
-    lost = lost_times(
+    times = lost_times(
         under_test.comparator,
         record.benchmark,
         record.parameters,
@@ -193,7 +202,7 @@ def _with_lost_results(
         for kind in session.kinds
         for label in kind.missed(record.test_id, record.benchmark, record.parameters)
     )
-    return replace(record, lost=lost, lost_kernels=tuple(labels))
+    return replace(record, lost=LostResults(times, tuple(labels)))
 
 
 def forget_locals(error: BaseException | None) -> None:

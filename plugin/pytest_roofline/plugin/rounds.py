@@ -187,7 +187,7 @@ class Rounds:
                 ]
                 self._note_lost_round(
                     record.test_id,
-                    f"it ran out of memory in round {number} ({record.sizes})",
+                    f"it ran out of memory in round {number} ({record.allocation.sizes})",
                     measured,
                 )
         for calibration in run.calibrations:

@@ -112,7 +112,7 @@ def reason(row: Row) -> str:
     if row.resources is not None:
         texts += [difference_text(row), f"{row.resources.target}: {figures_text(row.resources)}"]
     elif row.lost is not None:
-        texts += [circumstances(row.lost), row.lost.message]
+        texts += [circumstances(row.lost), row.lost.allocation.message]
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 

@@ -110,7 +110,7 @@ def now_text(row: Row) -> str:
         )
     if is_value(row):
         return value_text(row.value, row.unit)
-    return row.lost.sizes if row.lost is not None else figure(row)
+    return row.lost.allocation.sizes if row.lost is not None else figure(row)
 
 
 def is_value(row: Row) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, LostResults, MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import (
     AttentionTime,
     ClassTime,
@@ -103,8 +103,9 @@ class Report:
                 kernel.test_id, kernel.label, "kernel", "REGRESSED", target="sm_90", changes=(change,), remarks=("x",),
             ),
             OutOfMemory(
-                "test_a.py::test_big", "big", {"size": 9}, "big[9]", "p", "cuda:0", "tried to allocate", name="",
-                phase="calls", asked_bytes=2**31, free_bytes=2**30, lost={"": 1e-3},
+                "test_a.py::test_big", "big", {"size": 9}, "big[9]", "cuda:0",
+                FailedAllocation("tried to allocate", asked_bytes=2**31, free_bytes=2**30), name="", phase="calls",
+                lost=LostResults({"": 1e-3}),
             ), Outcome("test_a.py::test_big", "passed", ("OUT OF MEMORY",)),
             Outcome(f"test_h.py::test_hostile[{HOSTILE}]", "failed", reason=HOSTILE),
             Outcome("test_a.py::test_two", "skipped", reason="needs 2 GPUs"),

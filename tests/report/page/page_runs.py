@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from pytest_roofline.baselines.runs import assemble
-from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Figure, KernelTime, Profile
 from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.records import Ceiling, CurveSummary, Fit, Outcome
@@ -109,7 +109,7 @@ def hostile(make, path):
             reason=HOSTILE,
             remarks=(HOSTILE,),
         ),
-        OutOfMemory(HOSTILE + "oom", HOSTILE, {}, HOSTILE, "p", HOSTILE, HOSTILE),
+        OutOfMemory(HOSTILE + "oom", HOSTILE, {}, HOSTILE, HOSTILE, FailedAllocation(HOSTILE)),
         Outcome(HOSTILE + "bad", "failed", reason=HOSTILE),
         Figure(HOSTILE, HOSTILE, "p", HOSTILE, 0.5, "share"),
         replace(_use(), label=HOSTILE, missing=(HOSTILE,)),
@@ -300,8 +300,8 @@ def _without_time(make):
     spoiled = make.key("stream_triad", 8 * MIB)
     busy = "busy neighbours: others worked 40 % of the time on our cores"
     exhausted = OutOfMemory(
-        "test_attention.py::test_eager[65536]", "attention", {"sequence": 65536}, "attention[eager-65536]", "p",
-        "cuda:0", "CUDA out of memory. Tried to allocate 64.00 GiB.", asked_bytes=64 * 2**30, free_bytes=40 * 2**30,
+        "test_attention.py::test_eager[65536]", "attention", {"sequence": 65536}, "attention[eager-65536]", "cuda:0",
+        FailedAllocation("CUDA out of memory. Tried to allocate 64.00 GiB.", 64 * 2**30, free_bytes=40 * 2**30),
         name="", phase="calls",
     )  # fmt: skip
     return [

@@ -10,7 +10,7 @@ from html import unescape
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of
-from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, LostResults, OutOfMemory
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.verdicts import ExactVerdict
@@ -97,12 +97,18 @@ def _bare():
 def _memory():
     def lost(label, **changes):
         return OutOfMemory(
-            f"test_m.py::test_{label}", label, {}, label, "p", "cuda:0", "no room", **changes
+            f"test_m.py::test_{label}",
+            label,
+            {},
+            label,
+            "cuda:0",
+            FailedAllocation("no room"),
+            **changes,
         )
 
     return [
         lost("expected_oom"), Outcome("test_m.py::test_expected_oom", "passed", ("OUT OF MEMORY",)),
-        lost("lost_oom", lost={"": 1e-3}),
+        lost("lost_oom", lost=LostResults({"": 1e-3})),
         Outcome("test_m.py::test_lost_oom", "failed", ("OUT OF MEMORY", "REGRESSED"), "had a time", by_verdict=True),
         lost("sudden_oom", recorded=False),
         Outcome("test_m.py::test_sudden_oom", "failed", ("OUT OF MEMORY",), "OutOfMemoryError"),

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
-from pytest_roofline.core.memory import OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, OutOfMemory
 from pytest_roofline.core.profiles import Figure
 from pytest_roofline.core.records import Ceiling, Outcome
 from pytest_roofline.core.resources import Resources
@@ -224,7 +224,13 @@ def test_commands_are_what_somebody_can_type(make, tmp_path):
 
     assert [()] == commands(Outcome("device health", "failed", reason="DEGRADED: power limit"))
     ran_out = OutOfMemory(
-        "test_big.py::test_big", "big", {}, "big[9]", "p", "cuda:0", "tried to allocate", name=""
+        "test_big.py::test_big",
+        "big",
+        {},
+        "big[9]",
+        "cuda:0",
+        FailedAllocation("tried to allocate"),
+        name="",
     )
     found = commands(ran_out, Outcome("test_big.py::test_big", "failed", reason="out of memory"))
     assert [("python -m pytest test_big.py::test_big",)] == found

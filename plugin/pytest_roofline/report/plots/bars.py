@@ -178,7 +178,9 @@ def _back_end(
 
 def _hover_lines(back_end: str, sequence: int, row: Row) -> list[str]:
     name = f"{back_end}, {sequence} tokens"
-    return hover(row, name) if row.lost is None else [name, "out of memory", row.lost.sizes]
+    return (
+        hover(row, name) if row.lost is None else [name, "out of memory", row.lost.allocation.sizes]
+    )
 
 
 def _attention_text(bars: Sequence[Bar]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_roofline.baselines.run_rows import rows_of_run
 from pytest_roofline.baselines.runs import read_run
-from pytest_roofline.core.memory import MemoryUse, OutOfMemory
+from pytest_roofline.core.memory import FailedAllocation, MemoryUse, OutOfMemory
 from pytest_roofline.core.profiles import ClassTime, Profile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
@@ -127,8 +127,8 @@ class Bench:
             )
             if back_end in lacking and sequence == max(sequences):
                 records.append(
-                    OutOfMemory(f"test_flash.py::{number}", "flash_attention", parameters, key.label, "process-1",
-                                "cuda:0", "CUDA out of memory", name="", asked_bytes=2**31, free_bytes=2**30)
+                    OutOfMemory(f"test_flash.py::{number}", "flash_attention", parameters, key.label, "cuda:0",
+                                FailedAllocation("CUDA out of memory", 2**31, free_bytes=2**30), name="")
                 )  # fmt: skip
                 continue
             rate = (600e12, 550e12, 60e12, 400e12)[back_ends.index(back_end)] * (1 - 100 / sequence)
