@@ -33,7 +33,7 @@ def test_a_table_behind_labels_of_srun_and_mpirun_is_read_and_what_is_around_it_
     for name, label, busbw, product, host, skipped in cases:
         (found,) = take(text(name))
         reading = next(one for one in found.readings if one.label == label)
-        assert rate(reading.work, reading.metric, reading.seconds[0]) / 1e9 == pytest.approx(
+        assert rate(reading.work, reading.key.metric, reading.seconds[0]) / 1e9 == pytest.approx(
             busbw, abs=0.02
         ), name
         assert (found.machine.product, found.machine.host, reading.devices) == (product, host, 16)
@@ -201,7 +201,7 @@ def test_a_run_that_was_cut_in_a_row_takes_none_that_is_whole_with_it(text, take
 def test_the_collective_is_named_by_a_line_of_the_job_or_by_the_file(text, take):
     log = text("a100-all_gather.log")
     (found,) = take(f"+ srun ./build/all_gather_perf -b 8 -e 8G\n{log}")
-    assert found.readings[0].benchmark == "nccl_tests.all_gather"
+    assert found.readings[0].key.benchmark == "nccl_tests.all_gather"
     assert "all_gather by '+ srun ./build/all_gather_perf -b 8 -e 8G'" in found.notes[0]
     # A command that cannot have printed these rows names nothing.
     with pytest.raises(BadFile, match="does not name its collective"):
@@ -217,38 +217,38 @@ def test_the_default_text_of_babelstream_is_read_at_the_rates_that_it_printed(te
         "triad": 1370221.139,
         "dot": 1257291.261,
     }
-    for reading in (one for one in first.readings if one.statistic == "best"):
-        kernel = reading.benchmark.removeprefix("babelstream.")
-        assert rate(reading.work, reading.metric, reading.seconds[0]) / 1e6 == pytest.approx(
+    for reading in (one for one in first.readings if one.key.name == "best"):
+        kernel = reading.key.benchmark.removeprefix("babelstream.")
+        assert rate(reading.work, reading.key.metric, reading.seconds[0]) / 1e6 == pytest.approx(
             printed[kernel], abs=1e-3
         )
-        assert reading.parameters == {"size_bytes": 2**28, "dtype": "fp64"}
+        assert reading.key.parameters == {"size_bytes": 2**28, "dtype": "fp64"}
     mean = next(one for one in first.readings if one.label == "babelstream.dot[256MiB-fp64].mean")
     assert (mean.seconds, mean.iterations) == ((0.00044,), 99)
     assert (first.machine.product, first.machine.driver) == ("A100-SXM4-40GB MIG 7g.40gb", "11000")
     assert first.machine.software == {"BabelStream": "3.4", "implementation": "CUDA"}
     # 2147.5 MB are 2^31 bytes.
-    assert {one.parameters["size_bytes"] for one in second.readings} == {2**31}
+    assert {one.key.parameters["size_bytes"] for one in second.readings} == {2**31}
 
 
 def test_other_versions_of_babelstreams_text_are_read(text, take):
     # Version 0 says how many elements there are, 1 calls MiB MB, 6 has other lines; --triad-only has no table.
     (old,) = take(text("k20c-gpu-stream.txt"))
-    assert {one.parameters["size_bytes"] for one in old.readings} == {49999872 * 8}
+    assert {one.key.parameters["size_bytes"] for one in old.readings} == {49999872 * 8}
     untyped = (
         text("k20c-gpu-stream.txt")
         .replace("Precision: double\n", "")
         .replace("Array size", "Arrays")
     )
-    assert [one.parameters for one in take(untyped)[0].readings] == [
-        one.parameters for one in old.readings
+    assert [one.key.parameters for one in take(untyped)[0].readings] == [
+        one.key.parameters for one in old.readings
     ]
     (first,) = take(
         text("k20c-gpu-stream.txt")
         .replace("0.0\n", "1.0\n")
         .replace("Resizing array from", "Array from")
     )
-    assert {one.parameters["size_bytes"] for one in first.readings} == {round(381.5 * 2**20)}
+    assert {one.key.parameters["size_bytes"] for one in first.readings} == {round(381.5 * 2**20)}
     six = (
         "BabelStream\nVersion: 6.0\nImplementation: HIP\nRunning  Classic kernels 100 times in  {} order \n"
         "Number of elements: 268435456\nPrecision: float\nArray size: 1.1 GB\nTotal size: 3.2 GB\n"
@@ -257,8 +257,8 @@ def test_other_versions_of_babelstreams_text_are_read(text, take):
     )
     (found,) = take(six.format("Isolated"))
     best = found.readings[0]
-    assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(4031.234e9)
-    assert best.parameters == {"size_bytes": 2**30, "dtype": "fp32", "order": "isolated"}
+    assert rate(best.work, best.key.metric, best.seconds[0]) == pytest.approx(4031.234e9)
+    assert best.key.parameters == {"size_bytes": 2**30, "dtype": "fp32", "order": "isolated"}
     # In Rust, as its authors' forum quotes it.
     tabs = (
         "BabelStream\nVersion: 0.5\nImplmentation: Rust\nRunning kernels 100 times\n"
@@ -266,7 +266,7 @@ def test_other_versions_of_babelstreams_text_are_read(text, take):
         "Function\tMbytes/sec\tMin (sec)\tMax\t\tAverage\nCopy\t\t50552.817\t0.01062\t\t0.02924\t\t0.01143\n"
     )
     best, mean, _ = take(tabs)[0].readings
-    assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(50552.817e6)
+    assert rate(best.work, best.key.metric, best.seconds[0]) == pytest.approx(50552.817e6)
     assert mean.seconds == (0.01143,)
     triad = (
         "BabelStream\nVersion: 4.0\nImplementation: CUDA\nRunning triad 100 times\nNumber of elements: 33554432\n"
@@ -274,8 +274,8 @@ def test_other_versions_of_babelstreams_text_are_read(text, take):
         "--------------------------------\nRuntime (seconds): 0.05872\nBandwidth (GB/s):  1371.410\n"
     )
     (reading,) = take(triad)[0].readings
-    assert (reading.statistic, reading.iterations) == ("mean", 100)
-    assert rate(reading.work, reading.metric, reading.seconds[0]) == pytest.approx(1371.41e9)
+    assert (reading.key.name, reading.iterations) == ("mean", 100)
+    assert rate(reading.work, reading.key.metric, reading.seconds[0]) == pytest.approx(1371.41e9)
 
 
 def test_a_text_that_contradicts_itself_or_has_no_head_is_refused(text, take):

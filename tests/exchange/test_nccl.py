@@ -29,14 +29,14 @@ def rates(reading):
 def test_rates_of_stored_bytes_and_seconds_are_what_the_tool_printed(text, take):
     for operation, printed in GOLDEN.items():
         (found,) = take(text(f"a100-{operation}.log"), operation=operation)
-        largest = next(r for r in found.readings if r.parameters["size_bytes"] == GIB8)
+        largest = next(r for r in found.readings if r.key.parameters["size_bytes"] == GIB8)
         assert rates(largest) == pytest.approx(printed, abs=0.0101)
-        assert (largest.benchmark, found.machine.product) == (
+        assert (largest.key.benchmark, found.machine.product) == (
             f"nccl_tests.{operation}",
             "A100-SXM4-40GB",
         )
         assert (largest.devices, largest.iterations, largest.warmup_iterations) == (8, 20, 5)
-        assert (largest.statistic, largest.timing, largest.metric) == (
+        assert (largest.key.name, largest.key.timing, largest.key.metric) == (
             "mean",
             "pipelined",
             "busbw_GBps",
@@ -56,7 +56,7 @@ def test_what_a_log_tells_of_its_machine_is_kept(text, take, one):
     reading = one(text("gb10-two-nodes-all_gather.log"))[
         "nccl_tests.all_gather[4GiB-fp32-in_place-2].mean"
     ]
-    assert reading.parameters == {
+    assert reading.key.parameters == {
         "size_bytes": 2**32,
         "dtype": "fp32",
         "place": "in_place",
@@ -71,12 +71,12 @@ def test_what_a_log_tells_of_its_machine_is_kept(text, take, one):
         "AMD Instinct MI300X VF",
         {"rccl-tests": ":+"},
     )
-    assert found.readings[0].benchmark == "rccl_tests.all_reduce"
+    assert found.readings[0].key.benchmark == "rccl_tests.all_reduce"
 
 
 def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fits(text, one, take):
     readings = one(text("a100-reduce_scatter.log")).values()
-    assert {reading.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
+    assert {reading.key.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
     with pytest.raises(
         BadFile, match=r"file does not name its .* give it with --operation: all_gather, all_to_all"
     ):
@@ -136,7 +136,7 @@ def test_lines_of_launchers_and_libraries_are_understood(text, one):
 
 def test_logs_behind_each_other_are_processes_and_sizes_gone_through_twice_samples(text, take, one):
     found = take(text("a100-all_reduce.log") + text("a100-reduce.log"))
-    assert [imported.readings[0].benchmark for imported in found] == [
+    assert [imported.readings[0].key.benchmark for imported in found] == [
         "nccl_tests.all_reduce",
         "nccl_tests.reduce",
     ]
@@ -160,8 +160,8 @@ WAYS = (
 def test_another_way_of_running_is_another_key(text, one):
     for old, new, parameters, timing in WAYS:
         for reading in one(text("gb10-two-nodes-all_gather.log").replace(old, new)).values():
-            assert reading.timing == timing
-            assert reading.parameters.items() >= parameters.items()
+            assert reading.key.timing == timing
+            assert reading.key.parameters.items() >= parameters.items()
 
 
 def test_the_heads_of_other_versions_are_understood(text, one):
@@ -183,7 +183,7 @@ def test_the_heads_of_other_versions_are_understood(text, one):
         assert changed != log
         assert seconds(one(changed)) == seconds(one(log)), changed[:160]
     beside = one(log.replace(head, head.rstrip() + "  side_work: 1 work_sms: 8 "))
-    assert {reading.parameters["work_sms"] for reading in beside.values()} == {8}
+    assert {reading.key.parameters["work_sms"] for reading in beside.values()} == {8}
 
 
 def test_a_row_that_nccls_own_lines_cut_is_read_whole(text, one, take):
@@ -279,7 +279,7 @@ def test_groups_of_a_split_job_count_their_own_ranks(text, one):
     )
     readings = one(log.replace(ranks[-1], ranks[-1] + more))
     reading = next(iter(readings.values()))
-    assert (reading.devices, reading.parameters["groups"]) == (4, 2)
+    assert (reading.devices, reading.key.parameters["groups"]) == (4, 2)
     assert reading.work.busbw_bytes * 2 == reading.work.algbw_bytes
 
 
@@ -301,7 +301,7 @@ COLUMNS = """# Collective test starting: all_reduce_perf
 def test_among_one_rank_there_is_an_algorithm_bandwidth_only(one):
     # Rows as nccl-tests prints numbers too large for its columns: docs of the repository nccl-eBPF.
     reading = one(COLUMNS)["nccl_tests.all_reduce[128MiB-fp32-sum-in_place].mean"]
-    assert (reading.metric, reading.work) == ("algbw_GBps", Work(algbw_bytes=134217728))
+    assert (reading.key.metric, reading.work) == ("algbw_GBps", Work(algbw_bytes=134217728))
 
 
 def test_times_of_single_iterations_and_a_timestamp_may_stand_behind(text, one):

@@ -11,8 +11,8 @@ from pytest_roofline.core.work import Work
 
 def test_the_osu_micro_benchmarks_are_read_as_rates_and_as_latencies(text, take, one):
     reading = one(text("cofc-osu-bibw.log"))["osu.bibw[4MiB].mean"]
-    assert rate(reading.work, reading.metric, reading.seconds[0]) == pytest.approx(23852.36e6)
-    assert (reading.metric, reading.timing, reading.devices) == (
+    assert rate(reading.work, reading.key.metric, reading.seconds[0]) == pytest.approx(23852.36e6)
+    assert (reading.key.metric, reading.key.timing, reading.devices) == (
         "bidir_sum_payload_GBps",
         "pipelined",
         2,
@@ -131,9 +131,9 @@ def test_the_transfers_and_the_matrices_of_transferbench_are_read(one, take):
         found = one(log)
         told = {
             label: (
-                round(rate(each.work, each.metric, each.seconds[0]) / 1e9, 3),
+                round(rate(each.work, each.key.metric, each.seconds[0]) / 1e9, 3),
                 each.devices,
-                each.timing,
+                each.key.timing,
             )
             for label, each in found.items()
         }
@@ -143,8 +143,8 @@ def test_the_transfers_and_the_matrices_of_transferbench_are_read(one, take):
             "transferbench.aggregate[256MiB-1].mean": (55.015, 2, "wall"),
         }
     found = {
-        (each.benchmark.rpartition("_")[2], each.parameters["source"], each.parameters["target"],
-         each.parameters.get("direction")): (each.metric, 1e-9 * 2**28 / each.seconds[0])
+        (each.key.benchmark.rpartition("_")[2], each.key.parameters["source"], each.key.parameters["target"],
+         each.key.parameters.get("direction")): (each.key.metric, 1e-9 * 2**28 / each.seconds[0])
         for each in take(MATRICES)[0].readings
     }  # fmt: skip
     assert len(found) == 6 + 3
@@ -245,7 +245,7 @@ def test_a_counter_of_google_benchmark_that_is_no_number_is_left_out_and_a_time_
     ]
     assert ("1 aggregate of runs",) == entry.left_out
     (entry,) = take(log.replace("1.6e7", "Infinity"))
-    assert ["time_s"] == [one.metric for one in entry.readings]
+    assert ["time_s"] == [one.key.metric for one in entry.readings]
     assert "BM_Copy/64: bytes_per_second is no finite number" in entry.left_out
     for name in ("real_time", "cpu_time"):
         with pytest.raises(
@@ -262,9 +262,13 @@ def test_the_json_of_nvbench_is_read_of_one_product(text, take):
         take(text("gv100-nvbench.json"))
     (found,) = take(text("gv100-nvbench.json"), product="Quadro GV100")
     cold, batch = found.readings
-    assert (cold.seconds, cold.cache, cold.timing) == ((0.002292998504448446,), "flush", "device")
-    assert rate(cold.work, cold.metric, cold.seconds[0]) == pytest.approx(234134872289.91367)
-    assert (batch.seconds, batch.cache, batch.timing) == (
+    assert (cold.seconds, cold.key.cache, cold.key.timing) == (
+        (0.002292998504448446,),
+        "flush",
+        "device",
+    )
+    assert rate(cold.work, cold.key.metric, cold.seconds[0]) == pytest.approx(234134872289.91367)
+    assert (batch.seconds, batch.key.cache, batch.key.timing) == (
         (0.0022799289537926114,),
         "warm",
         "pipelined",
@@ -281,7 +285,7 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
     def read(content, **given):
         (found,) = take(content, **given)
         return {
-            reading.label: (reading.metric, reading.seconds[0], reading.timing)
+            reading.label: (reading.key.metric, reading.seconds[0], reading.key.timing)
             for reading in found.readings
         }
 

@@ -102,7 +102,7 @@ def test_several_data_types_of_one_osu_test_are_tables_of_their_own(take, headin
         reading.label: round(4 / reading.seconds[0] / 1e6, 2)
         for table in take(log)
         for reading in table.readings
-        if reading.parameters["size_bytes"] == 4
+        if reading.key.parameters["size_bytes"] == 4
     }
     assert rates == {
         "osu.bw[4B].mean": 4.0,

@@ -69,7 +69,7 @@ def test_a_file_without_data_gives_its_median(text, take):
     (found,) = take(text("pytest-benchmark-storage-0030.json"))
     (reading,) = found.readings
     assert (reading.label, reading.seconds) == (LABEL, (2.2016379230260297e-07,))
-    assert (reading.metric, reading.iterations, reading.verified) == ("time_s", 431, None)
+    assert (reading.key.metric, reading.iterations, reading.verified) == ("time_s", 431, None)
     assert (found.machine.host, found.machine.kernel, found.started) == (
         "minibox",
         "3.13.0-55-generic",
@@ -82,7 +82,7 @@ def test_a_file_without_data_gives_its_median(text, take):
     )
     (reading,) = take(timed)[0].readings
     # A clock that stands still while waiting is another key.
-    assert reading.parameters == {"id": "0", "timer": "process_time"}
+    assert reading.key.parameters == {"id": "0", "timer": "process_time"}
 
 
 REFUSED = (

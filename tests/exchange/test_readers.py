@@ -39,10 +39,10 @@ def test_rates_of_nvbandwidth_are_what_it_printed(text, take):
     (found,) = take(text("readme-nvbandwidth.json"))
     readings = {reading.label: reading for reading in found.readings}
     pair = readings["nvbandwidth.device_to_device_memcpy_write_ce[3-6].median_or_mean"]
-    assert rate(pair.work, pair.metric, pair.seconds[0]) == pytest.approx(276.67e9)
+    assert rate(pair.work, pair.key.metric, pair.seconds[0]) == pytest.approx(276.67e9)
     host = readings["nvbandwidth.host_to_device_memcpy_ce[cpu0-4].median_or_mean"]
-    assert rate(host.work, host.metric, host.seconds[0]) == pytest.approx(26.19e9)
-    assert [(r.devices, r.metric, r.mode, r.timing) for r in (pair, host)] == [
+    assert rate(host.work, host.key.metric, host.seconds[0]) == pytest.approx(26.19e9)
+    assert [(r.devices, r.key.metric, r.mode, r.key.timing) for r in (pair, host)] == [
         (2, "ce_payload_GBps", "events", "device"),
         (1, "ce_payload_GBps", "events", "device"),
     ]
@@ -78,7 +78,7 @@ def test_what_a_case_of_nvbandwidth_measures_is_in_its_key(write, one, take):
     ]  # fmt: skip
     for case, top, label, expected in cases:
         reading = one(write(*case, top=top))[f"nvbandwidth.{label}"]
-        assert (reading.metric, reading.devices, reading.seconds[0]) == expected, label
+        assert (reading.key.metric, reading.devices, reading.seconds[0]) == expected, label
     failed = write(
         [["1"]], "", status="Error", error="CUDA_ERROR_LAUNCH_FAILED", bandwidth_matrix=None
     )
@@ -117,7 +117,9 @@ def test_both_directions_of_a_bidirectional_copy_and_their_sum_stand_apart(write
     text = "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)"
     readings = one(write(matrix, text, "device_to_device_bidirectional_memcpy_read_ce"))
     each, total = "bidir_per_dir_ce_payload_GBps", "bidir_sum_ce_payload_GBps"
-    found = {reading.parameters["direction"]: reading.metric for reading in readings.values()}
+    found = {
+        reading.key.parameters["direction"]: reading.key.metric for reading in readings.values()
+    }
     assert (found, len(readings)) == ({"1": each, "2": each, "sum": total}, 6)
 
 
@@ -163,7 +165,7 @@ def test_what_is_no_file_of_nvbandwidth_is_refused(write, take):
 def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
     (found,) = take(text("gh200-nvbandwidth.txt"))
     rates = {
-        one.label: round(rate(one.work, one.metric, one.seconds[0]) / 1e9, 2)
+        one.label: round(rate(one.work, one.key.metric, one.seconds[0]) / 1e9, 2)
         for one in found.readings
     }
     assert rates["nvbandwidth.host_to_device_memcpy_ce[cpu1-2].median_or_mean"] == 312.11
@@ -193,7 +195,7 @@ def test_the_text_of_nvbandwidth_is_what_its_json_would_be(text, take):
     )
     (found,) = take(nodes)
     parts = [
-        (one.parameters["direction"], one.devices, round(1 / one.seconds[0], 2))
+        (one.key.parameters["direction"], one.devices, round(1 / one.seconds[0], 2))
         for one in found.readings
     ]
     assert parts == [
@@ -247,8 +249,10 @@ def test_rates_of_babelstream_are_what_it_printed(text, take):
     }
     for kernel, expected in printed.items():
         best = readings[f"babelstream.{kernel}[2GiB-fp64].best"]
-        assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(expected, rel=2e-5)
-        assert (best.metric, best.timing, best.devices) == ("traffic_GBps", "wall", 1)
+        assert rate(best.work, best.key.metric, best.seconds[0]) == pytest.approx(
+            expected, rel=2e-5
+        )
+        assert (best.key.metric, best.key.timing, best.devices) == ("traffic_GBps", "wall", 1)
     assert (found.machine.product, found.machine.driver, len(readings)) == (
         "AMD Instinct MI300X",
         "60241133",
@@ -285,8 +289,10 @@ def test_every_unit_that_babelstream_has_is_told(take):
             f"{table}Copy,100,{N},4,{2 * 4 * N / 0.00125 / factor:.6g},0.00125,0.0014,0.0013\n"
         )
         best = found.readings[0]
-        assert rate(best.work, best.metric, best.seconds[0]) == pytest.approx(2 * 4 * N / 0.00125)
-        assert best.parameters == {"size_bytes": 4 * N, "dtype": "fp32"}
+        assert rate(best.work, best.key.metric, best.seconds[0]) == pytest.approx(
+            2 * 4 * N / 0.00125
+        )
+        assert best.key.parameters == {"size_bytes": 4 * N, "dtype": "fp32"}
         assert f"{unit} is {factor:.0f} bytes" in found.tool.convention
 
 

@@ -256,7 +256,8 @@ def _print_imported(logs: Sequence["ImportedLog"]) -> None:
             ("test", "left"), ("metric", "left"), ("statistic", "left"), ("readings", "right")
         )
         counts = Counter(
-            (reading.benchmark, reading.metric, reading.statistic) for reading in log.readings
+            (reading.key.benchmark, reading.key.metric, reading.key.name)
+            for reading in log.readings
         )
         for (benchmark, metric), statistics in groupby(counts, key=lambda identity: identity[:2]):
             words = [statistic for *_, statistic in statistics]
@@ -289,7 +290,7 @@ def _remarks(log: "ImportedLog") -> list[str]:
     return lines
 
 
-READING_FIELDS = ("label", "metric", "seconds", "where", "verified", "invalid")
+READING_FIELDS = ("label", "seconds", "where", "verified", "invalid")
 
 
 def _imported_json(run: _ImportedRun) -> dict[str, object]:
@@ -305,6 +306,7 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
                 "product": log.machine.product,
                 "readings": [
                     {name: getattr(reading, name) for name in READING_FIELDS}
+                    | {"metric": reading.key.metric}
                     for reading in log.readings
                 ],
                 "failed": dict(log.failed),

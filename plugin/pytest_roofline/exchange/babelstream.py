@@ -16,6 +16,7 @@ from .records import (
     Tool,
     UserFacts,
     amount,
+    key_of_reading,
     pool_readings,
     whole_number,
 )
@@ -285,8 +286,8 @@ def _readings(
     parameters: dict[str, Scalar] = {"size_bytes": array_bytes, "dtype": _DTYPES[element_bytes]}
     return [
         Reading(
-            f"babelstream.{kernel.lower()}", parameters | further_parameters, "traffic_GBps", name, work, (seconds,),
-            f"line {number}", calls - 1 if name == "mean" else 1, 1,
+            key_of_reading(f"babelstream.{kernel.lower()}", parameters | further_parameters, "traffic_GBps", name),
+            work, (seconds,), f"line {number}", calls - 1 if name == "mean" else 1, 1,
         )
         for name, seconds in times.items()
     ]  # fmt: skip
@@ -348,7 +349,7 @@ def _apply_check(reading: Reading, wrong_arrays: set[str]) -> Reading:
 
     A wrong sum spoils those of `dot`, a wrong array all of them.
     """
-    if not wrong_arrays or (wrong_arrays == {"sum"} and not reading.benchmark.endswith(".dot")):
+    if not wrong_arrays or (wrong_arrays == {"sum"} and not reading.key.benchmark.endswith(".dot")):
         return reading
     return replace(
         reading,

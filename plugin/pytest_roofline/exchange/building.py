@@ -8,7 +8,6 @@ from pathlib import Path
 from ..baselines.runs import Line, encode_line, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
-from ..core.keys import Key
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import HEAD, IMPORTED, Ranks, Samples
 from ..core.units import moment, printable, slug
@@ -121,7 +120,7 @@ def _invalid_reason(
     if hardware.devices in (None, 1):
         ceiling = datasheet_ceiling(environment.device, work, metric)
     else:
-        operation = reading.benchmark.rpartition(".")[2]
+        operation = reading.key.benchmark.rpartition(".")[2]
         ceiling = link_ceiling(product, hardware, metric)
         ceiling = ceiling or collective_ceiling(product, hardware, work, metric, operation)
     share = replace(measurement, ceiling=ceiling).share_of_ceiling
@@ -231,15 +230,7 @@ def _measurement(
 ) -> Measurement:
     hardware = _hardware(environment, reading, user_facts)
     gpus = [] if log.machine.hosts or hardware.is_cpu else reading.gpus
-    key = Key(
-        reading.benchmark,
-        reading.parameters,
-        reading.metric,
-        hardware,
-        reading.cache,
-        reading.timing,
-        reading.statistic,
-    )
+    key = replace(reading.key, hardware=hardware)
     return Measurement(
         key=key,
         test_id=f"{log.source}::{reading.test_id}",

@@ -11,7 +11,7 @@ from fractions import Fraction
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import MOST_SHOWN, Reading, UserFacts, pool_readings
+from .records import MOST_SHOWN, Reading, UserFacts, key_of_reading, pool_readings
 
 # Bytes of an element, and the name under which it stands in keys, by what the tests print.
 DTYPES = {
@@ -229,16 +229,18 @@ def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Rea
     if row.root >= 0:
         parameters["root"] = row.root
     return Reading(
-        benchmark=f"{setting.tool}.{operation.name}",
-        parameters=parameters | {"place": row.place} | setting.extra,
-        metric=work.metric,
-        statistic="mean",
+        key=key_of_reading(
+            f"{setting.tool}.{operation.name}",
+            parameters | {"place": row.place} | setting.extra,
+            work.metric,
+            "mean",
+            setting.timing,
+        ),
         work=work,
         seconds=(row.time_us * 1e-6,),
         where=row.where,
         iterations=setting.iterations,
         warmup_iterations=setting.warmup_iterations,
-        timing=setting.timing,
         devices=setting.devices,
         verified=None if row.wrong is None else not row.wrong,
         invalid=f"{row.wrong:g} elements were wrong in the tool's own check" if row.wrong else "",

@@ -15,6 +15,7 @@ from .records import (
     UserFacts,
     from_json,
     json_with,
+    key_of_reading,
     pool_readings,
 )
 
@@ -149,10 +150,12 @@ def _reading(one: _Bench, source: str) -> Reading:
     )
     moved = round(bytes_per_second * by * unit)
     return Reading(
-        benchmark=f"google_benchmark.{one.run_name or one.name}",
-        parameters={},
-        metric="payload_GBps" if moved else "time_s",
-        statistic=one.aggregate_name or "mean",
+        key=key_of_reading(
+            f"google_benchmark.{one.run_name or one.name}",
+            {},
+            "payload_GBps" if moved else "time_s",
+            one.aggregate_name or "mean",
+        ),
         work=Work(payload_bytes=moved) if moved else Work(calls=1),
         seconds=(one.real_time * unit,),
         where=one.name,

@@ -276,5 +276,5 @@ def _content(log: ImportedLog) -> object:
     return (
         log.tool,
         log.failed,
-        tuple((reading.label, reading.metric, reading.seconds) for reading in log.readings),
+        tuple((reading.label, reading.key.metric, reading.seconds) for reading in log.readings),
     )

@@ -23,6 +23,7 @@ from .records import (
     amount,
     as_record,
     from_json,
+    key_of_reading,
     looks_like_json,
 )
 
@@ -311,14 +312,16 @@ def _reading(
     is_host_row, is_local = matrix.row == "CPU", "local" in case.name
     work = Work(payload_bytes=PAYLOAD_BYTES, wire_bytes=0 if is_local else PAYLOAD_BYTES)
     return Reading(
-        benchmark=f"nvbandwidth.{case.name}",
-        parameters=parameters,
-        metric="time_s" if matrix.latency else f"{counting}{matrix.engine}_payload_GBps",
-        statistic="median_or_mean" if uses_mean is None else "mean" if uses_mean else "median",
+        key=key_of_reading(
+            f"nvbandwidth.{case.name}",
+            parameters,
+            "time_s" if matrix.latency else f"{counting}{matrix.engine}_payload_GBps",
+            "median_or_mean" if uses_mean is None else "mean" if uses_mean else "median",
+            "device",
+        ),
         work=Work(calls=1) if matrix.latency else work,
         seconds=(value * 1e-9 if matrix.latency else 1 / value,),
         where=where,
         mode="events",
-        timing="device",
         devices=2 if matrix.row == "GPU" else 1 if is_host_row or is_local else devices or 1,
     )

@@ -8,7 +8,16 @@ from msgspec import Struct
 from ..core.errors import BadFile
 from ..core.keys import Scalar, Timing
 from ..core.work import Work
-from .records import ImportedLog, MachineFacts, Reading, Tool, UserFacts, from_json, json_with
+from .records import (
+    ImportedLog,
+    MachineFacts,
+    Reading,
+    Tool,
+    UserFacts,
+    from_json,
+    json_with,
+    key_of_reading,
+)
 
 TOOL = Tool(
     "NVBench",
@@ -114,17 +123,19 @@ def _readings(name: str, state: _BenchState, source: str) -> Iterator[Reading]:
     for tag, way, timing in ways:
         if tag in told:
             yield Reading(
-                f"nvbench.{name}",
-                parameters | {"gpu": state.device, "way": way},
-                "traffic_GBps" if moved else "time_s",
-                "mean",
+                key_of_reading(
+                    f"nvbench.{name}",
+                    parameters | {"gpu": state.device, "way": way},
+                    "traffic_GBps" if moved else "time_s",
+                    "mean",
+                    timing,
+                    "flush" if way == "cold" else "warm",
+                ),
                 Work(read_bytes=moved) if moved else Work(calls=1),
                 (told[tag],),
                 state.name,
                 max(1, int(told.get(_SAMPLES[tag], 1))),
                 mode="events",
-                timing=timing,
-                cache="flush" if way == "cold" else "warm",
             )
 
 

@@ -28,6 +28,7 @@ from .records import (
     Tool,
     UserFacts,
     amount,
+    key_of_reading,
     pool_readings,
     whole_number,
 )
@@ -210,16 +211,18 @@ def _reading(
         {} if test.api.startswith("MPI") and "-" not in test.api else {"api": test.api.lower()}
     )
     return Reading(
-        benchmark=f"osu.{test.name}",
-        parameters=parameters | test.extra_parameters | api,
-        metric=("bidir_sum_payload_GBps" if test.name.endswith("bibw") else "payload_GBps")
-        if is_rate
-        else "time_s",
-        statistic=statistic,
+        key=key_of_reading(
+            f"osu.{test.name}",
+            parameters | test.extra_parameters | api,
+            ("bidir_sum_payload_GBps" if test.name.endswith("bibw") else "payload_GBps")
+            if is_rate
+            else "time_s",
+            statistic,
+            "pipelined" if is_rate else "isolated",
+        ),
         work=Work(payload_bytes=size_bytes or 0) if is_rate else Work(calls=1),
         seconds=((size_bytes or 0) / (value * 1e6) if is_rate else value * 1e-6,),
         where=f"line {number}",
-        timing="pipelined" if is_rate else "isolated",
         devices=2,
         verified=is_valid,
         invalid="the tool's own check found wrong data" if is_valid is False else "",

@@ -16,7 +16,16 @@ from ..core.samples import Samples
 from ..core.units import moment
 from ..core.work import Work
 from .exportable import Exportable, facts, origin
-from .records import ImportedLog, MachineFacts, Reading, Tool, UserFacts, from_json, json_with
+from .records import (
+    ImportedLog,
+    MachineFacts,
+    Reading,
+    Tool,
+    UserFacts,
+    from_json,
+    json_with,
+    key_of_reading,
+)
 
 TOOL = Tool(
     "pytest-benchmark",
@@ -107,10 +116,7 @@ def _reading(benchmark: _Benchmark, seconds: tuple[float, ...], where: str) -> R
     if timer is not None and timer not in WALL:
         parameters["timer"] = timer
     return Reading(
-        benchmark=f"pytest_benchmark.{test}",
-        parameters=parameters,
-        metric="time_s",
-        statistic="median",
+        key=key_of_reading(f"pytest_benchmark.{test}", parameters, "time_s", "median"),
         work=Work(calls=1),
         seconds=seconds,
         where=where,

@@ -12,7 +12,8 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from ..core.errors import BadFile
-from ..core.keys import Cache, Scalar, Timing, label_of
+from ..core.facts import HardwareKey
+from ..core.keys import Cache, Key, Scalar, Timing, label_of
 from ..core.samples import Mode
 from ..core.storage import decode_json
 from ..core.units import printable
@@ -43,47 +44,55 @@ class UserFacts:
     host: str = ""
 
 
+def key_of_reading(
+    benchmark: str,
+    parameters: dict[str, Scalar],
+    metric: str,
+    statistic: str,
+    timing: Timing = "wall",
+    cache: Cache = "warm",
+) -> Key:
+    """Return the key of a reading. Its hardware is added when all files are read."""
+    return Key(benchmark, parameters, metric, HardwareKey(), cache, timing, statistic)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One number of another tool, in SI units.
 
-    `seconds` are per call, several where the file has several. `statistic` names their place among
-    all calls (mean, best, median) and is part of the key; `invalid` is why the number is worth
-    nothing; `verified` is None where the tool did not look, or the file does not tell. The GPUs
-    that it is of stand as numbers among the parameters, `gpu` or the ends `source` and `target`.
+    `key` has no hardware yet, and is named by the place of the seconds among all calls (mean, best,
+    median). The GPUs that it is of stand as numbers among its parameters, `gpu` or the ends
+    `source` and `target`. `seconds` are per call, several where the file has several; `invalid` is
+    why the number is worth nothing; `verified` is None where the tool did not look, or the file
+    does not tell.
     """
 
-    benchmark: str
-    parameters: dict[str, Scalar]
-    metric: str
-    statistic: str
+    key: Key
     work: Work
     seconds: tuple[float, ...]
     where: str
     iterations: int = 1
     warmup_iterations: int = 0
     mode: Mode = "host"
-    timing: Timing = "wall"
     devices: int = 1
     verified: bool | None = None
     invalid: str = ""
-    cache: Cache = "warm"
 
     @property
     def test_id(self) -> str:
         """The reading without its statistic, as people call it."""
-        return label_of(self.benchmark, self.parameters, "")
+        return label_of(self.key.benchmark, self.key.parameters, "")
 
     @property
     def gpus(self) -> list[int]:
         """The numbers of its GPUs, as far as the file names them."""
-        ends = {self.parameters.get(name) for name in ("source", "target", "gpu")}
+        ends = {self.key.parameters.get(name) for name in ("source", "target", "gpu")}
         return sorted(end for end in ends if isinstance(end, int))
 
     @property
     def label(self) -> str:
         """The reading as people call it: `nccl_tests.all_reduce[8GiB-fp32-sum-in_place].mean`."""
-        return label_of(self.benchmark, self.parameters, self.statistic)
+        return self.key.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,7 @@ def pool_readings(readings: Sequence[Reading]) -> tuple[Reading, ...]:
     """
     readings_by_key: dict[tuple[object, ...], Reading] = {}
     for reading in readings:
-        key = (reading.label, reading.metric, reading.timing, reading.work, reading.invalid)
+        key = (reading.label, reading.key.metric, reading.key.timing, reading.work, reading.invalid)
         earlier = readings_by_key.get(key)
         if earlier is None:
             readings_by_key[key] = reading

@@ -15,6 +15,7 @@ from .records import (
     Tool,
     UserFacts,
     amount,
+    key_of_reading,
     pool_readings,
     whole_number,
 )
@@ -88,8 +89,10 @@ class _Call:
         moved_bytes = size_bytes or PAYLOAD_BYTES
         size_parameter: dict[str, Scalar] = {"size_bytes": size_bytes} if size_bytes else {}
         reading = Reading(
-            f"transferbench.{name}", size_parameter | parameters, f"{counting}payload_GBps", "mean",
-            Work(payload_bytes=moved_bytes), (moved_bytes / (rate * 1e9),), f"line {number}", timing=timing,
+            key_of_reading(
+                f"transferbench.{name}", size_parameter | parameters, f"{counting}payload_GBps", "mean", timing
+            ),
+            Work(payload_bytes=moved_bytes), (moved_bytes / (rate * 1e9),), f"line {number}",
             mode="events" if timing == "device" else "host",
         )  # fmt: skip
         rows = self.block.rows if whole_block and self.block is not None else [reading]

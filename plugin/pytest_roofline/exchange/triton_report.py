@@ -9,7 +9,7 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar
 from ..core.work import Work
 from .logs import lines
-from .records import BadLine, ImportedLog, Reading, Tool, UserFacts, amount, refuse
+from .records import BadLine, ImportedLog, Reading, Tool, UserFacts, amount, key_of_reading, refuse
 
 TOOL = Tool(
     "triton.testing",
@@ -124,6 +124,6 @@ def _line(
         }
         seconds = value * factor or 1 / value
         yield Reading(
-            benchmark, points | {"line": line}, metric, "median_or_mean", work, (seconds,), f"line {number}",
-            mode="events", timing="device",
+            key_of_reading(benchmark, points | {"line": line}, metric, "median_or_mean", "device"),
+            work, (seconds,), f"line {number}", mode="events",
         )  # fmt: skip
