@@ -33,14 +33,15 @@ MAY_IMPORT = {
     "observe": {"engine", "core"},
     "machine": {"engine", "stats", "hardware", "core"},
     "report": {"observe", "kernel_gate", "baselines", "stats", "hardware", "core"},
-    "ab": {"ranks", "report", "plugin", "kernel_gate", "baselines", "stats", "core"},
+    "settings": {"report", "baselines", "stats", "hardware", "engine", "core"},
+    "ab": {"ranks", "report", "plugin", "settings", "kernel_gate", "baselines", "stats", "core"},
     "many": {"report", "baselines", "stats", "hardware", "core"},
     "exchange": {"baselines", "stats", "hardware", "core"},
 }
 TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}
 # The fixtures hand torch's device on, and ask for it only when a test measures; a round is forked from what has torch.
 TORCH_GUESTS = {"plugin/fixture.py", "plugin/findings.py", "plugin/round_server.py"}
-PYTEST_LIVES_IN = {"plugin"}
+PYTEST_LIVES_IN = {"plugin", "settings"}
 # These stand above all others.
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "plugin"}
 MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "ab", "many"}
@@ -218,7 +219,7 @@ def loaded_by(*names):
 
 def test_loading_imports_nothing_heavy():
     heavy = {"torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "click"}
-    assert loaded_by("pytest_roofline.plugin", "pytest_roofline.plugin.options") & heavy == set()
+    assert loaded_by("pytest_roofline.plugin", "pytest_roofline.settings.options") & heavy == set()
     names = (
         "pytest_roofline.baselines.comparing",
         "pytest_roofline.cli.main",

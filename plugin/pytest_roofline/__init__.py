@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from .engine.host import usable_cores
     from .engine.inventory import link_between
     from .engine.request import Timed
-    from .plugin.command_line import option_value
     from .plugin.distributed import Distributed
     from .plugin.fixture import Roofline
     from .plugin.kinds import ResultKind
     from .ranks.mpi import gpu_awareness
     from .ranks.mpi import world as mpi_world
     from .ranks.worlds import Rank
+    from .settings.command_line import option_value
 
 _HOMES = {
     "BadInput": "core.errors",
@@ -54,7 +54,7 @@ _HOMES = {
     "gpu_awareness": "ranks.mpi",
     "link_between": "engine.inventory:link_between",
     "mpi_world": "ranks.mpi:world",
-    "option_value": "plugin.command_line",
+    "option_value": "settings.command_line",
     "size_label": "core.units",
     "usable_cores": "engine.host",
 }

@@ -39,7 +39,7 @@ if {"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ) and "torch" not in sys.
 
 
 def round_number(config):
-    from pytest_roofline.plugin.round_child import in_round
+    from pytest_roofline.settings.round import in_round
 
     asked = in_round(config)
     return asked.number if asked else 1

@@ -17,7 +17,7 @@ def test_six(roofline, busy, n):
 """
 DOUBTFUL, SURE = 1.07, 1.3
 # Not in its rounds, which would fail for themselves.
-IN_THE_RUN = "if __import__('pytest_roofline.plugin.round_child').plugin.round_child.in_round(request.config) is None"
+IN_THE_RUN = "if __import__('pytest_roofline.settings.round').settings.round.in_round(request.config) is None"
 # Slow in its first process alone.
 RECOVERS = {"*": [DOUBTFUL, 1.0, 1.0]}
 # Events, in the order in which pytest and the suite come to them.

@@ -277,7 +277,7 @@ class OutOfMemoryError(RuntimeError):
 
 {marks}
 def test_one(roofline, busy, pytestconfig):
-    from pytest_roofline.plugin.round_child import in_round
+    from pytest_roofline.settings.round import in_round
 
     if in_round(pytestconfig):
         raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")

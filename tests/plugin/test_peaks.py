@@ -112,7 +112,7 @@ def test_of_rounds_the_process_in_the_middle_stands(known):
     known.desk.suite(SUITE.replace("2**30)", "2**30 * (1.5 if ROUND == 2 else 1))").replace(
         "def test_step(roofline, busy, fake):",
         "def test_step(roofline, busy, fake, pytestconfig):\n"
-        "    from pytest_roofline.plugin.round_child import in_round\n"
+        "    from pytest_roofline.settings.round import in_round\n"
         "    ROUND = in_round(pytestconfig).number if in_round(pytestconfig) else 1",
     ))  # fmt: skip
     known.desk.script(slow=[1.06, 1.0])

@@ -99,7 +99,7 @@ def test_a_round_runs_the_tests_it_was_asked_for_in_the_order_of_the_run_and_tel
     assert len(seen.paths) == 1
     assert not (desk.path / ".roofline").exists()
     text = (
-        "import os\nfrom pathlib import Path\nfrom pytest_roofline.plugin.round_child import in_round\n"
+        "import os\nfrom pathlib import Path\nfrom pytest_roofline.settings.round import in_round\n"
         "def test_first(roofline, pytestconfig):\n"
         '    assert "test_first" in Path("round/status").read_text()\n'
         "    assert in_round(pytestconfig).number == 2\n"

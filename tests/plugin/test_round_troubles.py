@@ -168,7 +168,7 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
         ("__import__('os').abort()", "its test did not finish in round 2"),
     ):
         desk.suite(
-            f"{text}    from pytest_roofline.plugin.round_child import in_round\n"
+            f"{text}    from pytest_roofline.settings.round import in_round\n"
             f"    if in_round(pytestconfig): {event}\n"
         )
         assert desk.run(*open_one).ret == 0

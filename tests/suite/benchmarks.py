@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_roofline.baselines.runs import read_run
-from pytest_roofline.plugin.command_line import _command_key
+from pytest_roofline.settings.command_line import _command_key
 
 from .. import warm
 

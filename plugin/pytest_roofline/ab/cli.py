@@ -147,7 +147,7 @@ def _run(
     Everything that was measured is kept and reported, however the run ends.
     """
     from ..core.writing import write_atomically
-    from ..plugin.options import ROUND_VARIABLE
+    from ..settings.options import ROUND_VARIABLE
     from .making import CommandError
     from .results import SidesResults, save_state, state_folder
     from .running import Runner

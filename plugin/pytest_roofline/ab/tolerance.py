@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core.errors import BadInput
 from ..core.units import parse_tolerance
-from ..plugin.command_line import parse_apart
+from ..settings.command_line import parse_apart
 
 OPTION, INI = "--roofline-tolerance", "roofline_tolerance"
 

@@ -20,7 +20,7 @@ from ..core.errors import BadInput
 from ..core.samples import SIBLINGS
 from ..core.units import format_percent, format_tolerance, parse_fraction, printable
 from ..core.verdicts import Kind, Verdict
-from ..plugin.options import SAVED_VARIABLE
+from ..settings.options import SAVED_VARIABLE
 from .options import command, print_json, say
 
 # The exit status of pytest without a test to run; importing it takes longer than the command.

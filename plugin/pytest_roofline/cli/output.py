@@ -15,7 +15,7 @@ import click
 
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
-from ..plugin.options import SUMMARY_VARIABLE
+from ..settings.options import SUMMARY_VARIABLE
 from ..version import __version__
 from .options import (
     command,

@@ -21,7 +21,7 @@ from ..core.entries import Baseline, ExactEntry
 from ..core.errors import BadInput
 from ..core.units import printable
 from ..core.writing import lock_file
-from ..plugin.options import PLAN_VARIABLE
+from ..settings.options import PLAN_VARIABLE
 from .options import say
 
 if TYPE_CHECKING:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..core.errors import NO_TORCH
-from .command_line import is_configured
-from .ending import GateOfCommand, end_status_key
-from .hooks import Hooks
-from .options import (
+from ..settings.command_line import is_configured
+from ..settings.options import (
     FIXTURE,
     MARKER,
     MARKER_KEYWORDS,
@@ -25,7 +23,9 @@ from .options import (
     add_options,
     tier_key,
 )
-from .unknown_options import refuse_options, refuse_values
+from ..settings.unknown_options import refuse_options, refuse_values
+from .ending import GateOfCommand, end_status_key
+from .hooks import Hooks
 
 if TYPE_CHECKING:
     from .distributed import Distributed
@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(AmongBenchmarks())
     if is_configured(config):
-        from .settings import parse_options
+        from ..settings.parsing import parse_options
 
         options = parse_options(config)
         if options.gate:

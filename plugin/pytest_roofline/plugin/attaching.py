@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..core.errors import BadInput, RanksFailed
-from .command_line import option_value
-from .options import FIXTURE, RANKS_FIXTURE
+from ..settings.command_line import option_value
+from ..settings.options import FIXTURE, RANKS_FIXTURE
 
 if TYPE_CHECKING:
     from ..ranks.attach import AttachedProcesses
@@ -58,7 +58,7 @@ def _follow(config: pytest.Config, identity: "Identity") -> int | None:
     """Serve rank 0 to its end. Return None if it has no test of ours."""
     from ..ranks.attach import follow, supervise
     from ..ranks.rendezvous import rendezvous_of
-    from .settings import boot_timeout_of, run_folder
+    from ..settings.parsing import boot_timeout_of, run_folder
 
     rendezvous = rendezvous_of(identity, os.environ, run_folder(config))
     status = supervise(follow(identity, rendezvous, boot_timeout_of(config)))
@@ -74,7 +74,7 @@ def _lead(config: pytest.Config, identity: "Identity") -> "AttachedProcesses":
     """
     from ..ranks.attach import gather, inherit_processes
     from ..ranks.rendezvous import rendezvous_of
-    from .settings import boot_timeout_of, run_folder
+    from ..settings.parsing import boot_timeout_of, run_folder
 
     attached = inherit_processes(identity)
     if attached is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..core.units import encodable
-from .options import FIXTURE
+from ..settings.options import FIXTURE
 
 if TYPE_CHECKING:
     from ..core.records import Measurement

@@ -25,8 +25,8 @@ from .kinds import ResultKind, Table
 
 if TYPE_CHECKING:
     from ..baselines.comparators import Comparator
+    from ..settings.parsing import Options
     from .device_under_test import DeviceUnderTest
-    from .settings import Options
 
 # In place of a verdict, where a test expected that.
 DOES_NOT_FIT = "DOES NOT FIT"

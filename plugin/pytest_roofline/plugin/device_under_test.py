@@ -18,13 +18,13 @@ from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
 from ..core.keys import Key
 from ..hardware import family_of, identity_of, key_of, use_hardware
+from ..settings.parsing import Options
+from ..settings.round import in_round
 from ..stats.spread import Prior, priors
 from .launcher import launcher_of, uses_ranks
 from .planned import Planned
 from .results import DEVICE, shadow_of
 from .rooflines import Rooflines, triad_of
-from .round_child import in_round
-from .settings import Options
 
 if TYPE_CHECKING:
     from ..engine.devices import Device

@@ -41,17 +41,17 @@ from ..report.published import idle_lines, limit_lines, published_lines
 from ..report.tables import more_table, roofline_note, warm_up_table
 from ..report.transfers import matrix_lines, path_lines, transfer_lines
 from ..report.words import tolerances_text
+from ..settings.command_line import option_value, record_command
+from ..settings.options import COLUMNS
+from ..settings.parsing import DEFAULT_FAIL_ON, FAIL_ON
 from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
 from ..version import __version__
-from .command_line import option_value, record_command
 from .nothing_fit import busy_now, refusal_line
-from .options import COLUMNS
 from .recording_run import name_recorded, recording_lines
 from .results import shadow_of
 from .session import RooflineSession
-from .settings import DEFAULT_FAIL_ON, FAIL_ON
 
 # A file in the folder of runs that says that the columns were explained once.
 LEGEND_MARKER = "columns-explained"

@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from .command_line import commands_gate, option_value, rounds_prevented, source_of
-from .options import LOOKING, ROUND_VARIABLE, SHADOW
+from ..settings.command_line import commands_gate, option_value, rounds_prevented, source_of
+from ..settings.options import LOOKING, ROUND_VARIABLE, SHADOW
 
 # The status with which a run came to its last line; ranks that serve another process have none to come to.
 end_status_key: pytest.StashKey[int] = pytest.StashKey()

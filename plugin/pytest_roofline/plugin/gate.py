@@ -20,13 +20,13 @@ from ..core.rows import DEGRADED
 from ..core.units import encodable
 from ..report.messages import GATE
 from ..report.overview import together_text
-from .command_line import commands_gate
+from ..settings.command_line import commands_gate
+from ..settings.options import LOOKING, SIDE_BY_SIDE
+from ..settings.parsing import Options
+from ..settings.round import in_round
 from .ending import end_status_key, refuse_no_verdict, why_no_test_runs
-from .options import LOOKING, SIDE_BY_SIDE
 from .results import DEVICE, PROPERTY, fail, shadow_of
-from .round_child import in_round
 from .session import RooflineSession, session_key
-from .settings import Options
 from .shortfalls import (
     Coverage,
     Shortfall,

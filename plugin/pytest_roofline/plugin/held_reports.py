@@ -16,7 +16,7 @@ from _pytest.runner import call_and_report
 from ..core.records import Outcome
 from ..core.rows import FAILED
 from ..core.units import encodable
-from .command_line import ON_THE_SPOT
+from ..settings.command_line import ON_THE_SPOT
 from .session import RooflineSession
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..baselines.comparators import Comparator
     from ..baselines.run_files import RunWriter
     from ..core.entries import Entry, ExactEntry
+    from ..settings.parsing import Options
     from .device_under_test import DeviceUnderTest
-    from .settings import Options
 
 # Rows, the width of the terminal and whether it has colours, as the text of a table.
 Table = Callable[[Sequence[Row], int, bool], str]

@@ -13,9 +13,9 @@ import pytest
 from ..core.errors import DeviceError, RanksSkipped
 from ..core.facts import Environment
 from ..engine.host import usable_cores
-from .options import RANKS_FIXTURE
+from ..settings.options import RANKS_FIXTURE
+from ..settings.parsing import Options, parse_options
 from .planned import Marks, read_marks
-from .settings import Options, parse_options
 
 if TYPE_CHECKING:
     from ..ranks.attach import AttachedProcesses

@@ -18,10 +18,10 @@ from ..core.records import Outcome
 from ..core.samples import SIBLINGS, for_neighbours
 from ..core.units import count, listed, printable
 from ..report.messages import compared_of
-from .command_line import option_value
-from .options import LOOKING, SIDE_BY_SIDE
+from ..settings.command_line import option_value
+from ..settings.options import LOOKING, SIDE_BY_SIDE
+from ..settings.parsing import Options
 from .session import RooflineSession, session_key
-from .settings import Options
 
 # Of the reasons of single measurements so many are named.
 MOST_REASONS = 3

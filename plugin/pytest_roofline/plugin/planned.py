@@ -16,8 +16,8 @@ import pytest
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, Cache, canonical
 from ..core.units import count, encodable, listed, parse_fraction
-from .options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, tier_key
-from .settings import parse_options
+from ..settings.options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, tier_key
+from ..settings.parsing import parse_options
 
 if TYPE_CHECKING:
     from ..baselines.files import Entries

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from ..core.units import encodable, printable
-from .options import SUMMARY_VARIABLE
+from ..settings.options import SUMMARY_VARIABLE
+from ..settings.parsing import Options
 from .planned import Planned
-from .settings import Options
 
 if TYPE_CHECKING:
     from ..baselines.run_files import RunWriter

@@ -11,7 +11,7 @@ import pytest
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
 from ..core.units import printable
-from .settings import Options
+from ..settings.parsing import Options
 
 Note = Figure | MemoryUse | Profile
 N = TypeVar("N", Figure, MemoryUse, Profile)

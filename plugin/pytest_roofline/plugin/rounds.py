@@ -24,9 +24,9 @@ from ..core.units import encodable
 from ..ranks.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child, why_void
 from ..ranks.processes import owned_prefix
 from ..ranks.round_parent import RoundParent
+from ..settings.options import ROUND_VARIABLE
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
-from .options import ROUND_VARIABLE
 from .session import RooflineSession
 
 # A test whose process died so often is not tried again.

@@ -11,6 +11,9 @@ import pytest
 
 from ..core.errors import RooflineError, without_our_frames
 from ..ranks.processes import remove_abandoned
+from ..settings.options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
+from ..settings.parsing import Options, parse_options
+from ..settings.round import in_round
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
 from .display import header_lines, progress_line, summary_lines, tell, wrap_failures, wrapped
@@ -30,13 +33,10 @@ from .held_reports import (
 from .launcher import by_world, launcher_of, uses_ranks
 from .nothing_fit import ENDED, refusals
 from .observing import forget_locals, ran_out, watch_memory
-from .options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from .planned import clash_key, measures, plan, read_marks, select
 from .recording_run import is_lacking, write_baselines
 from .results import require
-from .round_child import in_round
 from .session import RooflineSession, session_key
-from .settings import Options, parse_options
 
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0

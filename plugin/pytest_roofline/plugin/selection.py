@@ -14,8 +14,8 @@ from _pytest.mark.expression import Expression
 from ..core.entries import CollectedTest
 from ..core.keys import Scalar
 from ..core.units import encodable
-from .command_line import SELECTING, command_of
-from .options import TIERS
+from ..settings.command_line import SELECTING, command_of
+from ..settings.options import TIERS
 
 _ABSENT = object()
 

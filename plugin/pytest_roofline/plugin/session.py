@@ -20,6 +20,8 @@ from ..core.resources import ResourceKey, Resources
 from ..core.rows import Row
 from ..core.samples import Calibration
 from ..core.units import encodable
+from ..settings.parsing import Options
+from ..settings.round import in_round
 from ..stats.curves import judge_curves, summarise
 from ..stats.looks import Looks
 from ..stats.siblings import FEWEST
@@ -33,8 +35,6 @@ from .peaks import PeakMemory
 from .planned import Planned
 from .report_files import Reports
 from .results import Note, RunNotes, shadow_of
-from .round_child import in_round
-from .settings import Options
 from .times import Times
 
 session_key: "pytest.StashKey[RooflineSession]" = pytest.StashKey()

@@ -9,12 +9,12 @@ from ..core.keys import canonical
 from ..core.rows import Row
 from ..core.units import count, encodable, listed, printable
 from ..report.messages import compared_of, recording
-from .command_line import record_command
-from .options import TIERS
+from ..settings.command_line import record_command
+from ..settings.options import TIERS
+from ..settings.parsing import Options
 from .planned import Planned, by_benchmark
 from .selection import Selection, finds_all, marks_of
 from .session import RooflineSession
-from .settings import Options
 
 MOST_NAMED = 3
 _MISSING_REMEDY = """\

@@ -21,6 +21,7 @@ from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from ..core.verdicts import Group, Idle, Kind, Reference, Subject, Verdict
+from ..settings.parsing import NO_BASELINE, Options
 from ..stats.key_results import KeyResults, LostRound, judge_peak
 from ..stats.limits import Limit, Summary
 from ..stats.looks import Looks
@@ -30,7 +31,6 @@ from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.verdicts import changes_between, default_looks, judge, may_be_red, settle
 from .device_under_test import DeviceUnderTest
 from .kinds import FAIL_ON_WORDS, ResultKind
-from .settings import NO_BASELINE, Options
 
 
 class TimedResults(ResultKind):

@@ -18,7 +18,7 @@ CONFTEST = (
     + """
 import random
 from pathlib import Path
-from pytest_roofline.plugin.round_child import in_round
+from pytest_roofline.settings.round import in_round
 
 @pytest.fixture
 def busy(request):

@@ -23,7 +23,7 @@ from .record_option import (
     records,
     refuse_record,
 )
-from .round_child import in_round
+from .round import in_round
 from .unknown_options import refuse_settings
 
 # `--roofline-rounds=auto`; `stats.looks` plans for the same number.
