@@ -12,7 +12,6 @@ import pytest
 
 from ..core.units import count, listed
 from ..core.verdicts import Kind
-from .display import tell
 from .gate import fail_together
 from .held_reports import (
     DeferredReport,
@@ -33,6 +32,7 @@ from .planned import measures
 from .results import OTHER, SLOWER, let_pass
 from .rounds import Rounds
 from .session import RooflineSession
+from .terminal import tell
 
 
 class Deciding:

@@ -1,7 +1,6 @@
 """The texts of a run, put together from the parts in `report`: header, progress and closing summary."""
 
 import contextlib
-import textwrap
 import time
 from typing import Any
 
@@ -52,6 +51,7 @@ from .nothing_fit import busy_now, refusal_line
 from .recording_run import name_recorded, recording_lines
 from .results import shadow_of
 from .session import RooflineSession
+from .terminal import wrapped
 
 # A file in the folder of runs that says that the columns were explained once.
 LEGEND_MARKER = "columns-explained"
@@ -250,19 +250,6 @@ def _new_settings(session: RooflineSession) -> list[str]:
     return new + [f"no longer {text}" for text in before if text not in session.settings]
 
 
-def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
-    """Print a line while tests run; with -q nothing on progress."""
-    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or (progress and config.get_verbosity() < 0):
-        return
-    reporter.ensure_newline()
-    if reporter._tw.width_of_current_line:
-        # With -q pytest does not know that dots stand in this line.
-        reporter.write("\n")
-    for part in wrapped(printable(line), reporter._tw.fullwidth):
-        reporter.write_line(part)
-
-
 def wrap_failures(session: RooflineSession, reporter: Any) -> None:
     """Wrap the lines of our failures, ahead of pytest's section. Files keep the whole lines."""
     for report in reporter.getreports("failed"):
@@ -273,26 +260,6 @@ def wrap_failures(session: RooflineSession, reporter: Any) -> None:
                 if getattr(entry, "style", "") == "value":
                     width = reporter._tw.fullwidth
                     entry.lines = [part for line in entry.lines for part in wrapped(line, width)]
-
-
-def wrapped(line: str, width: int) -> list[str]:
-    """Return a line of ours, broken between words if it is too long.
-
-    A command stays whole, so that it can be copied.
-    """
-    is_command = line.startswith("  ") and line.lstrip().startswith(("roofline ", "pytest "))
-    if len(line) <= width or is_command:
-        return [without_commands(line)]
-    indent = line[: len(line) - len(line.lstrip())] + "  "
-    # A number keeps its unit.
-    parts = textwrap.wrap(
-        line.replace(" %", "\xa0%"),
-        width,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [without_commands(part.replace("\xa0%", " %")) for part in parts]
 
 
 def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:

@@ -20,10 +20,10 @@ from ..engine.measure import MeasuredRequest, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..hardware import key_of
 from ..stats.siblings import BETWEEN, FEWEST
-from .display import tell
 from .observing import MemoryPhase, notice, profiled_labels, take_profile
 from .recording import CurrentTest, key_for, record, why_partial
 from .results import lack
+from .terminal import tell
 
 if TYPE_CHECKING:
     from ..engine.devices import Device

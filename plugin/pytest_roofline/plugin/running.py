@@ -16,7 +16,7 @@ from ..settings.parsing import Options, parse_options
 from ..settings.round import in_round
 from .bridge import bridge_of
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
-from .display import header_lines, progress_line, summary_lines, tell, wrap_failures, wrapped
+from .display import header_lines, progress_line, summary_lines, wrap_failures
 from .fixture import Roofline
 from .gate import DeviceHealth, look, looks_at_device
 from .held_reports import (
@@ -37,6 +37,7 @@ from .planned import clash_key, measures, plan, read_marks, select
 from .recording_run import is_lacking, write_baselines
 from .results import require
 from .session import RooflineSession, session_key
+from .terminal import tell, wrapped
 
 # A line of progress at most this often, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0

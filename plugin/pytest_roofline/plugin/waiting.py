@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from .display import tell, wrapped
 from .session import RooflineSession, session_key
+from .terminal import tell, wrapped
 
 
 class Waiting:
