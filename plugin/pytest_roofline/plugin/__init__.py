@@ -97,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
             config.pluginmanager.register(Gatekeeper(options))
         if options.is_recording:
-            from .nothing_fit import Recorder
+            from .recording_run import Recorder
 
             config.pluginmanager.register(Recorder(options))
         if options.wait_s is not None:

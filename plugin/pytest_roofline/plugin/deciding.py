@@ -26,9 +26,9 @@ from .held_reports import (
 )
 from .held_reports import run as run_item
 from .launcher import launcher_of
-from .nothing_fit import refusals
 from .observing import profiled_labels
 from .planned import measures
+from .recording_run import refusals
 from .results import OTHER, SLOWER, let_pass
 from .rounds import Rounds
 from .session import RooflineSession

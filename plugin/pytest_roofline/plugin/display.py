@@ -47,8 +47,7 @@ from ..stats.curves import judge_curves, summarise
 from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
 from ..version import __version__
-from .nothing_fit import busy_now, refusal_line
-from .recording_run import name_recorded, recording_lines
+from .recording_run import busy_now, name_recorded, recording_lines, refusal_line
 from .results import shadow_of
 from .session import RooflineSession
 from .terminal import wrapped

@@ -31,10 +31,9 @@ from .held_reports import (
     test_id_of,
 )
 from .launcher import by_world, launcher_of, uses_ranks
-from .nothing_fit import ENDED, refusals
 from .observing import forget_locals, ran_out, watch_memory
 from .planned import clash_key, measures, plan, read_marks, select
-from .recording_run import is_lacking, write_baselines
+from .recording_run import ENDED, is_lacking, refusals, write_baselines
 from .results import require
 from .session import RooflineSession, session_key
 from .terminal import tell, wrapped
