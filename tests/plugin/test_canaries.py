@@ -26,7 +26,7 @@ def pytest_configure(config):
 
 
 def pytest_sessionfinish(session):
-    from pytest_roofline.plugin.session import session_key
+    from pytest_roofline.plugin.current import session_key
 
     state = session.config.stash[session_key]
     if state.round is None:

@@ -52,7 +52,7 @@ def energy(request, roofline):
 # Writes the metrics of the run's kinds beside the tests.
 LISTING = """
 def pytest_sessionfinish(session):
-    from pytest_roofline.plugin.session import session_key
+    from pytest_roofline.plugin.current import session_key
 
     kinds = session.config.stash[session_key].kinds
     (HERE / "kinds.json").write_text(json.dumps([kind.metric for kind in kinds]))

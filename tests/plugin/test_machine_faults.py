@@ -7,7 +7,7 @@ import pytest
 THREE = """
 import os, resource, signal, time
 from pytest_roofline import Work
-from pytest_roofline.plugin.session import session_key
+from pytest_roofline.plugin.current import session_key
 WORK = Work(read_bytes=10**9, write_bytes=10**9)
 
 def test_first(roofline, busy):

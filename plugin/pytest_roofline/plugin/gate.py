@@ -24,9 +24,10 @@ from ..settings.command_line import commands_gate
 from ..settings.options import LOOKING, SIDE_BY_SIDE
 from ..settings.parsing import Options
 from ..settings.round import in_round
+from .current import open_session
 from .ending import end_status_key, refuse_no_verdict, why_no_test_runs
 from .results import DEVICE, PROPERTY, fail, shadow_of
-from .session import RooflineSession, session_key
+from .session import RooflineSession
 from .shortfalls import (
     Coverage,
     Shortfall,
@@ -201,7 +202,7 @@ class Gatekeeper:
             result = yield
         if not (session.shouldfail or session.shouldstop):
             state, workers = (
-                _open_session(session.config),
+                open_session(session.config),
                 session.config.pluginmanager.hasplugin("dsession"),
             )
             gaps = (
@@ -263,7 +264,7 @@ class Gatekeeper:
             only_looks or in_round(config) is not None or hasattr(config, "workerinput")
         ):
             Gate.from_parent(
-                session, options=self._options, state=_open_session(config), gaps=gaps
+                session, options=self._options, state=open_session(config), gaps=gaps
             ).run_last()
 
     @pytest.hookimpl(tryfirst=True)
@@ -283,7 +284,7 @@ class Gatekeeper:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the shadow failures of a run that opened no device."""
-        if self._options.shadow and _open_session(terminalreporter.config) is None:
+        if self._options.shadow and open_session(terminalreporter.config) is None:
             for sentence in shadow_of(terminalreporter.config).sentences:
                 terminalreporter.write_line(f"SHADOW: would have failed: {sentence}")
 
@@ -322,8 +323,3 @@ def _last_failed(config: pytest.Config) -> dict[str, bool]:
     plugin = config.pluginmanager.get_plugin("lfplugin")
     failed: dict[str, bool] = getattr(plugin, "lastfailed", {})
     return failed
-
-
-def _open_session(config: pytest.Config) -> RooflineSession | None:
-    state = config.stash.get(session_key, None)
-    return state if state is not None and state.opened else None

@@ -29,7 +29,8 @@ from ..report.words import cut
 from ..settings.command_line import option_value
 from ..settings.options import LOOKING, SIDE_BY_SIDE
 from ..settings.parsing import Options
-from .session import RooflineSession, session_key
+from .current import open_session
+from .session import RooflineSession
 
 # Of the reasons of single measurements so many are named.
 MOST_REASONS = 3
@@ -273,6 +274,5 @@ class Recorder:
     def _is_empty(self, config: pytest.Config) -> bool:
         """Return whether this run decides and measured nothing."""
         only_looks = any(config.getoption(name, False) for name in LOOKING)
-        state = config.stash.get(session_key, None)
-        opened = state is not None and state.opened
+        opened = open_session(config) is not None
         return not (only_looks or opened or hasattr(config, "workerinput"))

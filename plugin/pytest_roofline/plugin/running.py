@@ -15,6 +15,7 @@ from ..settings.options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from ..settings.parsing import Options, parse_options
 from ..settings.round import in_round
 from .bridge import bridge_of
+from .current import session_key
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
 from .display import header_lines, progress_line, summary_lines, wrap_failures
 from .fixture import Roofline
@@ -35,7 +36,7 @@ from .observing import forget_locals, ran_out, watch_memory
 from .planned import clash_key, measures, plan, read_marks, select
 from .recording_run import ENDED, is_lacking, refusals, write_baselines
 from .results import require
-from .session import RooflineSession, session_key
+from .session import RooflineSession
 from .terminal import tell, wrapped
 
 # A line of progress at most this often, so that a log of hours stays readable.

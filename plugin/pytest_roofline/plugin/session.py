@@ -37,8 +37,6 @@ from .report_files import Reports
 from .results import Note, RunNotes, shadow_of
 from .times import Times
 
-session_key: "pytest.StashKey[RooflineSession]" = pytest.StashKey()
-
 
 class RooflineSession:
     """The state of a run, from collection to the last line."""

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from .session import RooflineSession, session_key
+from .current import open_session
+from .session import RooflineSession
 from .terminal import tell, wrapped
 
 
@@ -22,9 +23,9 @@ class Waiting:
         Raises:
             pytest.Session.Failed: it stays busy.
         """
-        state = session.config.stash.get(session_key, None)
+        state = open_session(session.config)
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
-        if state is None or not state.opened or broken:
+        if state is None or broken:
             return
         self._busy = self._wait(state)
         if self._busy:
