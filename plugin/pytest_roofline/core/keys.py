@@ -1,12 +1,16 @@
 """The key that must agree before two times are compared."""
 
+import enum
 import json
-from collections.abc import Mapping
+import math
+import numbers
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from types import ModuleType
 from typing import Literal
 
 from .facts import HardwareKey
-from .units import size_label
+from .units import encodable, size_label
 
 Scalar = str | int | float | bool | None
 Cache = Literal["warm", "rotate", "flush"]
@@ -21,6 +25,12 @@ RANK_TIMINGS: tuple[Timing, ...] = ("isolated", "pipelined")
 CANARY_BENCHMARK, CANARIES = "canary", ("copy", "gemm", "launch")
 # Behind the name of a parameter of which only its place in the list is known; no argument of Python holds a space.
 BY_POSITION = " by position"
+# What has no name that would stay when the parameters of its test change places.
+NAMELESS = object()
+# Types, devices and layouts of libraries, which their text tells apart: `torch.float16`, `cuda:1`, `int8`.
+NAMED_BY_TEXT = (
+    "torch.dtype", "torch.device", "torch.layout", "torch.memory_format", "numpy.dtype", "triton.language.core.dtype",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +102,46 @@ def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:
     """Return a measurement as people call it, without hardware: `memcpy_d2d[64MiB]`."""
     values = "-".join(value_text(parameter, value) for parameter, value in parameters.items())
     return benchmark + (f"[{values}]" if values else "") + (f".{name}" if name else "")
+
+
+def scalar_of(value: object) -> object:
+    """Return a parameter as a scalar: itself, or its common name.
+
+    `NAMELESS` stands for an object without a name.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if isinstance(value, enum.Enum):
+        return f"{kind.__qualname__}.{value.name}"
+    if isinstance(value, numbers.Integral):
+        return int(value) if abs(int(value)) < 2**63 else str(int(value))
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, str):
+        return encodable(value)
+    of = f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, numbers.Complex | bytes | range) or of.startswith(NAMED_BY_TEXT):
+        return encodable(str(value).removeprefix("torch."))
+    if isinstance(value, Mapping):
+        return _join_scalars(
+            "{", [(scalar_of(key), scalar_of(inner)) for key, inner in value.items()], "}"
+        )
+    if isinstance(value, list | tuple):
+        return _join_scalars("(", [(scalar_of(inner),) for inner in value], ")")
+    name = getattr(value, "__qualname__", None) or (
+        value.__name__ if isinstance(value, ModuleType) else None
+    )
+    name = name.rpartition("<locals>.")[2] if isinstance(name, str) else "<"
+    return NAMELESS if "<" in name else encodable(name)
+
+
+def _join_scalars(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
+    """Return several scalars as a text.
+
+    It is `NAMELESS` if one of them is.
+    """
+    rows = list(parts)
+    if any(scalar is NAMELESS for row in rows for scalar in row):
+        return NAMELESS
+    return opening + ", ".join(": ".join(map(str, row)) for row in rows) + closing

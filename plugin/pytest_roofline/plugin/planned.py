@@ -1,33 +1,22 @@
 """The tests that measure and their names: the marker's values, and the parameters of a key."""
 
-import enum
 import json
-import math
-import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..core.errors import BadInput, RooflineError, refuse_wide
-from ..core.keys import BY_POSITION, CACHES, Cache, canonical
+from ..core.keys import BY_POSITION, CACHES, NAMELESS, Cache, canonical, scalar_of
 from ..core.units import count, encodable, listed, parse_fraction
 from ..settings.options import FIXTURE, MARKER, MARKER_KEYWORDS, NEEDS, OOM, TIERS, tier_key
 from ..settings.parsing import parse_options
 
 if TYPE_CHECKING:
     from ..baselines.files import Entries
-
-# What has no name that would stay when the parameters of its test change places.
-NAMELESS = object()
-# Types, devices and layouts of libraries, which their text tells apart: `torch.float16`, `cuda:1`, `int8`.
-NAMED_BY_TEXT = (
-    "torch.dtype", "torch.device", "torch.layout", "torch.memory_format", "numpy.dtype", "triton.language.core.dtype",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,49 +170,6 @@ def parameters_of(item: pytest.Item) -> dict[str, object]:
         # Beside a parameter that is called so itself, the id text takes the next free name.
         parameters["id" if "id" not in spec.params else "id text"] = encodable(text)
     return parameters
-
-
-def scalar_of(value: object) -> object:
-    """Return a parameter as a scalar: itself, or its common name.
-
-    `NAMELESS` stands for an object without a name.
-    """
-    kind = type(value)
-    if value is None or kind is bool:
-        return value
-    if isinstance(value, enum.Enum):
-        return f"{kind.__qualname__}.{value.name}"
-    if isinstance(value, numbers.Integral):
-        return int(value) if abs(int(value)) < 2**63 else str(int(value))
-    if isinstance(value, numbers.Real):
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, str):
-        return encodable(value)
-    of = f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(value, numbers.Complex | bytes | range) or of.startswith(NAMED_BY_TEXT):
-        return encodable(str(value).removeprefix("torch."))
-    if isinstance(value, Mapping):
-        return _join_scalars(
-            "{", [(scalar_of(key), scalar_of(inner)) for key, inner in value.items()], "}"
-        )
-    if isinstance(value, list | tuple):
-        return _join_scalars("(", [(scalar_of(inner),) for inner in value], ")")
-    name = getattr(value, "__qualname__", None) or (
-        value.__name__ if isinstance(value, ModuleType) else None
-    )
-    name = name.rpartition("<locals>.")[2] if isinstance(name, str) else "<"
-    return NAMELESS if "<" in name else encodable(name)
-
-
-def _join_scalars(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
-    """Return several scalars as a text.
-
-    It is `NAMELESS` if one of them is.
-    """
-    rows = list(parts)
-    if any(scalar is NAMELESS for row in rows for scalar in row):
-        return NAMELESS
-    return opening + ", ".join(": ".join(map(str, row)) for row in rows) + closing
 
 
 # Of a test that shares its name and parameters with another: the sentence with which it fails.
