@@ -118,7 +118,7 @@ def roofline(request: pytest.FixtureRequest) -> "Roofline":
 @pytest.fixture(name=RANKS_FIXTURE)
 def distributed_fixture(request: pytest.FixtureRequest) -> "Distributed":
     """Runs functions on ranks: processes that are started once and kept from test to test."""
-    from .distributed import make_distributed
+    from .running import make_distributed
 
     return make_distributed(request)
 

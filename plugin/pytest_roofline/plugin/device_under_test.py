@@ -21,8 +21,8 @@ from ..hardware import family_of, identity_of, key_of, use_hardware
 from ..settings.parsing import Options
 from ..settings.round import in_round
 from ..stats.spread import Prior, priors
-from .launcher import launcher_of, uses_ranks
-from .planned import Planned
+from .launcher import launcher_of
+from .planned import Planned, uses_ranks
 from .results import DEVICE, shadow_of
 from .rooflines import Rooflines, triad_of
 

@@ -8,14 +8,14 @@ import pytest
 from ..core.errors import BadInput, RanksSkipped
 from ..engine.request import positive
 from ..ranks.tasks import FunctionRef, encode, reference
-from .launcher import Launcher, launcher_of, unmet, world_size_of
-from .planned import Marks, read_marks
-from .results import lack, require
+from .planned import Marks, world_size_of
+from .results import lack
 
 if TYPE_CHECKING:
     from ..ranks.driving import Member, Tell
     from ..ranks.facts import RankFacts
     from ..ranks.pool import Pool
+    from .launcher import Launcher
 
 # Seconds for one call of ranks, beside so many budgets of a measurement.
 TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
@@ -24,7 +24,7 @@ TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
 class Distributed:
     """The ranks of one test. Comes as the fixture `distributed`."""
 
-    def __init__(self, launcher: Launcher, item: pytest.Item, marks: Marks) -> None:
+    def __init__(self, launcher: "Launcher", item: pytest.Item, marks: Marks) -> None:
         self._launcher = launcher
         self._item = item
         self._marks = marks
@@ -211,16 +211,3 @@ def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> Functio
     function = reference(fn)
     encode(args, "an argument")
     return function
-
-
-def make_distributed(request: pytest.FixtureRequest) -> Distributed:
-    """Make the fixture of a test.
-
-    Skip a test that needs another kind of device than ranks have.
-    """
-    launcher, marks = launcher_of(request.config), read_marks(request.node)
-    if marks.needs is not None and (reason := unmet(marks.needs, launcher.kind)):
-        if marks.needs == "accelerator":
-            require(request.node, launcher.options, reason)
-        pytest.skip(reason)
-    return Distributed(launcher, request.node, marks)

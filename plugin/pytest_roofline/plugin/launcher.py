@@ -13,9 +13,8 @@ import pytest
 from ..core.errors import DeviceError, RanksSkipped
 from ..core.facts import Environment
 from ..engine.host import usable_cores
-from ..settings.options import RANKS_FIXTURE
 from ..settings.parsing import Options, parse_options
-from .planned import Marks, read_marks
+from .planned import read_marks, uses_ranks, world_size_of
 
 if TYPE_CHECKING:
     from ..ranks.attach import AttachedProcesses
@@ -26,38 +25,6 @@ if TYPE_CHECKING:
 MOST_ON_CORES = 6
 
 ranks_key: pytest.StashKey["Launcher"] = pytest.StashKey()
-
-
-def uses_ranks(item: pytest.Item) -> bool:
-    """Return whether a test uses the fixture `distributed`."""
-    return RANKS_FIXTURE in getattr(item, "fixturenames", ())
-
-
-def world_size_of(item: pytest.Item, marks: Marks | None = None) -> int | None:
-    """Return the number of ranks a test needs.
-
-    It is its marker's, or its parameter `world_size`; None without either.
-    """
-    marks = marks or read_marks(item)
-    if marks.ranks is not None:
-        return marks.ranks
-    spec = getattr(item, "callspec", None)
-    size = spec.params.get("world_size") if spec is not None else None
-    return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
-
-
-def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Sort tests: without ranks first, then by kind of world.
-
-    Within a world the order stays the user's, and so does that of the worlds.
-    """
-    groups: dict[tuple[bool, int | None] | None, list[pytest.Item]] = {None: []}
-    for item in items:
-        group = (read_marks(item).mpi, world_size_of(item)) if uses_ranks(item) else None
-        groups.setdefault(group, []).append(item)
-    # All with MPI behind all without, since the two are served by different launchers.
-    ordered = sorted(groups.items(), key=lambda pair: pair[0] is not None and pair[0][0])
-    return [item for _, members in ordered for item in members]
 
 
 class Launcher:
@@ -248,12 +215,3 @@ def launcher_of(config: pytest.Config) -> Launcher:
         launcher = config.stash[ranks_key] = Launcher(config, parse_options(config))
         config.pluginmanager.register(launcher)
     return launcher
-
-
-def unmet(needs: str | None, kind: str) -> str | None:
-    """Return why a test's device need is unmet, if so."""
-    if needs == "accelerator" and kind == "cpu":
-        return "needs an accelerator, found only the CPU"
-    if needs == "cpu" and kind != "cpu":
-        return f"needs --roofline-device=cpu, found {kind}"
-    return None

@@ -32,7 +32,7 @@ from ..core.samples import PROFILED
 from ..core.units import encodable, printable, slug
 from ..core.work import Work
 from ..engine.host import limit_memory
-from .launcher import uses_ranks
+from .planned import uses_ranks
 from .session import RooflineSession
 
 if TYPE_CHECKING:

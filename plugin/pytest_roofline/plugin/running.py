@@ -18,6 +18,7 @@ from .bridge import bridge_of
 from .current import session_key
 from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
 from .display import header_lines, progress_line, summary_lines, wrap_failures
+from .distributed import Distributed
 from .fixture import Roofline
 from .gate import DeviceHealth, look, looks_at_device
 from .held_reports import (
@@ -31,9 +32,9 @@ from .held_reports import (
     note,
     test_id_of,
 )
-from .launcher import by_world, launcher_of, uses_ranks
+from .launcher import launcher_of
 from .observing import forget_locals, ran_out, watch_memory
-from .planned import clash_key, measures, plan, read_marks, select
+from .planned import by_world, clash_key, measures, plan, read_marks, select, unmet, uses_ranks
 from .recording_run import ENDED, is_lacking, refusals, write_baselines
 from .results import require
 from .session import RooflineSession
@@ -101,6 +102,19 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
             "arguments, or in @pytest.mark.usefixtures, since collection must find every test that measures"
         )
     return Roofline(state, request.node, read_marks(request.node))
+
+
+def make_distributed(request: pytest.FixtureRequest) -> Distributed:
+    """Make the fixture of a test.
+
+    Skip a test that needs another kind of device than ranks have.
+    """
+    launcher, marks = launcher_of(request.config), read_marks(request.node)
+    if marks.needs is not None and (reason := unmet(marks.needs, launcher.kind)):
+        if marks.needs == "accelerator":
+            require(request.node, launcher.options, reason)
+        pytest.skip(reason)
+    return Distributed(launcher, request.node, marks)
 
 
 class WorkerGuard:

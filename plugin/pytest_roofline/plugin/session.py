@@ -30,9 +30,8 @@ from .compiled import CompiledKernels
 from .device_under_test import DeviceUnderTest, open_device_under_test
 from .exhausted import ExhaustedMemory
 from .kinds import ResultKind
-from .launcher import unmet
 from .peaks import PeakMemory
-from .planned import Planned
+from .planned import Planned, unmet
 from .report_files import Reports
 from .results import Note, RunNotes, shadow_of
 from .times import Times
