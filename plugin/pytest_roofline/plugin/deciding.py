@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,14 +31,16 @@ from .planned import measures
 from .recording_run import refusals
 from .results import OTHER, SLOWER, let_pass
 from .rounds import Rounds
-from .session import RooflineSession
 from .terminal import tell
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 
 class Deciding:
     """Runs measuring tests with deferred reports, and decides the open verdicts behind the last test."""
 
-    def __init__(self, config: pytest.Config, state: RooflineSession, only_looking: bool) -> None:
+    def __init__(self, config: pytest.Config, state: "RooflineSession", only_looking: bool) -> None:
         self.config = config
         self.state = state
         self.only_looking = only_looking
@@ -248,7 +250,7 @@ class Deciding:
         tell(self.config, line, progress=False)
 
 
-def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
+def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None:
     """Attach a test's figures to its report, and return its failure, if any."""
     test_id = test_id_of(item)
     # A rerun publishes its own figures, not the earlier attempt's beside them.
@@ -261,7 +263,7 @@ def publish(state: RooflineSession, item: pytest.Item) -> BaseException | None:
 
 
 def pass_in_shadow(
-    state: RooflineSession, item: pytest.Item, report: pytest.TestReport, why: str
+    state: "RooflineSession", item: pytest.Item, report: pytest.TestReport, why: str
 ) -> None:
     """Let a test pass that only its verdict fails, and note the reason.
 
@@ -278,7 +280,7 @@ def pass_in_shadow(
     report.user_properties = list(item.user_properties)
 
 
-def why_no_rounds(state: RooflineSession) -> str:
+def why_no_rounds(state: "RooflineSession") -> str:
     """Return why this run cannot have further rounds, else an empty text."""
     gpu = state.under_test.gpu
     exclusive = gpu is not None and gpu.compute_mode == "exclusive process"

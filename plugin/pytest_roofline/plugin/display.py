@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -49,15 +49,17 @@ from ..stats.spread import class_of
 from ..version import __version__
 from .recording_run import busy_now, name_recorded, recording_lines, refusal_line
 from .results import shadow_of
-from .session import RooflineSession
 from .terminal import wrapped
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 # A file in the folder of runs that says that the columns were explained once.
 LEGEND_MARKER = "columns-explained"
 LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 
 
-def header_lines(session: RooflineSession) -> list[str]:
+def header_lines(session: "RooflineSession") -> list[str]:
     """Return the header of a run.
 
     It names version, device, driver, baseline and tier; then the plan and about how long it takes.
@@ -91,14 +93,14 @@ def header_lines(session: RooflineSession) -> list[str]:
     return lines
 
 
-def _settings_line(session: RooflineSession) -> list[str]:
+def _settings_line(session: "RooflineSession") -> list[str]:
     """List the settings outside a gate's command, and those not heeded."""
     unheeded = [str(setting) for setting in session.options.elsewhere if not setting.heeded]
     texts = [*session.settings, *(f"{text} (not heeded)" for text in unheeded)]
     return [f"roofline: not in the command: {', '.join(texts)}"] if texts else []
 
 
-def _mode(session: RooflineSession) -> str:
+def _mode(session: "RooflineSession") -> str:
     """Return the settings that are not the default: rounds, failures, drill."""
     options = session.options
     text = (
@@ -117,7 +119,7 @@ def _mode(session: RooflineSession) -> str:
     )
 
 
-def _against(session: RooflineSession) -> str:
+def _against(session: "RooflineSession") -> str:
     comparator = session.under_test.comparator
     if comparator.runs:
         names = [printable(run.header.run_id) for run in comparator.runs]
@@ -144,7 +146,7 @@ _progress_key = pytest.StashKey[_Progress]()
 
 
 def progress_line(
-    session: RooflineSession, item: pytest.Item, every_s: float, now_s: float | None = None
+    session: "RooflineSession", item: pytest.Item, every_s: float, now_s: float | None = None
 ) -> str:
     """Return a line on the run's progress.
 
@@ -167,7 +169,7 @@ def progress_line(
     return f"roofline: {done} of {total} done, about {_duration(remaining_s)} left, now {printable(item.name)}"
 
 
-def _why_silent(session: RooflineSession) -> str:
+def _why_silent(session: "RooflineSession") -> str:
     """Return why the device does not report its state."""
     from ..engine.devices.base import ManagedDevice
 
@@ -179,7 +181,9 @@ def _why_silent(session: RooflineSession) -> str:
     return why or "the driver does not report it"
 
 
-def summary_lines(session: RooflineSession, width: int, colour: bool, status: int = 0) -> list[str]:
+def summary_lines(
+    session: "RooflineSession", width: int, colour: bool, status: int = 0
+) -> list[str]:
     """Return the summary: table, explanations, failures, and the closing sentence.
 
     With -q only what failed, or why nothing was compared, and the sentence; with -v also how the numbers were taken,
@@ -240,7 +244,7 @@ def prints_failures(config: pytest.Config) -> bool:
     return config.getoption("tbstyle") != "no" and not config.getoption("no_summary")
 
 
-def _new_settings(session: RooflineSession) -> list[str]:
+def _new_settings(session: "RooflineSession") -> list[str]:
     """Return a gate's outside settings that changed since its last green run."""
     if not session.options.gate:
         return []
@@ -249,7 +253,7 @@ def _new_settings(session: RooflineSession) -> list[str]:
     return new + [f"no longer {text}" for text in before if text not in session.settings]
 
 
-def wrap_failures(session: RooflineSession, reporter: Any) -> None:
+def wrap_failures(session: "RooflineSession", reporter: Any) -> None:
     """Wrap the lines of our failures, ahead of pytest's section. Files keep the whole lines."""
     for report in reporter.getreports("failed"):
         # What a run adds at its end is no test of a file.
@@ -261,7 +265,7 @@ def wrap_failures(session: RooflineSession, reporter: Any) -> None:
                     entry.lines = [part for line in entry.lines for part in wrapped(line, width)]
 
 
-def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
+def _tables(session: "RooflineSession", width: int, colour: bool) -> list[str]:
     """Return all results in the tables of their kinds, fitted to the width."""
     lines = []
     if session.options.drill is not None:
@@ -279,7 +283,7 @@ def _tables(session: RooflineSession, width: int, colour: bool) -> list[str]:
     return [line for line in lines if line]
 
 
-def _legend(session: RooflineSession) -> list[str]:
+def _legend(session: "RooflineSession") -> list[str]:
     """Return the meaning of the columns, for the first table of a user."""
     marker_file = session.options.folder / "runs" / LEGEND_MARKER
     if marker_file.exists() or not any(
@@ -292,7 +296,7 @@ def _legend(session: RooflineSession) -> list[str]:
     return [LEGEND]
 
 
-def _details(session: RooflineSession, width: int) -> list[str]:
+def _details(session: "RooflineSession", width: int) -> list[str]:
     """Return the lines on how the numbers were measured, beside the verdicts."""
     rows = session.timed.rows
     lines = [roofline_note(rows), unknown_line(_device(session)) if rows else ""]
@@ -314,7 +318,7 @@ def _details(session: RooflineSession, width: int) -> list[str]:
     return [part for line in lines for part in line.split("\n") if part]
 
 
-def _notes(session: RooflineSession, width: int) -> list[str]:
+def _notes(session: "RooflineSession", width: int) -> list[str]:
     """Return the lines on figures, memory, profiles, and functions that wait."""
     lines = [line for kind in session.kinds for line in kind.notes()]
     lines += figure_lines(session.run_notes.of(Figure)) + memory_lines(
@@ -323,7 +327,7 @@ def _notes(session: RooflineSession, width: int) -> list[str]:
     return lines + profile_lines(session.run_notes.of(Profile), width)
 
 
-def _saved_lines(session: RooflineSession) -> list[str]:
+def _saved_lines(session: "RooflineSession") -> list[str]:
     """Return where the run is saved, and the warnings about that."""
     lines = []
     if session.writer.trouble:
@@ -341,7 +345,7 @@ def _saved_lines(session: RooflineSession) -> list[str]:
     return lines
 
 
-def _explanations(session: RooflineSession) -> list[str]:
+def _explanations(session: "RooflineSession") -> list[str]:
     """Return the lines on what many tests share, and on the device."""
     rows = session.timed.rows
     lines = _busy_lines(session) + overview_lines(rows)
@@ -352,7 +356,7 @@ def _explanations(session: RooflineSession) -> list[str]:
     return lines
 
 
-def _busy_lines(session: RooflineSession) -> list[str]:
+def _busy_lines(session: "RooflineSession") -> list[str]:
     """Return a line on who keeps the machine busy, if a result suffered."""
     rows = session.timed.rows
     number = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
@@ -370,5 +374,5 @@ def _busy_lines(session: RooflineSession) -> list[str]:
     ]
 
 
-def _device(session: RooflineSession) -> DeviceFacts:
+def _device(session: "RooflineSession") -> DeviceFacts:
     return session.under_test.environment.device

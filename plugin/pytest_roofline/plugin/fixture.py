@@ -18,18 +18,18 @@ from .observing import profiled_labels, warn_of_ranks
 from .planned import WIDE_MARK, Marks
 from .recording import CurrentTest
 from .results import lack
-from .session import RooflineSession
 
 if TYPE_CHECKING:
     import torch
 
     from .distributed import Distributed
+    from .session import RooflineSession
 
 
 class Roofline(Findings):
     """Measures functions for one test. Comes as the fixture `roofline`."""
 
-    def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
+    def __init__(self, session: "RooflineSession", item: pytest.Item, marks: Marks) -> None:
         self._test = CurrentTest(session, item, marks)
 
     @property

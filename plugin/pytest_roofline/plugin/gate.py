@@ -7,7 +7,7 @@ that waited for further rounds, and only where it has to say something: a green 
 import contextlib
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -27,7 +27,6 @@ from ..settings.round import in_round
 from .current import open_session
 from .ending import end_status_key, refuse_no_verdict, why_no_test_runs
 from .results import DEVICE, PROPERTY, fail, shadow_of
-from .session import RooflineSession
 from .shortfalls import (
     Coverage,
     Shortfall,
@@ -37,6 +36,9 @@ from .shortfalls import (
     shortfalls,
     unknown_tests,
 )
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 HEALTH = "device health"
 # All tests as if they were one: that they are slower together fails a run by itself.
@@ -54,7 +56,7 @@ class Closing(pytest.Item):
 class DeviceHealth(Closing):
     """The item behind the tests that judges the device under load."""
 
-    def __init__(self, *, parent: pytest.Session, state: RooflineSession) -> None:
+    def __init__(self, *, parent: pytest.Session, state: "RooflineSession") -> None:
         super().__init__(HEALTH, parent, nodeid=HEALTH)
         self._state = state
 
@@ -74,12 +76,12 @@ class DeviceHealth(Closing):
             fail(self, state.options, state.health, DEVICE)
 
 
-def looks_at_device(state: RooflineSession) -> bool:
+def looks_at_device(state: "RooflineSession") -> bool:
     """Return whether the device has sensors or the node has an expectation."""
     return state.under_test.gpu is not None or state.options.expect is not None
 
 
-def look(state: RooflineSession, *, at_the_end: bool = False) -> list[Finding]:
+def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]:
     """Note and return the findings that make the device DEGRADED.
 
     At the end it has been under load, so that its measurements count and it is asked again.
@@ -129,7 +131,7 @@ class Gate(Closing):
         *,
         parent: pytest.Session,
         options: Options,
-        state: RooflineSession | None,
+        state: "RooflineSession | None",
         gaps: list[Shortfall],
         name: str = GATE,
     ) -> None:
@@ -289,7 +291,7 @@ class Gatekeeper:
                 terminalreporter.write_line(f"SHADOW: would have failed: {sentence}")
 
 
-def fail_together(session: pytest.Session, state: RooflineSession) -> None:
+def fail_together(session: pytest.Session, state: "RooflineSession") -> None:
     """Fail a run whose tests are all slower beyond the tolerance."""
     shared = state.timed.shared
     verdict = shared.regressed if shared is not None else None
@@ -304,7 +306,7 @@ def fail_together(session: pytest.Session, state: RooflineSession) -> None:
         _repeat_measuring(session, state)
 
 
-def _repeat_measuring(session: pytest.Session, state: RooflineSession) -> None:
+def _repeat_measuring(session: pytest.Session, state: "RooflineSession") -> None:
     """Let `--lf` run every measuring test again.
 
     All of them together failed.

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from _pytest.runner import call_and_report
@@ -17,7 +17,9 @@ from ..core.records import Outcome
 from ..core.rows import FAILED
 from ..core.units import encodable
 from ..settings.command_line import ON_THE_SPOT
-from .session import RooflineSession
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ def may_defer(item: pytest.Item) -> bool:
 
 
 def run(
-    state: RooflineSession, item: pytest.Item, nextitem: pytest.Item | None
+    state: "RooflineSession", item: pytest.Item, nextitem: pytest.Item | None
 ) -> DeferredReport | None:
     """Run a test as pytest does.
 
@@ -69,7 +71,7 @@ def run(
 
 
 def _phases(
-    state: RooflineSession, item: Any, nextitem: pytest.Item | None
+    state: "RooflineSession", item: Any, nextitem: pytest.Item | None
 ) -> DeferredReport | None:
     # As in pytest's own `runtestprotocol`, which offers no place between the call and its report.
     has_request = hasattr(item, "_request")
@@ -144,7 +146,7 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
         return pytest.ExceptionInfo(sys.exc_info(), _ispytest=True)  # type: ignore[arg-type]
 
 
-def is_undecided(state: RooflineSession, item: pytest.Item) -> bool:
+def is_undecided(state: "RooflineSession", item: pytest.Item) -> bool:
     """Return whether a test's verdict may change and no red is final."""
     test_id = test_id_of(item)
     # Behind these more processes would be idle.
@@ -158,7 +160,7 @@ def test_id_of(item: pytest.Item) -> str:
 
 
 def note(
-    session: RooflineSession, item: pytest.Item, report: pytest.TestReport, by_verdict: bool
+    session: "RooflineSession", item: pytest.Item, report: pytest.TestReport, by_verdict: bool
 ) -> None:
     """Write down how a test ended, after its call or a failed teardown."""
     if type(report) is not pytest.TestReport:

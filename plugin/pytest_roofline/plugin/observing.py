@@ -33,10 +33,10 @@ from ..core.units import encodable, printable, slug
 from ..core.work import Work
 from ..engine.host import limit_memory
 from .planned import uses_ranks
-from .session import RooflineSession
 
 if TYPE_CHECKING:
     from ..engine.devices import AllocatedBytes, Device
+    from .session import RooflineSession
 
 # Where an error keeps what was seen when it was raised: it outlives the frames that held the memory.
 _STATE_ATTRIBUTE = "_roofline_seen"
@@ -70,7 +70,7 @@ class _MemoryState:
 
 
 @contextlib.contextmanager
-def watch_memory(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
+def watch_memory(session: "RooflineSession", item: pytest.Item) -> Iterator[None]:
     """Limit memory if need be, and keep its state if it runs out.
 
     It surrounds the body of a test.
@@ -84,7 +84,7 @@ def watch_memory(session: RooflineSession, item: pytest.Item) -> Iterator[None]:
 
 
 def _limit(
-    session: RooflineSession, item: pytest.Item
+    session: "RooflineSession", item: pytest.Item
 ) -> contextlib.AbstractContextManager[object]:
     """Limit the memory of a CPU test that records running out.
 
@@ -126,7 +126,7 @@ def _ask(read_memory: Callable[[], Any]) -> Any:
     return None
 
 
-def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -> bool:
+def ran_out(session: "RooflineSession", item: pytest.Item, error: BaseException) -> bool:
     """Record memory that ran out; return whether that is a result.
 
     A result releases everything that the test still has.
@@ -151,7 +151,7 @@ def ran_out(session: RooflineSession, item: pytest.Item, error: BaseException) -
 
 
 def _record(
-    session: RooflineSession,
+    session: "RooflineSession",
     item: pytest.Item,
     cause: BaseException,
     memory_state: _MemoryState | None,
@@ -184,7 +184,7 @@ def _record(
 
 
 def _with_lost_results(
-    session: RooflineSession, record: OutOfMemory, place: MemoryPhase | None
+    session: "RooflineSession", record: OutOfMemory, place: MemoryPhase | None
 ) -> OutOfMemory:
     """Return a record with the results that its baseline has."""
     under_test = session.under_test
@@ -237,7 +237,7 @@ FLUSHED = (
 REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, so the replacement is shown"
 
 
-def profiled_labels(session: RooflineSession) -> set[str]:
+def profiled_labels(session: "RooflineSession") -> set[str]:
     """Return the label of measurements under a profiler, or after one, if any.
 
     Kineto leaves CUPTI attached behind a profile, which slows launches down by 10 to 20 % (pytorch#146604). Taking it
@@ -249,7 +249,7 @@ def profiled_labels(session: RooflineSession) -> set[str]:
 
 
 def take_profile(
-    session: RooflineSession,
+    session: "RooflineSession",
     device: "Device",
     measurement: Measurement,
     fn: Callable[..., object],
@@ -306,7 +306,7 @@ def not_as_measured(measurement: Measurement) -> list[str]:
     return [sentence for sentence, holds in differences.items() if holds]
 
 
-def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list[str]]:
+def _trace_path(session: "RooflineSession", label: str) -> tuple[Path | None, list[str]]:
     """Return a file for a trace, or None with a sentence.
 
     It lies beside the run files, in a folder of this run that git does not see.
@@ -326,7 +326,7 @@ def _trace_path(session: RooflineSession, label: str) -> tuple[Path | None, list
     return folder / f"{name}{f'~{trace_count + 1}' if trace_count else ''}{TRACE}", []
 
 
-def warn_of_ranks(session: RooflineSession) -> None:
+def warn_of_ranks(session: "RooflineSession") -> None:
     """Warn that `--roofline-profile` profiles no ranks."""
     if session.options.profile is not None and session.round is None:
         session.run_notes.warn(NO_PROFILES)

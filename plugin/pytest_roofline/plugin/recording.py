@@ -14,13 +14,13 @@ from ..core.samples import OVERSUBSCRIBED, Ranks
 from ..core.units import encodable, printable
 from ..hardware import above_peak, beyond_belief
 from .planned import Marks, Planned
-from .rooflines import Rooflines
 from .selection import marks_of
-from .session import RooflineSession
 
 if TYPE_CHECKING:
     from ..engine.measure import MeasuredRequest
     from ..engine.request import Request
+    from .rooflines import Rooflines
+    from .session import RooflineSession
 
 # Of what an exception says: enough to know it by.
 MOST_MESSAGE = 500
@@ -29,7 +29,7 @@ MOST_MESSAGE = 500
 class CurrentTest:
     """The test that measures: its name in the run, its marker, and the names of its measurements."""
 
-    def __init__(self, session: RooflineSession, item: pytest.Item, marks: Marks) -> None:
+    def __init__(self, session: "RooflineSession", item: pytest.Item, marks: Marks) -> None:
         self.session = session
         self.item = item
         self.marks = marks
@@ -153,7 +153,7 @@ def why_partial(error: BaseException, message: str) -> str:
     ]
 
 
-def with_sanity(measurement: Measurement, rooflines: Rooflines) -> Measurement:
+def with_sanity(measurement: Measurement, rooflines: "Rooflines") -> Measurement:
     """Return the measurement, invalid if it is faster than its hardware."""
     if measurement.invalid:
         return measurement

@@ -8,7 +8,7 @@ import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,7 +30,9 @@ from ..settings.command_line import option_value
 from ..settings.options import LOOKING, SIDE_BY_SIDE
 from ..settings.parsing import Options
 from .current import open_session
-from .session import RooflineSession
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 # Of the reasons of single measurements so many are named.
 MOST_REASONS = 3
@@ -42,7 +44,7 @@ MOST_NAMED = 5
 _RECORDABLE = (*ENDED, pytest.ExitCode.INTERRUPTED)
 
 
-def refusals(state: RooflineSession, waiting: Iterable[str] = ()) -> tuple[str, ...]:
+def refusals(state: "RooflineSession", waiting: Iterable[str] = ()) -> tuple[str, ...]:
     """Return why no baseline can be made of a recording, else nothing.
 
     There is a reason for each measurement.
@@ -82,7 +84,7 @@ def _why_unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
     )
 
 
-def _is_comparison(state: RooflineSession) -> bool:
+def _is_comparison(state: "RooflineSession") -> bool:
     """Return whether a run compared a drill, or devices with each other."""
     drilled = compared_of([row for row in state.rows if "replaced" in (row.labels or ())]) > 0
     siblings = [SIBLINGS in (row.labels or ()) for row in state.rows if row.lost is None]
@@ -123,7 +125,7 @@ def busy_now() -> str:
     return neighbours_now() or "other processes kept its cores busy"
 
 
-def write_baselines(state: RooflineSession, status: int) -> None:
+def write_baselines(state: "RooflineSession", status: int) -> None:
     """Write a recording into the baselines, and keep its outcome in the state.
 
     Args:
@@ -141,14 +143,14 @@ def write_baselines(state: RooflineSession, status: int) -> None:
         state.refusals = (str(error),)
 
 
-def is_lacking(state: RooflineSession) -> bool:
+def is_lacking(state: "RooflineSession") -> bool:
     """Return whether a recording lacks a test or kept an old entry."""
     if state.recording is None:
         return False
     return bool(state.recording.slower) or not _expected_tests(state) <= state.recording.tests
 
 
-def recording_lines(state: RooflineSession, recording: Recording) -> list[str]:
+def recording_lines(state: "RooflineSession", recording: Recording) -> list[str]:
     """Return the last lines of a recording, the missing entries first.
 
     The last of them names the files, and the slowdown that a gate will find with them.
@@ -186,7 +188,7 @@ def _text(refusal: Refusal) -> str:
     return printable(refusal.why)
 
 
-def _expected_tests(state: RooflineSession) -> set[str]:
+def _expected_tests(state: "RooflineSession") -> set[str]:
     """Return the tests to record.
 
     They were not skipped, and have a result that a baseline holds.
@@ -205,7 +207,7 @@ def _expected_tests(state: RooflineSession) -> set[str]:
     return tests - skipped - siblings - too_large
 
 
-def _silent_tests(state: RooflineSession, recording: Recording) -> Iterator[str]:
+def _silent_tests(state: "RooflineSession", recording: Recording) -> Iterator[str]:
     """Yield the tests that no other line mentions."""
     refusals = {refusal.test_id for refusal in (*recording.refusals, *recording.slower)}
     for test_id in sorted(_expected_tests(state) - recording.tests - refusals):
@@ -225,7 +227,7 @@ def _short_path(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _foresight(state: RooflineSession, recording: Recording) -> str:
+def _foresight(state: "RooflineSession", recording: Recording) -> str:
     """Return a text on the slowdowns that a gate will find.
 
     It is empty of compiled kernels, which are exact: `; finds slowdowns from 13 %, more days let it find less`.

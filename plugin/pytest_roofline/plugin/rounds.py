@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,7 +28,9 @@ from ..ranks.round_parent import RoundParent
 from ..settings.options import ROUND_VARIABLE
 from ..stats.key_results import LostRound
 from .launcher import launcher_of
-from .session import RooflineSession
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 # A test whose process died so often is not tried again.
 MOST_CRASHES = 2
@@ -37,7 +40,7 @@ class Rounds:
     """The rounds of one parent."""
 
     def __init__(
-        self, state: RooflineSession, say: Callable[[str], None], longest_s: float
+        self, state: "RooflineSession", say: Callable[[str], None], longest_s: float
     ) -> None:
         self._state = state
         self._say = say
@@ -194,7 +197,7 @@ class Rounds:
             self._state.writer.write(calibration)
 
 
-def may_fork(state: RooflineSession) -> bool:
+def may_fork(state: "RooflineSession") -> bool:
     """Return whether rounds may be forked: on a processor, without attached ranks.
 
     What the library of an accelerator keeps does not survive a fork, and attached ranks are told of a fresh process.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..baselines.run_rows import XFAIL, how_it_ended, reason_of
 from ..core.entries import CollectedTest, Entry, ExactEntry
@@ -14,7 +15,9 @@ from ..settings.options import TIERS
 from ..settings.parsing import Options
 from .planned import Planned, by_benchmark
 from .selection import Selection, finds_all, marks_of
-from .session import RooflineSession
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 MOST_NAMED = 3
 _MISSING_REMEDY = """\
@@ -41,7 +44,7 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
     return [Shortfall(text, "Give --roofline-against in the command itself, or remove it there.")]
 
 
-def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfall]:
+def nothing_compared(state: "RooflineSession | None", looks: str) -> list[Shortfall]:
     """Report a run that has compared nothing.
 
     `looks` says why pytest ran no test.
@@ -70,14 +73,14 @@ def nothing_compared(state: RooflineSession | None, looks: str) -> list[Shortfal
     ]
 
 
-def _open_text(state: RooflineSession, row: Row) -> str:
+def _open_text(state: "RooflineSession", row: Row) -> str:
     """Return a result's verdict with its reason: `SKIPPED one: Skipped: slow`."""
     reason = row.reason or reason_of(state.outcomes.get(row.test))
     return printable(f"{row.verdict} {row.label}: {reason}".removesuffix(": "))
 
 
 def shortfalls(
-    state: RooflineSession, missing: Sequence[Entry | ExactEntry], coverage: "Coverage"
+    state: "RooflineSession", missing: Sequence[Entry | ExactEntry], coverage: "Coverage"
 ) -> list[Shortfall]:
     """List the tests without a number or verdict, and unmeasured entries.
 
@@ -114,7 +117,7 @@ def shortfalls(
     ]
 
 
-def _silent_tests(state: RooflineSession) -> Iterator[str]:
+def _silent_tests(state: "RooflineSession") -> Iterator[str]:
     """Yield the tests that passed, or never ran, and recorded nothing."""
     recorded = {note.test_id for note in state.run_notes.notes} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
@@ -124,7 +127,7 @@ def _silent_tests(state: RooflineSession) -> Iterator[str]:
             yield printable(plan.item.name)
 
 
-def _escaped_tests(state: RooflineSession) -> Iterator[str]:
+def _escaped_tests(state: "RooflineSession") -> Iterator[str]:
     """Yield the tests that were measured and then skipped.
 
     `pytest.xfail()` in a test's body does that as well.
@@ -141,7 +144,7 @@ def _escaped_tests(state: RooflineSession) -> Iterator[str]:
             yield printable(plan.item.name)
 
 
-def missing_entries(state: RooflineSession) -> list[Entry | ExactEntry]:
+def missing_entries(state: "RooflineSession") -> list[Entry | ExactEntry]:
     """Return the recorded entries that this run did not measure.
 
     Those of a red test are left out. A saved run in place of a baseline may hold whatever somebody selected then.
@@ -183,7 +186,7 @@ def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -
 class Coverage:
     """The tests that a run should have measured: its planned ones, and those of entries that it selects."""
 
-    def __init__(self, state: RooflineSession) -> None:
+    def __init__(self, state: "RooflineSession") -> None:
         config = state.config
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)

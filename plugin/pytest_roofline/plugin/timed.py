@@ -6,6 +6,7 @@ A verdict may change until its test is reported: a further round, or what other 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ..baselines.comparators import class_of_key, find_reference
 from ..baselines.comparing import limits_of, policy_of
@@ -29,8 +30,10 @@ from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
 from ..stats.verdicts import changes_between, default_looks, judge, may_be_red, settle
-from .device_under_test import DeviceUnderTest
 from .kinds import FAIL_ON_WORDS, ResultKind
+
+if TYPE_CHECKING:
+    from .device_under_test import DeviceUnderTest
 
 
 class TimedResults(ResultKind):
@@ -61,7 +64,7 @@ class TimedResults(ResultKind):
         self._verdicts: dict[str, Verdict] = {}
         self._at_once: set[str] = set()
 
-    def open(self, under_test: DeviceUnderTest, options: Options) -> None:
+    def open(self, under_test: "DeviceUnderTest", options: Options) -> None:
         """Keep the device and the baseline to compare with."""
         super().open(under_test, options)
         # A recording compares with nothing.
@@ -69,7 +72,7 @@ class TimedResults(ResultKind):
         self._device_under_test = under_test
 
     @property
-    def _under_test(self) -> DeviceUnderTest:
+    def _under_test(self) -> "DeviceUnderTest":
         assert self._device_under_test is not None
         return self._device_under_test
 

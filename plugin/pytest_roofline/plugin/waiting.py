@@ -1,12 +1,14 @@
 """`--roofline-wait`: a run waits for a quiet machine before its first test, and ends if it stays busy."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from .current import open_session
-from .session import RooflineSession
 from .terminal import tell, wrapped
+
+if TYPE_CHECKING:
+    from .session import RooflineSession
 
 
 class Waiting:
@@ -32,7 +34,7 @@ class Waiting:
             state.stayed_busy = True
             raise session.Failed("the machine stayed busy")
 
-    def _wait(self, state: RooflineSession) -> str:
+    def _wait(self, state: "RooflineSession") -> str:
         from ..engine.quiet import Clock, busy_at, wait_until_quiet
 
         under_test = state.under_test
