@@ -188,21 +188,47 @@ def test_a_class_name_is_defined_once_in_the_package():
     assert {name for name, count in defined.items() if count > 1} == set()
 
 
-def test_no_file_imports_another_that_imports_it():
-    """By whatever way round, imports inside functions included."""
-    files = {dotted(path).removesuffix(".__init__"): path for path in FILES}
-    graph = {
+def arrows(paths, imports):
+    """By dotted name of a file, the files among `paths` that it imports."""
+    files = {dotted(path).removesuffix(".__init__"): path for path in paths}
+    return {
         name: {
             next(filter(files.__contains__, (found, found.rpartition(".")[0])), name)
-            for found in IMPORTS[path]
+            for found in imports[path]
         }
         - {name}
         for name, path in files.items()
     }
+
+
+def test_no_file_imports_another_that_imports_it():
+    """By whatever way round, imports inside functions included."""
     try:
-        tuple(TopologicalSorter(graph).static_order())
+        tuple(TopologicalSorter(arrows(FILES, IMPORTS)).static_order())
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
+
+
+class WithoutTypes(ast.NodeTransformer):
+    """Source without the imports that only a type checker reads."""
+
+    def visit_If(self, node):
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
+
+
+def test_the_plugin_stands_on_at_most_six_floors():
+    """A file stands one floor above the highest that it imports, also inside functions."""
+    paths = [path for path in PLUGIN_FILES if path.parent == PLUGIN / "plugin"]
+    needed = {
+        path: set(
+            imported(ast.unparse(WithoutTypes().visit(ast.parse(SOURCES[path]))), dotted(path))
+        )
+        for path in paths
+    }
+    graph, floors = arrows(paths, needed), {}
+    for name in TopologicalSorter(graph).static_order():
+        floors[name] = 1 + max(map(floors.__getitem__, graph[name]), default=0)
+    assert {name: floor for name, floor in floors.items() if floor > 6} == {}
 
 
 def loaded_by(*names):
