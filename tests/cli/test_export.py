@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from pytest_roofline.baselines.files import write_baseline
-from pytest_roofline.cli.main import main
+from pytest_roofline.cli.exchange import export
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.exchange import EXPORT_NAMES
 
@@ -35,7 +35,7 @@ def test_runs_go_out_in_every_format_and_a_drill_goes_nowhere(command, saved, ma
             f"roofline: none of 7 measurements can be exported as {name}; name a run that has one\n"
             in done.stderr
         )
-    option = next(one for one in main.commands["export"].params if one.name == "format_name")
+    option = next(one for one in export.params if one.name == "format_name")
     assert f"{', '.join(EXPORT_NAMES[:-1])} or {EXPORT_NAMES[-1]}." == option.help
 
 

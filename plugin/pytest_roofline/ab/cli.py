@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT = 8
 
 
-@command("Measure two sides of a change in turn, and judge.", folder_option)
+@command(folder_option)
 @click.argument("a", default="")
 @click.argument("b", default="")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -18,7 +18,7 @@ from ..core.entries import Entry
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
 from .options import (
-    InOrder,
+    LazyGroup,
     command,
     folder_option,
     into_option,
@@ -26,14 +26,23 @@ from .options import (
     say,
     use_hardware_of,
 )
-from .upkeep import check, show
 
 if TYPE_CHECKING:
     from ..baselines.picking import Choice, RunSelection
     from ..baselines.proposals import Proposal
 
 
-@click.group(cls=InOrder, short_help="Make, renew and check baselines.")
+SECTIONS = {
+    "Commands": {
+        "propose": ("cli.baseline:propose", "Make a proposal of saved runs."),
+        "approve": ("cli.baseline:approve", "Merge a proposal into the baselines."),
+        "show": ("cli.upkeep:show", "Show what each entry is based on."),
+        "check": ("cli.upkeep:check", "Validate baselines."),
+    }
+}
+
+
+@click.group(cls=LazyGroup, sections=SECTIONS)
 @click.pass_context
 def baseline(ctx: click.Context) -> None:
     """Make and renew baselines: runs become a proposal, a person approves it."""
@@ -42,7 +51,7 @@ def baseline(ctx: click.Context) -> None:
         use_hardware_of(ctx, ctx.obj)
 
 
-@command("Make a proposal of saved runs.", folder_option)
+@command(folder_option)
 @click.argument("runs", nargs=-1)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write."
@@ -219,7 +228,7 @@ def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
     return f"{note}; see `roofline baseline show {path}`" if note and path is not None else note
 
 
-@command("Merge a proposal into the baselines.", into_option)
+@command(into_option)
 @click.argument("proposal", type=click.Path(path_type=Path))
 @click.option(
     "--only",
@@ -320,7 +329,3 @@ def approve(
                 written=bool(pending or exact) and not dry_run,
             )
         )
-
-
-for _command in (propose, approve, show, check):
-    baseline.add_command(_command)

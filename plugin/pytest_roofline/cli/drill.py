@@ -30,7 +30,6 @@ _NOT_RECORDED = ("--roofline-against=", "--roofline-ci")
 
 
 @command(
-    "Slow every test down and check that the gate fails.",
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("share")

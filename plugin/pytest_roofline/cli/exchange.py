@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LINES = 5
 
 
-@command("Read files of other tools into a run.", folder_option, name="import")
+@command(folder_option, name="import")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--format", "format_name", help="Format of the files; default: recognised.")
 @click.option("--product", help="The device, as its driver prints it, if the files do not name it.")
@@ -320,7 +320,6 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
 
 
 @command(
-    "Write runs as files for dashboards and other gates.",
     folder_option,
     json_option=json_option_for("With -o: print the written and left-out measurements as JSON."),
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..hardware import Peak, Product
 
 
-@command("List what makes numbers of this machine unreliable.")
+@command()
 @click.option(
     "--expect",
     type=click.Path(path_type=Path),
@@ -194,7 +194,7 @@ def _print_doctor(
             say(line)
 
 
-@command("List known hardware, or show one product with sources.")
+@command()
 @click.argument("name", required=False)
 @click.pass_obj
 def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:

@@ -4,22 +4,64 @@ from pathlib import Path
 
 import click
 
-from ..ab.cli import ab
 from ..core.errors import BadInput
 from ..core.facts import HARDWARE_FILE
-from ..many.cli import fleet, history
 from ..version import __version__
-from .baseline import baseline
-from .drill import drill
-from .exchange import export, import_
-from .machine import doctor, hardware
 from .options import Commands, use_hardware_of
-from .output import init, report
-from .profiler import profiler
-from .runs import compare, explain
+
+# In the order of a person's day: each command with its definition, imported when it is typed, and its line of the help.
+SECTIONS = {
+    "See a run": {
+        "report": (
+            "cli.output:report",
+            "Write runs as a page with plots, a table and a summary.",
+        ),
+        "explain": ("cli.runs:explain", "Show why each verdict of a run is what it is."),
+        "profiler": (
+            "cli.profiler:profiler",
+            "Show the totals of nsys or rocprofv3 beside measured times.",
+        ),
+    },
+    "Compare runs": {
+        "compare": (
+            "cli.runs:compare",
+            "Compare a run with another or a baseline, worst first.",
+        ),
+        # A feature in a folder of its own has its lines here; the rest works without it.
+        "history": ("many.cli:history", "Show steps and slow drift of tests over many runs."),
+        "fleet": ("many.cli:fleet", "Find the node, GPU or link that is slower than its peers."),
+    },
+    "Keep baselines": {
+        "init": (
+            "cli.output:init",
+            "Write the suite, the baselines and a CI file into a folder.",
+        ),
+        "baseline": ("cli.baseline:baseline", "Make, renew and check baselines."),
+    },
+    "Gate": {
+        "ab": ("ab.cli:ab", "Measure two sides of a change in turn, and judge."),
+        "drill": ("cli.drill:drill", "Slow every test down and check that the gate fails."),
+    },
+    "Look at the machine": {
+        "doctor": ("cli.machine:doctor", "List what makes numbers of this machine unreliable."),
+        "hardware": (
+            "cli.machine:hardware",
+            "List known hardware, or show one product with sources.",
+        ),
+    },
+    "Share": {
+        "export": (
+            "cli.exchange:export",
+            "Write runs as files for dashboards and other gates.",
+        ),
+        "import": ("cli.exchange:import_", "Read files of other tools into a run."),
+    },
+}
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="roofline")
 @click.option(
     "--hardware", "extra_folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
@@ -41,13 +83,3 @@ def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
     # These two read such files themselves: one of them lists all mistakes in a file.
     if ctx.invoked_subcommand not in ("hardware", "baseline"):
         use_hardware_of(ctx, folders)
-
-
-_COMMANDS = (
-    baseline, compare, doctor, drill, explain, export, hardware, import_, init, profiler, report,
-    # A feature in a folder of its own has its import above and a line here; the rest works without it.
-    ab,
-    *(fleet, history),
-)  # fmt: skip
-for _command in _COMMANDS:
-    main.add_command(_command)

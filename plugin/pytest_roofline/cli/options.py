@@ -1,11 +1,12 @@
 """Shared parts of the commands: groups, options, output and exit status."""
 
 import functools
+import importlib
 import io
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# The commands in the order of a person's day.
-SECTIONS = {
-    "See a run": ("report", "explain", "profiler"),
-    "Compare runs": ("compare", "history", "fleet"),
-    "Keep baselines": ("init", "baseline"),
-    "Gate": ("ab", "drill"),
-    "Look at the machine": ("doctor", "hardware"),
-    "Share": ("export", "import"),
-}
 # Where the output is no terminal, so that two runs of a command can be compared.
 WIDTH = 80
 # The number of labels that are named under each reason for leaving them out.
@@ -53,7 +45,7 @@ into_option = click.option(
 
 
 def command(
-    short_help: str, *shared_options: Callable[..., Any], group: click.Group | None = None, name: str | None = None,
+    *shared_options: Callable[..., Any], name: str | None = None,
     json_option: Callable[..., Any] = json_option, **settings: Any,
 ) -> Callable[[Callable[..., int | None]], click.Command]:  # fmt: skip
     """Return a decorator that makes a command.
@@ -73,13 +65,8 @@ def command(
         for option in reversed((json_option, *shared_options)):
             option(run)
         run.__click_params__ += parameters  # type: ignore[attr-defined]
-        make: Callable[[Callable[..., None]], click.Command] = click.command(
-            name, short_help=short_help, **settings
-        )
-        click_command = make(run)
-        if group is not None:
-            group.add_command(click_command)
-        return click_command
+        make: Callable[[Callable[..., None]], click.Command] = click.command(name, **settings)
+        return make(run)
 
     return decorate
 
@@ -96,13 +83,49 @@ def use_hardware_of(ctx: click.Context, folders: tuple[Path, ...]) -> None:
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", BrokenPipeError)
 
 
-class InOrder(click.Group):
-    """A group that lists its commands in order of addition."""
+class LazyGroup(click.Group):
+    """A group that imports a command when it is needed.
+
+    `sections` holds the commands in order, by the title over them: the place of each, as `cli.runs:compare`, and its
+    line of the help.
+    """
+
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, tuple[str, str]]], **settings: Any
+    ) -> None:
+        super().__init__(*args, **settings)
+        self._sections = sections
+        self._places = {
+            name: place for section in sections.values() for name, (place, _) in section.items()
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return every command, in the order of their addition."""
+        """Return every command, in the order of the sections."""
         del ctx
-        return list(self.commands)
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, whose module is imported now; None of an unknown name."""
+        del ctx
+        if cmd_name not in self._places:
+            return None
+        module, _, name = self._places[cmd_name].partition(":")
+        click_command: click.Command = getattr(
+            importlib.import_module(f"..{module}", __package__), name
+        )
+        return click_command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command on a line of its section."""
+        del ctx
+        # One width for all sections, so that they line up.
+        widest = max(map(len, self._places), default=0)
+        for title, section in self._sections.items():
+            if section:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(name.ljust(widest), line) for name, (_, line) in section.items()]
+                    )
 
 
 # Words of the documentation that are no commands here, since pytest does them.
@@ -112,28 +135,8 @@ OF_PYTEST = {
 }
 
 
-class Commands(click.Group):
-    """A group that lists its commands in sections.
-
-    It turns our own errors into one sentence and exit status 2.
-    """
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write every command on a line of its section."""
-        del ctx
-        # One width for all sections, so that they line up.
-        widest = max(map(len, self.commands), default=0)
-        room = formatter.width - widest - 6
-        for title, names in SECTIONS.items():
-            # A feature whose folder is gone has no command.
-            rows = [
-                (name.ljust(widest), self.commands[name].get_short_help_str(room))
-                for name in names
-                if name in self.commands
-            ]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+class Commands(LazyGroup):
+    """The group that turns our own errors into one sentence and exit status 2."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run as click does. Characters that standard output lacks become a question mark."""

@@ -58,7 +58,6 @@ PYTEST_CONFIGS = {
 
 
 @command(
-    "Write runs as a page with plots, a table and a summary.",
     folder_option,
     json_option=json_option_for("Print the content of run.json."),
 )
@@ -152,7 +151,7 @@ def _folder(name: str) -> Path:
     )
 
 
-@command("Write the suite, the baselines and a CI file into a folder.")
+@command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--ci", type=click.Choice([*CI, "none"]), multiple=True, default=["github"], show_default=True,

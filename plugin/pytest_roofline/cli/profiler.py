@@ -41,7 +41,7 @@ class Pair:
         return self.totals.seconds / self.calls
 
 
-@command("Show the totals of nsys or rocprofv3 beside measured times.", folder_option)
+@command(folder_option)
 @click.argument("run")
 @click.argument("files", nargs=-1, required=True, metavar="TEST=FILE...")
 @click.option(

@@ -31,7 +31,7 @@ MOST_REASONS = 8
 MOST_NAMED = 8
 
 
-@command("Compare a run with another or a baseline, worst first.", folder_option)
+@command(folder_option)
 @click.argument("old")
 @click.argument("new", default="", metavar="NEW")
 @click.option(
@@ -228,7 +228,7 @@ def _print_comparison(comparison: "Comparison", old: Sequence[Path], new: Sequen
         say(line)
 
 
-@command("Show why each verdict of a run is what it is.", folder_option)
+@command(folder_option)
 @click.argument("run")
 @click.argument("test", default="")
 def explain(run: str, test: str, as_json: bool, folder: Path) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..hardware.specs import Catalogue
 
 
-@command("Show what each entry is based on.", into_option)
+@command(into_option)
 @click.argument("selectors", nargs=-1, metavar="[WHAT]...")
 def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
     """Show what each entry is based on, and how small a slowdown it detects.
@@ -109,7 +109,7 @@ def _print_health(
         say(line)
 
 
-@command("Validate baselines.", into_option)
+@command(into_option)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--prune", is_flag=True, help="Also list the entries that no test uses; collects all tests."

@@ -42,7 +42,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(short_help="Show steps and slow drift of tests over many runs.")
+@click.command()
 @_options
 @click.option(
     "--minimum",
@@ -95,7 +95,7 @@ def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, o
     }
 
 
-@click.command(short_help="Find the node, GPU or link that is slower than its peers.")
+@click.command()
 @_options
 @click.option(
     "--minimum",
