@@ -8,17 +8,24 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
+from ..baselines.run_files import refuse_existing
 from ..cli.options import command, folder_option, print_json, say, width
 from ..core.errors import BadInput
+from ..core.storage import check_name
 from ..core.units import parse_duration, printable
-
-if TYPE_CHECKING:
-    from .results import State
+from ..core.writing import write_atomically
+from ..settings.options import ROUND_VARIABLE
+from .making import CommandError
+from .results import SidesResults, State, read_state, run_name, save_state, state_folder
+from .running import Runner
+from .sides import SIDES, parse_sides, pin_commit, prepare_sides
+from .telling import make_report, report_as_json, report_markdown, report_text
+from .tolerance import tolerance_in_force
 
 # Processes a side, unless the tests are decided earlier.
 DEFAULT = 8
@@ -100,14 +107,8 @@ def ab(
 def _new_state(
     folder: Path, a: str, b: str, arguments: tuple[str, ...], *, processes: int, tolerance: str | None,
     seed: int | None, name: str | None,
-) -> "State":  # fmt: skip
+) -> State:  # fmt: skip
     """Return the state of a new run. Its name is free."""
-    from ..baselines.run_files import refuse_existing
-    from ..core.storage import check_name
-    from .results import State, run_name, state_folder
-    from .sides import SIDES, parse_sides
-    from .tolerance import tolerance_in_force
-
     parse_sides(a, b)
     # To the microsecond, so that two in a second have names of their own.
     name = name or f"ab-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
@@ -129,10 +130,7 @@ def _new_state(
     )
 
 
-def _read_resumed(folder: Path, name: str) -> "State":
-    from ..core.storage import check_name
-    from .results import read_state
-
+def _read_resumed(folder: Path, name: str) -> State:
     state = read_state(folder, check_name(name, "--resume"))
     if str(Path.cwd().resolve()) != state.cwd:
         raise BadInput(f"{name} was begun in {state.cwd}; resume it there")
@@ -140,20 +138,12 @@ def _read_resumed(folder: Path, name: str) -> "State":
 
 
 def _run(
-    state: "State", folder: Path, budget: str | None, markdown: Path | None, as_json: bool
+    state: State, folder: Path, budget: str | None, markdown: Path | None, as_json: bool
 ) -> int:
     """Prepare both sides, run and report; return the exit status.
 
     Everything that was measured is kept and reported, however the run ends.
     """
-    from ..core.writing import write_atomically
-    from ..settings.options import ROUND_VARIABLE
-    from .making import CommandError
-    from .results import SidesResults, save_state, state_folder
-    from .running import Runner
-    from .sides import parse_sides, pin_commit, prepare_sides
-    from .telling import make_report, report_as_json, report_markdown, report_text
-
     budget_s = None if budget is None else parse_duration(budget, "--budget")
     specs = dict(zip(("A", "B"), parse_sides(*state.sides), strict=True))
     specs = {side: pin_commit(spec, state.commits.get(side, "")) for side, spec in specs.items()}

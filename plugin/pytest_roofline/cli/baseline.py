@@ -7,16 +7,30 @@ import platform
 import sys
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from ..baselines import proposals, renewal
+from ..baselines.checks import health_of
+from ..baselines.exact_proposals import approve_exact, exact_path
 from ..baselines.files import read_baseline, write_baseline
+from ..baselines.picking import Choice, RunSelection, is_fake, parse_moment, pick, scan
+from ..baselines.proposals import Proposal
 from ..baselines.run_files import resolve_run
 from ..baselines.runs import Run, cut_note, read_run
 from ..core.entries import Entry
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
+from ..engine.devices import cpu
+from ..report.baseline_tables import (
+    cap_lines,
+    changes_as_json,
+    changes_table,
+    count_text,
+    proposal_as_json,
+    provisional_note,
+)
+from ..report.tables import exact_change_lines, exact_table
 from .options import (
     LazyGroup,
     command,
@@ -26,11 +40,6 @@ from .options import (
     say,
     use_hardware_of,
 )
-
-if TYPE_CHECKING:
-    from ..baselines.picking import Choice, RunSelection
-    from ..baselines.proposals import Proposal
-
 
 SECTIONS = {
     "Commands": {
@@ -103,9 +112,6 @@ def propose(
 
     Exit status: 0 the proposal is written, 2 the input cannot be used, or nothing in it can become a baseline.
     """
-    from ..baselines.picking import Choice, parse_moment
-    from ..report.baseline_tables import proposal_as_json
-
     if output.exists():
         raise CannotStore(f"{output} exists already; choose another name with -o, or remove it")
     choice = Choice(
@@ -129,9 +135,7 @@ def propose(
         _print_proposal(proposal, output)
 
 
-def _print_proposal(proposal: "Proposal", output: Path) -> None:
-    from ..report.baseline_tables import count_text
-
+def _print_proposal(proposal: Proposal, output: Path) -> None:
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
@@ -152,8 +156,6 @@ def _entry_counts(entries: Collection[Entry]) -> str:
 
     Example: `7 entries and 3 canaries (measurements of the machine itself)`, since nobody named canaries.
     """
-    from ..report.baseline_tables import count_text
-
     canaries = sum(entry.is_canary for entry in entries)
     canary_note = (
         f" and {count_text(canaries, 'canary', 'canaries')} (measurements of the machine itself)"
@@ -161,17 +163,13 @@ def _entry_counts(entries: Collection[Entry]) -> str:
     return count_text(len(entries) - canaries, "entry", "entries") + canary_note * bool(canaries)
 
 
-def _pick_runs(names: tuple[str, ...], folder: Path, choice: "Choice") -> "RunSelection":
-    from ..baselines.picking import pick, scan
-
+def _pick_runs(names: tuple[str, ...], folder: Path, choice: Choice) -> RunSelection:
     if not names:
         return scan(folder, choice)
     return pick([read_run(resolve_run(name, folder)) for name in names], choice)
 
 
 def _notes(runs: Collection[Run]) -> list[str]:
-    from ..baselines.picking import is_fake
-
     notes = [cut_note(run.path) for run in runs if run.cut]
     if any(is_fake(run) for run in runs):
         notes.append(
@@ -180,13 +178,11 @@ def _notes(runs: Collection[Run]) -> list[str]:
     return notes
 
 
-def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> "Proposal":
+def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> Proposal:
     """Return the proposal of these runs.
 
     Where no run is fit, each reason has its line before the error, and busy neighbours are named.
     """
-    from ..baselines import proposals
-
     try:
         return proposals.propose(runs, everything=everything, accept_slower=accept_slower)
     except proposals.NothingFit as error:
@@ -201,17 +197,13 @@ def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> "
 
 def _busy_now(runs: tuple[Run, ...]) -> str:
     """Return who keeps these runs' machine busy, and what helps. Only this machine is looked at."""
-    from ..engine.devices.cpu import QUIETEN, neighbours_now
-
     on_this_machine = {run.header.environment.host.name for run in runs} == {platform.node()}
-    busy = neighbours_now() if on_this_machine else ""
-    return f"; now {busy}; {QUIETEN}" if busy else f"; {QUIETEN}"
+    busy = cpu.neighbours_now() if on_this_machine else ""
+    return f"; now {busy}; {cpu.QUIETEN}" if busy else f"; {cpu.QUIETEN}"
 
 
 def _print_notes(lines: Iterable[str], start: str) -> None:
     """Print a line each on standard error, at most twelve."""
-    from ..report.baseline_tables import cap_lines
-
     for line in cap_lines([f"{start}{printable(line)}" for line in lines]):
         say(line, err=True)
 
@@ -221,9 +213,6 @@ def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
 
     With `path` it also says where a person finds them.
     """
-    from ..baselines.checks import health_of
-    from ..report.baseline_tables import provisional_note
-
     note = provisional_note(health_of(entries)) or ""
     return f"{note}; see `roofline baseline show {path}`" if note and path is not None else note
 
@@ -269,11 +258,6 @@ def approve(
     Exit status: 0 merged, or nothing to change, 2 the proposal cannot be used or is too slow, or a file cannot be
     written.
     """
-    from ..baselines import renewal
-    from ..baselines.exact_proposals import approve_exact, exact_path
-    from ..report.baseline_tables import changes_as_json, changes_table, count_text
-    from ..report.tables import exact_change_lines, exact_table
-
     if not proposal.exists():
         raise BadFile(
             f"proposal {proposal} does not exist; where `roofline baseline propose -o {proposal}` refuses to write it, "

@@ -21,6 +21,7 @@ from ..core.samples import SIBLINGS
 from ..core.units import format_percent, format_tolerance, parse_fraction, printable
 from ..core.verdicts import Kind, Verdict
 from ..settings.options import SAVED_VARIABLE
+from ..stats.stats import CONFIDENCE, growth
 from .options import command, print_json, say
 
 # The exit status of pytest without a test to run; importing it takes longer than the command.
@@ -148,8 +149,6 @@ def _print_drill(
     slowdown: float,
     red: int,
 ) -> None:
-    from ..stats.stats import growth
-
     say(f"drill of +{format_tolerance(slowdown)}: {red} of {len(drilled_tests)} tests turned red")
     for test in drilled_tests:
         if not test["red"]:
@@ -177,8 +176,6 @@ def _print_drill(
 
 def _test_as_json(verdict: Verdict, slowdown: float, tests: int) -> dict[str, Any]:
     """Return the outcome of one test as JSON. It holds the slowdown, and why it is not red."""
-    from ..stats.stats import growth
-
     red = verdict.kind is Kind.REGRESSED
     return {
         "test": verdict.subject.label,
@@ -200,8 +197,6 @@ def _mismatch(verdict: Verdict, slowdown: float, tests: int) -> str:
     """
     if verdict.estimate is None or verdict.interval is None or verdict.reference is None:
         return ""
-    from ..stats.stats import CONFIDENCE, growth
-
     chance = (1 - CONFIDENCE) / 2
     widening = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
     low, high = (
@@ -217,8 +212,6 @@ def _mismatch(verdict: Verdict, slowdown: float, tests: int) -> str:
 def _not_red(verdict: Verdict, slowdown: float) -> str:
     if verdict.estimate is None:
         return f"{verdict.subject.label} {verdict.kind}: {reason_text(verdict)}"
-    from ..stats.stats import growth
-
     text = (
         f"{verdict.subject.label} {verdict.kind}, "
         f"measured as {format_percent(growth(verdict.estimate))}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import click
 
@@ -20,6 +20,20 @@ from ..core.records import Header
 from ..core.storage import MOST_BYTES, check_name
 from ..core.units import listed, printable
 from ..core.writing import json_text, refuse_overwriting, write_atomically
+from ..exchange import export as export_runs
+from ..exchange import read
+from ..exchange.building import (
+    build,
+    check_user_facts,
+    run_id_of,
+    save,
+    unknown_product,
+    without_impossible,
+)
+from ..exchange.exportable import Omission
+from ..exchange.nodes import by_node, refuse_several, with_node
+from ..exchange.records import ImportedLog, UserFacts
+from ..report.tables import TextTable, render
 from ..version import __version__
 from .options import (
     MOST_NAMED,
@@ -32,10 +46,6 @@ from .options import (
     say,
     width,
 )
-
-if TYPE_CHECKING:
-    from ..exchange.exportable import Omission
-    from ..exchange.records import ImportedLog, UserFacts
 
 # The number of lines that are shown of those that an import leaves out.
 LINES = 5
@@ -101,10 +111,6 @@ def import_(
 
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
-    from ..exchange.building import check_user_facts, save
-    from ..exchange.nodes import by_node, refuse_several
-    from ..exchange.records import UserFacts
-
     user_facts = check_user_facts(UserFacts(product, devices, link, operation, begun, unit, host))
     contents = {file: _content(file) for file in files}
     logs, duplicates = _read_all(contents, user_facts, format_name)
@@ -130,15 +136,12 @@ def import_(
 
 
 def _read_all(
-    contents: dict[str, bytes], user_facts: "UserFacts", format_name: str | None
-) -> "tuple[list[ImportedLog], dict[str, str]]":
+    contents: dict[str, bytes], user_facts: UserFacts, format_name: str | None
+) -> tuple[list[ImportedLog], dict[str, str]]:
     """Return the logs in the files, and the duplicates.
 
     A duplicate maps to the first file that holds the same of the same nodes.
     """
-    from ..exchange import read
-    from ..exchange.nodes import with_node
-
     logs: list[ImportedLog] = []
     duplicates: dict[str, str] = {}
     firsts: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
@@ -161,7 +164,7 @@ def _read_all(
 class _ImportedRun:
     """A run of imported logs, and its path."""
 
-    imported: "Sequence[ImportedLog]"
+    imported: Sequence[ImportedLog]
     lines: Sequence[Line]
     path: Path = Path()
     written: bool = False
@@ -174,8 +177,6 @@ class _ImportedRun:
     @property
     def remarks(self) -> list[str]:
         """Notes on its product and on the path of the run."""
-        from ..exchange.building import unknown_product
-
         remark = unknown_product(self.header.environment)
         state = "already holds this import, and was not changed"
         path_remark = f"saved as {self.path}" if self.written else f"{self.path} {state}"
@@ -183,11 +184,9 @@ class _ImportedRun:
 
 
 def _build_run(
-    logs: "Sequence[ImportedLog]", user_facts: "UserFacts", contents: dict[str, bytes]
+    logs: Sequence[ImportedLog], user_facts: UserFacts, contents: dict[str, bytes]
 ) -> _ImportedRun:
     """Return the run of one node's logs. Impossible readings are invalid."""
-    from ..exchange.building import build, run_id_of, without_impossible
-
     sources = list(dict.fromkeys(entry.source for entry in logs))
     run_id = run_id_of([contents[source] for source in sources])
     possible, command = without_impossible(logs, user_facts), ("roofline", "import", *sources)
@@ -242,10 +241,8 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node
     return folder / "runs" / f"{name}.jsonl"
 
 
-def _print_imported(logs: Sequence["ImportedLog"]) -> None:
+def _print_imported(logs: Sequence[ImportedLog]) -> None:
     """Print the readings, their conventions, and the left-out lines."""
-    from ..report.tables import TextTable, render
-
     for log in logs:
         say(
             printable(
@@ -271,7 +268,7 @@ def _print_imported(logs: Sequence["ImportedLog"]) -> None:
         say(f"how {tool.name} counts: {tool.convention}")
 
 
-def _remarks(log: "ImportedLog") -> list[str]:
+def _remarks(log: ImportedLog) -> list[str]:
     lines = [
         f"INVALID {reading.label}, {reading.where}: {reading.invalid}"
         for reading in log.readings
@@ -349,8 +346,6 @@ def export(
 
     Exit status: 0 written, 2 the input cannot be used, or nothing of it may go out.
     """
-    from ..exchange import export as export_runs
-
     paths = [resolve_run(name, folder) for name in runs]
     # As with other tools, a hyphen is standard output.
     target = None if output == Path("-") else output
@@ -387,7 +382,7 @@ def export(
         say(printable(f"{summary} to {target}"))
 
 
-def _print_left_out(left_out: "Iterable[Omission]") -> None:
+def _print_left_out(left_out: Iterable[Omission]) -> None:
     """Print on standard error what is not exported.
 
     Every number is named; labels without a time are listed by their reason.

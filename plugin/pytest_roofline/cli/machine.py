@@ -4,23 +4,34 @@ They show this machine, its clocks and known peaks.
 """
 
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ..core.errors import BadInput, CannotStore
+from ..core.facts import Finding, Machine, Unexpected
 from ..core.storage import to_plain
 from ..core.units import count, parse_duration, printable, slug
+from ..engine import devices, inventory, quiet
+from ..engine.calibration import calibrate
+from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied_text
+from ..engine.host import gather, unused_accelerator
+from ..hardware import Peak, Product, products
+from ..hardware.keys import how_to_add, is_slice, part_line
+from ..hardware.lookup import hardware_files, merge_hardware
+from ..machine.diagnosis import diagnose
+from ..machine.expectation import differences, expectation_of, read_expectation, write_expectation
+from ..report.machine import (
+    difference_lines,
+    finding_lines,
+    machine_lines,
+    product_lines,
+    product_table,
+    property_line,
+)
 from .options import command, print_json, say, width
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..core.facts import Finding, Machine, Unexpected
-    from ..engine.devices import Device
-    from ..hardware import Peak, Product
 
 
 @command()
@@ -64,22 +75,12 @@ def doctor(
     --wait, or without --expect is too busy to measure its CPU where it has nothing else, 2 a device or a file cannot be
     used.
     """
-    from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied_text
-    from ..engine.inventory import take_stock
-    from ..machine.diagnosis import diagnose
-    from ..machine.expectation import (
-        differences,
-        expectation_of,
-        read_expectation,
-        write_expectation,
-    )
-
     expectation = read_expectation(expect) if expect is not None else None
     if write_expect is not None and write_expect.exists():
         raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
     timed_device = _open_device(device, measures)
     neighbours = _stays_busy(parse_duration(wait, "--wait"), as_json) if wait is not None else ""
-    machine = take_stock(WATCH_S)
+    machine = inventory.take_stock(WATCH_S)
     findings = diagnose(machine)
     deviations = differences(expectation, machine) if expectation is not None else []
     if not as_json:
@@ -113,7 +114,7 @@ def doctor(
     return 1 if deviations or failures or busy else 0
 
 
-def _open_device(name: str | None, measures: bool) -> "Device | None":
+def _open_device(name: str | None, measures: bool) -> devices.Device | None:
     """Open the device to measure on; None where nothing is measured.
 
     It is opened before the first line is printed.
@@ -122,24 +123,18 @@ def _open_device(name: str | None, measures: bool) -> "Device | None":
         if name is not None:
             raise BadInput("--device needs --measure; give both, or neither")
         return None
-    from ..engine.devices import open_device
-
-    return open_device(name, "--device")
+    return devices.open_device(name, "--device")
 
 
 def _check_timing(
-    device: "Device", name: str | None, as_json: bool
+    device: devices.Device, name: str | None, as_json: bool
 ) -> tuple[dict[str, object], int]:
     """Check that timing is right, and print a line a property.
 
     Return the JSON of it, and how many properties do not hold.
     """
-    from ..engine.calibration import calibrate
     from ..engine.ceiling import TorchWorkloads
-    from ..engine.host import gather, unused_accelerator
-    from ..hardware import products
     from ..machine.selftest import selftest
-    from ..report.machine import property_line
 
     environment = gather(device)
     # With --json, standard output is for the machine alone.
@@ -166,23 +161,21 @@ def _check_timing(
 
 def _stays_busy(patience_s: float, as_json: bool) -> str:
     """Wait until nobody else uses the device. Return who still does."""
-    from ..engine.devices import open_device
-    from ..engine.quiet import Clock, busy_at, wait_until_quiet
-
-    device = open_device(None)
-    return wait_until_quiet(
-        lambda: busy_at(device), patience_s, lambda line: say(line, err=as_json), Clock()
+    device = devices.open_device(None)
+    return quiet.wait_until_quiet(
+        lambda: quiet.busy_at(device),
+        patience_s,
+        lambda line: say(line, err=as_json),
+        quiet.Clock(),
     )
 
 
 def _print_doctor(
-    machine: "Machine",
-    findings: "list[Finding]",
-    deviations: "list[Unexpected]",
+    machine: Machine,
+    findings: list[Finding],
+    deviations: list[Unexpected],
     expect: Path | None,
 ) -> None:
-    from ..report.machine import difference_lines, finding_lines, machine_lines
-
     for line in machine_lines(machine):
         say(line)
     say("")
@@ -207,13 +200,9 @@ def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:
 
     Exit status: 0 listed or known, 1 NAME is not known, and what to write down is printed, 2 a file cannot be used.
     """
-    from ..hardware.lookup import hardware_files, merge_hardware
-
     products = merge_hardware(hardware_files(folders)).catalogue.products
     if name is not None:
         return _show_product(products, name, as_json)
-    from ..report.machine import product_table
-
     rows = sorted(products, key=lambda product: product.key)
     if as_json:
         print_json([_product_json(product) for product in rows])
@@ -222,11 +211,8 @@ def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:
     return 0
 
 
-def _show_product(products: "tuple[Product, ...]", name: str, as_json: bool) -> int:
+def _show_product(products: tuple[Product, ...], name: str, as_json: bool) -> int:
     """Print a product by its name. The status is 1 where it is unknown."""
-    from ..hardware.keys import how_to_add, is_slice, part_line
-    from ..report.machine import product_lines
-
     rows = [
         product for product in products
         if name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
@@ -245,7 +231,7 @@ def _show_product(products: "tuple[Product, ...]", name: str, as_json: bool) -> 
     return 0 if rows else 1
 
 
-def _products_like(products: "Iterable[Product]", name: str) -> list[str]:
+def _products_like(products: Iterable[Product], name: str) -> list[str]:
     """Return the products of a family or with such a beginning."""
     start = slug(name)
     return sorted(
@@ -257,10 +243,10 @@ def _products_like(products: "Iterable[Product]", name: str) -> list[str]:
     )
 
 
-def _product_json(product: "Product") -> dict[str, object]:
+def _product_json(product: Product) -> dict[str, object]:
     return {**to_plain(product), "peaks": _figures(product.peaks), "facts": _figures(product.facts)}
 
 
-def _figures(figures: "dict[str, Peak]") -> dict[str, object]:
+def _figures(figures: dict[str, Peak]) -> dict[str, object]:
     """Return every figure with all of its facts, defaults included."""
     return {name: {**asdict(figure), "bounds": figure.trusted} for name, figure in figures.items()}

@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from ..baselines.run_files import resolve_run
+from ..baselines.run_rows import rows_of
+from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.units import printable
+from ..report.files import append_summary, run_json, write_report
+from ..report.folder import check_folder
 from ..settings.options import SUMMARY_VARIABLE
 from ..version import __version__
 from .options import (
@@ -26,9 +30,6 @@ from .options import (
     print_json,
     say,
 )
-
-if TYPE_CHECKING:
-    from ..baselines.runs import Run
 
 HERE = Path(__file__).resolve().parents[1]
 # A wheel holds what is copied below `starter/`; an editable install has no such copies, and takes the source tree's.
@@ -74,8 +75,6 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
 
     Exit status: 0 the report is written, whatever it says, 2 the input cannot be used, or a file cannot be written.
     """
-    from ..report.folder import check_folder
-
     if not runs:
         raise BadInput("no RUN is given; name one, or several: roofline report RUN -o DIR")
     if output is None and not as_json:
@@ -90,15 +89,10 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
     if target is not None:
         _write_report(runs_read, target, silent=as_json)
     if as_json:
-        from ..report.files import run_json
-
         print_document(run_json(runs_read))
 
 
-def _read_runs(names: tuple[str, ...], folder: Path) -> "list[Run]":
-    from ..baselines.run_files import resolve_run
-    from ..baselines.runs import read_run
-
+def _read_runs(names: tuple[str, ...], folder: Path) -> list[Run]:
     runs: list[Run] = []
     for name in names:
         run = read_run(resolve_run(name, folder, argument="RUN"))
@@ -119,10 +113,7 @@ def _read_runs(names: tuple[str, ...], folder: Path) -> "list[Run]":
     return runs
 
 
-def _write_report(runs: "list[Run]", output: Path, *, silent: bool) -> None:
-    from ..baselines.run_rows import rows_of
-    from ..report.files import append_summary, write_report
-
+def _write_report(runs: list[Run], output: Path, *, silent: bool) -> None:
     rows = rows_of(runs)
     for path in write_report(runs, output, rows):
         if not silent:

@@ -8,18 +8,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from ..baselines.run_files import resolve_run
+from ..baselines.run_rows import rows_of_run
+from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
+from ..core.rows import TIME
 from ..core.storage import read_bytes
 from ..core.units import count, format_amount, format_seconds, format_share, listed, printable
+from ..observe.vendor import Totals, read_tables, totals
+from ..report.tables import TextTable, render
 from .options import command, folder_option, note_cuts, print_json, say, width
-
-if TYPE_CHECKING:
-    from ..baselines.runs import Run
-    from ..observe.vendor import Totals
 
 # The number of kernels that are named of each test.
 MOST_KERNELS = 3
@@ -32,7 +33,7 @@ class Pair:
     label: str
     test: str
     measured_s: float
-    totals: "Totals"
+    totals: Totals
     calls: int
 
     @property
@@ -61,9 +62,6 @@ def profiler(
 
     Exit status: 0 shown, 2 the input cannot be used.
     """
-    from ..baselines.run_files import resolve_run
-    from ..baselines.runs import read_run
-
     measured_run = read_run(resolve_run(run, folder))
     note_cuts([measured_run])
     paths_by_test: dict[str, list[str]] = {}
@@ -81,11 +79,7 @@ def profiler(
         say(_text(pairs))
 
 
-def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pair:
-    from ..baselines.run_rows import rows_of_run
-    from ..core.rows import TIME
-    from ..observe.vendor import read_tables, totals
-
+def _pair(run: Run, test: str, paths: Sequence[str], calls: int | None) -> Pair:
     timed_rows = [row for row in rows_of_run(run) if row.metric == TIME and row.time_s]
     matches = [row for row in timed_rows if test in (row.label, row.test)] or [
         row for row in timed_rows if test in row.label or test in row.test
@@ -115,8 +109,6 @@ def _pair(run: "Run", test: str, paths: Sequence[str], calls: int | None) -> Pai
 
 
 def _text(pairs: Sequence[Pair]) -> str:
-    from ..report.tables import TextTable, render
-
     sizes = any(pair.totals.copied_bytes is not None for pair in pairs)
     headings = (
         "measured",

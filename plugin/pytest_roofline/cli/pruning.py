@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..baselines.files import (
     PlannedTest,
@@ -17,15 +16,14 @@ from ..baselines.files import (
     unused_entries,
     write_baseline,
 )
+from ..baselines.plausible import Flaw
 from ..core.entries import Baseline, ExactEntry
 from ..core.errors import BadInput
 from ..core.units import printable
 from ..core.writing import lock_file
+from ..report.baseline_tables import count_text
 from ..settings.options import PLAN_VARIABLE
 from .options import say
-
-if TYPE_CHECKING:
-    from ..baselines.plausible import Flaw
 
 # The number of lines that are shown of a failed collection's output.
 LAST_LINES = 15
@@ -55,7 +53,7 @@ class UnusedEntries:
         return sum(map(len, self._unused.values()))
 
     @property
-    def flaws(self) -> "list[tuple[Path, Flaw]]":
+    def flaws(self) -> list[tuple[Path, Flaw]]:
         """Return a hint for each entry."""
         return [
             (path, _hint_of(unused_entry, self._removes))
@@ -69,8 +67,6 @@ class UnusedEntries:
         Raises:
             BadInput: no entry is used at all, so the tests are hardly those of the baselines.
         """
-        from ..report.baseline_tables import count_text
-
         tests = count_text(self._tests, "test that measures", "tests that measure")
         yield f"{self._count} of {count_text(self._entries, 'entry', 'entries')} unused by the {tests}"
         if not (self._count and self._removes):
@@ -84,10 +80,8 @@ class UnusedEntries:
         yield f"{count_text(self._count, 'entry', 'entries')} removed"
 
 
-def _hint_of(unused_entry: UnusedEntry, removes: bool) -> "Flaw":
+def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
     """Return a hint that no test uses an entry."""
-    from ..baselines.plausible import Flaw
-
     entry = unused_entry.entry
     details = (
         f"{entry.target}; exact"

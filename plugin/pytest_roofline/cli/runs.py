@@ -7,21 +7,36 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ..baselines.comparing import Comparison
+from ..baselines.comparing import compare as compare_files
+from ..baselines.pairs import compare_by
+from ..baselines.rollout import judge_rollout
 from ..baselines.run_files import paths_of, resolve_run
+from ..baselines.run_rows import rows_of, rows_of_run
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
 from ..core.rows import Row, worst_first
 from ..core.statuses import status_of
 from ..core.units import count, listed, parse_tolerance, printable
+from ..report.comparison import (
+    comparison_as_json,
+    comparison_lines,
+    contrast_as_json,
+    contrast_text,
+    rollout_as_json,
+    rollout_text,
+)
+from ..report.devices import Quantity, device_tables, devices_as_json, devices_text
+from ..report.explain import explanation, explanation_as_json, note_labels, note_lines
+from ..report.messages import peak_lines
+from ..report.published import idle_lines
+from ..report.tables import comparison_table, exact_reason_lines, kernels_table
+from ..report.words import cut, totals_text
 from .options import command, folder_option, note_cuts, print_json, say, width
-
-if TYPE_CHECKING:
-    from ..baselines.comparing import Comparison
-    from ..report.devices import Quantity
 
 # The quantities of --table.
 QUANTITIES = ("time", "rate", "peak")
@@ -68,7 +83,7 @@ def compare(
     table: bool,
     by: str | None,
     base: str | None,
-    of: "Quantity | None",
+    of: Quantity | None,
     as_json: bool,
     folder: Path,
 ) -> int:
@@ -93,8 +108,6 @@ def compare(
     Exit status: 0 nothing is slower, 1 something is, or was lost, 2 it cannot tell: nothing was compared, what is
     undecided looks slower than its tolerance, different things were timed under one name, or the input cannot be used.
     """
-    from ..baselines.comparing import compare as compare_files
-
     accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
     if not new and not table and by is None and base is None:
         ctx = click.get_current_context()
@@ -129,8 +142,6 @@ def compare(
     if comparison.only_old:
         say(f"note: only in {old}: {printable(', '.join(comparison.only_old))}", err=True)
     if as_json:
-        from ..report.comparison import comparison_as_json
-
         print_json(comparison_as_json(comparison))
     else:
         _print_comparison(comparison, *sides)
@@ -143,11 +154,8 @@ def _side(names: str, folder: Path) -> list[Path]:
     return [Path(path) for part in parts if part for path in paths_of(part, folder)]
 
 
-def _table(paths: Sequence[Path], of: "Quantity | None", as_json: bool) -> int:
+def _table(paths: Sequence[Path], of: Quantity | None, as_json: bool) -> int:
     """Print runs of several machines beside each other. Return the exit status."""
-    from ..baselines.run_rows import rows_of
-    from ..report.devices import device_tables, devices_as_json, devices_text
-
     runs = [read_run(path) for path in paths]
     note_cuts(runs)
     tables = device_tables(rows_of(runs), of)
@@ -163,9 +171,6 @@ def _compare_by(
     paths: Sequence[Path], by: str, base: str | None, tolerance: float | None, as_json: bool
 ) -> int:
     """Judge and print two values of a parameter. Return the exit status."""
-    from ..baselines.pairs import compare_by
-    from ..report.comparison import contrast_as_json, contrast_text
-
     runs = [read_run(path) for path in paths]
     note_cuts(runs)
     contrast = compare_by(runs, by, base, tolerance)
@@ -190,9 +195,6 @@ def _compare_rollout(
     as_json: bool,
 ) -> int:
     """Judge and print a staged rollout. Return the exit status."""
-    from ..baselines.rollout import judge_rollout
-    from ..report.comparison import rollout_as_json, rollout_text
-
     before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
     note_cuts([*before, *after, *old, *new])
     rollout = judge_rollout(before, after, (old, new), tolerance)
@@ -200,13 +202,7 @@ def _compare_rollout(
     return status_of(rollout.rows, worse=rollout.has_losses)
 
 
-def _print_comparison(comparison: "Comparison", old: Sequence[Path], new: Sequence[Path]) -> None:
-    from ..report.comparison import comparison_lines
-    from ..report.messages import peak_lines
-    from ..report.published import idle_lines
-    from ..report.tables import comparison_table, exact_reason_lines, kernels_table
-    from ..report.words import cut, totals_text
-
+def _print_comparison(comparison: Comparison, old: Sequence[Path], new: Sequence[Path]) -> None:
     rows, kernels = comparison.rows, comparison.kernels
     terminal = sys.stdout.isatty()
     before, after = ([run for run in comparison.runs if run.path in side] for side in (old, new))
@@ -241,9 +237,6 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
 
     Exit status: 0 shown, 2 the run cannot be used, or measured nothing of that name.
     """
-    from ..baselines.run_rows import rows_of_run
-    from ..report.explain import explanation, explanation_as_json, note_lines
-
     measured_run = read_run(resolve_run(run, folder))
     rows = rows_of_run(measured_run)
     test_ids = _matching(measured_run, rows, test)
@@ -262,8 +255,6 @@ def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
 
     Where labels or parameters are equal to it, only these count: `4MiB` is not `2004MiB`.
     """
-    from ..report.explain import note_labels
-
     ids = {row.label: row.test for row in rows if row.metric is not None} | note_labels(run)
     labels = list(ids)
     parameters = {

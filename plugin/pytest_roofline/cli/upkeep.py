@@ -7,22 +7,36 @@ import datetime
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from ..baselines.checks import Health, health_of
+from ..baselines.checks import check as check_baseline
 from ..baselines.files import read_baseline
+from ..baselines.plausible import Flaw
+from ..baselines.renewal import select
 from ..core.entries import Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HARDWARE_FILE
 from ..core.units import printable
+from ..hardware.lookup import hardware_files, mistakes, read_hardware
+from ..hardware.specs import Catalogue
+from ..report.baseline_tables import (
+    LEGEND,
+    MOST_OF_ONE,
+    cap_lines,
+    count_text,
+    flaw_as_json,
+    health_as_json,
+    health_table,
+    provisional_lines,
+    published_as_json,
+    published_lines,
+    renewal_lines,
+)
+from ..report.tables import exact_as_json, exact_table
 from .options import command, into_option, print_json, say, use_hardware_of, width
 from .pruning import UnusedEntries, collect
-
-if TYPE_CHECKING:
-    from ..baselines.checks import Health
-    from ..baselines.plausible import Flaw
-    from ..hardware.specs import Catalogue
 
 
 @command(into_option)
@@ -36,11 +50,6 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
 
     Exit status: 0 shown, 2 a file cannot be read.
     """
-    from ..baselines.checks import health_of
-    from ..baselines.renewal import select
-    from ..report.baseline_tables import health_as_json, published_as_json
-    from ..report.tables import exact_as_json, exact_table
-
     files = [Path(text) for text in selectors if text.endswith(".json")]
     parts = [text for text in selectors if not text.endswith(".json")]
     baselines = read_baselines(files, into)
@@ -77,22 +86,12 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
 
 def _print_health(
     path: Path,
-    healths: "Sequence[Health]",
+    healths: Sequence[Health],
     published_entries: Sequence[Entry],
     *,
     all_published: bool,
 ) -> None:
     """Print the entries of a file. `whole` adds the full list of published ones."""
-    from ..report.baseline_tables import (
-        LEGEND,
-        MOST_OF_ONE,
-        cap_lines,
-        health_table,
-        provisional_lines,
-        published_lines,
-        renewal_lines,
-    )
-
     say(printable(str(path)))
     if healths:
         say(health_table(healths, width(), sys.stdout.isatty()))
@@ -141,9 +140,6 @@ def check(
     Exit status: 0 nothing is wrong, hints aside, 1 something is, 2 a file cannot be read or written, or the tests
     cannot be collected.
     """
-    from ..baselines.checks import check as check_baseline
-    from ..report.baseline_tables import flaw_as_json
-
     if (applied or tests) and not prune:
         raise BadInput("--apply or --tests is given without --prune; expected it beside them")
     hardware, baselines = _read_files(ctx.obj, files, into)
@@ -171,10 +167,8 @@ def check(
 
 def _read_files(
     folders: tuple[Path, ...], files: tuple[Path, ...], into: Path
-) -> "tuple[dict[Path, Catalogue], dict[Path, Baseline]]":
+) -> tuple[dict[Path, Catalogue], dict[Path, Baseline]]:
     """Return the files of hardware and of baselines. Without names they are all of the folder."""
-    from ..hardware.lookup import hardware_files, read_hardware
-
     hardware_paths = [path for path in files if path.name == HARDWARE_FILE]
     baseline_paths = [path for path in files if path.name != HARDWARE_FILE]
     if not files:
@@ -183,10 +177,7 @@ def _read_files(
     return hardware, read_baselines(baseline_paths, into) if baseline_paths or not files else {}
 
 
-def _flaws_of_hardware(hardware: "Mapping[Path, Catalogue]") -> "list[tuple[Path, Flaw]]":
-    from ..baselines.plausible import Flaw
-    from ..hardware.lookup import mistakes
-
+def _flaws_of_hardware(hardware: Mapping[Path, Catalogue]) -> list[tuple[Path, Flaw]]:
     remedy = "correct the file; until then no run uses it"
     return [
         (path, Flaw(mistake.observed, mistake.expected, remedy, entry=mistake.where))
@@ -196,14 +187,12 @@ def _flaws_of_hardware(hardware: "Mapping[Path, Catalogue]") -> "list[tuple[Path
 
 
 def _print_flaws(
-    flaws: "Sequence[tuple[Path, Flaw]]",
+    flaws: Sequence[tuple[Path, Flaw]],
     baselines: dict[Path, Baseline],
     mistakes: int,
     hardware_count: int,
 ) -> None:
     """Print a line for each flaw, and the number of files."""
-    from ..report.baseline_tables import count_text
-
     for path, flaw in flaws:
         where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
         text = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..baselines.picking import parse_moment
+from ..baselines.run_files import expand
 from ..cli.options import folder_option, json_option, print_json, say, width
 from ..core.errors import BadInput
 from ..core.units import count, parse_fraction, printable
@@ -162,7 +164,6 @@ def _read(
         raise BadInput(
             f"history and fleet found no {' and no '.join(missing)}; expected the extra: {EXTRA}"
         )
-    from ..baselines.run_files import expand
     from .reading import read_run_tables
 
     paths = expand(runs, folder, sys.stdin if "-" in runs else ())
@@ -181,8 +182,6 @@ def _read(
 def _since(tables: "RunTables", since: str | None) -> "RunTables":
     if since is None:
         return tables
-    from ..baselines.picking import parse_moment
-
     in_time = tables.runs["started"] >= parse_moment(since, "--since")
     if not in_time.any():
         raise BadInput(
