@@ -29,6 +29,8 @@ from pytest_roofline.core.storage import decode_json, to_plain, to_record
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import identity
 
+from .features import needs_missing
+
 # Shared machines pause at will, so no example has a deadline. The examples are the same every time, so that what is red
 # has been changed; `--hypothesis-profile=others` tries others.
 settings.register_profile("others", deadline=None)
@@ -58,6 +60,14 @@ def pytest_sessionstart(session):
             versions[name] = importlib.metadata.version(name)
     for name, version in (versions | {"torch": str(torch.__version__)}).items():
         report.add_global_property(name, version)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the tests of a feature that was taken out of the package."""
+    left_out = [item for item in items if needs_missing(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not needs_missing(item)]
 
 
 class ReadOnce:

@@ -17,6 +17,9 @@ import pytest
 
 import pytest_roofline
 import roofline_kernels
+from pytest_roofline.core.features import FEATURES
+
+from .features import ALL, TAKEN_OUT
 
 PLUGIN = Path(pytest_roofline.__file__).parent
 KERNELS = Path(roofline_kernels.__file__).parent
@@ -116,7 +119,7 @@ def test_imports_point_downward():
         "py.typed",
     }
     folders = {layer(dotted(path)) for path in PLUGIN_FILES} - {None}
-    assert folders == set(MAY_IMPORT), "a folder of the plugin and its row in the table"
+    assert folders == set(MAY_IMPORT) - TAKEN_OUT, "a folder of the plugin and its row in the table"
     assert [
         f"{dotted(path)} imports {name}"
         for path in PLUGIN_FILES
@@ -256,22 +259,50 @@ def test_loading_imports_nothing_heavy():
     assert loaded_by(*names) & {"torch", "triton"} == set()
 
 
-def test_a_feature_goes_with_its_folder_and_the_lines_of_its_commands(tmp_path):
-    skipped = shutil.ignore_patterns("ab", "many", "starter", "__pycache__")
+def reaching(path):
+    """Each import from a feature outside of its folder, with the features that its function requires ahead."""
+
+    def look(node, required):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.FunctionDef):
+            calls = [ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Call)]
+            required = {name for name in ALL if f"require('{name}')" in calls}
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name in imported(ast.unparse(node), dotted(path)):
+                if (folder := layer(name)) in ALL and folder != layer(dotted(path)):
+                    yield folder, required
+        for part in ast.iter_child_nodes(node):
+            yield from look(part, required)
+
+    yield from look(ast.parse(SOURCES[path]), set())
+
+
+def test_an_import_from_a_feature_stands_in_a_function_behind_its_requirement():
+    assert [
+        f"{dotted(path)} imports {feature}"
+        for path in PLUGIN_FILES
+        for feature, required in reaching(path)
+        if feature not in required
+    ] == []
+
+
+def test_without_the_features_every_module_is_imported_and_a_missing_command_is_named(tmp_path):
+    """`benchmarks/remove_features.py` takes out one at a time, and runs the tests of all else."""
+    skipped = shutil.ignore_patterns(*ALL, "starter", "__pycache__")
     package = shutil.copytree(PLUGIN, tmp_path / "pytest_roofline", ignore=skipped)
-    main = package / "cli" / "main.py"
-    lines = main.read_text(encoding="utf-8").splitlines(keepends=True)
-    line = re.compile(r' +"(ab|fleet|history)": \("(ab|many)\.cli:.*\),$')
-    left = [text for text in lines if not line.match(text)]
-    assert len(lines) - 3 == len(left)
-    main.write_text("".join(left), encoding="utf-8")
+    table = package / "core" / "features.py"
+    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+    left = [line for line in lines if not re.match(r'    "\w+": \(', line)]
+    assert len(lines) - len(FEATURES) == len(left)
+    table.write_text("".join(left), encoding="utf-8")
     names = [
         ".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in package.rglob("*.py")
     ]
     modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
     program = (
         f"import importlib; [importlib.import_module(name) for name in {modules!r}]\n"
-        "from pytest_roofline.cli.main import main; main(['--help'])"
+        "from pytest_roofline.cli.main import main; main(['fleet', 'runs'])"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
@@ -281,10 +312,14 @@ def test_a_feature_goes_with_its_folder_and_the_lines_of_its_commands(tmp_path):
         env=environment,
         timeout=120,
     )
-    assert (0, "") == (done.returncode, done.stderr)
-    assert ("compare" in done.stdout, "fleet" in done.stdout) == (True, False)
+    sentence = (
+        "roofline: the command fleet is not installed; expected the whole package: "
+        "pip install --force-reinstall --no-deps pytest-roofline\n"
+    )
+    assert (2, "", sentence) == (done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.feature
 def test_the_developers_programs_import_what_is_there():
     """Their own tests run only where they change, and a renamed module breaks them from here."""
     root, missing = Path(__file__).parents[1], []

@@ -16,7 +16,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.ab import running, sides
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.cli.main import SECTIONS, main
@@ -29,7 +28,7 @@ from pytest_roofline.core.storage import to_plain
 from pytest_roofline.engine import inventory
 from pytest_roofline.hardware import products
 
-from ..ab.conftest import World
+from ..features import with_installed
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 STREAM = """Using HIP device AMD Instinct MI300X
@@ -62,7 +61,7 @@ COMMANDS = leaves(main)
 
 
 # Arguments that work on the scene, how that ends, and arguments of which nothing can come.
-CASES = {
+ALL_CASES = {
     "compare": ("old new", 1, "old absent"),
     "explain": ("new 64MiB", 0, "new absent"),
     "profiler": ("new 64MiB=kernels.csv --calls 3", 0, "new 64MiB=absent.csv"),
@@ -81,6 +80,7 @@ CASES = {
     "export": ("old --to bencher -o bencher.json", 0, "old --to nonsense"),
     "report": ("new", 0, "absent"),
 }
+CASES = with_installed(ALL_CASES)
 
 
 def rounds(make, seconds, count):
@@ -180,6 +180,10 @@ def command(scene, make, monkeypatch):
 
 def scripted(make, patch, hostile=""):
     """Stands for the processes of both sides."""
+    from pytest_roofline.ab import running, sides
+
+    from ..ab.conftest import World
+
     world = World(make, Path.cwd(), hostile)
     world.commit = lambda cwd: f"{hostile}c0ffee"
     patch.setattr(running, "run_child", world.run_child)
@@ -245,6 +249,7 @@ def test_the_help_says_what_it_does_gives_an_example_and_names_every_exit_status
         assert "--json" in {spelling for one in options for spelling in one.opts}, words
 
 
+@pytest.mark.feature
 def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line():
     named = {name for names in SECTIONS.values() for name in names}
     assert named == set(main.list_commands(click.Context(main)))
@@ -269,7 +274,7 @@ def test_the_first_help_lists_every_command_in_its_section_on_one_whole_line():
 
 
 def test_every_command_has_a_case_here_and_a_row_on_the_page():
-    assert (set(COMMANDS), set(COMMANDS)) == (set(CASES), set(documented()))
+    assert (set(COMMANDS), set(COMMANDS)) == (set(CASES), set(with_installed(documented())))
 
 
 def test_json_is_one_document_with_what_the_page_says_and_the_status_that_help_and_page_name(good):
@@ -408,8 +413,6 @@ def test_what_json_tells_is_what_the_words_tell(good):
         drill["tests"][0]["not_red"],
     )
     assert drill["tests"][1]["not_red"].startswith("other[64MiB] PASSED, measured as +20.0 %")
-    told = json.loads(good("ab").stdout)
-    assert (told["processes"]["A"], {row["verdict"] for row in told["tests"]}) == (4, {"PASSED"})
     explained = json.loads(good("explain").stdout)
     (test,) = explained["tests"]
     assert ("REGRESSED", [1.4e-3]) == (
@@ -420,6 +423,12 @@ def test_what_json_tells_is_what_the_words_tell(good):
     assert [("gone[64MiB] (h200-sxm, 141gb; measured)", True)] == [
         (flaw["entry"], flaw["hint"]) for flaw in unused
     ]
+
+
+@pytest.mark.feature("ab")
+def test_what_json_tells_of_two_sides_is_their_processes_and_verdicts(good):
+    told = json.loads(good("ab").stdout)
+    assert (told["processes"]["A"], {row["verdict"] for row in told["tests"]}) == (4, {"PASSED"})
 
 
 BYTES = os.fsdecode(b"no\xfftext")

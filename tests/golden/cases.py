@@ -33,6 +33,7 @@ class Case:
         days: how long sessions of the suite took that were saved before, one a day; none by default.
         alone: whether pytest runs in a process of its own, for ranks are processes as well.
         keeps: patterns of the files that are stored beside what the commands print.
+        features: those that the commands need, of what can be taken out.
     """
 
     steps: tuple[str | dict | tuple[str, str] | Callable[[Desk], None], ...]
@@ -40,6 +41,7 @@ class Case:
     days: tuple[float, ...] = ()
     keeps: tuple[str, ...] = FILES
     alone: bool = False
+    features: tuple[str, ...] = ()
 
 
 SOUND = {

@@ -6,6 +6,7 @@ import zlib
 from functools import partial
 from pathlib import Path
 
+from ..features import ALL
 from ..plugin.conftest import NOISY, SUITE
 from .cases import DAYS, FILES, Case
 from .suites import UNEVEN
@@ -101,8 +102,14 @@ COMMANDS = {
     "history": Case(
         (partial(nodes, slow=1.0), "roofline history fleet", "roofline history fleet --json"),
         days=SLOWER_BY_NIGHT,
+        features=("many",),
     ),
-    "fleet": Case((nodes, "roofline fleet fleet", "roofline fleet fleet --json"), SUITE, NOISY),
+    "fleet": Case(
+        (nodes, "roofline fleet fleet", "roofline fleet fleet --json"),
+        SUITE,
+        NOISY,
+        features=("many",),
+    ),
     "report": Case(
         ("roofline report day1 day2 -o out", "roofline report nowhere -o out"), days=NOISY
     ),
@@ -122,6 +129,7 @@ COMMANDS = {
             ),
             "roofline nonsense",
             "roofline compare",
-        )
+        ),
+        features=tuple(ALL),
     ),
 }

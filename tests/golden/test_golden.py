@@ -20,6 +20,10 @@ OPTIONS = "addopts = -p no:cacheprovider -p no:benchmark -p no:rerunfailures -p 
 
 
 CASES = RUNS | COMMANDS
+PARAMETERS = [
+    pytest.param(name, marks=[pytest.mark.feature(*case.features)] if case.features else [])
+    for name, case in CASES.items()
+]
 
 
 def play(case, desk):
@@ -69,7 +73,7 @@ def _step(step, case, desk, against):
     return f"$ {step}\n{said.rstrip()}\n[exit status {status}]\n\n"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_golden(name, desk, monkeypatch):
     desk.ini(OPTIONS)
     desk.verbose = ()

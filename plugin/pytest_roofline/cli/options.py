@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..core.errors import NO_TORCH, CannotStore, RooflineError
+from ..core.errors import NO_TORCH, BadInput, CannotStore, RooflineError
 from ..core.facts import HARDWARE_FILE
+from ..core.features import FEATURES, not_installed
 from ..core.units import printable, without_commands
 from ..core.writing import json_text
 
@@ -94,19 +95,29 @@ class LazyGroup(click.Group):
         self, *args: Any, sections: Mapping[str, Mapping[str, tuple[str, str]]], **settings: Any
     ) -> None:
         super().__init__(*args, **settings)
-        self._sections = sections
         self._places = {
             name: place for section in sections.values() for name, (place, _) in section.items()
         }
+        self._missing = {name for name, place in self._places.items() if not _is_installed(place)}
+        self._sections = {
+            title: {name: line for name, (_, line) in section.items() if name not in self._missing}
+            for title, section in sections.items()
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return every command, in the order of the sections."""
+        """Return every installed command, in the order of the sections."""
         del ctx
-        return list(self._places)
+        return [name for section in self._sections.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, whose module is imported now; None of an unknown name."""
+        """Return a command, whose module is imported now; None of an unknown name.
+
+        Raises:
+            BadInput: the command is of a feature that was taken out.
+        """
         del ctx
+        if cmd_name in self._missing:
+            raise BadInput(not_installed(f"the command {cmd_name}"))
         if cmd_name not in self._places:
             return None
         module, _, name = self._places[cmd_name].partition(":")
@@ -123,9 +134,14 @@ class LazyGroup(click.Group):
         for title, section in self._sections.items():
             if section:
                 with formatter.section(title):
-                    formatter.write_dl(
-                        [(name.ljust(widest), line) for name, (_, line) in section.items()]
-                    )
+                    formatter.write_dl([(name.ljust(widest), line) for name, line in section.items()])
+
+
+def _is_installed(place: str) -> bool:
+    """Return whether a command is there: one of `cli`, or of a feature that was not taken out."""
+    module, _, name = place.partition(":")
+    folder = module.partition(".")[0]
+    return folder == "cli" or name in FEATURES.get(folder, ())
 
 
 # Words of the documentation that are no commands here, since pytest does them.

@@ -1,0 +1,31 @@
+"""Features that can be taken out: each is a folder of the package, a line of the table here, and its tests.
+
+All else works without them. Outside of its folder, code says `require(NAME)` ahead of an import from it, and the
+command line takes a feature's commands from its `cli.py`. `benchmarks/remove_features.py` takes each out in a copy.
+"""
+
+from .errors import BadInput
+
+# By folder, the commands in its `cli.py`.
+FEATURES: dict[str, tuple[str, ...]] = {
+    "ab": ("ab",),
+    "many": ("fleet", "history"),
+}
+
+
+def require(name: str) -> None:
+    """Raise an error if a feature was taken out of this installation.
+
+    Raises:
+        BadInput: the table has no line of this feature.
+    """
+    if name not in FEATURES:
+        raise BadInput(not_installed(f"the feature {name}"))
+
+
+def not_installed(subject: str) -> str:
+    """Return the sentence on a feature or a command that was taken out."""
+    return (
+        f"{subject} is not installed; expected the whole package: "
+        "pip install --force-reinstall --no-deps pytest-roofline"
+    )
