@@ -12,6 +12,7 @@ from pytest_roofline.core.features import FEATURES
 ALL = {
     "ab": ("ab",),
     "many": ("fleet", "history"),
+    "exchange": ("export", "import_"),
 }
 TAKEN_OUT = ALL.keys() - FEATURES.keys()
 MISSING_COMMANDS = {name.removesuffix("_") for feature in TAKEN_OUT for name in ALL[feature]}

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "settings": {"report", "baselines", "stats", "hardware", "engine", "core"},
     "ab": {"ranks", "report", "plugin", "settings", "kernel_gate", "baselines", "stats", "core"},
     "many": {"report", "baselines", "stats", "hardware", "core"},
-    "exchange": {"baselines", "stats", "hardware", "core"},
+    "exchange": {"report", "baselines", "stats", "hardware", "core"},
 }
 TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}
 # The fixtures hand torch's device on, and ask for it only when a test measures; a round is forked from what has torch.

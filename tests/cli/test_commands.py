@@ -434,6 +434,7 @@ def test_what_json_tells_of_two_sides_is_their_processes_and_verdicts(good):
 BYTES = os.fsdecode(b"no\xfftext")
 
 
+@pytest.mark.feature("exchange")
 def test_json_is_utf8_also_where_the_name_of_a_file_is_no_text(command, scene):
     cases = [
         ("explain", f"{BYTES}/run.jsonl", lambda printed: printed["run"]),

@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 from pytest_roofline.baselines.files import write_baseline
-from pytest_roofline.cli.exchange import export
+from pytest_roofline.exchange.cli import export
 from pytest_roofline.core.entries import Baseline
-from pytest_roofline.exchange import EXPORT_NAMES
+from pytest_roofline.exchange.formats import EXPORT_NAMES
 
 RUNS = Path(__file__).parents[2] / "docs" / "results" / "runs" / "memcpy-gate"
 LABEL = "memcpy_d2d[64MiB]"

@@ -24,11 +24,12 @@ from pytest_roofline.hardware import products
 from pytest_roofline.hardware.lookup import mistakes, read_hardware
 from pytest_roofline.machine import selftest
 
-from ..exchange.conftest import DATA
 from ..report.page.conftest import Report
 from .test_commands import CASES, COMMANDS, scene, scripted
 
 __all__ = ["scene"]
+# Files of other tools; none without the feature that reads them.
+DATA = Path(__file__).parents[1] / "exchange" / "data"
 
 # Before every text of a file: commands of GitHub, also in their older form, and of Azure; what steers terminals; ids
 # that are folded between any two characters.
@@ -106,7 +107,7 @@ def hostile(scene, make, tmp_path_factory):
         made_hostile(path, read_run, counts["old"], keep=["started"])
     counts["h200"] = made_hostile(folder / "baselines" / "h200.json", read_baseline)
     counts["proposal"] = made_hostile(folder / "proposal.json", read_baseline, keep=["hardware"])
-    for path in DATA.iterdir():
+    for path in DATA.glob("*"):
         text = path.read_text(encoding="utf-8")
         said = (
             json.dumps(changed(json.loads(text)))
@@ -176,7 +177,7 @@ MORE = {
     "doctor": ("--measure --device cpu",),
     "baseline check": ("hardware.json",),
     "history": ("fleet --no-cache --minimum 0.01%",),
-    "import": tuple(f"hostile-{path.name} -o {path.stem}.jsonl" for path in DATA.iterdir()),
+    "import": tuple(f"hostile-{path.name} -o {path.stem}.jsonl" for path in DATA.glob("*")),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.exchange import export, read
+from pytest_roofline.exchange.formats import export, read
 from pytest_roofline.exchange.records import UserFacts
 
 DATA = Path(__file__).parent / "data"

@@ -10,8 +10,8 @@ from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.exchange import EXPORT_NAMES, export
 from pytest_roofline.exchange.exportable import select_exportable
+from pytest_roofline.exchange.formats import EXPORT_NAMES, export
 
 LABEL = "memcpy_d2d[64MiB]"
 # What stands for several processes.

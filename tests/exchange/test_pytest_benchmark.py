@@ -11,7 +11,7 @@ from pytest_benchmark.stats import Stats
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.facts import Code
 from pytest_roofline.core.samples import Samples
-from pytest_roofline.exchange import read
+from pytest_roofline.exchange.formats import read
 from pytest_roofline.exchange.pytest_benchmark import round_stats
 from pytest_roofline.exchange.records import UserFacts
 

@@ -17,9 +17,9 @@ from pytest_roofline.cli.drill import report_drill
 from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import Commands
 from pytest_roofline.core.errors import BadFile, RooflineError
-from pytest_roofline.exchange import NAMES
-from pytest_roofline.exchange import read as read_foreign
 from pytest_roofline.exchange.building import build
+from pytest_roofline.exchange.formats import NAMES
+from pytest_roofline.exchange.formats import read as read_foreign
 from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.hardware.lookup import merge_hardware
 from pytest_roofline.machine.expectation import read_expectation

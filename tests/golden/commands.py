@@ -91,14 +91,20 @@ COMMANDS = {
         ),
         UNEVEN,
         keeps=("pytest-benchmark.json", "github.json", "rates.json", "bencher.json"),
+        features=("exchange",),
     ),
     "import_nccl_tests": Case(
-        (*imported("a100-all_gather.log", "--operation all_gather"), "roofline compare run run")
+        (*imported("a100-all_gather.log", "--operation all_gather"), "roofline compare run run"),
+        features=("exchange",),
     ),
-    "import_rccl_tests": Case(imported("mi300x-all_reduce.log"), keeps=()),
-    "import_nvbandwidth": Case(imported("a6000-nvbandwidth.json"), keeps=()),
-    "import_babelstream": Case(imported("mi300x-babelstream.csv")),
-    "import_pytest_benchmark": Case(imported("pytest-benchmark-storage-0030.json")),
+    "import_rccl_tests": Case(imported("mi300x-all_reduce.log"), keeps=(), features=("exchange",)),
+    "import_nvbandwidth": Case(
+        imported("a6000-nvbandwidth.json"), keeps=(), features=("exchange",)
+    ),
+    "import_babelstream": Case(imported("mi300x-babelstream.csv"), features=("exchange",)),
+    "import_pytest_benchmark": Case(
+        imported("pytest-benchmark-storage-0030.json"), features=("exchange",)
+    ),
     "history": Case(
         (partial(nodes, slow=1.0), "roofline history fleet", "roofline history fleet --json"),
         days=SLOWER_BY_NIGHT,

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from pytest_roofline.baselines.runs import Run
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.records import Header, Measurement, Outcome
-from pytest_roofline.exchange import read
 from pytest_roofline.exchange.building import build, run_id_of
+from pytest_roofline.exchange.formats import read
 from pytest_roofline.exchange.nodes import with_node
 from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.many.fleet import fleet

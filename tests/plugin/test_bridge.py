@@ -8,6 +8,7 @@ import pytest
 
 from .conftest import CONFTEST, texts
 
+pytestmark = pytest.mark.feature("exchange")
 # Asking for the machine takes a second, and no test here is about it.
 MACHINE = """
 

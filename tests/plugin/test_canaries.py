@@ -114,6 +114,7 @@ def test_a_baseline_holds_them_for_each_session_and_nobody_asks_for_them(birds):
     assert not names_any(pruned.output)
 
 
+@pytest.mark.feature("exchange")
 def test_no_command_shows_them_and_only_a_saved_run_measures_them(birds):
     recorded(birds)
     for command in (

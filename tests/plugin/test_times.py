@@ -25,6 +25,7 @@ def gated(desk):
     return desk.run("--roofline-ci", "--roofline-save=slow")
 
 
+@pytest.mark.feature("exchange")
 def test_a_time_is_recorded_judged_gated_and_told_by_every_door_and_a_rate_by_none(gated, desk):
     gated.assert_outcomes(failed=2)
     first = desk.saved("slow").measurements[0]

@@ -51,10 +51,10 @@ SECTIONS = {
     },
     "Share": {
         "export": (
-            "cli.exchange:export",
+            "exchange.cli:export",
             "Write runs as files for dashboards and other gates.",
         ),
-        "import": ("cli.exchange:import_", "Read files of other tools into a run."),
+        "import": ("exchange.cli:import_", "Read files of other tools into a run."),
     },
 }
 

@@ -10,6 +10,7 @@ from .errors import BadInput
 FEATURES: dict[str, tuple[str, ...]] = {
     "ab": ("ab",),
     "many": ("fleet", "history"),
+    "exchange": ("export", "import_"),
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..core.features import require
 from ..core.units import encodable
 from ..settings.options import FIXTURE
 
@@ -121,6 +122,7 @@ class Bridge:
 
         Return None if the test has made the fixture for itself.
         """
+        require("exchange")
         from ..exchange.pytest_benchmark import clock_of, warmup_calls
 
         item, samples = request.node, measurement.samples
@@ -205,6 +207,7 @@ def _extra_info(
     state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]"
 ) -> dict[str, Any]:
     """Return the facts of the replayed measurement and of the test's others."""
+    require("exchange")
     from ..exchange.exportable import facts, origin
 
     other_facts = [facts(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]

@@ -15,27 +15,7 @@ import click
 
 from ..baselines.run_files import make_run_folder, resolve_run
 from ..baselines.runs import Line, read_run
-from ..core.errors import BadFile, BadInput, CannotStore
-from ..core.records import Header
-from ..core.storage import MOST_BYTES, check_name
-from ..core.units import listed, printable
-from ..core.writing import json_text, refuse_overwriting, write_atomically
-from ..exchange import export as export_runs
-from ..exchange import read
-from ..exchange.building import (
-    build,
-    check_user_facts,
-    run_id_of,
-    save,
-    unknown_product,
-    without_impossible,
-)
-from ..exchange.exportable import Omission
-from ..exchange.nodes import by_node, refuse_several, with_node
-from ..exchange.records import ImportedLog, UserFacts
-from ..report.tables import TextTable, render
-from ..version import __version__
-from .options import (
+from ..cli.options import (
     MOST_NAMED,
     command,
     folder_option,
@@ -46,6 +26,26 @@ from .options import (
     say,
     width,
 )
+from ..core.errors import BadFile, BadInput, CannotStore
+from ..core.records import Header
+from ..core.storage import MOST_BYTES, check_name
+from ..core.units import listed, printable
+from ..core.writing import json_text, refuse_overwriting, write_atomically
+from ..report.tables import TextTable, render
+from ..version import __version__
+from .building import (
+    build,
+    check_user_facts,
+    run_id_of,
+    save,
+    unknown_product,
+    without_impossible,
+)
+from .exportable import Omission
+from .formats import export as export_runs
+from .formats import read
+from .nodes import by_node, refuse_several, with_node
+from .records import ImportedLog, UserFacts
 
 # The number of lines that are shown of those that an import leaves out.
 LINES = 5

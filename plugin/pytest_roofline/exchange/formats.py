@@ -1,0 +1,214 @@
+"""The formats of other tools.
+
+`FORMATS` lists the readers, `EXPORTS` the writers.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+from ..baselines.runs import Run
+from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
+from . import (
+    babelstream,
+    dashboards,
+    google_benchmark,
+    nccl_tests,
+    nvbandwidth,
+    nvbench,
+    osu,
+    pytest_benchmark,
+    transferbench,
+    triton_report,
+)
+from .building import run_id_of
+from .exportable import Exportable, Omission, refuse_twice, select_exportable
+from .logs import lines
+from .records import ImportedLog, UserFacts, decode, looks_like_json, refuse
+
+# Bytes of the longest line of text.
+MOST_LINE_BYTES = 256 * 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFormat:
+    """One format of another tool.
+
+    `name` is that of `--format`, `title` what a person calls it; `sniff` recognises a text, `read`
+    reads it.
+    """
+
+    name: str
+    title: str
+    sniff: Callable[[str], bool]
+    read: Callable[[str, str, UserFacts], tuple[ImportedLog, ...]]
+
+
+# A further format is a module with these two functions, and a line here.
+FORMATS = (
+    ImportFormat(
+        "nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read
+    ),
+    ImportFormat("nvbandwidth", "text or JSON of nvbandwidth", nvbandwidth.sniff, nvbandwidth.read),
+    ImportFormat("babelstream", "text or CSV of BabelStream", babelstream.sniff, babelstream.read),
+    ImportFormat("osu", "text of the OSU Micro-Benchmarks", osu.sniff, osu.read),
+    ImportFormat("transferbench", "text of TransferBench", transferbench.sniff, transferbench.read),
+    ImportFormat(
+        "pytest-benchmark",
+        "JSON of pytest-benchmark",
+        pytest_benchmark.sniff,
+        pytest_benchmark.read,
+    ),
+    ImportFormat("nvbench", "JSON of NVBench", nvbench.sniff, nvbench.read),
+    ImportFormat(
+        "google-benchmark",
+        "JSON of Google Benchmark",
+        google_benchmark.sniff,
+        google_benchmark.read,
+    ),
+    ImportFormat(
+        "triton", "CSV of triton.testing.perf_report", triton_report.sniff, triton_report.read
+    ),
+)
+NAMES = tuple(import_format.name for import_format in FORMATS)
+
+
+def read(
+    content: bytes, source: str, user_facts: UserFacts, name: str | None = None
+) -> tuple[ImportedLog, ...]:
+    """Return the logs in a file: one for each process of the tool."""
+    if name is not None and name not in NAMES:
+        raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
+    text = decode(content, source)
+    _refuse_long(text, source)
+    import_format = next(
+        (
+            candidate
+            for candidate in FORMATS
+            if candidate.name == name or (name is None and candidate.sniff(text))
+        ),
+        None,
+    )
+    if import_format is None:
+        number, line = next((number, line) for number, line in lines(text) if line.strip())
+        titles = ", ".join(candidate.title for candidate in FORMATS)
+        refuse(
+            source,
+            number,
+            line,
+            f"this file has no known format (tried: {titles}); name its format with --format",
+        )
+    try:
+        logs = import_format.read(text, source, user_facts)
+    except BadInput as error:
+        # A size beyond what arithmetic holds.
+        raise BadFile(f"{source}: {error}") from None
+    if not any(log.readings or log.failed for log in logs):
+        reason = next((f": {reason}" for log in logs for reason in log.left_out), "")
+        raise BadFile(f"{source}: {import_format.title} without a usable number{reason}")
+    _refuse_contradiction(source, logs, user_facts)
+    _refuse_impossible(source, logs)
+    # By content, so that a log that was imported twice is known again.
+    digest = run_id_of([content])
+    return tuple(replace(log, process=f"{digest}-{number}") for number, log in enumerate(logs, 1))
+
+
+def _refuse_long(text: str, source: str) -> None:
+    """Refuse a text with a line longer than any tool prints. JSON may have one."""
+    if not looks_like_json(text) and (match := re.search(rf"[^\n]{{{MOST_LINE_BYTES + 1}}}", text)):
+        number = text.count("\n", 0, match.start()) + 1
+        raise BadFile(
+            f"{source}, line {number}: more than {MOST_LINE_BYTES // 2**10} KiB; expected shorter "
+            "lines, as a tool prints them"
+        )
+
+
+def _refuse_impossible(source: str, logs: tuple[ImportedLog, ...]) -> None:
+    """Refuse times that no run file can hold."""
+    for reading in (reading for log in logs for reading in log.readings):
+        if not all(SMALLEST <= seconds <= LARGEST for seconds in reading.seconds):
+            raise BadFile(
+                f"{source}, {reading.where}: {min(reading.seconds):g} to {max(reading.seconds):g} s a call; "
+                f"expected {SMALLEST:g} to {LARGEST:g}"
+            )
+
+
+def _refuse_contradiction(
+    source: str, logs: tuple[ImportedLog, ...], user_facts: UserFacts
+) -> None:
+    """Refuse an option of the user that the file contradicts."""
+    counts = {reading.devices for log in logs for reading in log.readings}
+    if user_facts.devices is not None and counts and user_facts.devices not in counts:
+        raise BadFile(
+            f"{source} has readings of {' or '.join(map(str, sorted(counts)))} devices, "
+            f"but --devices={user_facts.devices}; expected the same"
+        )
+    if user_facts.operation is not None and not all("ccl-tests" in log.tool.name for log in logs):
+        raise BadFile(
+            f"{source} is of {logs[0].tool.name}, which measures no collectives; leave --operation out"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFormat:
+    """One format for another tool.
+
+    `name` is that of `--to`, `name_of` names a measurement, `write` makes the document; `why_not`
+    is why it cannot hold a measurement.
+    """
+
+    name: str
+    name_of: Callable[[Exportable], str]
+    write: Callable[[Sequence[Exportable]], Any]
+    why_not: Callable[[Exportable], str] = lambda _: ""
+
+
+EXPORTS = (
+    # By the node id it finds the same test in another file.
+    ExportFormat("pytest-benchmark", attrgetter("name"), pytest_benchmark.write),
+    # By a name that stays when a file moves, and that a chart has room for.
+    ExportFormat("github-action-benchmark", attrgetter("row.label"), dashboards.write_times),
+    ExportFormat(
+        "github-action-benchmark-rates",
+        attrgetter("row.label"),
+        dashboards.write_rates,
+        dashboards.why_no_rate,
+    ),
+    ExportFormat("bencher", attrgetter("row.label"), dashboards.write_bencher),
+)
+EXPORT_NAMES = tuple(export_format.name for export_format in EXPORTS)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedDocument:
+    """A document for another tool as plain data.
+
+    None where nothing may be written; with the names in it, and the omissions.
+    """
+
+    document: Any
+    names: tuple[str, ...]
+    left_out: tuple[Omission, ...]
+
+
+def export(runs: Sequence[Run], name: str) -> ExportedDocument:
+    """Return the measurements of these runs in a format."""
+    export_format = next((candidate for candidate in EXPORTS if candidate.name == name), None)
+    if export_format is None:
+        raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")
+    entries, left_out = select_exportable(runs)
+    exportable_entries = [entry for entry in entries if not export_format.why_not(entry)]
+    left_out += [
+        Omission(entry.row.label, reason, measured=True)
+        for entry in entries
+        if (reason := export_format.why_not(entry))
+    ]
+    names = [export_format.name_of(entry) for entry in exportable_entries]
+    refuse_twice(zip(names, exportable_entries, strict=True))
+    return ExportedDocument(
+        export_format.write(exportable_entries) if exportable_entries else None,
+        tuple(names),
+        tuple(left_out),
+    )
