@@ -25,7 +25,6 @@ from pytest_roofline.core.memory import OutOfMemory
 from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.units import format_memory, format_seconds, three_digits
 from pytest_roofline.hardware import is_arithmetic
-from pytest_roofline.observe.text import one_profile_lines, use_lines
 from pytest_roofline.report.figures import (
     WARM_UPS,
     after_warm_up,
@@ -33,6 +32,7 @@ from pytest_roofline.report.figures import (
     figure_lines,
     first_call_text,
 )
+from pytest_roofline.report.inside import one_profile_lines, use_lines
 
 PUBLISHED = Path(__file__).with_name("transformer_published.json")
 # Columns of the tables of kernels.

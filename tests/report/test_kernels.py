@@ -8,7 +8,8 @@ from pytest_roofline.baselines.rows import compiled_row, kernel_row
 from pytest_roofline.core.entries import ExactEntry
 from pytest_roofline.core.resources import ResourceKey, Resources, with_target
 from pytest_roofline.core.verdicts import ExactVerdict, FigureChange
-from pytest_roofline.kernel_gate.text import (
+from pytest_roofline.plugin.compiled import DOES_NOT_FIT
+from pytest_roofline.report.kernels import (
     advice_lines,
     changes_text,
     difference_lines,
@@ -17,7 +18,6 @@ from pytest_roofline.kernel_gate.text import (
     properties,
     status_word,
 )
-from pytest_roofline.plugin.compiled import DOES_NOT_FIT
 from pytest_roofline.report.messages import closing_lines, counts_line
 from pytest_roofline.report.tables import (
     exact_change_lines,

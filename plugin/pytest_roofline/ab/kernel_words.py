@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ..core.rows import Row
 from ..core.units import count, printable
 from ..core.verdicts import FigureChange
-from ..kernel_gate.text import advice_lines
+from ..report.kernels import advice_lines
 from ..report.summary import code, line, remarks_of
 from ..report.tables import TextTable, render, styled
 

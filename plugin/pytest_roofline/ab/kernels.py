@@ -19,7 +19,7 @@ from ..core.resources import ResourceKey, Resources
 from ..core.rows import Row
 from ..core.units import listed
 from ..core.verdicts import FigureChange, Kind
-from ..kernel_gate.text import change_text
+from ..report.kernels import change_text
 from .results import CONTROL, SidesResults, run_name
 
 # At most so many figures of a kernel in which the second A differs are named.

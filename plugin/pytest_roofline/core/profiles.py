@@ -1,6 +1,7 @@
 """Parts of the time of a call, from an untimed profiled pass."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -23,6 +24,8 @@ ActivityClass = Literal[
     "idle",
 ]
 CLASSES: tuple[ActivityClass, ...] = get_args(ActivityClass)
+# Calls that launch a kernel, in the runtimes of both vendors.
+LAUNCH = re.compile(r"(cu|cuda|hip)\w*LaunchKernel\w*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""A compiled kernel's exact demands on a GPU: compiled without one, read in its binary, compared with a baseline."""
+"""A compiled kernel's exact demands on a GPU: compiled without one, and read in its binary."""

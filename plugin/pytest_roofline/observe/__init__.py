@@ -1,4 +1,4 @@
-"""The inside of a call: its time, its memory, and where it runs out of memory.
+"""The inside of a call: its time and its memory.
 
-Each feature is read, recorded and printed here; `core` has its records, since run files hold them.
+`core` has the records, since run files hold them, and `report/inside.py` their words.
 """

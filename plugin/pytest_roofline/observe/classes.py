@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 # A softmax that is attention's only if its range says so.
 SOFTMAX = "softmax"
-# Calls that launch a kernel, in the runtimes of both vendors.
-LAUNCH = re.compile(r"(cu|cuda|hip)\w*LaunchKernel\w*")
 _ATTENTION = re.compile(r"(?i)(\w*_)?(attention|attn|mha|sdpa)\d*|[\w ]*attention")
 
 

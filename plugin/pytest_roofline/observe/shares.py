@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..core.profiles import (
+    LAUNCH,
     AttentionTime,
     ClassTime,
     KernelTime,
@@ -19,7 +20,7 @@ from ..core.profiles import (
     Phase,
     Profile,
 )
-from .classes import LAUNCH, class_of, in_attention
+from .classes import class_of, in_attention
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent

@@ -19,7 +19,7 @@ from ..core.keys import canonical
 from ..core.resources import Resources
 from ..core.rows import KERNEL, Row
 from ..core.verdicts import ExactVerdict
-from ..kernel_gate.text import difference_lines, failure_message, properties, status_word
+from ..report.kernels import difference_lines, failure_message, properties, status_word
 from ..report.tables import kernels_table
 from .kinds import ResultKind, Table
 

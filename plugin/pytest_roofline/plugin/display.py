@@ -17,9 +17,9 @@ from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
 from ..core.verdicts import Kind
 from ..hardware import unknown_line
-from ..observe.text import memory_lines, profile_lines
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
+from ..report.inside import memory_lines, profile_lines
 from ..report.messages import (
     closing_lines,
     compared_of,

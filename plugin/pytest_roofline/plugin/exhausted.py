@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..baselines.rows import memory_row
 from ..core.memory import OutOfMemory
 from ..core.rows import MEMORY, Row
-from ..observe.text import (
+from ..report.inside import (
     failure_message,
     out_of_memory_lines,
     out_of_memory_properties,

@@ -22,13 +22,13 @@ from ..core.units import (
     printable,
 )
 from ..core.verdicts import Difference, ExactVerdict, Verdict
-from ..kernel_gate.text import explanation as kernel_explanation
-from ..observe.text import memory_lines, profile_lines
 from ..stats.looks import FALSE_RED
 from ..stats.outlook import WORTH_REPORTING
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .figures import figure_lines, first_call_text
+from .inside import memory_lines, profile_lines
+from .kernels import explanation as kernel_explanation
 from .published import figure_texts
 
 # Positions of a strip of samples, from the fastest to the slowest that is shown.

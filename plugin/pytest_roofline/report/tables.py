@@ -17,8 +17,8 @@ from ..core.rows import Row, badness
 from ..core.units import format_bytes, format_seconds, listed, printable
 from ..core.verdicts import Kind
 from ..hardware import format_ceiling
-from ..kernel_gate.text import advice_lines, changes_text
 from .figures import STEPS, WARM_UPS, after_warm_up, deviation_text
+from .kernels import advice_lines, changes_text
 from .words import (
     CACHED,
     against_text,

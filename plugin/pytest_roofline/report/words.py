@@ -21,7 +21,7 @@ from ..core.units import (
 )
 from ..core.work import rate_suffix
 from ..hardware import is_arithmetic
-from ..kernel_gate.text import changes_text
+from .kernels import changes_text
 
 # Below this a link's rate says more about its latency; the time is shown instead.
 RATE_FROM_BYTES = 16 * MIB

@@ -12,7 +12,7 @@ from pytest_roofline.core.profiles import (
     PartTime,
     Profile,
 )
-from pytest_roofline.observe.text import (
+from pytest_roofline.report.inside import (
     kernel_cells,
     memory_lines,
     profile_lines,

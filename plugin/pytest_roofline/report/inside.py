@@ -1,4 +1,4 @@
-"""Profiles and memory in words: some lines a test for the terminal. The page shows pieces of them."""
+"""The inside of a call, in words: some lines a test for the terminal. The page shows pieces of them."""
 
 import math
 import os
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..core.memory import WORD, MemoryUse, OutOfMemory
-from ..core.profiles import AttentionTime, KernelTime, OperatorTime, Profile
+from ..core.profiles import LAUNCH, AttentionTime, KernelTime, OperatorTime, Profile
 from ..core.units import (
     count,
     format_flop_count,
@@ -16,7 +16,6 @@ from ..core.units import (
     printable,
     three_digits,
 )
-from .classes import LAUNCH
 
 # The terminal shows so many of each; the run file has all.
 MOST_SHOWN, MOST_KERNELS, MOST_OPERATORS, MOST_PARTS = 8, 8, 12, 8
