@@ -13,6 +13,7 @@ ALL = {
     "ab": ("ab",),
     "many": ("fleet", "history"),
     "exchange": ("export", "import_"),
+    "observe": ("profiler",),
 }
 TAKEN_OUT = ALL.keys() - FEATURES.keys()
 MISSING_COMMANDS = {name.removesuffix("_") for feature in TAKEN_OUT for name in ALL[feature]}

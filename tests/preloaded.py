@@ -24,7 +24,6 @@ import pytest_roofline.engine.host
 import pytest_roofline.engine.measure
 import pytest_roofline.engine.timing
 import pytest_roofline.kernel_gate.compile
-import pytest_roofline.observe.external
 import pytest_roofline.plugin
 import pytest_roofline.plugin.display
 import pytest_roofline.plugin.held_reports

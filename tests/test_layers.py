@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "baselines": {"stats", "hardware", "core"},
     "kernel_gate": {"core"},
     "ranks": {"engine", "core"},
-    "observe": {"engine", "core"},
+    "observe": {"engine", "report", "baselines", "core"},
     "machine": {"engine", "stats", "hardware", "core"},
     "report": {"baselines", "stats", "hardware", "core"},
     "settings": {"report", "baselines", "stats", "hardware", "engine", "core"},

@@ -237,7 +237,7 @@ RUNS = {
         KERNEL,
         keeps=(*FILES, "baselines/*.json"),
     ),
-    "numbers": Case(("pytest {reported}",), NUMBERS),
+    "numbers": Case(("pytest {reported}",), NUMBERS, features=("observe",)),
     "siblings": Case(
         (siblings, "pytest {reported} --roofline-rounds=1", "roofline explain run"), SIBLINGS
     ),

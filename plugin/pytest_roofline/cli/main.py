@@ -18,7 +18,7 @@ SECTIONS = {
         ),
         "explain": ("cli.runs:explain", "Show why each verdict of a run is what it is."),
         "profiler": (
-            "cli.profiler:profiler",
+            "observe.cli:profiler",
             "Show the totals of nsys or rocprofv3 beside measured times.",
         ),
     },

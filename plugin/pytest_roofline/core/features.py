@@ -11,6 +11,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "ab": ("ab",),
     "many": ("fleet", "history"),
     "exchange": ("export", "import_"),
+    "observe": ("profiler",),
 }
 
 

@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,15 @@ from .devices.base import Device
 # Where a machine keeps its last-level cache secret (macOS virtual machines, some hypervisors).
 ASSUMED_CACHE_BYTES = 64 * 2**20
 _UNLIMITED = 2**60
+# Variables that profilers set in the processes that they start, or that name a library of theirs to load.
+PROFILER_VARIABLES = {
+    "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
+    "CUDA_INJECTION64_PATH": "a profiler injected into CUDA",
+    "ROCP_TOOL_LIB": "rocprof",
+    "ROCP_TOOL_LIBRARIES": "rocprofv3",
+    "ROCPROFILER_LIBRARY_CTOR": "rocprofv3",
+    "HSA_TOOLS_LIB": "a tool of the HSA runtime",
+}
 # How torch is told to cut and to keep memory, which moves a peak; the newest name first.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 # An accelerator's driver leaves one of these behind, whatever torch was built for.
@@ -356,3 +365,9 @@ def limit_memory() -> Iterator[int | None]:
         if hard != resource.RLIM_INFINITY and (soft == resource.RLIM_INFINITY or soft > hard):
             soft = hard
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def attached_profiler(environment: Mapping[str, str]) -> str:
+    """Return the profiler that this process runs under, and its variable. Empty if there is none."""
+    variable = next((name for name in PROFILER_VARIABLES if environment.get(name)), None)
+    return "" if variable is None else f"{PROFILER_VARIABLES[variable]} ({variable} is set)"

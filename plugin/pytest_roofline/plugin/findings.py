@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..baselines.exact import check_slack
 from ..core.errors import BadInput, DoesNotFit, short_repr
+from ..core.features import require
 from ..core.memory import MemoryUse
 from ..core.profiles import UNITS, Figure, Unit
 from ..core.resources import ResourceKey, Resources, with_target
@@ -155,6 +156,7 @@ class Findings:
             Exception: whatever `fn` raises, out of memory included; nothing stays hooked into the model.
         """
         self._test.require_open()
+        require("observe")
         from ..observe.memory_use import FollowedCall
 
         test = self._test
@@ -189,6 +191,7 @@ def _follow_call(
 
     Its arguments and caches are freed in any case.
     """
+    require("observe")
     from ..observe.memory_use import follow
 
     try:

@@ -16,6 +16,7 @@ import pytest
 
 from ..baselines.exhausted import lost_times
 from ..core.errors import RooflineError, causes_of
+from ..core.features import require
 from ..core.keys import Key
 from ..core.memory import (
     FailedAllocation,
@@ -31,7 +32,7 @@ from ..core.records import Measurement
 from ..core.samples import PROFILED
 from ..core.units import encodable, printable, slug
 from ..core.work import Work
-from ..engine.host import limit_memory
+from ..engine.host import attached_profiler, limit_memory
 from .planned import uses_ranks
 
 if TYPE_CHECKING:
@@ -243,8 +244,6 @@ def profiled_labels(session: "RooflineSession") -> set[str]:
     Kineto leaves CUPTI attached behind a profile, which slows launches down by 10 to 20 % (pytorch#146604). Taking it
     away (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay, so what it watches over is no result instead.
     """
-    from ..observe.external import attached_profiler
-
     return {PROFILED} if session.run_notes.watched or attached_profiler(os.environ) else set()
 
 
@@ -261,6 +260,7 @@ def take_profile(
     # A further round only repeats a test.
     if profiler is None or session.round is not None:
         return
+    require("observe")
     from ..observe.capture import Calls, take, watches
     from ..observe.external import is_bracketed, tool_for
 

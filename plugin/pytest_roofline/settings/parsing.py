@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ..core.errors import BadInput, RooflineError
+from ..core.features import require
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
 from .command_line import OutsideSetting, option_value, settings_elsewhere
 from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS
@@ -230,6 +231,8 @@ def _parse(config: pytest.Config) -> Options:
             "profile": options.profile is not None,
         }
         refuse_record(config, beside, options.recording, options.target)
+    if options.profile is not None:
+        require("observe")
     return options
 
 

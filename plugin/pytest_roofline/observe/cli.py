@@ -14,13 +14,13 @@ import click
 from ..baselines.run_files import resolve_run
 from ..baselines.run_rows import rows_of_run
 from ..baselines.runs import Run, read_run
+from ..cli.options import command, folder_option, note_cuts, print_json, say, width
 from ..core.errors import BadInput
 from ..core.rows import TIME
 from ..core.storage import read_bytes
 from ..core.units import count, format_amount, format_seconds, format_share, listed, printable
-from ..observe.vendor import Totals, read_tables, totals
 from ..report.tables import TextTable, render
-from .options import command, folder_option, note_cuts, print_json, say, width
+from .vendor import Totals, read_tables, totals
 
 # The number of kernels that are named of each test.
 MOST_KERNELS = 3
