@@ -14,6 +14,7 @@ ALL = {
     "many": ("fleet", "history"),
     "exchange": ("export", "import_"),
     "observe": ("profiler",),
+    "kernel_gate": (),
 }
 TAKEN_OUT = ALL.keys() - FEATURES.keys()
 MISSING_COMMANDS = {name.removesuffix("_") for feature in TAKEN_OUT for name in ALL[feature]}

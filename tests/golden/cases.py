@@ -236,6 +236,7 @@ RUNS = {
         ),
         KERNEL,
         keeps=(*FILES, "baselines/*.json"),
+        features=("kernel_gate",),
     ),
     "numbers": Case(("pytest {reported}",), NUMBERS, features=("observe",)),
     "siblings": Case(

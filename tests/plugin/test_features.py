@@ -19,6 +19,12 @@ ASKED = {
         (),
         pytest.ExitCode.TESTS_FAILED,
     ),
+    "kernel_gate: resources": (
+        "kernel_gate",
+        "def test_copy(roofline): roofline.resources(None, target='sm_90')",
+        (),
+        pytest.ExitCode.TESTS_FAILED,
+    ),
 }
 
 

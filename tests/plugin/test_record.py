@@ -17,7 +17,6 @@ from .conftest import ONE, texts
 from .test_limits import LARGE, entry, floor, shipped
 from .test_out_of_memory import FIRST, SECOND, oom  # noqa: F401
 from .test_peaks import GIB, Steps
-from .test_resources import lab  # noqa: F401
 from .test_siblings import APART, machine  # noqa: F401
 
 RECORD = ("--roofline-record", "--roofline-rounds=5")
@@ -369,43 +368,6 @@ def test_peaks_are_recorded_with_the_times_and_a_larger_one_stays_as_it_was(desk
     assert steps.entry.peak_bytes == GIB
     assert steps.run(2, *RECORD, "--roofline-accept-slower=keeps more").ret == 0
     assert (steps.entry.peak_bytes, steps.entry.renewals[-1].reason) == (2 * GIB, "keeps more")
-
-
-def test_compiled_kernels_go_along_in_their_own_file_and_worse_ones_stay_as_they_were(lab):  # noqa: F811
-    lab.suite()
-    result = lab.desk.run("--roofline-record")
-    assert (result.ret, last_line(result)) == (
-        0,
-        "RECORDED 2 of 2 in baselines/resources.json. Commit it.",
-    )
-    lab.compiler(registers=255)
-    result = lab.desk.run("--roofline-record")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert last_line(result) == "RECORDED 1 of 2 in baselines/resources.json. Commit it."
-    assert "flash[sm_90]: registers 198 → 255; its earlier entry stays" in texts(result)
-    assert [each.figures["registers"] for each in nvidia(lab)] == [198]
-    assert lab.desk.run("--roofline-record", "--roofline-accept-slower=wider tiles").ret == 0
-    ((figures, provenance),) = [(each.figures, each.provenance) for each in nvidia(lab)]
-    assert (figures["registers"], provenance["accepted"]) == (255, "wider tiles")
-
-
-def nvidia(lab):  # noqa: F811
-    """Return the entries of the NVIDIA target."""
-    return [each for each in read_baseline(lab.baseline).exact if each.target == "sm_90"]
-
-
-def test_one_run_writes_several_files_and_names_each(lab):  # noqa: F811
-    lab.suite(
-        "def test_both(roofline, busy):\n"
-        "    roofline.resources('kernel', target='sm_90')\n"
-        "    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9, write_bytes=10**9))\n"
-    )
-    result = lab.desk.run(*RECORD)
-    assert result.ret == 0, texts(result)
-    assert re.fullmatch(
-        r"RECORDED 1 of 1 in baselines/h100\.json and baselines/resources\.json; finds .*\. Commit them\.",
-        last_line(result),
-    )
 
 
 def test_siblings_and_an_expected_lack_of_memory_are_no_part_of_a_recording(oom, desk):  # noqa: F811

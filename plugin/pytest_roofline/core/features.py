@@ -12,6 +12,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "many": ("fleet", "history"),
     "exchange": ("export", "import_"),
     "observe": ("profiler",),
+    "kernel_gate": (),
 }
 
 

@@ -12,7 +12,6 @@ from ..core.profiles import UNITS, Figure, Unit
 from ..core.resources import ResourceKey, Resources, with_target
 from ..core.units import encodable
 from ..engine.request import Timed
-from ..kernel_gate.targets import above_limit, shared_limits
 from .observing import MemoryPhase, notice
 from .recording import CurrentTest
 from .selection import marks_of
@@ -64,6 +63,9 @@ class Findings:
             DoesNotFit: it needs more shared memory than the target has.
         """
         self._test.require_open()
+        require("kernel_gate")
+        from ..kernel_gate.targets import above_limit, shared_limits
+
         test, allowed = self._test, check_slack(slack)
         compiled = _compile(kernel, target, arguments, options)
         kernel_name = test.unique_name(f"{compiled.target} kernel", name)
@@ -215,6 +217,7 @@ def _compile(
     arguments: Mapping[str, object] | None,
     options: Mapping[str, object] | None,
 ) -> "KernelBinary":
+    require("kernel_gate")
     from ..kernel_gate.compile import compile_for, is_compiled, read
 
     if is_compiled(kernel):
