@@ -34,7 +34,7 @@ from stamp import stamped
 
 from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.errors import BadFile
-from pytest_roofline.ranks.processes import descendants, stat
+from pytest_roofline.processes.system import descendants, stat
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS, CASES, SEED = 200, 20_000, 5

@@ -25,8 +25,8 @@ from pytest_roofline.baselines.run_files import runs_of_child
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.samples import CANARY
 from pytest_roofline.plugin import round_child
-from pytest_roofline.ranks.children import run_child
-from pytest_roofline.ranks.round_parent import ROUNDS_PER_PARENT, RoundParent
+from pytest_roofline.processes.children import run_child
+from pytest_roofline.processes.round_parent import ROUNDS_PER_PARENT, RoundParent
 
 PROCESSES = 30
 # The centres are to agree within this share.

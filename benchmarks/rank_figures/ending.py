@@ -13,7 +13,8 @@ MOST_S = {signal.SIGKILL: 1.0, signal.SIGINT: 2.0}
 WORDS = {signal.SIGKILL: "SIGKILL", signal.SIGINT: "Ctrl-C"}
 GIVEN_UP_S = 20.0
 # Ranks, and what those on processors are forked from.
-RANK = "-m pytest_roofline.ranks."
+RANK = "pytest_roofline.ranks."
+MODULES = (RANK, "pytest_roofline.processes.")
 SERVER = "pytest_roofline.ranks.rank_server"
 SUITE = """
 import os
@@ -122,9 +123,7 @@ def _ranks(mark: str) -> list[int]:
 def _is_rank(line: str) -> bool:
     program, *words = line.split()
     return (
-        "python" in program
-        and "-m" in words
-        and f"-m {words[words.index('-m') + 1]}".startswith(RANK)
+        "python" in program and "-m" in words and words[words.index("-m") + 1].startswith(MODULES)
     )
 
 

@@ -16,7 +16,7 @@ from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Code
 from pytest_roofline.core.records import Outcome
 from pytest_roofline.core.resources import ResourceKey, Resources
-from pytest_roofline.ranks.children import ChildEnd
+from pytest_roofline.processes.children import ChildEnd
 
 
 def git(folder, *words):
@@ -70,7 +70,7 @@ class World:
         self.servers, self.device_type = [], "cuda"
 
     def run_child(self, command, folder, asked, *, variable, cwd, environ, quiet_s, parent=None):
-        """As `ranks.children.run_child`, but that no process starts."""
+        """As `processes.children.run_child`, but that no process starts."""
         cache, number = Path(environ["TRITON_CACHE_DIR"]), asked["round"]
         side = cache.parent.name + " again" * cache.name.endswith("-again")
         warming = running.WARMING_BUDGET in command

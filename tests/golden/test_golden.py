@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from pytest_roofline.ranks import children
+from pytest_roofline.processes import children
 
 from .. import warm
 from ..plugin.conftest import NOISY

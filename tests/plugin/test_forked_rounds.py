@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import pytest_roofline.plugin.rounds
-from pytest_roofline.ranks.round_parent import ROUNDS_PER_PARENT
+from pytest_roofline.processes.round_parent import ROUNDS_PER_PARENT
 
 # Notes of each process what a test can tell of it.
 NOTING = """

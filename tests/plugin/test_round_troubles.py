@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import pytest_roofline.plugin.deciding
-import pytest_roofline.ranks.children
+import pytest_roofline.processes.children
 from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.plugin.rounds import Rounds
-from pytest_roofline.ranks.children import ChildEnd
+from pytest_roofline.processes.children import ChildEnd
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ class Jumping:
 
     def monotonic(self):
         if self._path.exists():
-            self._jumps_s += 0.6 * pytest_roofline.ranks.children.QUIET_S
+            self._jumps_s += 0.6 * pytest_roofline.processes.children.QUIET_S
         return time.monotonic() + self._jumps_s
 
 
 def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_one, monkeypatch):
     desk.script(slow=[1.06, "hang"])
-    monkeypatch.setattr(pytest_roofline.ranks.children, "time", Jumping(desk.path / "hanging"))
+    monkeypatch.setattr(pytest_roofline.processes.children, "time", Jumping(desk.path / "hanging"))
     result = desk.run(*open_one, "-v")
     assert result.ret == 0
     assert gone(desk.path / "hanging")
@@ -183,7 +183,7 @@ def test_what_a_killed_run_left_in_the_temporary_folder_is_removed_by_the_next_r
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     program = (
-        "from pytest_roofline.ranks.processes import owned_prefix; print(owned_prefix('round'))"
+        "from pytest_roofline.processes.system import owned_prefix; print(owned_prefix('round'))"
     )
     prefix = subprocess.run(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True

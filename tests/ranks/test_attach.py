@@ -11,7 +11,9 @@ from contextlib import closing
 import pytest
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
-from pytest_roofline.ranks import attach, local, processes
+from pytest_roofline.processes import system as processes
+from pytest_roofline.processes.system import descendants
+from pytest_roofline.ranks import attach, local
 from pytest_roofline.ranks.attach import (
     ALONE,
     BYE,
@@ -25,7 +27,6 @@ from pytest_roofline.ranks.attach import (
 )
 from pytest_roofline.ranks.identity import Identity
 from pytest_roofline.ranks.local import Local
-from pytest_roofline.ranks.processes import descendants
 from pytest_roofline.ranks.rendezvous import FileRendezvous, meet
 
 from .real_ranks import gone, until

@@ -17,11 +17,11 @@ import torch
 
 from pytest_roofline.core.errors import RanksFailed, RanksSkipped
 from pytest_roofline.core.units import printable, steers, without_commands
+from pytest_roofline.processes.system import ProcessId
 from pytest_roofline.ranks import driving
 from pytest_roofline.ranks.channel import STALL_S
 from pytest_roofline.ranks.local import Local
 from pytest_roofline.ranks.pool import Pool
-from pytest_roofline.ranks.processes import ProcessId
 from pytest_roofline.ranks.tasks import Answer, reference
 
 from . import rank_functions as ranks

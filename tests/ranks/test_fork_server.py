@@ -10,9 +10,9 @@ import time
 import pytest
 
 from pytest_roofline.core.errors import RanksFailed
+from pytest_roofline.processes.system import FORKER
 from pytest_roofline.ranks.local import Local, whole_processes
 from pytest_roofline.ranks.pool import Pool
-from pytest_roofline.ranks.processes import FORKER
 from pytest_roofline.ranks.tasks import reference
 
 from . import rank_functions as ranks
@@ -21,7 +21,7 @@ from .real_ranks import PATIENCE_S, RealRanks, end_within, runs
 # Starts a server, and waits until it is killed.
 PARENT = """
 import os, sys
-from pytest_roofline.ranks.fork_server import ForkServer
+from pytest_roofline.processes.fork_server import ForkServer
 
 server = ForkServer(os.environ, "needs_long")
 sys.stdin.read()

@@ -12,8 +12,8 @@ import threading
 import pytest
 
 from pytest_roofline.core.errors import RanksFailed
+from pytest_roofline.processes import system as processes
 from pytest_roofline.ranks import listener as listening
-from pytest_roofline.ranks import processes
 from pytest_roofline.ranks.channel import Endpoint, connect
 from pytest_roofline.ranks.listener import Listener
 from pytest_roofline.ranks.local import Local

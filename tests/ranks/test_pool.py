@@ -20,10 +20,7 @@ import torch
 
 from pytest_roofline.core.errors import BadInput, RanksFailed, RanksSkipped
 from pytest_roofline.engine.host import cgroup_cpus
-from pytest_roofline.ranks.channel import CONTROLLER_VARIABLE, Endpoint, connect
-from pytest_roofline.ranks.local import Local
-from pytest_roofline.ranks.pool import MOST_FAILED_BOOTS, Pool
-from pytest_roofline.ranks.processes import (
+from pytest_roofline.processes.system import (
     ending,
     is_same,
     last_words,
@@ -32,6 +29,9 @@ from pytest_roofline.ranks.processes import (
     signal_to,
     text_of,
 )
+from pytest_roofline.ranks.channel import CONTROLLER_VARIABLE, Endpoint, connect
+from pytest_roofline.ranks.local import Local
+from pytest_roofline.ranks.pool import MOST_FAILED_BOOTS, Pool
 from pytest_roofline.ranks.tasks import reference
 from pytest_roofline.ranks.worlds import backend_of
 
@@ -367,7 +367,7 @@ def test_a_rank_that_does_not_come_to_its_end_is_ended_with_its_session_or_with_
 
 GUARDED = """
 import os, time
-from pytest_roofline.ranks.processes import guard_group
+from pytest_roofline.processes.system import guard_group
 
 guard_group()
 if os.fork() == 0:
@@ -406,7 +406,7 @@ def test_what_a_killed_process_forked_is_ended_by_its_guard_which_then_goes_too(
 
 OWNING = """
 import tempfile, time
-from pytest_roofline.ranks.processes import owned_prefix
+from pytest_roofline.processes.system import owned_prefix
 
 print(tempfile.mkdtemp(prefix=owned_prefix("round")), flush=True)
 time.sleep(600)

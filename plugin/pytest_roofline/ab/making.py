@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core.errors import BadInput
 from ..core.git import GIT, git_environ
-from ..ranks.processes import last_words
+from ..processes.system import last_words
 from .submodules import add_submodules
 
 UV = "pip install uv, or https://docs.astral.sh/uv"

@@ -18,7 +18,7 @@ from ..core.samples import CANARY
 from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
 from ..core.verdicts import ExactVerdict, Verdict
 from ..core.writing import write_atomically, write_json
-from ..ranks.children import why_void
+from ..processes.children import why_void
 from ..stats.key_results import KeyResults
 from ..stats.paired import A_SIDE, Arm, Block, TimedProcess
 from .sides import CACHES, SIDES

@@ -14,9 +14,9 @@ from ..baselines.runs import Run
 from ..core.errors import BadFile, BadInput
 from ..core.samples import MOST_EXCLUDED
 from ..core.units import count, listed, printable
-from ..ranks.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child
-from ..ranks.processes import owned_prefix
-from ..ranks.round_parent import RoundParent
+from ..processes.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child
+from ..processes.round_parent import RoundParent
+from ..processes.system import owned_prefix
 from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import A_SIDE, Paired, judge_paired, order_of_blocks
 from .making import CommandError

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..core.errors import BadInput
 from ..core.units import printable
-from ..ranks.processes import last_words, owned_prefix, remove_abandoned
+from ..processes.system import last_words, owned_prefix, remove_abandoned
 from .making import (
     Git,
     change_package,

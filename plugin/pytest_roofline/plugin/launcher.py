@@ -19,7 +19,7 @@ from .planned import read_marks, uses_ranks, world_size_of
 if TYPE_CHECKING:
     from ..ranks.attach import AttachedProcesses
     from ..ranks.pool import Pool
-    from ..ranks.processes import Placement
+    from ..ranks.placement import Placement
 
 # Ranks on few cores that are started ahead of the test that asks for them.
 MOST_ON_CORES = 6

@@ -1,4 +1,4 @@
-"""The imports of a round on a processor, for the process that forks the rounds: see `ranks.fork_server`.
+"""The imports of a round on a processor, for the process that forks the rounds: see `processes.fork_server`.
 
 Torch, this plugin and the others; no test is collected there, and no device is opened.
 """

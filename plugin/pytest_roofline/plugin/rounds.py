@@ -22,9 +22,9 @@ from ..baselines.runs import Run
 from ..core.errors import BadFile
 from ..core.samples import CANARY
 from ..core.units import encodable
-from ..ranks.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child, why_void
-from ..ranks.processes import owned_prefix
-from ..ranks.round_parent import RoundParent
+from ..processes.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child, why_void
+from ..processes.round_parent import RoundParent
+from ..processes.system import owned_prefix
 from ..settings.options import ROUND_VARIABLE
 from ..stats.key_results import LostRound
 from .launcher import launcher_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ..core.errors import RooflineError, without_our_frames
-from ..ranks.processes import remove_abandoned
+from ..processes.system import remove_abandoned
 from ..settings.options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from ..settings.parsing import Options, parse_options
 from ..settings.round import in_round

@@ -18,10 +18,10 @@ from types import FrameType
 from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
+from ..processes.system import FATE_S, loopback
 from .channel import Channel
 from .identity import Identity
 from .local import Local
-from .processes import FATE_S, loopback
 from .rendezvous import MEET_S, Rendezvous, meet
 
 # Why a test of MPI is skipped here.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..core.groups import group_by
-from .processes import FORKER
+from ..processes.system import FORKER
 
 How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
 _RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4}

@@ -13,10 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import RanksFailed
+from ..processes.system import (
+    ProcessId,
+    is_same,
+    process_space,
+    stacks_at_a_signal,
+    stat,
+)
 from .blame import How, RankEnd
 from .channel import Channel, to_controller
 from .listener import Listener, is_loopback
-from .processes import Placement, ProcessId, is_same, process_space, stacks_at_a_signal, stat
+from .placement import Placement
 from .tasks import Answer, Task
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ class Member:
 
     Args:
         stacks: the descriptor of its file of stacks.
-        space: what the number of its process is of, from `processes.process_space`.
+        space: what the number of its process is of, from `system.process_space`.
     """
 
     rank: int

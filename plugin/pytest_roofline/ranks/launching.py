@@ -17,11 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.errors import BadInput, RanksFailed
-from .identity import identify, without_launch
-from .listener import own_addresses, store_server
-from .processes import (
+from ..processes.system import (
     FATE_S,
-    MODULE,
     REAP_S,
     descendants,
     ending,
@@ -31,6 +28,9 @@ from .processes import (
     owned_prefix,
     text_of,
 )
+from .identity import identify, without_launch
+from .listener import own_addresses, store_server
+from .placement import MODULE
 
 # For a launcher to clear away; its ranks end before, when their controller hangs up, and a report waits for this.
 TERMINATE_S = 1.0

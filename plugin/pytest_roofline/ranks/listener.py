@@ -17,8 +17,8 @@ from typing import Any
 
 from ..core.errors import BadInput, RanksFailed
 from ..core.units import printable
+from ..processes.system import OF_FILES, raise_file_limit, reason_of
 from .channel import HANDSHAKE_S, POLL_S, Channel, Endpoint, Greeting
-from .processes import OF_FILES, raise_file_limit, reason_of
 
 # For the first word of whoever has connected.
 HELLO_S = 10.0

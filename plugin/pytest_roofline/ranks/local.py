@@ -12,14 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..core.errors import RanksFailed
-from .fork_server import SUPPORTED, ForkedProcess, ForkServer
-from .identity import Identity, without_launch
-from .processes import (
+from ..processes.fork_server import SUPPORTED, ForkedProcess, ForkServer
+from ..processes.system import (
     FATE_S,
-    MODULE,
     PARENT_VARIABLE,
     REAP_S,
-    Placement,
     ProcessId,
     ending,
     last_words,
@@ -29,6 +26,8 @@ from .processes import (
     stacks_at_a_signal,
     text_of,
 )
+from .identity import Identity, without_launch
+from .placement import MODULE, Placement
 
 # What forks ranks.
 SERVER = "pytest_roofline.ranks.rank_server"

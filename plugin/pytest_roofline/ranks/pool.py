@@ -12,10 +12,11 @@ from typing import Any
 from ..core.errors import BadInput, RanksFailed, RanksSkipped
 from ..core.groups import group_by
 from ..core.units import printable_lines
+from ..processes.system import signal_to
 from .blame import report
 from .driving import Boot, Member, Progress, Tell, drive, ends
 from .listener import store_server
-from .processes import Placement, signal_to
+from .placement import Placement
 from .tasks import Answer, FunctionRef, Task, World, decode, encode
 
 # Until every rank of a world has come.

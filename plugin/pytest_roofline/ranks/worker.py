@@ -21,10 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import without_our_frames
 from ..core.units import encodable
 from ..engine.devices.base import started_by
-from .channel import Channel, connect, pop_controller
-from .identity import Identity, identify
-from .listener import keep_gloo_reachable
-from .processes import (
+from ..processes.system import (
     descendants,
     die_with_parent,
     guard_group,
@@ -32,6 +29,9 @@ from .processes import (
     process_now,
     process_space,
 )
+from .channel import Channel, connect, pop_controller
+from .identity import Identity, identify
+from .listener import keep_gloo_reachable
 from .tasks import JOB, Answer, Task, decode, encode, load
 
 if TYPE_CHECKING:

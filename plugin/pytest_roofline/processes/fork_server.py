@@ -1,6 +1,6 @@
 """Processes forked from one that has torch already. An import takes seconds of a core, a fork none.
 
-The server is `python -m pytest_roofline.ranks.fork_server DESCRIPTOR MODULE PLUGINS`, at the other end of a pair of
+The server is `python -m pytest_roofline.processes.fork_server DESCRIPTOR MODULE PLUGINS`, at the other end of a pair of
 sockets: it imports MODULE, which imports what its processes need, and their life is the function `live` of it. It ends
 with the pair, and what it forked ends with it. Ranks on processors have one (`ranks.rank_server`), and further rounds
 there (`plugin.round_server`). Only on Linux, and only for processors: what the library of a device keeps may not
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Any
 
-from .processes import FORKER, PARENT_VARIABLE, die_with_parent, end_clause, last_words
+from .system import FORKER, PARENT_VARIABLE, die_with_parent, end_clause, last_words
 
 SUPPORTED = sys.platform.startswith("linux")
 # For its end after the pair's, before it is killed.

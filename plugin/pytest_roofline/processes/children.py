@@ -18,8 +18,8 @@ from typing import Any
 from ..core.records import Outcome
 from ..core.units import encodable
 from .fork_server import ForkedProcess, ForkServer
-from .processes import end_clause
 from .round_parent import RoundParent
+from .system import end_clause
 
 # A child that says nothing for so long, or for so many times the test's first duration, hangs.
 QUIET_S, QUIET_FACTOR = 180.0, 10.0

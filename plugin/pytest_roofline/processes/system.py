@@ -1,4 +1,4 @@
-"""Ranks as processes: the interface of a placement, their ends, and their leftovers."""
+"""Processes as the system knows them: their identity, their ends, and their leftovers."""
 
 import contextlib
 import ctypes
@@ -16,9 +16,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-MODULE = "pytest_roofline.ranks.worker"
 # Behind Gloo's reason for an abort come the stack and a list of modules.
 TAIL_LINES, TAIL_COLUMNS = 30, 200
 MOST_READ = 2**20
@@ -31,43 +30,6 @@ FORKER = "the process that forks the ranks"
 MOST_FILES = 2**16
 # The limit of a process, and the system's.
 OF_FILES = (errno.EMFILE, errno.ENFILE)
-
-
-class Placement(Protocol):
-    """Starts ranks, tells of their ends, and ends them."""
-
-    name: str
-    """`local`, `torchrun`, `mpirun`, `srun`, `attach`."""
-
-    bind: str
-    """The address that ranks can reach the controller on; empty where that may be any."""
-
-    def start(self, size: int, variables: dict[str, str]) -> None:
-        """Start `size` ranks with these environment variables."""
-
-    def trouble(self) -> str:
-        """Return why ranks will not come; empty while all is well."""
-
-    def fate(self, rank: int) -> str:
-        """Return the end of a lost rank; empty if nobody knows. In words: `killed by SIGKILL`,
-        `exit code 3`.
-        """
-
-    def stacks_of(self, rank: int, descriptor: int) -> str:
-        """Return the stacks that a blocked rank writes at a signal. Empty if there are none to be
-        had.
-        """
-
-    def tail(self, rank: int) -> str:
-        """Return the last words of a rank's log."""
-
-    def kill(self) -> None:
-        """End everything at once."""
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether all ends by itself within so many seconds. It is called after an orderly
-        stop.
-        """
 
 
 def loopback() -> dict[str, str]:
