@@ -15,6 +15,7 @@ ALL = {
     "exchange": ("export", "import_"),
     "observe": ("profiler",),
     "kernel_gate": (),
+    "ranks": (),
 }
 TAKEN_OUT = ALL.keys() - FEATURES.keys()
 MISSING_COMMANDS = {name.removesuffix("_") for feature in TAKEN_OUT for name in ALL[feature]}

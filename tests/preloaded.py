@@ -27,12 +27,13 @@ import pytest_roofline.plugin
 import pytest_roofline.plugin.display
 import pytest_roofline.plugin.held_reports
 import pytest_roofline.plugin.running
-import pytest_roofline.ranks.facts
 from pytest_roofline.core.features import FEATURES
 
 with contextlib.suppress(ImportError):
     import triton  # noqa: F401
 if "kernel_gate" in FEATURES:
     import pytest_roofline.kernel_gate.compile
+if "ranks" in FEATURES:
+    import pytest_roofline.ranks.facts
 
 __all__ = ["msgspec", "pytest_roofline", "scipy", "torch"]

@@ -260,6 +260,12 @@ def test_loading_imports_nothing_heavy():
     assert loaded_by(*names) & {"torch", "triton"} == set()
 
 
+# pytest's side of ranks, which only a test gets to that has the fixture `distributed`, or a launch of ranks.
+BEHIND_A_REQUIREMENT = {
+    "ranks": {"distributed.py", "over_ranks.py", "launcher.py", "attaching.py"},
+}
+
+
 def reaching(path):
     """Each import from a feature outside of its folder, with the features that its function requires ahead."""
 
@@ -269,6 +275,7 @@ def reaching(path):
         if isinstance(node, ast.FunctionDef):
             calls = [ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Call)]
             required = {name for name in ALL if f"require('{name}')" in calls}
+            required |= {name for name, files in BEHIND_A_REQUIREMENT.items() if path.name in files}
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name in imported(ast.unparse(node), dotted(path)):
                 if (folder := layer(name)) in ALL and folder != layer(dotted(path)):
@@ -303,6 +310,7 @@ def test_without_the_features_every_module_is_imported_and_a_missing_command_is_
     modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
     program = (
         f"import importlib; [importlib.import_module(name) for name in {modules!r}]\n"
+        "try:\n    from pytest_roofline import Rank\nexcept ImportError as error:\n    print(error)\n"
         "from pytest_roofline.cli.main import main; main(['fleet', 'runs'])"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
@@ -313,11 +321,12 @@ def test_without_the_features_every_module_is_imported_and_a_missing_command_is_
         env=environment,
         timeout=120,
     )
-    sentence = (
-        "roofline: the command fleet is not installed; expected the whole package: "
-        "pip install --force-reinstall --no-deps pytest-roofline\n"
-    )
-    assert (2, "", sentence) == (done.returncode, done.stdout, done.stderr)
+    remedy = "expected the whole package: pip install --force-reinstall --no-deps pytest-roofline"
+    assert (
+        2,
+        f"pytest_roofline.Rank is not installed; {remedy}\n",
+        f"roofline: the command fleet is not installed; {remedy}\n",
+    ) == (done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.feature
@@ -338,6 +347,7 @@ def _is_package(module):
     return hasattr(importlib.import_module(module), "__path__")
 
 
+@pytest.mark.feature("ranks")
 def test_every_public_name_can_be_had_and_no_other():
     assert [
         name for name in pytest_roofline.__all__ if getattr(pytest_roofline, name) is None

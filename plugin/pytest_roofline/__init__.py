@@ -100,4 +100,11 @@ def __getattr__(name: str) -> Any:
 
     # A public name says more than the one in its module, where that stands beside others of its kind.
     module, _, inside = _HOMES[name].partition(":")
-    return getattr(importlib.import_module(f".{module}", __name__), inside or name)
+    try:
+        return getattr(importlib.import_module(f".{module}", __name__), inside or name)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{module.partition('.')[0]}":
+            raise
+        from .core.features import not_installed
+
+        raise ImportError(not_installed(f"{__name__}.{name}")) from None

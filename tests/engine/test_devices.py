@@ -24,7 +24,6 @@ from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.devices.mps import MpsDevice
 from pytest_roofline.engine.devices.xpu import CYCLES_PER_LINK, XpuDevice
 from pytest_roofline.plugin import round_child
-from pytest_roofline.ranks import worker
 
 MIB, GIB = 2**20, 2**30
 
@@ -420,7 +419,10 @@ def test_a_round_works_for_the_run_that_started_it(family, monkeypatch, tmp_path
     assert base._starters == {PARENT}
 
 
+@pytest.mark.feature("ranks")
 def test_a_rank_works_for_whoever_started_it(family, monkeypatch):
+    from pytest_roofline.ranks import worker
+
     def nobody(*_):
         raise ConnectionError("nobody there")
 

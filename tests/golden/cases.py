@@ -250,6 +250,7 @@ RUNS = {
         RANKS,
         keeps=("junit.xml",),
         alone=True,
+        features=("ranks",),
     ),
     "github": Case(
         (

@@ -25,6 +25,18 @@ ASKED = {
         (),
         pytest.ExitCode.TESTS_FAILED,
     ),
+    "ranks: a call": (
+        "ranks",
+        "def test_copy(distributed): distributed.run(print, world_size=2)",
+        (),
+        pytest.ExitCode.TESTS_FAILED,
+    ),
+    "ranks: a measurement": (
+        "ranks",
+        "def test_copy(roofline, distributed): roofline.measure_ranks(distributed, print)",
+        (),
+        pytest.ExitCode.TESTS_FAILED,
+    ),
 }
 
 
@@ -37,3 +49,17 @@ def test_what_asks_for_a_missing_feature_is_refused_with_its_name(
     result = desk.run(*options)
     assert status == result.ret
     assert f"the feature {feature} is not installed; expected the whole package" in texts(result)
+
+
+def test_a_launch_of_ranks_is_refused_without_their_feature_and_a_step_of_slurm_is_not(
+    desk, monkeypatch
+):
+    monkeypatch.delitem(FEATURES, "ranks", raising=False)
+    desk.suite("def test_plain(): pass")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    assert desk.run().ret == 0
+    monkeypatch.setenv("RANK", "0")
+    result = desk.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "the feature ranks is not installed" in texts(result)
+    assert "To run separate tests on these ranks, give -p no:roofline" in texts(result)

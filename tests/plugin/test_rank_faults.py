@@ -13,6 +13,8 @@ import pytest
 from ..tools import require_tools
 from .rank_runs import PATIENCE_S, RankRuns, by_label
 
+pytestmark = pytest.mark.feature("ranks")
+
 HOST = socket.gethostname()
 NAME = rf"rank {{}} \(pid \d+ on {re.escape(HOST)}\)"
 

@@ -12,6 +12,7 @@ from roofline_kernels.memcpy import LAST_SIZE_BYTES, SIZES_BYTES
 
 from .benchmarks import Roofline, load, stand_in_config
 
+pytestmark = pytest.mark.feature("ranks")
 TIERS = ("quick", "nightly", "full")
 
 

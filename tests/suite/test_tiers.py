@@ -14,6 +14,8 @@ import pytest
 from ..golden.stored import renewing
 from .benchmarks import run_on_suite
 
+# The benchmarks of copies between GPUs need ranks.
+pytestmark = pytest.mark.feature("ranks")
 STORED = Path(__file__).with_name("tiers")
 # Nobody has that accelerator: collecting opens no device.
 CPU, ACCELERATOR = "--roofline-device=cpu", "--roofline-device=cuda:9"

@@ -13,6 +13,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "exchange": ("export", "import_"),
     "observe": ("profiler",),
     "kernel_gate": (),
+    "ranks": (),
 }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..core.errors import BadInput, RanksFailed
+from ..core.features import FEATURES, require
 from ..settings.command_line import option_value
 from ..settings.options import FIXTURE, RANKS_FIXTURE
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 # With these, pytest tells something about itself and runs no test.
 _INFORMING_OPTIONS = ("help", "version", "showfixtures", "show_fixtures_per_test", "markers")
+
+# These stand in the processes of ranks only.
+_RANK_VARIABLES = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}
 
 # The launch that this pytest is rank 0 of.
 attached_key: pytest.StashKey["AttachedProcesses"] = pytest.StashKey()
@@ -35,11 +39,15 @@ def attach(config: pytest.Config) -> int | None:
     Raises:
         pytest.UsageError: the launcher's variables cannot be used, or rank 0 was not joined by the others.
     """
-    from ..ranks.identity import identify
-
     if any(config.getoption(name, False) for name in _INFORMING_OPTIONS):
         return None
+    if "ranks" not in FEATURES and _RANK_VARIABLES.isdisjoint(os.environ):
+        # A step of Slurm is often one process, and only the feature can tell.
+        return None
     try:
+        require("ranks")
+        from ..ranks.identity import identify
+
         identity = identify(os.environ)
         if identity is None or identity.size == 1:
             return None

@@ -16,6 +16,7 @@ from ..baselines.comparators import (
 from ..baselines.files import BaselineFolders, Entries, nearest
 from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
+from ..core.features import require
 from ..core.keys import Key
 from ..hardware import family_of, identity_of, key_of, use_hardware
 from ..settings.parsing import Options
@@ -115,6 +116,14 @@ class DeviceUnderTest:
         return self._priors[kind]
 
 
+def _device_of_ranks(config: pytest.Config) -> "Device":
+    """Return the device of rank 0 as this process sees it, which does not open it."""
+    require("ranks")
+    from ..ranks.facts import SeenDevice
+
+    return SeenDevice(launcher_of(config).environment())
+
+
 def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
 ) -> tuple[DeviceUnderTest, str]:
@@ -124,9 +133,6 @@ def open_device_under_test(
     from ..engine.identity import identified
 
     require_torch()
-    # Only behind that, since it imports torch.
-    from ..ranks.facts import SeenDevice
-
     # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
     config.add_cleanup(use_hardware(options.baselines))
     device_name = options.device
@@ -135,11 +141,7 @@ def open_device_under_test(
     over_ranks = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
     opens_device = device is not None or not over_ranks or launcher_of(config).kind == "cpu"
     if device is None:
-        device = (
-            open_device(device_name)
-            if opens_device
-            else SeenDevice(launcher_of(config).environment())
-        )
+        device = open_device(device_name) if opens_device else _device_of_ranks(config)
     warning = "" if device_name == "cpu" else unused_accelerator(device)
     if warning and options.requires_hardware:
         if not options.shadow:

@@ -7,7 +7,6 @@ import pytest
 
 from ..core.errors import BadInput, RanksSkipped
 from ..engine.request import positive
-from ..ranks.tasks import FunctionRef, encode, reference
 from .planned import Marks, world_size_of
 from .results import lack
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from ..ranks.driving import Member, Tell
     from ..ranks.facts import RankFacts
     from ..ranks.pool import Pool
+    from ..ranks.tasks import FunctionRef
     from .launcher import Launcher
 
 # Seconds for one call of ranks, beside so many budgets of a measurement.
@@ -113,7 +113,7 @@ class Distributed:
 
     def call(
         self,
-        function: FunctionRef,
+        function: "FunctionRef",
         args: tuple[object, ...],
         size: int,
         *,
@@ -200,7 +200,7 @@ class Distributed:
         return self._launcher.pool(size, self._marks.mpi)
 
 
-def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> FunctionRef:
+def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "FunctionRef":
     """Return the reference by which ranks load a function.
 
     Wrong arguments are refused before a lack of ranks skips the test.
@@ -208,6 +208,8 @@ def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> Functio
     Raises:
         BadInput: ranks cannot load the function, or its arguments are no plain data.
     """
+    from ..ranks.tasks import encode, reference
+
     function = reference(fn)
     encode(args, "an argument")
     return function

@@ -12,14 +12,15 @@ import pytest
 
 from ..core.errors import DeviceError, RanksSkipped
 from ..core.facts import Environment
+from ..core.features import FEATURES, require
 from ..engine.host import usable_cores
 from ..settings.parsing import Options, parse_options
 from .planned import read_marks, uses_ranks, world_size_of
 
 if TYPE_CHECKING:
     from ..ranks.attach import AttachedProcesses
-    from ..ranks.pool import Pool
     from ..ranks.placement import Placement
+    from ..ranks.pool import Pool
 
 # Ranks on few cores that are started ahead of the test that asks for them.
 MOST_ON_CORES = 6
@@ -42,6 +43,9 @@ class Launcher:
 
     def plan(self, items: Iterable[pytest.Item]) -> None:
         """Note the largest world of each kind that the tests need."""
+        if "ranks" not in FEATURES:
+            # The fixture says so in each of these tests.
+            return
         for item in filter(uses_ranks, items):
             marks = read_marks(item)
             size = world_size_of(item, marks)
@@ -79,6 +83,7 @@ class Launcher:
         device_kind = (self.options.device or "").partition(":")[0]
         if device_kind in ("cpu", "cuda", "xpu"):
             return device_kind
+        require("ranks")
         from ..ranks.facts import best_kind
 
         return best_kind()

@@ -17,7 +17,6 @@ from ..core.work import rate_suffix
 from ..engine.measure import MeasuredRequest
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, datasheet_ceiling, product_of
-from ..ranks.tasks import JOB, FunctionRef, reference
 from .distributed import Distributed, checked_call
 from .recording import CurrentTest, key_for, record, why_partial
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from ..ranks.driving import Member, Tell
     from ..ranks.lockstep import RankTimes
     from ..ranks.pool import Pool
+    from ..ranks.tasks import FunctionRef
 
 # Whole programs, unless the budget is spent before: two tell whether they agree.
 FEWEST_JOBS, MOST_JOBS = 2, 5
@@ -53,7 +53,7 @@ class RankCall:
     """A function to measure on ranks, with its request."""
 
     distributed: Distributed
-    function: FunctionRef
+    function: "FunctionRef"
     args: tuple[object, ...]
     request: Request
 
@@ -123,6 +123,8 @@ def measure_over(
         WrongData: the buffers of a rank do not hold what they should.
         RanksFailed: a rank raised, was lost, or did not answer in time.
     """
+    from ..ranks.tasks import reference
+
     function, replacement = reference(fn), test.replacement(request.name, fn)
     if replacement is not None:
         function, request = (
@@ -294,6 +296,7 @@ def _with_labels(measured: MeasuredRequest, members: "Sequence[Member]") -> Meas
 def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
     """Time whole programs from start to end, each with new ranks."""
     from ..ranks.local import whole_processes
+    from ..ranks.tasks import JOB
 
     seconds: list[float] = []
     members: list[Member] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ..core import features
 from ..core.errors import RooflineError, without_our_frames
 from ..processes.system import remove_abandoned
 from ..settings.options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
@@ -108,7 +109,11 @@ def make_distributed(request: pytest.FixtureRequest) -> Distributed:
     """Make the fixture of a test.
 
     Skip a test that needs another kind of device than ranks have.
+
+    Raises:
+        BadInput: the feature of ranks was taken out.
     """
+    features.require("ranks")
     launcher, marks = launcher_of(request.config), read_marks(request.node)
     if marks.needs is not None and (reason := unmet(marks.needs, launcher.kind)):
         if marks.needs == "accelerator":
