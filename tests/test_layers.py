@@ -329,6 +329,28 @@ def test_without_the_features_every_module_is_imported_and_a_missing_command_is_
     ) == (done.returncode, done.stdout, done.stderr)
 
 
+# Features across folders, and the file that names the others.
+BEGINNINGS = {
+    "peak memory": "plugin/peaks.py",
+    "siblings": "stats/siblings.py",
+    "canaries": "engine/ceiling.py",
+    "a gate that only watches": "plugin/results.py",
+    "drill": "cli/drill.py",
+}
+
+
+def test_a_feature_across_folders_is_found_from_one_file_that_the_page_on_the_design_names():
+    page = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([a-z ]+) \| `(\w+/\w+\.py)` \|$", page, re.MULTILINE))
+    assert BEGINNINGS == rows
+    for file in BEGINNINGS.values():
+        places = re.findall(
+            r"`((?:\w+/)+\w+\.py)`", ast.get_docstring(ast.parse(SOURCES[PLUGIN / file]))
+        )
+        assert len(places) >= 4, file
+        assert [place for place in places if not (PLUGIN / place).exists()] == [], file
+
+
 @pytest.mark.feature
 def test_the_developers_programs_import_what_is_there():
     """Their own tests run only where they change, and a renamed module breaks them from here."""

@@ -285,7 +285,9 @@ def test_of_approvals_and_removals_at_once_none_loses_an_entry_or_brings_one_bac
 
 def test_a_file_that_another_process_holds_is_named_with_its_lock(make, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "PATIENCE_S", 0.05)
-    words = r"h200\.json is being changed by another process.*\.h200\.json\.lock.*remove the lock file"
+    words = (
+        r"h200\.json is being changed by another process.*\.h200\.json\.lock.*remove the lock file"
+    )
     with SoftFileLock(tmp_path / ".h200.json.lock"), pytest.raises(CannotStore, match=words):
         approve(Baseline("h200", (entry(make, session(1)),)), tmp_path)
     assert not (tmp_path / "h200.json").exists()

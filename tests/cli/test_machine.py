@@ -372,7 +372,7 @@ def test_a_file_with_what_cannot_be_lists_all_of_it_and_is_used_by_no_command(
     path = described("baselines", fp16_TFLOPS=130e12, memory_GBps=3200e9)
     for result in (command("baseline", "check"), command("baseline", "check", path)):
         assert result.exit_code == 1
-        flaw = "t40-pcie 16gb peaks.fp16_TFLOPS: 1.3e+14; expected 0.1 to 100000; mend the file"
+        flaw = "t40-pcie 16gb peaks.fp16_TFLOPS: 1.3e+14; expected 0.1 to 100000; correct the file"
         assert flaw in result.stdout
         assert "2 wrong in" in result.stdout
     found = json.loads(command("baseline", "check", path, "--json").stdout)

@@ -207,7 +207,9 @@ def test_a_type_string_follows_what_a_kernel_says_of_its_parameters_or_is_refuse
         ("f", "fp32:16", "fp32"), ("f", "u1:16", "u1"),
     ):  # fmt: skip
         told = refusal(BadInput, words, kernel=declared, **DECLARED | {name: given})
-        assert told.startswith(f"argument {name} is {given!r}; expected {expected!r}, the type"), told
+        assert told.startswith(f"argument {name} is {given!r}; expected {expected!r}, the type"), (
+            told
+        )
     told = refusal(BadInput, words, kernel=unspecialised, **UNSPECIALISED | {"n": "i32:16"})
     assert told.startswith("argument n is 'i32:16'; expected 'i32', the type that a launch"), told
 

@@ -115,9 +115,8 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
     desk.suite(MEASURING + BROKEN.format("assert busy is None, 'wrong'") + SOUND)
     expected = (
         f"{REFUSED}1 of 5 rounds: broken of r: its test failed: AssertionError: wrong; {NOW}. Expected at least one "
-        "valid result, so pytest ended with status 1. Correct what made them invalid, wait for them to end, or end them, and "
-        "run this again, "
-        "under another name; --roofline-wait=10m waits for that."
+        "valid result, so pytest ended with status 1. Correct what made them invalid, wait for them to end, or "
+        "end them, and run this again, under another name; --roofline-wait=10m waits for that."
     )
     disturbed = iter(("", BUSY))
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: next(disturbed))

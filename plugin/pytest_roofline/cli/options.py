@@ -134,7 +134,9 @@ class LazyGroup(click.Group):
         for title, section in self._sections.items():
             if section:
                 with formatter.section(title):
-                    formatter.write_dl([(name.ljust(widest), line) for name, line in section.items()])
+                    formatter.write_dl(
+                        [(name.ljust(widest), line) for name, line in section.items()]
+                    )
 
 
 def _is_installed(place: str) -> bool:

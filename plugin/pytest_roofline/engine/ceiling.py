@@ -3,6 +3,10 @@ its canaries.
 
 A roofline of traffic is the bandwidth of a STREAM-like triad, one of arithmetic the rate of a square matrix product.
 Canaries are three tiny measurements that are none of the code under test: where they are slower too, it is the machine.
+
+Of canaries elsewhere: `plugin/deciding.py` has them measured behind the tests, `core/keys.py` tells their keys
+apart, `plugin/timed.py` and `baselines/comparing.py` hand them to the rule of `stats/shared.py`, and
+`baselines/proposals.py` keeps them in a baseline.
 """
 
 import contextlib

@@ -1,4 +1,9 @@
-"""Peak memory as a kind of result. It is judged with the time beside it, and shares its row."""
+"""Peak memory as a kind of result. It is judged with the time beside it, and shares its row.
+
+Elsewhere: `engine/timing.py` asks the device for the peak of a call (`engine/devices/base.py`), `plugin/recording.py`
+records it, `stats/key_results.py` judges it, `baselines/renewal.py` renews it, and `report/words.py` says it. What a
+peak is made of is another feature: `plugin/findings.py`.
+"""
 
 from collections.abc import Sequence
 

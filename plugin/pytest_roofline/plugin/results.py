@@ -1,6 +1,9 @@
 """The notes of a run besides its results, and the tests that a watching gate would have failed.
 
-Such a gate is that of `--roofline-ci=shadow`.
+Such a gate is that of `--roofline-ci=shadow`. Of it elsewhere: `settings/parsing.py` reads the option,
+`plugin/deciding.py` passes a test that would have failed, `plugin/gate.py` does so for the gate's own items,
+`plugin/session.py` writes the sentences into the run file, `baselines/run_files.py` counts the nights, and
+`report/messages.py` prints both.
 """
 
 from dataclasses import dataclass, field
