@@ -77,19 +77,19 @@ sniff = json_with('"time_unit"', '"context"')
 
 
 def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
-    """The one process in a file."""
+    """Return the one process in a file."""
     file = from_json(_FIELD.sub(_finite, text), source, _GoogleFile)
-    names = {one.name for one in file.benchmarks}
+    names = {run.name for run in file.benchmarks}
     aggregates = [
-        one for one in file.benchmarks if one.run_type == "aggregate" or _is_old(one, names)
+        run for run in file.benchmarks if run.run_type == "aggregate" or _is_old(run, names)
     ]
-    runs = [one for one in file.benchmarks if one not in aggregates and not one.failed]
-    measured = {one.run_name or one.name for one in runs}
+    runs = [run for run in file.benchmarks if run not in aggregates and not run.failed]
+    measured = {run.run_name or run.name for run in runs}
     # Of repetitions there may be nothing but what they come to.
     alone = [
-        one
-        for one in aggregates
-        if one.run_name not in measured and one.aggregate_name in _AGGREGATES
+        run
+        for run in aggregates
+        if run.run_name not in measured and run.aggregate_name in _AGGREGATES
     ]
     software = {
         "Google Benchmark": file.context.library_version,
@@ -100,7 +100,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
         ImportedLog(
             source=source,
             tool=TOOL,
-            readings=pool_readings([_reading(one, source) for one in [*runs, *alone] if not one.skipped]),
+            readings=pool_readings([_reading(run, source) for run in [*runs, *alone] if not run.skipped]),
             machine=MachineFacts(
                 device_type="cpu",
                 host=file.context.host_name,
@@ -108,12 +108,12 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
                 software={name: version for name, version in software.items() if version},
             ),
             started=file.context.date,
-            left_out=(*(f"{one.name}: {one.skip_message or 'skipped'}" for one in runs if one.skipped),
-                      *(f"{one.name}: bytes_per_second is no finite number"
-                        for one in [*runs, *alone] if one.bytes_per_second is None),
+            left_out=(*(f"{run.name}: {run.skip_message or 'skipped'}" for run in runs if run.skipped),
+                      *(f"{run.name}: bytes_per_second is no finite number"
+                        for run in [*runs, *alone] if run.bytes_per_second is None),
                       *([f"{count(left_out, 'aggregate')} of runs"] if left_out else ())),
-            failed=tuple((f"google_benchmark.{one.name}", one.error_message or "it failed")
-                         for one in file.benchmarks if one.failed),
+            failed=tuple((f"google_benchmark.{run.name}", run.error_message or "it failed")
+                         for run in file.benchmarks if run.failed),
         ),
     )  # fmt: skip
 
@@ -125,39 +125,39 @@ def _finite(match: re.Match[str]) -> str:
     return f'"{match[1]}"{match[2]}null'
 
 
-def _is_old(one: _Bench, names: set[str]) -> bool:
-    """Whether this is an aggregate of runs that are there, or a fit over them that has no time, by its name alone."""
-    match = None if one.run_name else _OLD.fullmatch(one.name)
-    return match is not None and (match[1] in names or not one.real_time)
+def _is_old(run: _Bench, names: set[str]) -> bool:
+    """Return True for an aggregate of runs that are there, or a fit over them that has no time, by its name alone."""
+    match = None if run.run_name else _OLD.fullmatch(run.name)
+    return match is not None and (match[1] in names or not run.real_time)
 
 
-def _reading(one: _Bench, source: str) -> Reading:
-    unit = _UNITS.get(one.time_unit)
+def _reading(run: _Bench, source: str) -> Reading:
+    unit = _UNITS.get(run.time_unit)
     if unit is None:
         raise BadFile(
-            f"{source}: {one.name} has unit {one.time_unit!r}; expected one of {', '.join(_UNITS)}"
+            f"{source}: {run.name} has unit {run.time_unit!r}; expected one of {', '.join(_UNITS)}"
         )
-    bytes_per_second = one.bytes_per_second or 0.0
-    if one.real_time <= 0 or bytes_per_second < 0:
+    bytes_per_second = run.bytes_per_second or 0.0
+    if run.real_time <= 0 or bytes_per_second < 0:
         raise BadFile(
-            f"{source}: {one.name} has time {one.real_time:g} {one.time_unit}; expected more than 0"
+            f"{source}: {run.name} has time {run.real_time:g} {run.time_unit}; expected more than 0"
         )
     # Rates are by the time of the CPU, unless the name says otherwise.
     by = (
-        one.real_time
-        if _BY_WALL.search(one.run_name or one.name) or not one.cpu_time
-        else one.cpu_time
+        run.real_time
+        if _BY_WALL.search(run.run_name or run.name) or not run.cpu_time
+        else run.cpu_time
     )
     moved = round(bytes_per_second * by * unit)
     return Reading(
         key=key_of_reading(
-            f"google_benchmark.{one.run_name or one.name}",
+            f"google_benchmark.{run.run_name or run.name}",
             {},
             "payload_GBps" if moved else "time_s",
-            one.aggregate_name or "mean",
+            run.aggregate_name or "mean",
         ),
         work=Work(payload_bytes=moved) if moved else Work(calls=1),
-        seconds=(one.real_time * unit,),
-        where=one.name,
-        iterations=1 if one.aggregate_name else max(1, one.iterations),
+        seconds=(run.real_time * unit,),
+        where=run.name,
+        iterations=1 if run.aggregate_name else max(1, run.iterations),
     )
