@@ -7,6 +7,7 @@ from pathlib import Path
 from pytest_roofline.baselines.files import write_baseline
 from pytest_roofline.exchange.cli import export
 from pytest_roofline.core.entries import Baseline
+from pytest_roofline.exchange.cli import export
 from pytest_roofline.exchange.formats import EXPORT_NAMES
 
 RUNS = Path(__file__).parents[2] / "docs" / "results" / "runs" / "memcpy-gate"

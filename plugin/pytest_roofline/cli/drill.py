@@ -1,8 +1,8 @@
 """`roofline drill`: a check that a gate fails.
 
-It runs pytest with the hidden option `--roofline-drill` (`settings/options.py`). Elsewhere: `engine/measure.py` slows the
-function down, `plugin/timed.py` looks for nothing that the tests share, `baselines/runs.py` reads the share in a run
-file, and `plugin/display.py` and `report/page_text.py` say that it was a drill.
+It runs pytest with the hidden option `--roofline-drill` (`settings/options.py`). Elsewhere: `engine/measure.py` slows
+the function down, `plugin/timed.py` looks for nothing that the tests share, `baselines/runs.py` reads the share in a
+run file, and `plugin/display.py` and `report/page_text.py` say that it was a drill.
 """
 
 import math

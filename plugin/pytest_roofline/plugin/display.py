@@ -16,6 +16,8 @@ from ..core.rows import TIME
 from ..core.samples import for_neighbours
 from ..core.units import GIB, count, encodable, format_tolerance, printable, without_commands
 from ..core.verdicts import Kind
+from ..engine.devices.base import ManagedDevice
+from ..engine.devices.cpu import QUIETEN
 from ..hardware import unknown_line
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
@@ -171,8 +173,6 @@ def progress_line(
 
 def _why_silent(session: "RooflineSession") -> str:
     """Return why the device does not report its state."""
-    from ..engine.devices.base import ManagedDevice
-
     device, why = session.under_test.device, ""
     if isinstance(device, ManagedDevice):
         # A summary must not end for a device that is lost by now.
@@ -363,8 +363,6 @@ def _busy_lines(session: "RooflineSession") -> list[str]:
     if not number or any(map(for_neighbours, session.refusals)):
         # Of a recording that recorded nothing the last line names them.
         return []
-    from ..engine.devices.cpu import QUIETEN
-
     # A drill gives its run a name by itself.
     has_name = session.options.save is not None and session.options.drill is None
     under = f", under {'the same' if number == len(session.rows) else 'another'} name" * has_name

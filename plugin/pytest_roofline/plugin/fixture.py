@@ -10,8 +10,11 @@ from ..core.keys import JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from ..core.records import Measurement
 from ..core.units import format_amount
 from ..core.work import Work
+from ..engine.devices import torch_device
+from ..engine.host import free_memory_bytes
 from ..engine.request import Request, Timed, check_work, one_of, positive
 from . import in_process, over_ranks
+from .distributed import Distributed
 from .findings import Findings
 from .in_process import Siblings
 from .observing import profiled_labels, warn_of_ranks
@@ -22,7 +25,6 @@ from .results import lack
 if TYPE_CHECKING:
     import torch
 
-    from .distributed import Distributed
     from .session import RooflineSession
 
 
@@ -35,8 +37,6 @@ class Roofline(Findings):
     @property
     def device(self) -> "torch.device":
         """The device that is measured, for making tensors on it."""
-        from ..engine.devices import torch_device
-
         return torch_device(self._test.session.under_test.device)
 
     def __call__(self, *_args: object, **_keywords: object) -> NoReturn:
@@ -183,7 +183,7 @@ class Roofline(Findings):
 
     def measure_ranks(
         self,
-        distributed: "Distributed",
+        distributed: Distributed,
         fn: Callable[..., object],
         *args: object,
         world_size: int | None = None,
@@ -253,7 +253,7 @@ class Roofline(Findings):
 
     def measure_job(
         self,
-        distributed: "Distributed",
+        distributed: Distributed,
         fn: Callable[..., object],
         *args: object,
         world_size: int | None = None,
@@ -290,8 +290,6 @@ class Roofline(Findings):
             size_bytes: bytes that the test is going to allocate.
             where: `device` or `host`.
         """
-        from ..engine.host import free_memory_bytes
-
         device = self._test.session.under_test.device
         free = device.free_bytes() if where == "device" else free_memory_bytes()
         if size_bytes > free:
@@ -335,7 +333,7 @@ class Roofline(Findings):
 
     def _measure_over(
         self,
-        distributed: "Distributed",
+        distributed: Distributed,
         fn: Callable[..., object],
         args: tuple[object, ...],
         ranks: dict[str, Any],

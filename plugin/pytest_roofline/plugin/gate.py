@@ -18,8 +18,12 @@ from ..core.facts import Finding, Gpu
 from ..core.records import Outcome
 from ..core.rows import DEGRADED
 from ..core.units import encodable
+from ..engine.inventory import take_stock
+from ..machine.expectation import differences, rated_by, read_expectation
+from ..machine.health import degradations, unknown_health
 from ..report.messages import GATE
 from ..report.overview import together_text
+from ..report.verdicts import health_message
 from ..settings.command_line import commands_gate
 from ..settings.options import LOOKING, SIDE_BY_SIDE
 from ..settings.parsing import Options
@@ -86,11 +90,6 @@ def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]
 
     At the end it has been under load, so that its measurements count and it is asked again.
     """
-    from ..engine.inventory import take_stock
-    from ..machine.expectation import differences, rated_by, read_expectation
-    from ..machine.health import degradations, unknown_health
-    from ..report.verdicts import health_message
-
     path = state.options.expect
     try:
         expectation = read_expectation(path) if path is not None else None

@@ -5,7 +5,7 @@ several as one, and of every like device in turn.
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..baselines.comparators import Comparator
 from ..core.errors import BadInput, DeviceError, NoRoom, RooflineError, WrongData
@@ -16,6 +16,9 @@ from ..core.records import Measurement
 from ..core.samples import SIBLINGS, merge_passes
 from ..core.units import format_amount
 from ..core.work import Work
+from ..engine.conditions import busy_text, siblings_of
+from ..engine.devices import Device, torch_device
+from ..engine.devices.base import SiblingDevice
 from ..engine.measure import MeasuredRequest, Observer, measure_request
 from ..engine.request import Request, Timed
 from ..hardware import key_of
@@ -24,9 +27,6 @@ from .observing import MemoryPhase, notice, profiled_labels, take_profile
 from .recording import CurrentTest, key_for, record, why_partial
 from .results import lack
 from .terminal import tell
-
-if TYPE_CHECKING:
-    from ..engine.devices import Device
 
 
 def measure(test: CurrentTest, request: Request) -> Measurement:
@@ -62,7 +62,7 @@ def measure(test: CurrentTest, request: Request) -> Measurement:
 class _Recorder(Observer):
     """The observer of a measurement: it records it, with a profile if one is due."""
 
-    def __init__(self, test: CurrentTest, request: Request, device: "Device", key: Key) -> None:
+    def __init__(self, test: CurrentTest, request: Request, device: Device, key: Key) -> None:
         self._test = test
         self._session = test.session
         self._request = request
@@ -134,7 +134,7 @@ def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
     return modes.pop() if len(modes) == 1 else None
 
 
-def open_named(test: CurrentTest, name: str) -> "Device":
+def open_named(test: CurrentTest, name: str) -> Device:
     """Open a device of this process by its name: `cuda:1`."""
     under_test, config = test.session.under_test, test.item.config
     device = config.hook.pytest_roofline_device(config=config, name=name)
@@ -166,8 +166,8 @@ class _Sibling:
 
     name: str
     uuid: str
-    device: "Device"
-    parts: "tuple[Device, ...]"
+    device: Device
+    parts: tuple[Device, ...]
     hardware: HardwareKey
     passes: list[MeasuredRequest] = field(default_factory=list)
 
@@ -215,8 +215,6 @@ class Siblings:
 
         Without measurements, return why there is nothing to compare.
         """
-        from ..engine.conditions import siblings_of
-
         our_device = self._session.under_test.device
         groups = (
             [(name,) for name in siblings_of(our_device)]
@@ -252,8 +250,6 @@ class Siblings:
 
     def _busy(self, siblings: "Sequence[_Sibling]") -> str:
         """Return the devices that were busy before, if siblings share the host link."""
-        from ..engine.conditions import busy_text
-
         if not replace(self._request, labels=()).over_host_link:
             return ""
         # Two are asked, since one tells of the others alone.
@@ -262,7 +258,7 @@ class Siblings:
     def _open(self, names: tuple[str, ...]) -> _Sibling:
         under_test, test = self._session.under_test, self._test
 
-        def open_part(name: str) -> "Device":
+        def open_part(name: str) -> Device:
             if name not in self._open_devices:
                 try:
                     device = open_named(test, name)
@@ -298,8 +294,6 @@ class Siblings:
         return ""
 
     def _pass(self, sibling: _Sibling) -> None:
-        from ..engine.devices.base import SiblingDevice
-
         first = sibling.parts[0]
         with first.current() if isinstance(first, SiblingDevice) else contextlib.nullcontext():
             try:
@@ -327,8 +321,6 @@ class Siblings:
 
     def _measure_pass(self, sibling: _Sibling) -> None:
         """Measure one pass on a sibling; its buffers are gone afterwards."""
-        from ..engine.devices import torch_device
-
         make_args = self._make_args(*map(torch_device, sibling.parts))
         request = replace(
             self._request,

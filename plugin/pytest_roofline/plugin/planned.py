@@ -5,10 +5,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from ..baselines.files import BaselineFolders, Entries
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, NAMELESS, Cache, canonical, scalar_of
 from ..core.units import count, encodable, listed, parse_fraction
@@ -23,9 +24,6 @@ from ..settings.options import (
     tier_key,
 )
 from ..settings.parsing import parse_options
-
-if TYPE_CHECKING:
-    from ..baselines.files import Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +308,7 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
             )
 
 
-def _entries(folders: Sequence[Path]) -> "Entries":
-    from ..baselines.files import BaselineFolders
-
+def _entries(folders: Sequence[Path]) -> Entries:
     try:
         return BaselineFolders(folders).everything()
     except RooflineError as error:
@@ -328,7 +324,7 @@ def _is_named(config: pytest.Config, item: pytest.Item) -> bool:
     )
 
 
-def _has_threshold(planned: Planned | None, entries: "Entries") -> bool:
+def _has_threshold(planned: Planned | None, entries: Entries) -> bool:
     if planned is None:
         return False
     return any(

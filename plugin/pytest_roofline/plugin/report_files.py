@@ -4,20 +4,20 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pytest
 
+from ..baselines.run_files import RunWriter
+from ..baselines.run_rows import rows_of
+from ..baselines.runs import Run
+from ..core.rows import Row
 from ..core.units import encodable, printable
+from ..report.files import append_summary, reason, write_report
+from ..report.summary import Place, annotations
 from ..settings.options import SUMMARY_VARIABLE
 from ..settings.parsing import Options
 from .planned import Planned
-
-if TYPE_CHECKING:
-    from ..baselines.run_files import RunWriter
-    from ..baselines.runs import Run
-    from ..core.rows import Row
-    from ..report.summary import Place
 
 T = TypeVar("T")
 # A plugin that tells GitHub of every failed test itself.
@@ -43,7 +43,7 @@ class Reports:
         return self._folder is not None or bool(self._summary) or self._on_github
 
     def make(
-        self, writer: "RunWriter", planned: Mapping[str, Planned], config: pytest.Config
+        self, writer: RunWriter, planned: Mapping[str, Planned], config: pytest.Config
     ) -> None:
         """Write every report that the run is to leave."""
         if not self.has_readers:
@@ -67,31 +67,23 @@ class Reports:
 
         A failure becomes a warning and None.
         """
-        from ..report.files import reason
-
         try:
             return step()
         except Exception as error:
             self.lines.append(printable(f"WARNING: {consequence}: {reason(error)}"))
             return None
 
-    def _write(self, run: "Run", rows: "list[Row]", folder: Path) -> bool:
-        from ..report.files import write_report
-
+    def _write(self, run: Run, rows: list[Row], folder: Path) -> bool:
         *_, page = write_report([run], folder, rows)
         self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
         return True
 
-    def _append(self, run: "Run", rows: "list[Row]") -> None:
-        from ..report.files import append_summary
-
+    def _append(self, run: Run, rows: list[Row]) -> None:
         append_summary([run], Path(self._summary), rows)
 
     def _annotate(
-        self, rows: "list[Row]", planned: Mapping[str, Planned], config: pytest.Config
+        self, rows: list[Row], planned: Mapping[str, Planned], config: pytest.Config
     ) -> None:
-        from ..report.summary import annotations
-
         places = {
             encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()
         }
@@ -99,20 +91,18 @@ class Reports:
         self.annotations = annotations(rows, places.get, errors=not has_annotator)
 
 
-def _read(writer: "RunWriter") -> "tuple[Run, list[Row]]":
+def _read(writer: RunWriter) -> tuple[Run, list[Row]]:
     """Return the run with its rows, as its file holds it.
 
     Its path is absolute, as a later report would find it.
     """
-    from ..baselines.run_rows import rows_of
-
     run = writer.read_back()
     assert run is not None, "a run that is to be reported has begun its file"
     run = replace(run, path=run.path.resolve() if run.path.is_file() else run.path)
     return run, rows_of([run])
 
 
-def place_of(item: pytest.Item, config: pytest.Config) -> "Place | None":
+def place_of(item: pytest.Item, config: pytest.Config) -> Place | None:
     """Return a test's file and line in the repository, if inside."""
     file, line, _ = item.location
     root = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath).resolve()

@@ -19,6 +19,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from ..core.units import encodable
+from ..engine.devices.base import started_by
 from ..engine.identity import copied_from
 from ..settings.command_line import unheeded_key
 from ..settings.options import ROUND_VARIABLE as VARIABLE
@@ -95,8 +96,6 @@ def begin(config: pytest.Config) -> None:
     config.args = files_of(this_round.ids or [], config.rootpath) or config.args
     config.pluginmanager.register(Watch(this_round))
     if this_round.own_process:
-        from ..engine.devices.base import started_by
-
         started_by(this_round.parent)
         threading.Thread(target=_end_with, args=(this_round.parent,), daemon=True).start()
 

@@ -20,6 +20,8 @@ from ..core.resources import ResourceKey, Resources
 from ..core.rows import Row
 from ..core.samples import Calibration
 from ..core.units import encodable
+from ..engine import identity
+from ..engine.conditions import siblings_of
 from ..settings.parsing import Options
 from ..settings.round import in_round
 from ..stats.curves import judge_curves, summarise
@@ -143,8 +145,6 @@ class RooflineSession:
     def unmet(self, needs: str | None) -> str | None:
         """Return why a test's device need is unmet, if so."""
         if needs == "siblings":
-            from ..engine.conditions import siblings_of
-
             count = len(siblings_of(self.under_test.device))
             return (
                 f"needs {FEWEST} visible GPUs of one product, found {count}"
@@ -293,8 +293,6 @@ class RooflineSession:
         self.writer.close()
 
     def _write_end(self, exit_status: int) -> None:
-        from ..engine.identity import libraries, packages
-
         rows, environment = self.timed.rows, self.under_test.environment
         for kind in self.kinds:
             kind.write_verdicts(self.writer)
@@ -311,8 +309,8 @@ class RooflineSession:
                 replace(curve, verdict=words.get((curve.label, curve.metric), ""))
                 for curve in summaries
             ),
-            packages=dict(packages().items() - environment.packages.items()),
-            libraries=dict(libraries().items() - environment.libraries.items()),
+            packages=dict(identity.packages().items() - environment.packages.items()),
+            libraries=dict(identity.libraries().items() - environment.libraries.items()),
             shadow=shadow_of(self.config).sentences
             if self.options.shadow and is_complete and self.round is None
             else None,

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..engine import quiet
+from ..engine.devices.cpu import QUIETEN
 from .current import open_session
 from .terminal import tell, wrapped
 
@@ -35,28 +37,24 @@ class Waiting:
             raise session.Failed("the machine stayed busy")
 
     def _wait(self, state: "RooflineSession") -> str:
-        from ..engine.quiet import Clock, busy_at, wait_until_quiet
-
         under_test = state.under_test
         if not under_test.is_open_here and under_test.environment.device.type != "cpu":
             # Its ranks open the device, and this process does not.
             return ""
 
         def look() -> str:
-            return busy_at(under_test.device)
+            return quiet.busy_at(under_test.device)
 
         def say(line: str) -> None:
             tell(state.config, f"roofline: {line}", progress=False)
 
-        return wait_until_quiet(look, self._patience_s, say, Clock())
+        return quiet.wait_until_quiet(look, self._patience_s, say, quiet.Clock())
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print who keeps the machine busy."""
         if not self._busy:
             return
-        from ..engine.devices.cpu import QUIETEN
-
         terminalreporter.section("roofline")
         line = (
             f"This machine stayed busy for {self._patience_s:g} s: {self._busy}. Expected a quiet machine, "
