@@ -5,13 +5,11 @@ import gc
 import itertools
 import time
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..core.units import count, listed
-from ..core.verdicts import Kind
 from .gate import fail_together
 from .held_reports import (
     DeferredReport,
@@ -22,6 +20,7 @@ from .held_reports import (
     may_defer,
     name_failed,
     note,
+    publish,
     test_id_of,
 )
 from .held_reports import run as run_item
@@ -29,7 +28,6 @@ from .launcher import launcher_of
 from .observing import profiled_labels
 from .planned import measures
 from .recording_run import refusals
-from .results import OTHER, SLOWER, let_pass
 from .rounds import Rounds
 from .terminal import tell
 
@@ -250,59 +248,6 @@ class Deciding:
         tell(self.config, line, progress=False)
 
 
-def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None:
-    """Attach a test's figures to its report, and return its failure, if any."""
-    test_id = test_id_of(item)
-    # A rerun publishes its own figures, not the earlier attempt's beside them.
-    earlier = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
-    figures = [pair for kind in state.kinds for pair in kind.properties(test_id)]
-    item.user_properties[:] = [*earlier, *figures]
-    where = _relative(state.writer.path, item.config.rootpath)
-    messages = [kind.message(row, where, state.degraded) for kind, row in state.reds(test_id)]
-    return pytest.fail.Exception("\n".join(messages), pytrace=False) if messages else None
-
-
-def pass_in_shadow(
-    state: "RooflineSession", item: pytest.Item, report: pytest.TestReport, why: str
-) -> None:
-    """Let a test pass that only its verdict fails, and note the reason.
-
-    The sentences come worst first, by how much slower a test is.
-    """
-    test_id = test_id_of(item)
-    slowdown = max((row.change or 0.0 for _, row in state.reds(test_id)), default=0.0)
-    regressed = any(
-        row.time_verdict is not None and row.time_verdict.kind is Kind.REGRESSED
-        for row in state.rows_of(test_id)
-    )
-    let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
-    report.outcome, report.longrepr = "passed", None
-    report.user_properties = list(item.user_properties)
-
-
-def why_no_rounds(state: "RooflineSession") -> str:
-    """Return why this run cannot have further rounds, else an empty text."""
-    gpu = state.under_test.gpu
-    exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
-    if (
-        state.options.rounds != 1
-        and gpu is not None
-        and exclusive
-        and state.under_test.is_open_here
-    ):
-        return (
-            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this process holds "
-            f"it; allow rounds with nvidia-smi -i {gpu.index} -c DEFAULT"
-        )
-    return ""
-
-
 def _tests(test_ids: Sequence[str]) -> str:
     names = [test_id.rpartition("::")[2] for test_id in test_ids]
     return f"{count(len(names), 'test')} ({listed(names, 3)})"
-
-
-def _relative(path: Path | None, folder: Path) -> str:
-    if path is None:
-        return ""
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

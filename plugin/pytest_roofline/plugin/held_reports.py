@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -16,7 +17,9 @@ from _pytest.runner import call_and_report
 from ..core.records import Outcome
 from ..core.rows import FAILED
 from ..core.units import encodable
+from ..core.verdicts import Kind
 from ..settings.command_line import ON_THE_SPOT
+from .results import OTHER, SLOWER, let_pass
 
 if TYPE_CHECKING:
     from .session import RooflineSession
@@ -144,6 +147,42 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
         raise failure
     except BaseException:
         return pytest.ExceptionInfo(sys.exc_info(), _ispytest=True)  # type: ignore[arg-type]
+
+
+def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None:
+    """Attach a test's figures to its report, and return its failure, if any."""
+    test_id = test_id_of(item)
+    # A rerun publishes its own figures, not the earlier attempt's beside them.
+    earlier = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
+    figures = [pair for kind in state.kinds for pair in kind.properties(test_id)]
+    item.user_properties[:] = [*earlier, *figures]
+    where = _relative(state.writer.path, item.config.rootpath)
+    messages = [kind.message(row, where, state.degraded) for kind, row in state.reds(test_id)]
+    return pytest.fail.Exception("\n".join(messages), pytrace=False) if messages else None
+
+
+def pass_in_shadow(
+    state: "RooflineSession", item: pytest.Item, report: pytest.TestReport, why: str
+) -> None:
+    """Let a test pass that only its verdict fails, and note the reason.
+
+    The sentences come worst first, by how much slower a test is.
+    """
+    test_id = test_id_of(item)
+    slowdown = max((row.change or 0.0 for _, row in state.reds(test_id)), default=0.0)
+    regressed = any(
+        row.time_verdict is not None and row.time_verdict.kind is Kind.REGRESSED
+        for row in state.rows_of(test_id)
+    )
+    let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
+    report.outcome, report.longrepr = "passed", None
+    report.user_properties = list(item.user_properties)
+
+
+def _relative(path: Path | None, folder: Path) -> str:
+    if path is None:
+        return ""
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 def is_undecided(state: "RooflineSession", item: pytest.Item) -> bool:

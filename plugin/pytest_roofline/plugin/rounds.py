@@ -197,6 +197,23 @@ class Rounds:
             self._state.writer.write(calibration)
 
 
+def why_no_rounds(state: "RooflineSession") -> str:
+    """Return why this run cannot have further rounds, else an empty text."""
+    gpu = state.under_test.gpu
+    exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
+    if (
+        state.options.rounds != 1
+        and gpu is not None
+        and exclusive
+        and state.under_test.is_open_here
+    ):
+        return (
+            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this process holds "
+            f"it; allow rounds with nvidia-smi -i {gpu.index} -c DEFAULT"
+        )
+    return ""
+
+
 def may_fork(state: "RooflineSession") -> bool:
     """Return whether rounds may be forked: on a processor, without attached ranks.
 

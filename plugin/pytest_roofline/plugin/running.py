@@ -17,7 +17,7 @@ from ..settings.parsing import Options, parse_options
 from ..settings.round import in_round
 from .bridge import bridge_of
 from .current import session_key
-from .deciding import Deciding, pass_in_shadow, publish, why_no_rounds
+from .deciding import Deciding
 from .display import header_lines, progress_line, summary_lines, wrap_failures
 from .distributed import Distributed
 from .fixture import Roofline
@@ -31,6 +31,8 @@ from .held_reports import (
     may_defer,
     name_failed,
     note,
+    pass_in_shadow,
+    publish,
     test_id_of,
 )
 from .launcher import launcher_of
@@ -38,6 +40,7 @@ from .observing import forget_locals, ran_out, watch_memory
 from .planned import by_world, clash_key, measures, plan, read_marks, select, unmet, uses_ranks
 from .recording_run import ENDED, is_lacking, refusals, write_baselines
 from .results import require
+from .rounds import why_no_rounds
 from .session import RooflineSession
 from .terminal import tell, wrapped
 
