@@ -142,6 +142,18 @@ class Deciding:
             for line in tail:
                 self.say(f"    {line}")
 
+    def open_tests(self) -> list[str]:
+        """Return the deferred tests whose own verdict is open."""
+        return [test_id for test_id in self.deferred_reports if test_id not in self.decided_ids]
+
+    def wants(self, rounds: Rounds, test_id: str) -> bool:
+        """Return whether a deferred test is worth another process."""
+        return any(
+            self.state.timed.wants_round(row)
+            and not (row.key is not None and rounds.hopeless(test_id, row.key.name))
+            for row in self.state.timed.of(test_id)
+        )
+
     def run_round(
         self, rounds: Rounds, number: int, test_ids: Sequence[str], deadline: float | None
     ) -> None:
@@ -161,6 +173,13 @@ class Deciding:
             self.state.rounds_used = number
         self.issue_decided(rounds)
 
+    def make_room(self) -> None:
+        """Free the device memory of this process for a child."""
+        gc.collect()
+        # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
+        launcher_of(self.config).end_ranks()
+        self.state.under_test.device.release()
+
     def measure_canaries(self) -> None:
         """Measure once, behind the last test, how fast the machine itself is.
 
@@ -177,25 +196,6 @@ class Deciding:
             state.under_test.device, state.under_test.hardware, state.process
         ):
             state.record(measurement)
-
-    def open_tests(self) -> list[str]:
-        """Return the deferred tests whose own verdict is open."""
-        return [test_id for test_id in self.deferred_reports if test_id not in self.decided_ids]
-
-    def wants(self, rounds: Rounds, test_id: str) -> bool:
-        """Return whether a deferred test is worth another process."""
-        return any(
-            self.state.timed.wants_round(row)
-            and not (row.key is not None and rounds.hopeless(test_id, row.key.name))
-            for row in self.state.timed.of(test_id)
-        )
-
-    def make_room(self) -> None:
-        """Free the device memory of this process for a child."""
-        gc.collect()
-        # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
-        launcher_of(self.config).end_ranks()
-        self.state.under_test.device.release()
 
     def issue_decided(self, rounds: Rounds) -> None:
         """Issue the reports that no round and no other test can change."""

@@ -120,20 +120,6 @@ class RooflineSession:
         return tuple(str(setting) for setting in self.options.elsewhere if setting.heeded)
 
     @property
-    def rows(self) -> list[Row]:
-        """The rows of all kinds of result."""
-        return [row for kind in self.kinds for row in kind.rows]
-
-    def rows_of(self, test_id: str) -> list[Row]:
-        """Return the results of a test."""
-        return [row for row in self.rows if row.test == test_id]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of results by kind: `{"measured": 12, "compiled": 4}`."""
-        return {kind.counted: len(kind.rows) for kind in self.kinds if kind.counted and kind.rows}
-
-    @property
     def looks(self) -> Looks | None:
         """The interim analyses of a test.
 
@@ -152,6 +138,12 @@ class RooflineSession:
                 else None
             )
         return unmet(needs, self.under_test.environment.device.type)
+
+    def start_measuring(self, item: pytest.Item) -> None:
+        """Begin the measurements of a test, or of its rerun."""
+        self.ended_tests.discard(item.nodeid)
+        for kind in self.kinds:
+            kind.start(encodable(item.nodeid))
 
     def record(
         self,
@@ -188,6 +180,11 @@ class RooflineSession:
             self.writer.write(note)
             self.run_notes.notes.append(note)
 
+    def begin_file(self) -> None:
+        """Write the header, unless it is there."""
+        if not self._begun:
+            self.writer.write(self.header)
+
     @property
     def header(self) -> Header:
         """The first line of the run file."""
@@ -202,22 +199,6 @@ class RooflineSession:
     @property
     def _begun(self) -> bool:
         return self.writer.path is not None or bool(self.writer.trouble)
-
-    @property
-    def lost_output(self) -> str:
-        """The output that could not be written: the run, or a report."""
-        return (
-            "the run"
-            if self.writer.trouble and self.options.save
-            else "a report"
-            if self.reports.broken
-            else ""
-        )
-
-    def begin_file(self) -> None:
-        """Write the header, unless it is there."""
-        if not self._begun:
-            self.writer.write(self.header)
 
     def judge(self, item: pytest.Item, *, further: bool) -> None:
         """Judge a test's results after its body.
@@ -257,12 +238,6 @@ class RooflineSession:
         """End the measurements of a test, whose verdicts are out."""
         self.ended_tests.add(item.nodeid)
 
-    def start_measuring(self, item: pytest.Item) -> None:
-        """Begin the measurements of a test, or of its rerun."""
-        self.ended_tests.discard(item.nodeid)
-        for kind in self.kinds:
-            kind.start(encodable(item.nodeid))
-
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a measuring test ended."""
         self.outcomes[outcome.test_id] = outcome
@@ -271,6 +246,31 @@ class RooflineSession:
             self.begin_file()
         if self._begun:
             self.writer.write(outcome)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all kinds of result."""
+        return [row for kind in self.kinds for row in kind.rows]
+
+    def rows_of(self, test_id: str) -> list[Row]:
+        """Return the results of a test."""
+        return [row for row in self.rows if row.test == test_id]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of results by kind: `{"measured": 12, "compiled": 4}`."""
+        return {kind.counted: len(kind.rows) for kind in self.kinds if kind.counted and kind.rows}
+
+    @property
+    def lost_output(self) -> str:
+        """The output that could not be written: the run, or a report."""
+        return (
+            "the run"
+            if self.writer.trouble and self.options.save
+            else "a report"
+            if self.reports.broken
+            else ""
+        )
 
     def close(self, exit_status: int) -> None:
         """End the run file."""

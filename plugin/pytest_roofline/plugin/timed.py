@@ -110,192 +110,6 @@ class TimedResults(ResultKind):
         for measurement in measurements:
             self._judge(measurement)
 
-    def verdict_of(self, row: Row) -> Verdict | None:
-        """Return the verdict behind a row.
-
-        It is None if the test failed for itself.
-        """
-        return self._verdicts.get(row.key.identity) if row.key is not None else None
-
-    def retract(self, test_id: str) -> None:
-        """Take back the verdicts of a test that failed for itself."""
-        for row in self.of(test_id):
-            if row.time_verdict is not None:
-                results = KeyResults(list(row.measurements))
-                self._show(timed_row(results, word=FAILED, published=row.published, idle=row.idle))
-
-    def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
-        """Give the open tests their last interim analysis.
-
-        More processes were planned. Where all is `cut` short there will be no further process for any test, so that
-        none could have been seen better.
-        """
-        self._share(open_ids)
-        for row, verdict in list(self._judged_rows()):
-            assert row.measurement is not None
-            if row.test in open_ids:
-                self._judge(row.measurement, ended=True)
-            elif cut:
-                self._settle(
-                    row,
-                    replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach),
-                )
-
-    def settle(self, open_ids: set[str]) -> None:
-        """Compare all verdicts of the run.
-
-        Only those of tests with a deferred report may change.
-        """
-        self._share(open_ids)
-        rows_and_verdicts = {
-            row.key.identity: (row, verdict)
-            for row, verdict in self._judged_rows()
-            if row.key is not None
-        }
-        settled = settle(
-            {name: verdict for name, (_, verdict) in rows_and_verdicts.items()},
-            self._under_test.comparisons,
-        )
-        for name, (row, earlier) in rows_and_verdicts.items():
-            verdict = settled[name]
-            if row.test not in open_ids:
-                verdict = replace(earlier, p_adjusted=verdict.p_adjusted)
-            self._settle(row, verdict)
-
-    def _judged_rows(self) -> Iterator[tuple[Row, Verdict]]:
-        for row in self.rows:
-            verdict = self.verdict_of(row)
-            if verdict is not None:
-                yield row, verdict
-
-    def _share(self, open_ids: set[str]) -> None:
-        """Estimate what all tests share today, and judge the open ones beside it.
-
-        Not in a drill, which slows all alike to see whether each would turn red, nor in a recording, which compares
-        nothing.
-        """
-        if self._options.drill is not None or self._options.record or not open_ids:
-            return
-        sides, tolerances, classes, shifts = {}, [], [], {}
-        for row, verdict in self._judged_rows():
-            if row.measurement is None or verdict.difference is None or verdict.reference is None:
-                continue
-            key, group = (
-                row.measurement.key,
-                Group(verdict.new_medians_s, self._under_test.identity, self._started),
-            )
-            sides[key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
-            tolerances.append(verdict.tolerance)
-            classes.append(class_of_key(key))
-            if row.test in open_ids:
-                shifts[key.identity] = row.measurement, verdict.reference.shift
-        for identity, group, reference in self._canary_groups():
-            sides[identity] = Side(group, reference, canary=True)
-        self.shared, self._shifted_references = hold_shared(
-            sides, tolerances, classes, self._looks()
-        )
-        for identity, (measurement, shift) in shifts.items():
-            # One that had its last look is not put back to an earlier one.
-            if self._shifted_references[identity].shift != shift:
-                self._judge(measurement)
-
-    def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
-        canaries: dict[str, list[Measurement]] = {}
-        for canary in self.canaries:
-            if not canary.invalid:
-                canaries.setdefault(canary.key.identity, []).append(canary)
-        for identity, measurements in canaries.items():
-            reference, _ = find_reference(
-                self._under_test.comparator, measurements[0].key, measurements[0].work
-            )
-            if reference is not None:
-                medians_s = tuple(canary.median_s for canary in measurements)
-                yield (
-                    identity,
-                    Group(medians_s, self._under_test.identity, self._started),
-                    reference,
-                )
-
-    def may_change(self, test_id: str) -> bool:
-        """Return whether another test or round may change a test's verdict."""
-        return any(map(self._may_change, self.of(test_id)))
-
-    def _may_change(self, row: Row) -> bool:
-        verdict = self.verdict_of(row)
-        return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
-
-    def fails(self, row: Row) -> bool:
-        """Return whether the verdict on a time fails its test.
-
-        A row whose word is that of its memory has none.
-        """
-        if row.time_verdict is None or row.by_peak:
-            return False
-        word = FAIL_ON_WORDS.get(row.time_verdict.kind)
-        if word == "no-baseline" and self._options.until_recorded and not self._under_test.recorded:
-            return False
-        return word in self._fail_on
-
-    def is_final(self, row: Row) -> bool:
-        """Return whether a red time stays red.
-
-        More processes may decide otherwise behind an undecided verdict.
-        """
-        return row.time_verdict is None or row.time_verdict.decided
-
-    def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:  # noqa: ARG002
-        """Return the measured entries of this hardware that the run did not measure."""
-        keys = [row.key for row in self.rows if row.key is not None]
-        hardware = {self._under_test.hardware, *(key.hardware for key in keys)}
-        measured = {key.identity for key in keys}
-        return [
-            entry
-            for entry in self._under_test.comparator.entries
-            if entry.kind == "measured"
-            and entry.hardware in hardware
-            and not entry.is_canary
-            and key_of_entry(entry).identity not in measured
-        ]
-
-    def is_shifted(self, test_id: str) -> bool:
-        """Return whether a shared change is taken out of a test.
-
-        All tests together may still change its word.
-        """
-        verdicts = map(self.verdict_of, self.of(test_id))
-        return any(
-            verdict is not None and verdict.reference is not None and verdict.reference.shift != 0
-            for verdict in verdicts
-        )
-
-    def wants_round(self, row: Row) -> bool:
-        """Return whether another process might decide."""
-        verdict = self.verdict_of(row)
-        if verdict is None or row.key is None or row.test in self._at_once:
-            return False
-        results = self._results[row.key.identity]
-        rounds = len({measurement.process for measurement in results.measurements})
-        unjudged = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
-        # What may miss a limit is recorded as often; what surely does becomes no baseline.
-        unjudged = unjudged or (self._options.record and verdict.kind is not Kind.REGRESSED)
-        if verdict.reference is None and unjudged and not verdict.siblings:
-            # A recording: what nothing is known of is measured as often as was asked for, also where the first process
-            # was disturbed.
-            return rounds < self._options.recording and not results.hopeless(None)
-        if verdict.decided or verdict.futile:
-            return False
-        if verdict.reference is None and verdict.limit is None and not verdict.siblings:
-            return False
-        return rounds < self.most_rounds(row) and not results.hopeless(verdict.reference)
-
-    def most_rounds(self, row: Row) -> int:
-        """Return the largest number of processes of a test."""
-        verdict = self.verdict_of(row)
-        assert row.key is not None
-        return self._plan(
-            row.test, row.key, verdict.reference if verdict is not None else None
-        ).most
-
     def _add_to_key(self, measurement: Measurement) -> bool:
         """Add a measurement to its key.
 
@@ -316,65 +130,6 @@ class TimedResults(ResultKind):
         verdict, representative = self._verdict_on(measurement, ended=ended)
         results = self._results[measurement.key.identity]
         self._show(timed_row(results, verdict, measurement=representative), verdict)
-
-    def _subject(
-        self,
-        measurement: Measurement,
-        reference: Reference | None,
-        entries: Sequence[Entry],
-        idle: Sequence[Idle],
-        invalid: Sequence[Reason],
-    ) -> Subject:
-        """Return the subject of a verdict, before the time is compared."""
-        limit_entries = (entry for entry in entries if entry.kind in ("threshold", "reference"))
-        return Subject(
-            test_id=measurement.test_id,
-            label=measurement.label,
-            name=measurement.key.name,
-            clock_hz=measurement.samples.clock_hz,
-            changed=self._changes(measurement) if reference is not None else (),
-            left_out=self._left_out(measurement, reference, invalid),
-            published=tuple(entry for entry in limit_entries if not entry.gates),
-            idle=tuple(idle),
-        )
-
-    def _changes(self, measurement: Measurement) -> tuple[str, ...]:
-        """Return the differences from the environments behind the baseline."""
-        now = self._under_test.environment.everything() | measurement.comparable()
-        return changes_between([now], self._under_test.comparator.environments(measurement.key))
-
-    def _with_last_pass(self, verdict: Verdict) -> Verdict:
-        """Return a verdict that looks slow with its test's last passing run."""
-        if verdict.reference is None or not verdict.looks_slow:
-            return verdict
-        subject, now = verdict.subject, self._under_test.environment.everything()
-        last_pass = self._past_runs.last_pass(subject.test_id, subject.name, now)
-        return replace(verdict, subject=replace(subject, last_pass=last_pass))
-
-    @cached_property
-    def _past_runs(self) -> PastRuns:
-        return PastRuns(self._options.folder, self._under_test.hardware, self._started)
-
-    def _left_out(
-        self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
-    ) -> tuple[Reason, ...]:
-        """Return why processes of a key and lost rounds do not count."""
-        results = self._results[measurement.key.identity]
-        unsound = {} if invalid else results.unsound(reference)
-        lost = self.lost_rounds.get(measurement.test_id, ())
-        texts = (
-            lost_round.text
-            for lost_round in lost
-            if measurement.key.name not in lost_round.measured
-        )
-        return (*unsound.values(), *text_reasons(*texts))
-
-    def _settle(self, row: Row, verdict: Verdict) -> None:
-        """Show a verdict with what the other tests of the run changed."""
-        assert row.measurement is not None
-        whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
-        results = self._results[row.measurement.key.identity]
-        self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
 
     def _verdict_on(
         self, measurement: Measurement, *, ended: bool = False
@@ -410,26 +165,16 @@ class TimedResults(ResultKind):
         )
         return self._with_last_pass(unless_busy(verdict, results.measurements)), representative
 
-    def _among_siblings(self, measurement: Measurement) -> Verdict:
-        """Return the verdict on a device beside its siblings."""
-        key = measurement.key
-        siblings: dict[str, Sibling] = {}
-        for identity, results in self._results.items():
-            latest = results.measurements[-1]
-            is_sibling = (
-                latest.test_id == measurement.test_id and latest.key.hardware == key.hardware
-            )
-            if is_sibling and SIBLINGS in latest.samples.labels:
-                medians_s = results.group(None, latest.device, self._started).medians_s
-                siblings[identity] = Sibling(
-                    results.representative(None), medians_s, results.invalid(None)
-                )
-        this_sibling = siblings.pop(key.identity)
-        left_out = self._left_out(this_sibling.measurement, None, this_sibling.invalid)
-        return unless_busy(
-            judge_sibling(this_sibling, list(siblings.values()), left_out),
-            self._results[key.identity].measurements,
+    def _entries_for(self, measurement: Measurement) -> list[Entry]:
+        key, comparator = measurement.key, self._under_test.comparator
+        shelves = (self._under_test.entries, comparator.entries)
+        matches = (
+            entry
+            for shelf in shelves
+            for entry in shelf.of(key.benchmark, key.name)
+            if entry.matches(key)
         )
+        return list({entry.identity: entry for entry in matches}.values())
 
     def _limits(
         self,
@@ -473,23 +218,78 @@ class TimedResults(ResultKind):
             reference, self._under_test.identity, self._under_test.prior(key)
         )
 
-    def _entries_for(self, measurement: Measurement) -> list[Entry]:
-        key, comparator = measurement.key, self._under_test.comparator
-        shelves = (self._under_test.entries, comparator.entries)
-        matches = (
-            entry
-            for shelf in shelves
-            for entry in shelf.of(key.benchmark, key.name)
-            if entry.matches(key)
+    def _subject(
+        self,
+        measurement: Measurement,
+        reference: Reference | None,
+        entries: Sequence[Entry],
+        idle: Sequence[Idle],
+        invalid: Sequence[Reason],
+    ) -> Subject:
+        """Return the subject of a verdict, before the time is compared."""
+        limit_entries = (entry for entry in entries if entry.kind in ("threshold", "reference"))
+        return Subject(
+            test_id=measurement.test_id,
+            label=measurement.label,
+            name=measurement.key.name,
+            clock_hz=measurement.samples.clock_hz,
+            changed=self._changes(measurement) if reference is not None else (),
+            left_out=self._left_out(measurement, reference, invalid),
+            published=tuple(entry for entry in limit_entries if not entry.gates),
+            idle=tuple(idle),
         )
-        return list({entry.identity: entry for entry in matches}.values())
 
-    def _keep_unjudged(self, record: Measurement, word: str) -> None:  # noqa: ARG002
-        if not record.invalid and self._judges:
-            # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
-            self._results.setdefault(record.key.identity, KeyResults()).measurements.append(record)
-        end_word = INTERRUPTED if record.invalid == "interrupted" else FAILED
-        self._show(timed_row(KeyResults([record]), word=end_word))
+    def _changes(self, measurement: Measurement) -> tuple[str, ...]:
+        """Return the differences from the environments behind the baseline."""
+        now = self._under_test.environment.everything() | measurement.comparable()
+        return changes_between([now], self._under_test.comparator.environments(measurement.key))
+
+    def _left_out(
+        self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
+    ) -> tuple[Reason, ...]:
+        """Return why processes of a key and lost rounds do not count."""
+        results = self._results[measurement.key.identity]
+        unsound = {} if invalid else results.unsound(reference)
+        lost = self.lost_rounds.get(measurement.test_id, ())
+        texts = (
+            lost_round.text
+            for lost_round in lost
+            if measurement.key.name not in lost_round.measured
+        )
+        return (*unsound.values(), *text_reasons(*texts))
+
+    def _with_last_pass(self, verdict: Verdict) -> Verdict:
+        """Return a verdict that looks slow with its test's last passing run."""
+        if verdict.reference is None or not verdict.looks_slow:
+            return verdict
+        subject, now = verdict.subject, self._under_test.environment.everything()
+        last_pass = self._past_runs.last_pass(subject.test_id, subject.name, now)
+        return replace(verdict, subject=replace(subject, last_pass=last_pass))
+
+    @cached_property
+    def _past_runs(self) -> PastRuns:
+        return PastRuns(self._options.folder, self._under_test.hardware, self._started)
+
+    def _among_siblings(self, measurement: Measurement) -> Verdict:
+        """Return the verdict on a device beside its siblings."""
+        key = measurement.key
+        siblings: dict[str, Sibling] = {}
+        for identity, results in self._results.items():
+            latest = results.measurements[-1]
+            is_sibling = (
+                latest.test_id == measurement.test_id and latest.key.hardware == key.hardware
+            )
+            if is_sibling and SIBLINGS in latest.samples.labels:
+                medians_s = results.group(None, latest.device, self._started).medians_s
+                siblings[identity] = Sibling(
+                    results.representative(None), medians_s, results.invalid(None)
+                )
+        this_sibling = siblings.pop(key.identity)
+        left_out = self._left_out(this_sibling.measurement, None, this_sibling.invalid)
+        return unless_busy(
+            judge_sibling(this_sibling, list(siblings.values()), left_out),
+            self._results[key.identity].measurements,
+        )
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:
         assert row.key is not None
@@ -498,3 +298,203 @@ class TimedResults(ResultKind):
         else:
             self._verdicts[row.key.identity] = verdict
         self._put(row)
+
+    def _keep_unjudged(self, record: Measurement, word: str) -> None:  # noqa: ARG002
+        if not record.invalid and self._judges:
+            # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
+            self._results.setdefault(record.key.identity, KeyResults()).measurements.append(record)
+        end_word = INTERRUPTED if record.invalid == "interrupted" else FAILED
+        self._show(timed_row(KeyResults([record]), word=end_word))
+
+    def retract(self, test_id: str) -> None:
+        """Take back the verdicts of a test that failed for itself."""
+        for row in self.of(test_id):
+            if row.time_verdict is not None:
+                results = KeyResults(list(row.measurements))
+                self._show(timed_row(results, word=FAILED, published=row.published, idle=row.idle))
+
+    def verdict_of(self, row: Row) -> Verdict | None:
+        """Return the verdict behind a row.
+
+        It is None if the test failed for itself.
+        """
+        return self._verdicts.get(row.key.identity) if row.key is not None else None
+
+    def fails(self, row: Row) -> bool:
+        """Return whether the verdict on a time fails its test.
+
+        A row whose word is that of its memory has none.
+        """
+        if row.time_verdict is None or row.by_peak:
+            return False
+        word = FAIL_ON_WORDS.get(row.time_verdict.kind)
+        if word == "no-baseline" and self._options.until_recorded and not self._under_test.recorded:
+            return False
+        return word in self._fail_on
+
+    def is_final(self, row: Row) -> bool:
+        """Return whether a red time stays red.
+
+        More processes may decide otherwise behind an undecided verdict.
+        """
+        return row.time_verdict is None or row.time_verdict.decided
+
+    def may_change(self, test_id: str) -> bool:
+        """Return whether another test or round may change a test's verdict."""
+        return any(map(self._may_change, self.of(test_id)))
+
+    def _may_change(self, row: Row) -> bool:
+        verdict = self.verdict_of(row)
+        return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
+
+    def is_shifted(self, test_id: str) -> bool:
+        """Return whether a shared change is taken out of a test.
+
+        All tests together may still change its word.
+        """
+        verdicts = map(self.verdict_of, self.of(test_id))
+        return any(
+            verdict is not None and verdict.reference is not None and verdict.reference.shift != 0
+            for verdict in verdicts
+        )
+
+    def wants_round(self, row: Row) -> bool:
+        """Return whether another process might decide."""
+        verdict = self.verdict_of(row)
+        if verdict is None or row.key is None or row.test in self._at_once:
+            return False
+        results = self._results[row.key.identity]
+        rounds = len({measurement.process for measurement in results.measurements})
+        unjudged = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
+        # What may miss a limit is recorded as often; what surely does becomes no baseline.
+        unjudged = unjudged or (self._options.record and verdict.kind is not Kind.REGRESSED)
+        if verdict.reference is None and unjudged and not verdict.siblings:
+            # A recording: what nothing is known of is measured as often as was asked for, also where the first process
+            # was disturbed.
+            return rounds < self._options.recording and not results.hopeless(None)
+        if verdict.decided or verdict.futile:
+            return False
+        if verdict.reference is None and verdict.limit is None and not verdict.siblings:
+            return False
+        return rounds < self.most_rounds(row) and not results.hopeless(verdict.reference)
+
+    def most_rounds(self, row: Row) -> int:
+        """Return the largest number of processes of a test."""
+        verdict = self.verdict_of(row)
+        assert row.key is not None
+        return self._plan(
+            row.test, row.key, verdict.reference if verdict is not None else None
+        ).most
+
+    def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
+        """Give the open tests their last interim analysis.
+
+        More processes were planned. Where all is `cut` short there will be no further process for any test, so that
+        none could have been seen better.
+        """
+        self._share(open_ids)
+        for row, verdict in list(self._judged_rows()):
+            assert row.measurement is not None
+            if row.test in open_ids:
+                self._judge(row.measurement, ended=True)
+            elif cut:
+                self._settle(
+                    row,
+                    replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach),
+                )
+
+    def settle(self, open_ids: set[str]) -> None:
+        """Compare all verdicts of the run.
+
+        Only those of tests with a deferred report may change.
+        """
+        self._share(open_ids)
+        rows_and_verdicts = {
+            row.key.identity: (row, verdict)
+            for row, verdict in self._judged_rows()
+            if row.key is not None
+        }
+        settled = settle(
+            {name: verdict for name, (_, verdict) in rows_and_verdicts.items()},
+            self._under_test.comparisons,
+        )
+        for name, (row, earlier) in rows_and_verdicts.items():
+            verdict = settled[name]
+            if row.test not in open_ids:
+                verdict = replace(earlier, p_adjusted=verdict.p_adjusted)
+            self._settle(row, verdict)
+
+    def _settle(self, row: Row, verdict: Verdict) -> None:
+        """Show a verdict with what the other tests of the run changed."""
+        assert row.measurement is not None
+        whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
+        results = self._results[row.measurement.key.identity]
+        self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
+
+    def _share(self, open_ids: set[str]) -> None:
+        """Estimate what all tests share today, and judge the open ones beside it.
+
+        Not in a drill, which slows all alike to see whether each would turn red, nor in a recording, which compares
+        nothing.
+        """
+        if self._options.drill is not None or self._options.record or not open_ids:
+            return
+        sides, tolerances, classes, shifts = {}, [], [], {}
+        for row, verdict in self._judged_rows():
+            if row.measurement is None or verdict.difference is None or verdict.reference is None:
+                continue
+            key, group = (
+                row.measurement.key,
+                Group(verdict.new_medians_s, self._under_test.identity, self._started),
+            )
+            sides[key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
+            tolerances.append(verdict.tolerance)
+            classes.append(class_of_key(key))
+            if row.test in open_ids:
+                shifts[key.identity] = row.measurement, verdict.reference.shift
+        for identity, group, reference in self._canary_groups():
+            sides[identity] = Side(group, reference, canary=True)
+        self.shared, self._shifted_references = hold_shared(
+            sides, tolerances, classes, self._looks()
+        )
+        for identity, (measurement, shift) in shifts.items():
+            # One that had its last look is not put back to an earlier one.
+            if self._shifted_references[identity].shift != shift:
+                self._judge(measurement)
+
+    def _judged_rows(self) -> Iterator[tuple[Row, Verdict]]:
+        for row in self.rows:
+            verdict = self.verdict_of(row)
+            if verdict is not None:
+                yield row, verdict
+
+    def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
+        canaries: dict[str, list[Measurement]] = {}
+        for canary in self.canaries:
+            if not canary.invalid:
+                canaries.setdefault(canary.key.identity, []).append(canary)
+        for identity, measurements in canaries.items():
+            reference, _ = find_reference(
+                self._under_test.comparator, measurements[0].key, measurements[0].work
+            )
+            if reference is not None:
+                medians_s = tuple(canary.median_s for canary in measurements)
+                yield (
+                    identity,
+                    Group(medians_s, self._under_test.identity, self._started),
+                    reference,
+                )
+
+    def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:  # noqa: ARG002
+        """Return the measured entries of this hardware that the run did not measure."""
+        keys = [row.key for row in self.rows if row.key is not None]
+        hardware = {self._under_test.hardware, *(key.hardware for key in keys)}
+        measured = {key.identity for key in keys}
+        return [
+            entry
+            for entry in self._under_test.comparator.entries
+            if entry.kind == "measured"
+            and entry.hardware in hardware
+            and not entry.is_canary
+            and key_of_entry(entry).identity not in measured
+        ]
