@@ -90,7 +90,8 @@ IMPORTS = {path: set(imported(source, dotted(path))) for path, source in SOURCES
 def layer(name):
     """The folder of the plugin that a dotted name of ours lives in; none for what stands at its root."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 and (PLUGIN / parts[1]).is_dir() else None
+    is_folder = len(parts) > 1 and ((PLUGIN / parts[1]).is_dir() or parts[1] in TAKEN_OUT)
+    return parts[1] if is_folder else None
 
 
 def roots(path):

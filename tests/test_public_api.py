@@ -52,6 +52,7 @@ def program(monkeypatch):
     return importlib.import_module("api_page")
 
 
+@pytest.mark.feature("ranks")
 def test_the_page_of_public_names_says_what_the_docstrings_say(program):
     message = "`python benchmarks/api_page.py` writes it anew"
     assert program.PAGE.read_text(encoding="utf-8") == program.page(), message
