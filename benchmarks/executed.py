@@ -33,7 +33,7 @@ def test_scale(roofline):
 """
 # Neighbours on the cores would make it INVALID, and nothing would be compared.
 QUIET = """
-from pytest_roofline.engine import conditions
+from pytest_roofline.engine.blocks import conditions
 from pytest_roofline.engine.devices import cpu
 
 cpu.too_busy = lambda taken: ""

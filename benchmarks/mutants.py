@@ -58,10 +58,21 @@ MODULES = {
         "comparing",
         "shared",
     ),
-    "timing": ("timing", "sizing", "blocks", "steady", "calibration", "shape", "log"),
+    "timing": (
+        "timing",
+        "sizing",
+        "plans",
+        "warm_up",
+        "blocks",
+        "stopwatch",
+        "steady",
+        "calibration",
+        "shape",
+        "log",
+    ),
 }
 # Where those modules and their tests lie, or lay.
-FOLDERS = ("judging", "measuring", "stats", "engine", "baselines")
+FOLDERS = ("judging", "measuring", "stats", "engine", "sizing", "blocks", "baselines")
 TESTS = (*FOLDERS, "machine", "golden", "test_timing_rules.py")
 # Exchanges across these end in a TypeError wherever they are executed, or change nothing (`is` for `==`).
 FAMILIES = (

@@ -96,7 +96,7 @@ def test_ranks(roofline, distributed, number):
 """
 # No time is looked at here, and whether there is a second round must not hang on how busy the machine is.
 CONFTEST = """
-from pytest_roofline.engine import conditions
+from pytest_roofline.engine.blocks import conditions
 from pytest_roofline.engine.devices import cpu
 
 cpu.MOST_CORES_TAKEN = conditions.MOST_PREEMPTIONS_HZ = float("inf")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import attention_model
 
-from pytest_roofline.engine.calibration import DEEPEST, MOST_ATTEMPTS, WARM_S
-from pytest_roofline.engine.conditions import (
+from pytest_roofline.engine.blocks.conditions import (
     MOST_ASKING,
     MOST_OTHERS_BUSY,
     OTHERS_BYTES,
@@ -18,8 +17,9 @@ from pytest_roofline.engine.conditions import (
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.cuda import CUDA, HIP
 from pytest_roofline.engine.devices.fake import IDLE_CLOCK
-from pytest_roofline.engine.shape import LONGEST_BLOCK_S
-from pytest_roofline.engine.sizing import LEAST_LEFT, MOST_LOST
+from pytest_roofline.engine.sizing.calibration import DEEPEST, MOST_ATTEMPTS, WARM_S
+from pytest_roofline.engine.sizing.plans import LEAST_LEFT, MOST_LOST
+from pytest_roofline.engine.sizing.shape import LONGEST_BLOCK_S
 from pytest_roofline.machine.selftest import COLD_ADVANTAGE, SPIN_TOLERANCE
 from pytest_roofline.stats.outlook import DEFAULT_TOLERANCES
 

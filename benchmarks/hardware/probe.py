@@ -13,8 +13,8 @@ from typing import Any
 
 from pytest_roofline.core.facts import POWER_CAP
 from pytest_roofline.core.units import format_bytes
-from pytest_roofline.engine.calibration import DEEPEST, calibrate
 from pytest_roofline.engine.calls import FLUSH_FACTOR, MOST_SETS, ROTATION_FACTOR
+from pytest_roofline.engine.sizing.calibration import DEEPEST, calibrate
 from pytest_roofline.machine.selftest import BEYOND_BYTES, COLD_SHARES, FEWEST_TICKS
 
 from .facts import Fact, Facts

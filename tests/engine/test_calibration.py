@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from pytest_roofline.engine.calibration import calibrate
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.sizing.calibration import calibrate
 from pytest_roofline.engine.timing import Engine, Plan
 
 COSTS = {"launch_s": 8e-6, "latency_s": 4e-6}

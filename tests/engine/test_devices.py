@@ -10,7 +10,7 @@ import torch
 
 from pytest_roofline.core.errors import BadInput, DeviceError
 from pytest_roofline.engine import host
-from pytest_roofline.engine.conditions import FORGOTTEN_S, busy_text, siblings_of
+from pytest_roofline.engine.blocks.conditions import FORGOTTEN_S, busy_text, siblings_of
 from pytest_roofline.engine.devices import base, check_device_name, cpu, open_device, xpu
 from pytest_roofline.engine.devices.base import (
     OWN_CONTEXT_BYTES,

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.engine.devices.base import Traits
-from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.log import (
+from pytest_roofline.engine.blocks.log import (
     CLOCK_AGREEMENT,
     WarmUp,
     ending,
@@ -17,6 +15,8 @@ from pytest_roofline.engine.log import (
     median_half_width,
     trend,
 )
+from pytest_roofline.engine.devices.base import Traits
+from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.timing import Engine, Plan
 
 TRAITS = Traits(tick_s=1e-9, shortest_span_s=2e-7)

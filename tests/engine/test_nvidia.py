@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_roofline.core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
-from pytest_roofline.engine.conditions import OTHERS_BYTES
+from pytest_roofline.engine.blocks.conditions import OTHERS_BYTES
 from pytest_roofline.engine.devices.base import Counters
 from pytest_roofline.engine.devices.nvidia import Nvml, busy_others, handle_of, silent
 

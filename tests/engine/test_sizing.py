@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import calls
-from pytest_roofline.engine.calibration import calibrate
-from pytest_roofline.engine.conditions import HOST_GAP
+from pytest_roofline.engine.blocks.conditions import HOST_GAP
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.shape import (
+from pytest_roofline.engine.sizing.calibration import calibrate
+from pytest_roofline.engine.sizing.shape import (
     LONGEST_SPIN_S,
     MOST_CALLS,
     MOST_SAMPLES,

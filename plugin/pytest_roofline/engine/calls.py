@@ -15,9 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 from ..core.errors import BadInput, NoRoom
 from ..core.units import format_amount
 from ..core.work import Work
+from .blocks.peers import Peers, Room, agreed_room, of_ranks
 from .devices import Device
 from .devices.cpu import Neighbours, too_busy
-from .peers import Peers, Room, agreed_room, of_ranks
 from .request import Request, Timed
 
 # Sets that are filled again: enough to see work that was done only once.

@@ -12,13 +12,13 @@ from ..core.errors import BadInput
 from ..core.memory import Phase
 from ..core.samples import Calibration, Samples
 from . import calls
-from .calibration import calibrate
+from .blocks.conditions import busy_text
+from .blocks.peers import ALONE, CoreWatch, Peers
 from .calls import renewal, verify_data
-from .conditions import busy_text
 from .devices import Device
 from .freshness import FreshnessCheck, refill_of
-from .peers import ALONE, CoreWatch, Peers
 from .request import Request
+from .sizing.calibration import calibrate
 from .timing import Engine, Plan
 
 # Calls of a look at whether they do their work, where they do.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from ..core.units import printable
-from .conditions import MOST_OTHERS_BUSY
+from .blocks.conditions import MOST_OTHERS_BUSY
 from .devices import cpu
 from .devices.base import Device
 

@@ -16,12 +16,8 @@ from functools import partial
 
 from ..core.keys import Timing
 from ..core.samples import PREEMPTED, Block, Calibration, Samples
-from .blocks import BlockTimes, Stopwatch
-from .calibration import calibrate
-from .calls import CallSequence
-from .conditions import HOST_GAP, STOPPED, Conditions
-from .devices import Device
-from .log import (
+from .blocks.conditions import HOST_GAP, STOPPED, Conditions
+from .blocks.log import (
     FEWEST_BLOCKS,
     SHARE_DIRECT,
     Log,
@@ -31,8 +27,12 @@ from .log import (
     samples_of,
     sets_the_pace,
 )
-from .peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
-from .sizing import BlockPlan, Sizing
+from .blocks.peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
+from .blocks.stopwatch import BlockTimes, Stopwatch
+from .calls import CallSequence
+from .devices import Device
+from .sizing.calibration import calibrate
+from .sizing.plans import BlockPlan, Sizing
 
 # Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual
 # machine changes its speed for half a second at a time (measured).

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_roofline.engine.conditions import STOPPED
+from pytest_roofline.engine.blocks.conditions import STOPPED
 
 from ...plugin.rank_runs import RankRuns, by_label
 

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable
 from statistics import median
 
-from ..core.samples import Calibration
-from .devices import Device, Stamp
+from ...core.samples import Calibration
+from ..devices import Device, Stamp
 
 PAIRS = 50
 # Fewer, where a queue is too shallow for the stamps of all.

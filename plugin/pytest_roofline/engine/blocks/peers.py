@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 from zlib import crc32
 
-from ..core.errors import BadInput
-from ..core.samples import Calibration
+from ...core.errors import BadInput
+from ...core.samples import Calibration
+from ..devices import Traits, cpu
 from .conditions import CAUSES, HOST_GAP, JUMPED, NEIGHBOUR, STOPPED
-from .devices import Traits, cpu
 
 # In the order in which they are named where ranks differ: the first of these that any rank saw.
 CODES = ("", STOPPED, JUMPED, HOST_GAP, *CAUSES, NEIGHBOUR)

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ..core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
-from ..core.samples import PREEMPTED
-from .devices import Counters, Device
-from .devices.base import SiblingDevice
+from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
+from ...core.samples import PREEMPTED
+from ..devices import Counters, Device
+from ..devices.base import SiblingDevice
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..core.errors import DeviceError
-from .devices import Device, Stamp
+from ...core.errors import DeviceError
+from ..devices import Device, Stamp
 from .peers import ALONE, Agreement, Peers
 
 Answer = TypeVar("Answer")

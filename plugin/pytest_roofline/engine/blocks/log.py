@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
 
-from ..core.samples import Block, Calibration, Mode, Samples
-from .blocks import BlockTimes
-from .devices import Traits
+from ...core.samples import Block, Calibration, Mode, Samples
+from ..devices import Traits
+from ..sizing.shape import TICKS_PER_SAMPLE
 from .peers import BlockState
-from .shape import TICKS_PER_SAMPLE
+from .stopwatch import BlockTimes
 
 # Labels with which the host's time is stored beside the device's.
 WITH_WALL = {"host_bound", "waits_inside"}

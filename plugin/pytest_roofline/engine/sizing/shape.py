@@ -5,8 +5,8 @@ busy in front of it.
 import math
 from dataclasses import dataclass
 
-from ..core.samples import Calibration
-from .devices import Traits
+from ...core.samples import Calibration
+from ..devices import Traits
 
 # A sample must span this many ticks of the clock, or its value is the clock's and not the device's.
 TICKS_PER_SAMPLE = 200

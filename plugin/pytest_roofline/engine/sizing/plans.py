@@ -7,11 +7,11 @@ from functools import partial
 from statistics import median
 from weakref import WeakKeyDictionary
 
-from ..core.samples import Calibration, Mode
-from ..core.units import format_seconds
-from .blocks import LEAD_IN_S, PROBE_S, BlockTimes, Stopwatch
-from .calls import CallSequence
-from .devices import Device
+from ...core.samples import Calibration, Mode
+from ...core.units import format_seconds
+from ..blocks.stopwatch import LEAD_IN_S, PROBE_S, BlockTimes, Stopwatch
+from ..calls import CallSequence
+from ..devices import Device
 from .shape import (
     BLOCK_SHARE,
     LONGEST_SPIN_S,
