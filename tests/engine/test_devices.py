@@ -10,7 +10,6 @@ import torch
 
 from pytest_roofline.core.errors import BadInput, DeviceError
 from pytest_roofline.engine import host
-from pytest_roofline.engine.blocks.conditions import FORGOTTEN_S, busy_text, siblings_of
 from pytest_roofline.engine.devices import base, check_device_name, cpu, open_device, xpu
 from pytest_roofline.engine.devices.base import (
     OWN_CONTEXT_BYTES,
@@ -23,6 +22,7 @@ from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.devices.mps import MpsDevice
 from pytest_roofline.engine.devices.xpu import CYCLES_PER_LINK, XpuDevice
+from pytest_roofline.engine.quiet import FORGOTTEN_S, busy_text, siblings_of
 from pytest_roofline.plugin import round_child
 
 MIB, GIB = 2**20, 2**30

@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.engine.blocks.log import (
-    CLOCK_AGREEMENT,
-    WarmUp,
     ending,
     is_known,
     median_half_width,
@@ -17,6 +15,7 @@ from pytest_roofline.engine.blocks.log import (
 )
 from pytest_roofline.engine.devices.base import Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.sizing.warm_up import CLOCK_AGREEMENT, WarmUp
 from pytest_roofline.engine.timing import Engine, Plan
 
 TRAITS = Traits(tick_s=1e-9, shortest_span_s=2e-7)

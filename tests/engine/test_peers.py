@@ -9,18 +9,18 @@ import pytest
 
 from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.samples import PREEMPTED, Calibration
-from pytest_roofline.engine.blocks.conditions import HOST_GAP, NEIGHBOUR, THERMAL
-from pytest_roofline.engine.blocks.peers import (
-    Agreement,
+from pytest_roofline.engine.blocks.conditions import (
+    HOST_GAP,
+    NEIGHBOUR,
+    THERMAL,
     BlockState,
-    agreed_calibration,
     agreed_state,
-    of_ranks,
 )
+from pytest_roofline.engine.blocks.peers import Agreement, of_ranks
 from pytest_roofline.engine.blocks.stopwatch import Stopwatch
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.sizing.calibration import calibrate
+from pytest_roofline.engine.sizing.calibration import agreed_calibration, calibrate
 from pytest_roofline.engine.timing import Engine, Plan
 
 # A rank that makes another number of calls than its peers leaves them waiting; the test must fail then, not hang.

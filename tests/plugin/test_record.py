@@ -9,8 +9,8 @@ import pytest
 
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.writing import lock_file
-from pytest_roofline.engine.blocks.peers import CoreWatch
 from pytest_roofline.engine.devices import cpu
+from pytest_roofline.engine.quiet import CoreWatch
 from pytest_roofline.plugin.rounds import Rounds
 
 from .conftest import ONE, texts

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pytest_roofline.engine.blocks.peers import CoreWatch
 from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.peers import CoreWatch
 from pytest_roofline.settings.options import SIDE_BY_SIDE

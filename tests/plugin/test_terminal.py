@@ -2,8 +2,8 @@
 
 import re
 
-from pytest_roofline.engine.blocks.peers import CoreWatch
 from pytest_roofline.engine.devices import cpu
+from pytest_roofline.engine.quiet import CoreWatch
 
 
 def narrow(desk, monkeypatch, *options):

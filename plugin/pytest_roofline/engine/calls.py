@@ -1,21 +1,19 @@
-"""A function and its argument sets: made, called in turn, and verified. The turns go past the
-cache, the verification over every rank.
+"""The argument sets of a function: how many it takes to leave the cache, and their verification
+over every rank.
 """
 
 import contextlib
 import functools
-import inspect
-import itertools
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from ..core.errors import BadInput, NoRoom
+from ..core.errors import NoRoom
 from ..core.units import format_amount
 from ..core.work import Work
-from .blocks.peers import Peers, Room, agreed_room, of_ranks
+from .blocks.peers import Peers, host_number, of_ranks
 from .devices import Device
 from .devices.cpu import Neighbours, too_busy
 from .request import Request, Timed
@@ -32,99 +30,6 @@ FLUSH_FACTOR = 2
 MEMORY_SHARE = 0.5
 # Who waits so long for argument sets is told how long it will take.
 SLOW_S = 10.0
-
-
-class CallSequence:
-    """Calls a function with one argument set after the other, and counts.
-
-    It holds no set beside the list that it was given: whoever empties that list has freed the buffers.
-    """
-
-    def __init__(self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
-        self.fn = fn
-        self.sets = sets
-        self.made = 0
-
-    def first(self) -> None:
-        """Make the very first call. Refuse a function that only promises to work."""
-        self.made += 1
-        refuse_promise(self.fn(*self.sets[0]))
-
-    def __call__(self, count: int) -> None:
-        # What this loop costs is in every sample of a CPU, so it does no arithmetic between two calls.
-        fn, sets = self.fn, self.sets
-        if len(sets) == 1:
-            arguments = sets[0]
-            for _ in itertools.repeat(None, count):
-                fn(*arguments)
-        else:
-            at, left = self.made % len(sets), count
-            while left:
-                turn = sets[at : at + left]
-                for arguments in turn:
-                    fn(*arguments)
-                at, left = 0, left - len(turn)
-        self.made += count
-
-    def call_and_keep(self) -> object:
-        """Make one call, and return its result."""
-        arguments = self.sets[self.made % len(self.sets)]
-        self.made += 1
-        return self.fn(*arguments)
-
-    def restart(self) -> None:
-        """Begin with the first set again: the sets were replaced."""
-        self.made = 0
-
-    @property
-    def called_sets(self) -> Sequence[tuple[object, ...]]:
-        """The sets that were called with since the last restart."""
-        return self.sets[: self.made]
-
-
-# What stands for work that another thread, process or stream does, and the call that waits for it.
-_WAITS_BY = {
-    "concurrent.futures._base.Future": "result()",
-    "torch.Future": "wait()",
-    "torch._C.Future": "wait()",
-    "torch.distributed.distributed_c10d.Work": "wait()",
-    "torch._C._distributed_c10d.Work": "wait()",
-    "torch.distributed._functional_collectives.AsyncCollectiveTensor": "wait()",
-    "multiprocessing.pool.ApplyResult": "get()",
-    "mpi4py.MPI.Request": "Wait()",
-}
-
-
-def refuse_promise(output: object) -> None:
-    """Refuse a function that only promises to work, or computes nothing."""
-    if isinstance(output, list | tuple):
-        for member in output:
-            refuse_promise(member)
-        return
-    kind = type(output).__name__
-    if inspect.isawaitable(output):
-        if inspect.iscoroutine(output):
-            output.close()
-        raise BadInput(
-            f"the measured function returned {kind}, which works only when awaited; expected "
-            "a plain function that returns after the work is submitted or done"
-        )
-    if inspect.isgenerator(output) or inspect.isasyncgen(output):
-        raise BadInput(
-            f"the measured function returned a {kind}, which works only when its values are consumed; "
-            "expected a plain function without `yield`; or call list() inside it"
-        )
-    named = (f"{base.__module__}.{base.__qualname__}" for base in type(output).__mro__)
-    if wait := next((_WAITS_BY[name] for name in named if name in _WAITS_BY), ""):
-        raise BadInput(
-            f"the measured function returned {kind}, whose work may not be done yet; expected a function that "
-            f"waits for the work: call .{wait} on it inside, also after async_op=True"
-        )
-    if getattr(getattr(output, "device", None), "type", "") == "meta":
-        raise BadInput(
-            "the measured function returned a tensor on `meta`, which holds no data, so nothing was computed; expected "
-            "tensors on the measured device: make them with device=roofline.device"
-        )
 
 
 def tensors_of(fn: object) -> tuple[object, ...]:
@@ -399,3 +304,40 @@ def fill(
                 "cache='flush', which needs one set only"
             )
     return is_cold(count, work, room.cache_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The sizes that decide how many argument sets there are, in bytes. These are what is free, the
+    cache, all memory, and what one set takes.
+
+    The ranks of a host share its memory (`on_host`); each device has its own.
+    """
+
+    free_bytes: int
+    cache_bytes: int
+    memory_bytes: int | None
+    set_bytes: int
+    on_host: bool
+
+
+def agreed_room(peers: Peers, room: Room) -> Room:
+    """Return the room that all ranks have. It is the largest cache and set, and of each memory an
+    equal part, where that is least.
+    """
+    if peers.size == 1:
+        return room
+    pool = host_number(peers) if room.on_host else -1.0 - int(peers)
+    memory = float("inf") if room.memory_bytes is None else room.memory_bytes
+    rows = peers.gather((room.free_bytes, room.cache_bytes, pool, memory, room.set_bytes))
+    pools = [row[2] for row in rows]
+    free_bytes, memory_bytes = (
+        min(row[column] / pools.count(row[2]) for row in rows) for column in (0, 3)
+    )
+    return Room(
+        int(free_bytes),
+        int(max(row[1] for row in rows)),
+        None if memory_bytes == float("inf") else int(memory_bytes),
+        int(max(row[4] for row in rows)),
+        room.on_host,
+    )

@@ -12,11 +12,11 @@ from ..core.errors import BadInput
 from ..core.memory import Phase
 from ..core.samples import Calibration, Samples
 from . import calls
-from .blocks.conditions import busy_text
-from .blocks.peers import ALONE, CoreWatch, Peers
+from .blocks.peers import ALONE, Peers
 from .calls import renewal, verify_data
 from .devices import Device
 from .freshness import FreshnessCheck, refill_of
+from .quiet import CoreWatch, busy_text
 from .request import Request
 from .sizing.calibration import calibrate
 from .timing import Engine, Plan

@@ -16,23 +16,22 @@ from functools import partial
 
 from ..core.keys import Timing
 from ..core.samples import PREEMPTED, Block, Calibration, Samples
-from .blocks.conditions import HOST_GAP, STOPPED, Conditions
+from .blocks.conditions import HOST_GAP, STOPPED, BlockState, Conditions, agreed_state
 from .blocks.log import (
     FEWEST_BLOCKS,
-    SHARE_DIRECT,
     Log,
     TimedBlock,
-    WarmUp,
     is_known,
     samples_of,
     sets_the_pace,
 )
-from .blocks.peers import ALONE, BlockState, Peers, agreed_calibration, agreed_state, require_alike
+from .blocks.peers import ALONE, Peers
+from .blocks.sequence import CallSequence
 from .blocks.stopwatch import BlockTimes, Stopwatch
-from .calls import CallSequence
 from .devices import Device
-from .sizing.calibration import calibrate
+from .sizing.calibration import agreed_calibration, calibrate, require_alike
 from .sizing.plans import BlockPlan, Sizing
+from .sizing.warm_up import SHARE_DIRECT, WarmUp
 
 # Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual
 # machine changes its speed for half a second at a time (measured).

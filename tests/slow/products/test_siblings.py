@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.cli.main import main
-from pytest_roofline.engine.blocks import conditions as siblings
+from pytest_roofline.engine import quiet as siblings
 
 from .conftest import COPIES, H2D, ROOT
 from .group import Group, Member

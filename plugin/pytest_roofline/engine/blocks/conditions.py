@@ -10,20 +10,22 @@ up while a cause is active has grown, or it has not.
 
 import signal
 import threading
-import time
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from ...core.samples import PREEMPTED
 from ..devices import Counters, Device
-from ..devices.base import SiblingDevice
+from .peers import UNKNOWN, Agreement, of_ranks
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"
 NEIGHBOUR = "another process on the device"
 STOPPED = "a stop of the process"
 JUMPED = "a jump of the clock"
+# In the order in which they are named where ranks differ: the first of these that any rank saw.
+CODES = ("", STOPPED, JUMPED, HOST_GAP, *CAUSES, NEIGHBOUR)
+NEIGHBOURS: tuple[Literal["none", "unknown", "seen"], ...] = ("none", "unknown", "seen")
 # Samples cannot take longer than their block by the host's clock; two clocks differ by less than this.
 CLOCKS_DIFFER, CLOCKS_DIFFER_S = 0.05, 1e-3
 # A quiet machine interrupts a threaded copy some 30 times a second, a single busy neighbour 200 times (measured).
@@ -40,8 +42,6 @@ OTHERS_BYTES = 256 * 2**20
 PROBE_SPREAD = 0.10
 # Of the time, for questions.
 MOST_ASKING = 0.05
-# Management libraries average over a second at most: what this process did before is forgotten by then.
-FORGOTTEN_S = 1.2
 
 
 class Stops:
@@ -261,22 +261,64 @@ class Conditions:
         return True
 
 
-def siblings_of(device: Device) -> tuple[str, ...]:
-    """Return the names of all visible devices like this one. A kind without siblings has none."""
-    return device.siblings() if isinstance(device, SiblingDevice) else ()
+@dataclass(frozen=True, slots=True)
+class BlockState:
+    """The state of the devices in a block. A fact is None if none was seen and not all tell.
+
+    Args:
+        cause: why it does not count; empty where it does; `cause_text` names the ranks that it comes from.
+        spoiled: why none of the last `judged` blocks counts, this one among them; `power_capped` is of all of them.
+        neighbours: whether another process was seen on any device.
+        throttle_known: whether every device tells of thermal slowdown and power brake.
+        clock_moved: whether the clock of any moved within a block, and nobody tells why.
+    """
+
+    cause: str = ""
+    power_capped: bool | None = None
+    neighbours: Literal["none", "seen", "unknown"] = "unknown"
+    throttle_known: bool = False
+    cause_text: str = ""
+    spoiled: str = ""
+    judged: int = 0
+    clock_moved: bool = False
 
 
-def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> str:
-    """Return which sibling devices are at work, in words. Empty if none is seen, or nobody tells."""
-    if not isinstance(device, SiblingDevice) or not _busy(device):
-        return ""
-    # What is busy once may be what this process just did.
-    pause(FORGOTTEN_S)
-    shares = _busy(device)
-    return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in shares.items())
-
-
-def _busy(device: SiblingDevice) -> dict[str, float]:
-    return {
-        name: share for name, share in device.busy_siblings().items() if share > MOST_OTHERS_BUSY
-    }
+def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
+    """Return the state of all devices. What spoiled the block on one rank spoiled it for all, who
+    waited for that one.
+    """
+    if agreement.alone:
+        return replace(state, cause_text=state.cause)
+    capped = UNKNOWN if state.power_capped is None else float(state.power_capped)
+    numbers = (
+        CODES.index(state.cause),
+        capped,
+        NEIGHBOURS.index(state.neighbours),
+        state.throttle_known,
+        CODES.index(state.spoiled),
+        state.judged,
+        state.clock_moved,
+    )
+    causes, caps, neighbours, throttles_known, spoils, judged, clocks_moved = zip(
+        *agreement.rows(*map(float, numbers)), strict=True
+    )
+    code, spoil = (min((code for code in codes if code), default=0.0) for codes in (causes, spoils))
+    cause = CODES[int(code)]
+    # Every rank asks at its own pace: those that found something wrong say how far back it reaches.
+    reaches = max(
+        (count for count, code in zip(judged, spoils, strict=True) if code), default=min(judged)
+    )
+    return BlockState(
+        cause,
+        power_capped=True if 1.0 in caps else None if UNKNOWN in caps else False,
+        neighbours=NEIGHBOURS[int(max(neighbours))],
+        throttle_known=all(throttles_known),
+        cause_text=cause
+        + of_ranks(
+            [rank for rank, rank_cause in enumerate(causes) if rank_cause == code], len(causes)
+        )
+        * bool(cause),
+        spoiled=CODES[int(spoil)],
+        judged=int(reaches),
+        clock_moved=any(clocks_moved),
+    )

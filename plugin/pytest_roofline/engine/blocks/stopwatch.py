@@ -15,6 +15,8 @@ from ..devices import Device, Stamp
 from .peers import ALONE, Agreement, Peers
 
 Answer = TypeVar("Answer")
+# A sample must span this many ticks of the clock, or its value is the clock's and not the device's.
+TICKS_PER_SAMPLE = 200
 # The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
 PROBE_S = 1e-4
 # A spin in front of a probe on an idle device, so that the probe's own launch is not in it.

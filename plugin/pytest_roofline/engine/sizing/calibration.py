@@ -5,11 +5,16 @@ every result.
 import functools
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
+from ...core.errors import BadInput
 from ...core.samples import Calibration
-from ..devices import Device, Stamp
+from ..blocks.peers import UNKNOWN, Agreement
+from ..devices import Device, Stamp, Traits
 
+# Of the traits, those that decide how blocks are taken. Ticks may differ: the coarsest is calibrated.
+DECISIVE = ("shortest_span_s", "queues", "spins", "graphs", "stamps", "warmup_floor_s", "precision")
 PAIRS = 50
 # Fewer, where a queue is too shallow for the stamps of all.
 FEWER_PAIRS = (PAIRS, PAIRS, 20, 5)
@@ -142,3 +147,39 @@ def _waits_for_room(device: Device, until_s: float) -> bool:
     began_s = device.host_s()
     device.stamp()
     return device.host_s() - began_s > max(STALL_S, (until_s - began_s) / 2)
+
+
+def agreed_calibration(agreement: Agreement, calibration: Calibration) -> Calibration:
+    """Return the most that stamps and launches cost on any rank. The spin's rate stays this rank's
+    own.
+    """
+    tick_s, event_pair_s, record_host_s, call_host_s = agreement.most(
+        calibration.tick_s,
+        calibration.event_pair_s,
+        calibration.record_host_s,
+        calibration.call_host_s,
+    )
+    (shallow,) = agreement.most(
+        -float("inf") if calibration.queue_depth is None else -calibration.queue_depth
+    )
+    return replace(
+        calibration,
+        tick_s=tick_s,
+        event_pair_s=event_pair_s,
+        record_host_s=record_host_s,
+        call_host_s=call_host_s,
+        queue_depth=None if shallow == -float("inf") else int(-shallow),
+    )
+
+
+def require_alike(agreement: Agreement, traits: Traits) -> None:
+    """Refuse ranks that would have to be timed in different ways."""
+    own_traits = [getattr(traits, name) for name in DECISIVE]
+    rows = agreement.rows(*(UNKNOWN if trait is None else float(trait) for trait in own_traits))
+    for rank, row in enumerate(rows):
+        for name, first, rank_trait in zip(DECISIVE, rows[0], row, strict=True):
+            if first != rank_trait:
+                raise BadInput(
+                    f"the devices of rank 0 and rank {rank} must be timed in different ways ({name} {first:g} and "
+                    f"{rank_trait:g}); expected ranks on devices of one kind"
+                )

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from ...core.samples import Calibration, Mode
 from ...core.units import format_seconds
+from ..blocks.sequence import CallSequence
 from ..blocks.stopwatch import LEAD_IN_S, PROBE_S, BlockTimes, Stopwatch
-from ..calls import CallSequence
 from ..devices import Device
 from .shape import (
     BLOCK_SHARE,

@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 
 from ...core.samples import Calibration
+from ..blocks.stopwatch import TICKS_PER_SAMPLE
 from ..devices import Traits
 
-# A sample must span this many ticks of the clock, or its value is the clock's and not the device's.
-TICKS_PER_SAMPLE = 200
 # A sample is planned longer than it must be by this, since noise goes both ways.
 PLANNED_LONGER = 1.1
 # More calls between two stamps tell nothing new, and a function without work must come to an end.
