@@ -8,6 +8,7 @@ import pytest
 from pytest_roofline.core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from pytest_roofline.core.samples import PREEMPTED, Block, Samples
 from pytest_roofline.engine.blocks.conditions import HOST_GAP, NEIGHBOUR, OTHERS_BYTES, Conditions
+from pytest_roofline.engine.blocks.stopwatch import Stops
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.timing import Engine, Plan
@@ -21,7 +22,7 @@ def after(*counters, ahead=True, clocks_hz=CLOCK, wall_s=0.05):
     """The conditions and the cause after blocks with these counters before and after."""
     told, clock = iter(counters), SimpleNamespace(now_s=0.0)
     conditions = Conditions(
-        SimpleNamespace(counters=lambda: next(told), host_s=lambda: clock.now_s)
+        SimpleNamespace(counters=lambda: next(told), host_s=lambda: clock.now_s), Stops()
     )
     cause = ""
     for _ in range(len(counters) // 2):
@@ -206,7 +207,7 @@ def asked(told, cost_s, blocks, wall_s=0.05):
         clock.rounds += 1
         return told(clock.now_s)
 
-    conditions = Conditions(SimpleNamespace(counters=counters, host_s=lambda: clock.now_s))
+    conditions = Conditions(SimpleNamespace(counters=counters, host_s=lambda: clock.now_s), Stops())
     conditions.pace()
     found, before = [], clock.rounds
     for index in range(blocks):

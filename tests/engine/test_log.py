@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_roofline.engine.blocks.log import (
+    Log,
     ending,
     is_known,
     median_half_width,
@@ -32,12 +34,19 @@ class Script:
     ):
         self.now_s, self.spans = 0.0, []
         self.call_s = call_s if callable(call_s) else lambda _: call_s
-        self.warm = WarmUp(replace(TRAITS, **traits), budget_s, most_calls)
-        self.found_s = self.warm.run(self.span_s, lambda: clock_hz(self.now_s), lambda: self.now_s)
+        watch = SimpleNamespace(
+            device=SimpleNamespace(traits=replace(TRAITS, **traits)),
+            agreement=SimpleNamespace(now_s=lambda: self.now_s, on_every_rank=bool),
+            clock_hz=lambda: clock_hz(self.now_s),
+            span_s=self.span_s,
+            submit_s=0.0,
+        )
+        self.warm = WarmUp(watch, self.spans.append, Log(), budget_s, most_calls)
+        self.found_s = self.warm.run()
 
-    def span_s(self, count):
-        seconds = count * self.call_s(self.now_s)
-        self.spans.append(count)
+    def span_s(self, submit):
+        submit()
+        seconds = self.spans[-1] * self.call_s(self.now_s)
         self.now_s += seconds
         return seconds
 

@@ -17,7 +17,7 @@ from pytest_roofline.engine.blocks.conditions import (
     agreed_state,
 )
 from pytest_roofline.engine.blocks.peers import Agreement, of_ranks
-from pytest_roofline.engine.blocks.stopwatch import Stopwatch
+from pytest_roofline.engine.blocks.stopwatch import BlockShape, Stopwatch
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.sizing.calibration import agreed_calibration, calibrate
@@ -261,14 +261,16 @@ def stopwatches(seconds, body):
             device.pass_time(seconds[seat.number])
             device.work(1e-3 * (1 + seat.number))
 
-        return body(Stopwatch(device, False, None, seat), submit)
+        watch = Stopwatch(device, False, None, seat)
+        watch.spin_hz = 1e9
+        return body(watch, submit)
 
     return together(len(seconds), sit)
 
 
 def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is():
     def block(watch, submit):
-        return watch.ahead(submit, 3, int(5e6), int(1e5))
+        return watch.ahead(submit, BlockShape(1, 3, 5e-3))
 
     first, second = stopwatches([1e-5, 1e-5], block)
     assert first.spans == second.spans == second.rank_times.spans
@@ -283,7 +285,7 @@ def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is(
         (False, False),
     ]
     assert first.host_s == second.host_s == pytest.approx(0.03, rel=0.01)
-    costs = stopwatches([1e-5, 1e-2], lambda watch, submit: watch.host_cost_s(submit, int(1e6)))
+    costs = stopwatches([1e-5, 1e-2], lambda watch, submit: watch.host_cost_s(submit, 1e-3))
     assert costs == pytest.approx([1e-2] * 2, rel=0.01)
 
 

@@ -12,10 +12,9 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ..core.keys import Timing
-from ..core.samples import PREEMPTED, Block, Calibration, Samples
+from ..core.samples import Block, Samples
 from .blocks.conditions import HOST_GAP, STOPPED, BlockState, Conditions, agreed_state
 from .blocks.log import (
     FEWEST_BLOCKS,
@@ -29,17 +28,16 @@ from .blocks.peers import ALONE, Peers
 from .blocks.sequence import CallSequence
 from .blocks.stopwatch import BlockTimes, Stopwatch
 from .devices import Device
-from .sizing.calibration import agreed_calibration, calibrate, require_alike
-from .sizing.plans import BlockPlan, Sizing
-from .sizing.warm_up import SHARE_DIRECT, WarmUp
+from .sizing.calibration import calibrate_ranks
+from .sizing.plans import Sizing
+from .sizing.shape import BlockPlan
+from .sizing.warm_up import SHARE_DIRECT
 
 # Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual
 # machine changes its speed for half a second at a time (measured).
 EARLIEST_STOP = 0.2
 # A device that goes on after its last stamp for so long, and so large a share of a block, does work that is not timed.
 LEAST_LEFT_S, LEFT_SHARE = 2e-4, 0.05
-# Warm calls to compare the first with, and the share of the budget from which on one is enough.
-WARM_CALLS, WARM_SHARE = 5, 0.1
 # The cause of a block whose device failed when it was asked about itself.
 UNKNOWN = "state of the device unknown"
 
@@ -82,31 +80,26 @@ class Engine:
         self.calls = CallSequence(plan.fn, plan.sets)
         before = plan.flush if plan.refill is None else self._refill
         self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
-        self._conditions = Conditions(device)
-        # The reason that there was no graph, if a graph was to be used.
-        self.graph_refusal = ""
-        # Seconds of the budget that went by before the first block.
-        self._before_s = 0.0
+        self._conditions = Conditions(device, self._watch.stops)
         self._late_work: list[bool] = []
 
     def run(self) -> None:
         """Take the samples. Whatever is raised meanwhile, `log` keeps what there is."""
-        with _collector_off(), self._conditions.stops:
-            calibration = self.log.calibration = self._calibrate()
-            sizing = Sizing(self._watch, self.calls, calibration, self.plan.budget_s)
-            if not self._first_calls() or not self._slow_for_good(sizing):
-                block_plan = self._warm_up(sizing)
-                if self.plan.first_calls:
-                    self._warm_calls()
-                if self.plan.renew is not None:
-                    self._renew(self.plan.renew)
-                self._take(
-                    sizing,
-                    self._plan_with_graph(sizing, block_plan)
-                    if self.device.traits.graphs
-                    else block_plan,
+        with _collector_off(), self._watch.stops:
+            log = self.log
+            log.calibration = calibrate_ranks(self._watch)
+            self._conditions.pace()
+            sizing = Sizing(self._watch, self.calls, log, self.plan.budget_s)
+            slow = sizing.warm_up.make_first_calls(self.plan.first_calls)
+            if not (slow and self._is_slow_for_good(sizing.plan_single_calls())):
+                block_plan = sizing.prepare(
+                    self.plan.graph,
+                    self.plan.renew,
+                    flushes=self.plan.flush is not None,
+                    warm_calls=self.plan.first_calls > 0,
                 )
-            self.log.say(self.device.traits.precision)
+                self._take(block_plan)
+            log.say(self.device.traits.precision)
 
     def _refill(self) -> None:
         """Prepare a sample: give the next set other values, then flush. The flush evicts them, if
@@ -116,15 +109,6 @@ class Engine:
         self.plan.refill(self.calls.made % len(self.plan.sets))
         if self.plan.flush is not None:
             self.plan.flush()
-
-    def _calibrate(self) -> Calibration:
-        with self._watch.answering():
-            calibration = calibrate(self.device)
-            self._conditions.pace()
-        if self._watch.agreement.alone:
-            return calibration
-        require_alike(self._watch.agreement, self.device.traits)
-        return agreed_calibration(self._watch.agreement, calibration)
 
     def close(self) -> None:
         """Let go of every buffer. A traceback that holds on to this engine does not hold on to them
@@ -177,50 +161,17 @@ class Engine:
             samples_of(self.log.timed_blocks, self.log.common()) if self.log.timed_blocks else None
         )
 
-    def _first_calls(self) -> bool:
-        """Make the very first calls, each alone. They may compile or load. Return whether the last
-        was too slow to warm up.
-
-        A single one that is as long as the budget is slow. Of several, the last is warm already: on a device that is
-        waited for anyway it is enough that the next would be all of the warm-up.
-        """
-        log, count = self.log, self.plan.first_calls
-        for index in range(max(1, count)):
-            log.warmup_iterations += 1
-            log.first_calls_s.append(
-                self._watch.alone_s(self.calls.first if index == 0 else partial(self.calls, 1))
-            )
-            log.warmup_s += log.first_calls_s[-1]
-        warm = count > 1 and not self.device.traits.queues
-        return log.first_calls_s[-1] >= (SHARE_DIRECT if warm else 1) * self.plan.budget_s
-
-    def _warm_calls(self) -> None:
-        """Time a few warm calls as the first were timed. Only where samples are timed in another
-        way: behind a queue, or across ranks.
-        """
-        log, in_a_row = self.log, not (self.plan.isolated or self._watch.agreement.alone)
-        if not (self.device.traits.queues or in_a_row):
-            return
-        while (
-            len(log.warm_calls_s) < WARM_CALLS
-            and sum(log.warm_calls_s) < WARM_SHARE * self.plan.budget_s
-        ):
-            log.warmup_iterations += 1
-            log.warm_calls_s.append(self._watch.alone_s(partial(self.calls, 1)))
-        log.warmup_s += sum(log.warm_calls_s)
-
-    def _slow_for_good(self, sizing: Sizing) -> bool:
+    def _is_slow_for_good(self, block_plan: BlockPlan) -> bool:
         """Return whether the calls after a slow first one are slow too. The first may have been
         slow because it compiled.
 
         Then they are the samples, and warming up would only add to the wait. As soon as one is fast, those before it
         count as warm-up.
         """
-        log, block_plan, budget_s = self.log, sizing.plan_single_calls(), self.plan.budget_s
+        log, budget_s = self.log, self.plan.budget_s
         while not self._enough():
-            with self._watch.answering():
-                self._conditions.begin(anew=not log.timed_blocks)
-            times = sizing.block(block_plan)
+            self._conditions.begin(anew=not log.timed_blocks)
+            times = self._watch.block(block_plan.submit, block_plan.shape)
             if times.wall_s < SHARE_DIRECT * budget_s:
                 log.forget(1, times.wall_s)
                 return False
@@ -228,68 +179,16 @@ class Engine:
             self._keep(times, block_plan)
         return True
 
-    def _warm_up(self, sizing: Sizing) -> BlockPlan:
-        """Call until nothing moves any more, then find out how to time."""
-        log, first_s = self.log, self.log.warmup_s
-        on_every_rank = self._watch.agreement.on_every_rank
-        warm = WarmUp(self.device.traits, self.plan.budget_s, sizing.most_calls, on_every_rank)
-
-        idle_s = math.inf
-
-        def span_s(count: int) -> float:
-            nonlocal idle_s
-            log.warmup_iterations += count
-            lasted_s = self._watch.span_s(partial(self.calls, count))
-            # The least is that of a span too short to fill the queue.
-            idle_s = min(idle_s, self._watch.submit_s / count)
-            return lasted_s
-
-        began_s = self._watch.agreement.now_s()
-        try:
-            call_s = warm.run(span_s, sizing.clock_hz, self._watch.agreement.now_s)
-            flush_s = warm.beside_s if self.plan.flush is not None else 0.0
-            return sizing.plan_blocks(call_s, idle_s, flush_s, began_s + self.plan.budget_s)
-        finally:
-            log.warmup_iterations += sizing.calls_made
-            lasted_s = self._watch.agreement.now_s() - began_s
-            # How long a stop in it was is not known.
-            self._before_s = min(lasted_s, warm.cap_s) if self._conditions.stops.count else lasted_s
-            log.warmup_s = first_s + self._before_s
-
-    def _plan_with_graph(self, sizing: Sizing, block_plan: BlockPlan) -> BlockPlan:
-        """Return the plan by a graph, if that is better. The budget pays for it too."""
-        before, began_s = sizing.calls_made, self._watch.agreement.now_s()
-        graph = self.plan.graph if self._watch.agreement.alone else False
-        try:
-            return sizing.plan_graph(
-                block_plan, graph, began_s + self.plan.budget_s - self._before_s
-            )
-        finally:
-            lasted_s = self._watch.agreement.now_s() - began_s
-            self._before_s += lasted_s
-            self.log.warmup_iterations += sizing.calls_made - before
-            self.log.warmup_s += lasted_s - sizing.capturing_s
-            self.graph_refusal = sizing.graph_refusal
-
-    def _renew(self, renew: Callable[[int], object]) -> None:
-        self.settle()
-        # Nobody frees what another rank still reads.
-        self._watch.agreement.barrier()
-        renew(min(self.calls.made, len(self.plan.sets)))
-        self.calls.restart()
-
-    def _take(self, sizing: Sizing, block_plan: BlockPlan) -> None:
+    def _take(self, block_plan: BlockPlan) -> None:
         """Take blocks until the median is known, or the budget is spent."""
         log = self.log
         log.labels |= block_plan.labels
-        with self._watch.answering():
-            self._conditions.begin(anew=True)
+        self._conditions.begin(anew=True)
         began_s = self._watch.agreement.meet_s()
         while not self._enough():
             if log.timed_blocks:
-                with self._watch.answering():
-                    self._conditions.begin()
-            times = sizing.block(block_plan)
+                self._conditions.begin()
+            times = self._watch.block(block_plan.submit, block_plan.shape)
             log.measuring_s = self._watch.agreement.now_s() - began_s
             cause = self._keep(times, block_plan)
             if cause == HOST_GAP:
@@ -304,11 +203,11 @@ class Engine:
         """
         if not (self.log.timed_blocks and self._at_an_end()):
             return False
-        with self._watch.answering():
-            any_asked = self._conditions.end_row()
-        if not any_asked and self._watch.agreement.alone:
+        agreement = self._watch.agreement
+        any_asked = self._conditions.end_row()
+        if not any_asked and agreement.alone:
             return True
-        self.log.state = agreed_state(self._watch.agreement, self._own_state(""))
+        self.log.state = agreed_state(agreement, self._conditions.state("", agreement.alone))
         self.log.judge(self.log.state)
         return self._at_an_end()
 
@@ -334,14 +233,15 @@ class Engine:
         paced = free and sets_the_pace(times, calls)
         state = BlockState(UNKNOWN, cause_text=UNKNOWN)
         try:
-            with self._watch.answering():
-                cause = self._conditions.cause(
-                    rank_times.ahead,
-                    rank_times.clocks_hz,
-                    rank_times.wall_s,
-                    math.fsum(rank_times.spans),
-                )
-            state = log.state = agreed_state(self._watch.agreement, self._own_state(cause))
+            cause = self._conditions.cause(
+                rank_times.ahead,
+                rank_times.clocks_hz,
+                rank_times.wall_s,
+                math.fsum(rank_times.spans),
+            )
+            agreement = self._watch.agreement
+            own_state = self._conditions.state(cause, agreement.alone)
+            state = log.state = agreed_state(agreement, own_state)
         finally:
             # Below one tick: the time is certainly not above it.
             seconds, own_s = (
@@ -355,36 +255,18 @@ class Engine:
             self.plan.after_block(self)
         return state.cause
 
-    def _own_state(self, cause: str) -> BlockState:
-        """Return what this rank's device tells of the blocks so far. The block that ends now is one
-        of them.
-        """
-        conditions = self._conditions
-        # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
-        harmless = PREEMPTED if not self._watch.agreement.alone else ""
-        cause, spoiled = ("" if code == harmless else code for code in (cause, conditions.spoiled))
-        return BlockState(
-            cause,
-            conditions.power_capped,
-            conditions.neighbours,
-            conditions.throttle_known,
-            spoiled=spoiled,
-            judged=conditions.judged,
-            clock_moved=conditions.clock_moved,
-        )
-
     def _at_an_end(self) -> bool:
         """Return whether the budget is spent, or the median known. Or no clock moves, which only a
         scripted one can do.
         """
         log, budget_s = self.log, self.plan.budget_s
-        if log.measuring_s + self._before_s >= budget_s:
+        if log.measuring_s + log.preparing_s >= budget_s:
             return True
         if log.measuring_s == 0 and len(log.timed_blocks) >= FEWEST_BLOCKS:
             return True
         if log.measuring_s < EARLIEST_STOP * budget_s:
             return False
-        horizon = (budget_s - self._before_s) / log.measuring_s if log.measuring_s else 1.0
+        horizon = (budget_s - log.preparing_s) / log.measuring_s if log.measuring_s else 1.0
         return is_known(log.counted_medians(), self.device.traits.precision, horizon)
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from ..core.facts import Property
 from ..core.samples import Samples
 from ..core.units import format_amount, format_rate, format_seconds
-from ..engine.blocks.stopwatch import Stopwatch
+from ..engine.blocks.stopwatch import Stopwatch, answering
 from ..engine.calls import FLUSH_FACTOR, ROTATION_FACTOR
 from ..engine.ceiling import Workloads
 from ..engine.devices import Device, Traits, cpu
@@ -52,7 +52,7 @@ def selftest(
     for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,
                   checks.below_peak, checks.flush_evicts, checks.graph_agrees, checks.runs_agree,
                   checks.under_load, *checks.on_host()):  # fmt: skip
-        with checks.watch.answering():
+        with answering(device):
             judged_property = checks.judge(check)
         yield judged_property
 
@@ -384,7 +384,7 @@ class _Checks:
         samples = engine.samples()
         assert samples is not None
         self._spoiled = self._spoiled or samples.spoiled or disturbed
-        self._graph_refusal = engine.graph_refusal
+        self._graph_refusal = engine.log.graph_refusal
         return samples
 
 

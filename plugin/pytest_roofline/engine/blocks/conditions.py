@@ -8,15 +8,14 @@ questions is dear, several blocks go by between two rounds, and the later one te
 up while a cause is active has grown, or it has not.
 """
 
-import signal
-import threading
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from ...core.samples import PREEMPTED
 from ..devices import Counters, Device
 from .peers import UNKNOWN, Agreement, of_ranks
+from .stopwatch import Stops, answering
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"
@@ -44,27 +43,6 @@ PROBE_SPREAD = 0.10
 MOST_ASKING = 0.05
 
 
-class Stops:
-    """Counts how often this process went on after a stop. A stop is Ctrl-Z or SIGSTOP. The main
-    thread must enter it.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGCONT, self._note)
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGCONT, self._before)
-
-    def _note(self, *_: object) -> None:
-        self.count += 1
-
-
 class Conditions:
     """Asks a device about itself between blocks.
 
@@ -72,9 +50,9 @@ class Conditions:
     where they do), and `power_capped`, whether the software power cap was active in them, None where nobody tells.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, stops: Stops) -> None:
         self._device = device
-        self.stops = Stops()
+        self._stops = stops
         self._stops_before = 0
         self._first: Counters | None = None
         self._began_s = 0.0
@@ -99,7 +77,8 @@ class Conditions:
         costs = []
         for _ in range(2):
             began_s = self._device.host_s()
-            self._device.counters()
+            with answering(self._device):
+                self._device.counters()
             costs.append(self._device.host_s() - began_s)
         self._every_s = min(costs) / MOST_ASKING
 
@@ -109,7 +88,7 @@ class Conditions:
         """
         if anew:
             self._waiting, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
-            self._stops_before = self.stops.count
+            self._stops_before = self._stops.count
         if self._waiting:
             return
         self._before = self._ask() if self._due() else self._after
@@ -130,7 +109,7 @@ class Conditions:
         Whether the host was `ahead` of the device all the time is None where that plays no part; `samples_s` are all
         samples together.
         """
-        stopped, self._stops_before = self.stops.count > self._stops_before, self.stops.count
+        stopped, self._stops_before = self._stops.count > self._stops_before, self._stops.count
         self._waiting += 1
         self._wall_s += wall_s
         self.spoiled, self.judged, self.power_capped = "", 0, None
@@ -155,6 +134,23 @@ class Conditions:
             self._explain()
         return ""
 
+    def state(self, cause: str, alone: bool) -> "BlockState":
+        """Return what this rank's device tells of the blocks so far. The one with this cause is the
+        last of them, and the rank is `alone` where no others measure with it.
+        """
+        # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
+        harmless = "" if alone else PREEMPTED
+        cause, spoiled = ("" if code == harmless else code for code in (cause, self.spoiled))
+        return BlockState(
+            cause,
+            self.power_capped,
+            self.neighbours,
+            self.throttle_known,
+            spoiled=spoiled,
+            judged=self.judged,
+            clock_moved=self.clock_moved,
+        )
+
     def end_row(self) -> bool:
         """End the row of blocks, and ask about those not yet judged. Return whether there were any."""
         self.spoiled, self.judged, self.power_capped = "", 0, None
@@ -169,7 +165,8 @@ class Conditions:
         return self._device.host_s() - self._last_ask_s >= self._every_s
 
     def _ask(self) -> Counters:
-        self._after = self._device.counters()
+        with answering(self._device):
+            self._after = self._device.counters()
         self._last_ask_s = self._device.host_s()
         return self._after
 

@@ -64,6 +64,8 @@ class Log:
     iterations: int = 1
     warmup_iterations: int = 0
     warmup_s: float = 0.0
+    preparing_s: float = 0.0
+    """Seconds of the budget that went by before the first block."""
     measuring_s: float = 0.0
     mode: Mode = "host"
     overhead_s: float = 0.0
@@ -72,6 +74,8 @@ class Log:
     first_calls_s: list[float] = field(default_factory=list)
     warm_calls_s: list[float] = field(default_factory=list)
     calibration: Calibration | None = None
+    graph_refusal: str = ""
+    """The reason that there was no graph, if a graph was to be used."""
     state: BlockState = field(default_factory=BlockState)
 
     @property

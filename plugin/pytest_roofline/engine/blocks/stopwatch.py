@@ -6,9 +6,11 @@ if the device has not reached the block's first stamp when the host has submitte
 """
 
 import contextlib
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...core.errors import DeviceError
 from ..devices import Device, Stamp
@@ -19,6 +21,7 @@ Answer = TypeVar("Answer")
 TICKS_PER_SAMPLE = 200
 # The spin behind a block that tells the clock it ran at, in seconds: some 2·10⁵ cycles.
 PROBE_S = 1e-4
+LONGEST_SPIN_S = 1.0
 # A spin in front of a probe on an idle device, so that the probe's own launch is not in it.
 LEAD_IN_S = 2e-4
 
@@ -44,6 +47,64 @@ class BlockTimes:
     rank_times: "BlockTimes | None" = None
 
 
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """A block's shape. It has `calls` per sample, `samples` per block, and `spin_s` of spinning in
+    front; 0 is none.
+    """
+
+    calls: int
+    samples: int
+    spin_s: float = 0.0
+
+    def relaxed(self) -> "BlockShape":
+        """Return half the samples behind twice the spin. That is easier for a host that fell
+        behind.
+        """
+        longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
+        return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
+
+    def smaller(self) -> "BlockShape | None":
+        """Return a quarter of the entries, since the queue may have been full. None if there is
+        nothing to take away.
+        """
+        if self.samples > 1:
+            return BlockShape(self.calls, self.samples // 4 or 1, self.spin_s)
+        return BlockShape(self.calls // 4 or 1, 1, self.spin_s) if self.calls > 1 else None
+
+
+class Stops:
+    """Counts how often this process went on after a stop. A stop is Ctrl-Z or SIGSTOP. The main
+    thread must enter it.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGCONT, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGCONT, self._before)
+
+    def _note(self, *_: object) -> None:
+        self.count += 1
+
+
+@contextlib.contextmanager
+def answering(device: Device) -> Iterator[None]:
+    """Name the device if it fails, and not the measured function."""
+    try:
+        yield
+    except DeviceError:
+        raise
+    except Exception as error:
+        raise DeviceError(f"{device.name} stopped answering: {error}") from error
+
+
 class Stopwatch:
     """Stamps and waits on a device, and names it if it fails. Without stamps that can be trusted,
     the host's clock counts.
@@ -66,8 +127,24 @@ class Stopwatch:
         self.wall = wall or not device.traits.stamps
         self.isolated = isolated
         self.agreement = Agreement(peers, device.host_s)
+        # Cycles per second of the device's spin, once they are calibrated.
+        self.spin_hz = 0.0
+        self.stops = Stops()
         # Host seconds that submitting the last span took.
         self.submit_s = 0.0
+
+    @property
+    def spins(self) -> bool:
+        """True if the device can be kept busy while the host submits."""
+        return self.device.traits.spins and not self.wall
+
+    def block(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
+        """Take a block of this shape; `submit` submits a sample."""
+        if shape.spin_s:
+            return self.ahead(submit, shape)
+        if self.spins and not self.isolated:
+            return self.behind(submit, shape.samples)
+        return self.plain(submit, shape.samples)
 
     def settle(self) -> None:
         """Wait until everything submitted is done."""
@@ -94,12 +171,12 @@ class Stopwatch:
         self.settle()
         return self.agreement.most(self.device.host_s() - began_s)[0]
 
-    def host_cost_s(self, submit: Callable[[], None], spin_cycles: int) -> float:
+    def host_cost_s(self, submit: Callable[[], None], spin_s: float) -> float:
         """Return the host seconds of submitting, behind a spin."""
         self._begin(isolated=False)
         self.settle()
-        if spin_cycles:
-            self._ask(self.device.spin, spin_cycles)
+        if spin_s:
+            self._ask(self.device.spin, self._cycles(spin_s))
         self._submit(submit)
         cost_s = self.submit_s
         self.settle()
@@ -156,27 +233,23 @@ class Stopwatch:
         wall_s = self.device.host_s() - began_s
         return self._agree(BlockTimes(spans, None, host_s, wall_s, left_s=left_s))
 
-    def ahead(
-        self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int
-    ) -> BlockTimes:
+    def ahead(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
         """Time samples behind a spin, with a clock probe at either end. Isolated samples have a
         spin of their own each.
         """
         if self.isolated:
-            return self._agree(self._one_by_one(submit, samples, spin_cycles, probe_cycles))
+            return self._agree(self._one_by_one(submit, shape))
         self._begin(isolated=False)
         self.settle()
         began_s = self.device.host_s()
-        self._lead_in(probe_cycles)
-        lead = self._spin(spin_cycles)
+        self._lead_in()
+        lead = self._spin(shape.spin_s)
         submitting_s = self.device.host_s()
-        pairs = self._submit_pairs(submit, samples)
+        pairs = self._submit_pairs(submit, shape.samples)
         ahead = not self._ask(self.device.reached, pairs[0][0])
         host_s = self.device.host_s() - submitting_s
-        tail = self._spin(probe_cycles)
-        clocks_hz = _clock_pair(
-            self._clock_hz(lead, spin_cycles), self._clock_hz(tail, probe_cycles)
-        )
+        tail = self._spin(PROBE_S)
+        clocks_hz = _clock_pair(self._clock_hz(lead, shape.spin_s), self._clock_hz(tail, PROBE_S))
         left_s = self._left_s()
         wall_s = self.device.host_s() - began_s
         spans = tuple(self._read_s(*pair) for pair in pairs)
@@ -188,20 +261,18 @@ class Stopwatch:
         self.settle()
         return self.device.host_s() - began_s
 
-    def _one_by_one(
-        self, submit: Callable[[], None], samples: int, spin_cycles: int, probe_cycles: int
-    ) -> BlockTimes:
-        began_s, before_hz = self.device.host_s(), self.clock_hz(probe_cycles)
+    def _one_by_one(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
+        began_s, before_hz = self.device.host_s(), self._probe_hz()
         host_s, ahead, spans = 0.0, True, []
-        for _ in range(samples):
+        for _ in range(shape.samples):
             self._begin(isolated=True)
-            self._spin(spin_cycles)
+            self._spin(shape.spin_s)
             submitting_s = self.device.host_s()
             ((start, end),) = self._submit_pairs(submit, 1)
             ahead = not self._ask(self.device.reached, start) and ahead
             host_s += self.device.host_s() - submitting_s
             spans.append(self._read_s(start, end))
-        clocks_hz = _clock_pair(before_hz, self.clock_hz(probe_cycles))
+        clocks_hz = _clock_pair(before_hz, self._probe_hz())
         return BlockTimes(tuple(spans), ahead, host_s, self.device.host_s() - began_s, clocks_hz)
 
     def _agree(self, block: BlockTimes) -> BlockTimes:
@@ -222,26 +293,32 @@ class Stopwatch:
         clocks_hz = _clock_pair(-lowest[0], -lowest[1])
         return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, block.alone, rank_times=block)
 
-    def clock_hz(self, probe_cycles: int) -> float | None:
-        """Return this device's clock now, in cycles per second of a spin. None if the spin is too
-        short for the stamps.
+    def clock_hz(self) -> float | None:
+        """Return this device's clock now, in cycles per second of a spin. None if it cannot be
+        probed, or if the spin is too short for the stamps.
         """
+        return self._probe_hz() if self.spins else None
+
+    def _probe_hz(self) -> float | None:
         self.settle()
-        self._lead_in(probe_cycles)
-        return self._clock_hz(self._spin(probe_cycles), probe_cycles)
+        self._lead_in()
+        return self._clock_hz(self._spin(PROBE_S), PROBE_S)
 
-    def _lead_in(self, probe_cycles: int) -> None:
-        self._ask(self.device.spin, int(LEAD_IN_S / PROBE_S * probe_cycles))
+    def _lead_in(self) -> None:
+        self._ask(self.device.spin, int(LEAD_IN_S / PROBE_S * self._cycles(PROBE_S)))
 
-    def _spin(self, cycles: int) -> tuple[Stamp, Stamp]:
-        with self.answering():
+    def _spin(self, seconds: float) -> tuple[Stamp, Stamp]:
+        with answering(self.device):
             start = self.device.stamp()
-            self.device.spin(cycles)
+            self.device.spin(self._cycles(seconds))
             return start, self.device.stamp()
 
-    def _clock_hz(self, pair: tuple[Stamp, Stamp], cycles: int) -> float | None:
+    def _cycles(self, seconds: float) -> int:
+        return max(1, int(seconds * self.spin_hz))
+
+    def _clock_hz(self, pair: tuple[Stamp, Stamp], seconds: float) -> float | None:
         span_s = self._read_s(*pair)
-        return cycles / span_s if span_s > 0 else None
+        return self._cycles(seconds) / span_s if span_s > 0 else None
 
     def _submit_pairs(self, submit: Callable[[], None], samples: int) -> list[tuple[Stamp, Stamp]]:
         pairs = []
@@ -257,7 +334,7 @@ class Stopwatch:
             self._ask(self.flush)
 
     def _ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
-        with self.answering():
+        with answering(self.device):
             return question(*arguments)
 
     def _read_s(self, start: Stamp, end: Stamp) -> float:
@@ -267,16 +344,6 @@ class Stopwatch:
                 f"{self.device.name}'s time stamps run backwards ({span_s:g} s), so its times are invalid"
             )
         return span_s
-
-    @contextlib.contextmanager
-    def answering(self) -> Iterator[None]:
-        """Name the device if it fails, and not the measured function."""
-        try:
-            yield
-        except DeviceError:
-            raise
-        except Exception as error:
-            raise DeviceError(f"{self.device.name} stopped answering: {error}") from error
 
 
 def _clock_pair(before_hz: float | None, after_hz: float | None) -> tuple[float, float] | None:

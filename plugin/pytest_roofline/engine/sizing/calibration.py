@@ -11,6 +11,7 @@ from statistics import median
 from ...core.errors import BadInput
 from ...core.samples import Calibration
 from ..blocks.peers import UNKNOWN, Agreement
+from ..blocks.stopwatch import Stopwatch, answering
 from ..devices import Device, Stamp, Traits
 
 # Of the traits, those that decide how blocks are taken. Ticks may differ: the coarsest is calibrated.
@@ -147,6 +148,17 @@ def _waits_for_room(device: Device, until_s: float) -> bool:
     began_s = device.host_s()
     device.stamp()
     return device.host_s() - began_s > max(STALL_S, (until_s - began_s) / 2)
+
+
+def calibrate_ranks(watch: Stopwatch) -> Calibration:
+    """Return the calibration that all ranks agree upon. The stopwatch spins by this rank's own."""
+    with answering(watch.device):
+        calibration = calibrate(watch.device)
+    watch.spin_hz = calibration.spin_hz or 0.0
+    if watch.agreement.alone:
+        return calibration
+    require_alike(watch.agreement, watch.device.traits)
+    return agreed_calibration(watch.agreement, calibration)
 
 
 def agreed_calibration(agreement: Agreement, calibration: Calibration) -> Calibration:

@@ -2,23 +2,23 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
 from weakref import WeakKeyDictionary
 
-from ...core.samples import Calibration, Mode
+from ...core.samples import Mode
 from ...core.units import format_seconds
+from ..blocks.log import Log
 from ..blocks.sequence import CallSequence
-from ..blocks.stopwatch import LEAD_IN_S, PROBE_S, BlockTimes, Stopwatch
+from ..blocks.stopwatch import LEAD_IN_S, LONGEST_SPIN_S, PROBE_S, BlockShape, Stopwatch
 from ..devices import Device
 from .shape import (
     BLOCK_SHARE,
-    LONGEST_SPIN_S,
     MOST_CALLS,
     MOST_SAMPLES,
     PLANNED_LONGER,
-    BlockShape,
+    BlockPlan,
     direct_shape,
     graph_calls,
     is_short,
@@ -26,6 +26,7 @@ from .shape import (
     resolved_span_s,
     spin_for,
 )  # fmt: skip
+from .warm_up import WarmUp
 
 # Attempts at a block that the host stays ahead of. Each failure takes three quarters of the entries away.
 TRIES = 12
@@ -54,46 +55,78 @@ _refusals: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 EMPTY_REPLAYS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPlan:
-    """The plan for the blocks of a measurement: `submit` submits a sample, to which stamps add `overhead_s`."""
-
-    shape: BlockShape
-    submit: Callable[[], None]
-    mode: Mode
-    ahead: bool = False
-    labels: frozenset[str] = frozenset()
-    call_s: float = 0.0
-    overhead_s: float = 0.0
-    device_s: float | None = None
-    """Seconds of a call that waits inside in which the device works; None of one that does not wait."""
-
-
 class Sizing:
     """Tries blocks of a function until one is right, within a budget."""
 
-    def __init__(
-        self, watch: Stopwatch, calls: CallSequence, calibration: Calibration, budget_s: float
-    ) -> None:
+    def __init__(self, watch: Stopwatch, calls: CallSequence, log: Log, budget_s: float) -> None:
         self.watch = watch
         self.calls = calls
-        self.calibration = calibration
+        self.log = log
+        assert log.calibration is not None
+        self.calibration = log.calibration
         self.budget_s = budget_s
         self.traits = watch.device.traits
-        self.resolved_s = resolved_span_s(self.traits, calibration)
+        self.resolved_s = resolved_span_s(self.traits, self.calibration)
         # A flush or a barrier goes before every call, so each call is a sample of its own.
         self.most_calls = 1 if watch.flush is not None or watch.isolated else MOST_CALLS
-        # Calls of the search, which count as warm-up; captures make none.
-        self.calls_made = 0
-        self.capturing_s = 0.0
-        self.graph_refusal = ""
-        """The reason that a device took no graph, if a graph was to be used."""
+        self.warm_up = WarmUp(watch, calls, log, budget_s, self.most_calls)
+        self._capturing_s = 0.0
         self._flush_s = 0.0
 
-    @property
-    def spins(self) -> bool:
-        """True if the device can be kept busy while the host submits."""
-        return self.traits.spins and not self.watch.wall
+    def prepare(
+        self,
+        graph: bool | None,
+        renew: Callable[[int], object] | None,
+        *,
+        flushes: bool,
+        warm_calls: bool,
+    ) -> BlockPlan:
+        """Call until nothing moves any more, then find out how to time.
+
+        Args:
+            graph: whether to replay a graph; None leaves it to the length of a call.
+            renew: replaces the first so many sets by fresh ones.
+            flushes: whether a flush goes before every call.
+            warm_calls: whether to time a few warm calls alone, as the first were.
+        """
+        plan = self._warm_up(flushes)
+        if warm_calls:
+            self.warm_up.time_warm_calls()
+        if renew is not None:
+            self._renew(renew)
+        return self._with_graph(plan, graph) if self.traits.graphs else plan
+
+    def _warm_up(self, flushes: bool) -> BlockPlan:
+        log, first_s = self.log, self.log.warmup_s
+        began_s = self.watch.agreement.now_s()
+        try:
+            call_s = self.warm_up.run()
+            flush_s = self.warm_up.beside_s if flushes else 0.0
+            return self.plan_blocks(call_s, self.warm_up.idle_s, flush_s, began_s + self.budget_s)
+        finally:
+            lasted_s = self.watch.agreement.now_s() - began_s
+            # How long a stop in it was is not known.
+            stopped = self.watch.stops.count
+            log.preparing_s = min(lasted_s, self.warm_up.cap_s) if stopped else lasted_s
+            log.warmup_s = first_s + log.preparing_s
+
+    def _renew(self, renew: Callable[[int], object]) -> None:
+        self.watch.settle()
+        # Nobody frees what another rank still reads.
+        self.watch.agreement.barrier()
+        renew(min(self.calls.made, len(self.calls.sets)))
+        self.calls.restart()
+
+    def _with_graph(self, plan: BlockPlan, graph: bool | None) -> BlockPlan:
+        """Return the plan by a graph, if that is better. The budget pays for it too."""
+        log, began_s = self.log, self.watch.agreement.now_s()
+        try:
+            until_s = began_s + self.budget_s - log.preparing_s
+            return self.plan_graph(plan, graph if self.watch.agreement.alone else False, until_s)
+        finally:
+            lasted_s = self.watch.agreement.now_s() - began_s
+            log.preparing_s += lasted_s
+            log.warmup_s += lasted_s - self._capturing_s
 
     def shortest_s(self, call_s: float) -> float:
         """Return the seconds of the shortest sample to plan.
@@ -101,14 +134,6 @@ class Sizing:
         A call that is long enough is a sample by itself: only then the fastest call is known.
         """
         return self.resolved_s if call_s >= self.resolved_s else PLANNED_LONGER * self.resolved_s
-
-    def cycles(self, seconds: float) -> int:
-        """Return the cycles of a spin of so many seconds."""
-        return max(1, int(seconds * (self.calibration.spin_hz or 0.0)))
-
-    def clock_hz(self) -> float | None:
-        """Return the device's present clock; None if it cannot be probed."""
-        return self.watch.clock_hz(self.cycles(PROBE_S)) if self.spins else None
 
     def plan_single_calls(self) -> BlockPlan:
         """Return a plan of one call a sample, for a function as slow as the budget."""
@@ -129,7 +154,7 @@ class Sizing:
         """
         call_s = max(call_s, self.calibration.tick_s / MOST_CALLS)
         self._flush_s = flush_s
-        if not self.spins:
+        if not self.watch.spins:
             return self._plan_directly(call_s, until_s)
         now_s = self.watch.agreement.now_s()
         left_s = until_s - now_s
@@ -151,32 +176,23 @@ class Sizing:
         None if that does not help.
         """
         shape = BlockShape(1, 1, spin_for(idle_s))
-        self.calls_made += 1
-        times = self._ahead(partial(self.calls, 1), shape)
+        self.log.warmup_iterations += 1
+        times = self.watch.ahead(partial(self.calls, 1), shape)
         if not times.ahead or times.spans[0] < self.resolved_s:
             return None
-        return self._plan(shape, "events", ahead=True, call_s=times.spans[0])
-
-    def block(self, plan: BlockPlan) -> BlockTimes:
-        """Take a block by a plan."""
-        if plan.ahead:
-            return self._ahead(plan.submit, plan.shape)
-        if self.spins and not self.watch.isolated:
-            return self.watch.behind(plan.submit, plan.shape.samples)
-        return self.watch.plain(plan.submit, plan.shape.samples)
+        return self._plan(shape, "events", call_s=times.spans[0])
 
     def _plan(
         self,
         shape: BlockShape,
         mode: Mode,
-        ahead: bool = False,
         labels: frozenset[str] = frozenset(),
         call_s: float = 0.0,
     ) -> BlockPlan:
         """Return a plan of plain calls, with the overhead of its stamps."""
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
         submit = partial(self.calls, shape.calls)
-        return BlockPlan(shape, submit, mode, ahead, labels, call_s, overhead_s)
+        return BlockPlan(shape, submit, mode, labels, call_s, overhead_s)
 
     def _plan_directly(self, call_s: float, until_s: float) -> BlockPlan:
         """Return a plan of samples long enough for the clock.
@@ -187,7 +203,7 @@ class Sizing:
             shape = self._direct_shape(call_s)
             if self.watch.agreement.now_s() + shape.calls * call_s + self._flush_s > until_s:
                 break
-            self.calls_made += shape.calls
+            self.log.warmup_iterations += shape.calls
             span_s = self.watch.span_s(partial(self.calls, shape.calls))
             if span_s >= self.resolved_s or shape.calls == self.most_calls:
                 break
@@ -215,10 +231,9 @@ class Sizing:
         If it does, the length of a spin in front of it is in its host time.
         """
         spin_s = _trial_spin_s(idle_s)
-        self.calls_made += 1
+        self.log.warmup_iterations += 1
         return (
-            self.watch.host_cost_s(partial(self.calls, 1), self.cycles(spin_s)) - idle_s
-            >= WAITED_SHARE * spin_s
+            self.watch.host_cost_s(partial(self.calls, 1), spin_s) - idle_s >= WAITED_SHARE * spin_s
         )
 
     def _working_s(self, idle_s: float) -> float:
@@ -229,9 +244,9 @@ class Sizing:
         further wait in the same call stay in.
         """
         shape = BlockShape(1, 1, _trial_spin_s(idle_s))
-        self.calls_made += 1
-        call_s = self._ahead(partial(self.calls, 1), shape).spans[0]
-        return max(0.0, call_s - self._ahead(self.watch.device.synchronize, shape).spans[0])
+        self.log.warmup_iterations += 1
+        call_s = self.watch.ahead(partial(self.calls, 1), shape).spans[0]
+        return max(0.0, call_s - self.watch.ahead(self.watch.device.synchronize, shape).spans[0])
 
     def _plan_queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
         """Return a plan of blocks that the host stays ahead of; None if none fits by `until_s`."""
@@ -240,8 +255,8 @@ class Sizing:
         for attempt in range(TRIES):
             if attempt and self.watch.agreement.now_s() > until_s:
                 break
-            self.calls_made += shape.calls * shape.samples
-            times = self._ahead(partial(self.calls, shape.calls), shape)
+            self.log.warmup_iterations += shape.calls * shape.samples
+            times = self.watch.ahead(partial(self.calls, shape.calls), shape)
             if times.ahead:
                 call_s = max(median(times.spans), self.calibration.tick_s) / shape.calls
                 next_shape = self._queued_shape(
@@ -250,7 +265,7 @@ class Sizing:
                 if next_shape.calls <= shape.calls or call_s * shape.calls >= self.resolved_s:
                     # Never more than was tried: a larger block might fill the queue.
                     shape = replace(shape, samples=min(next_shape.samples, shape.samples))
-                    return self._plan(shape, "events", ahead=True, call_s=call_s)
+                    return self._plan(shape, "events", call_s=call_s)
                 shape = next_shape
             elif (smaller := shape.smaller()) is not None:
                 # The host's wait for the end of the spin is not the cost of a call.
@@ -274,13 +289,13 @@ class Sizing:
         """
         spin_s = spin_for(host_s)
         for _ in range(1 + LAST_TRIES):
-            self.calls_made += 1
-            times = self._ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
+            self.log.warmup_iterations += 1
+            times = self.watch.ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
             if times.ahead:
                 call_s = max(times.spans[0], self.calibration.tick_s)
                 room = BLOCK_SHARE * self.budget_s / (spin_s + call_s)
                 shape = BlockShape(1, max(1, min(MOST_SAMPLES, int(room))), spin_s)
-                return self._plan(shape, "events", ahead=True, call_s=call_s)
+                return self._plan(shape, "events", call_s=call_s)
             if self.watch.agreement.now_s() > until_s:
                 break
             spin_s = min(2 * spin_s, LONGEST_SPIN_S)
@@ -289,11 +304,6 @@ class Sizing:
     def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> BlockShape:
         depth, span_s = self.calibration.queue_depth, self.shortest_s(call_s)
         return queued_shape(call_s, host_s, span_s, self.budget_s, most_calls, depth, self._flush_s)
-
-    def _ahead(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
-        return self.watch.ahead(
-            submit, shape.samples, self.cycles(shape.spin_s), self.cycles(PROBE_S)
-        )
 
     def plan_graph(
         self, plan: BlockPlan, use_graph: bool | None = None, until_s: float = math.inf
@@ -333,26 +343,26 @@ class Sizing:
         The first replay does not count. None, with the reason in `graph_refusal`, if the host cannot get ahead of a
         replay, or if its time shows that it did not do its calls.
         """
-        self.calls_made += count
+        self.log.warmup_iterations += count
         host_s, lasted_s = self.watch.host_cost_s(replay, 0), 0.0
         spans: list[float] = []
         for _ in range(REPLAYS):
             if spans and self.watch.agreement.now_s() + lasted_s > until_s:
                 break
-            self.calls_made += count
-            times = self._ahead(replay, BlockShape(count, 1, spin_for(host_s)))
+            self.log.warmup_iterations += count
+            times = self.watch.ahead(replay, BlockShape(count, 1, spin_for(host_s)))
             host_s, lasted_s = times.host_s, times.wall_s
             if times.ahead:
                 spans.append(times.spans[0])
         if not spans:
-            self.graph_refusal = "the host is never ahead of a replay"
+            self.log.graph_refusal = "the host is never ahead of a replay"
             return None
         span_s = max(median(spans), self.calibration.tick_s)
         longest_s = (
             (1 + MOST_LOST) * calls_s + self.calibration.event_pair_s + self.calibration.tick_s
         )
         if not LEAST_LEFT * calls_s <= span_s <= longest_s:
-            self.graph_refusal = (
+            self.log.graph_refusal = (
                 f"a replay takes {format_seconds(span_s)}, its calls {format_seconds(calls_s)}"
             )
             return None
@@ -364,8 +374,8 @@ class Sizing:
         None if that cannot be captured, or nothing can any more.
         """
         device = self.watch.device
-        self.graph_refusal = _refusals.get(device, "")
-        if self.graph_refusal:
+        self.log.graph_refusal = _refusals.get(device, "")
+        if self.log.graph_refusal:
             return None
         began_s = self.watch.agreement.now_s()
         try:
@@ -373,13 +383,13 @@ class Sizing:
         except (
             RuntimeError
         ) as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
-            self.graph_refusal = str(error).partition("\n")[0]
+            self.log.graph_refusal = str(error).partition("\n")[0]
             self.watch.settle()
             if not _takes_graphs(device):
-                _refusals[device] = self.graph_refusal
+                _refusals[device] = self.log.graph_refusal
             return None
         finally:
-            self.capturing_s += self.watch.agreement.now_s() - began_s
+            self._capturing_s += self.watch.agreement.now_s() - began_s
 
     def _empty_replay_s(self, until_s: float) -> float:
         """Return the seconds between two stamps around an empty graph's replay.
@@ -391,7 +401,7 @@ class Sizing:
         if replay is None:
             return self.calibration.event_pair_s
         return max(
-            0.0, median(self._ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans)
+            0.0, median(self.watch.ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans)
         )
 
 

@@ -3,10 +3,11 @@ busy in front of it.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...core.samples import Calibration
-from ..blocks.stopwatch import TICKS_PER_SAMPLE
+from ...core.samples import Calibration, Mode
+from ..blocks.stopwatch import LONGEST_SPIN_S, TICKS_PER_SAMPLE, BlockShape
 from ..devices import Traits
 
 # A sample is planned longer than it must be by this, since noise goes both ways.
@@ -24,7 +25,6 @@ MOST_SAMPLES = 50
 # The spin outlasts the host's submitting by this, so that a hiccup does not spoil the block.
 SPIN_FACTOR = 1.5
 SPIN_MARGIN_S = 2e-4
-LONGEST_SPIN_S = 1.0
 # A device whose queue has no end that was found, or that was not searched (torch's own search assumes no less).
 ASSUMED_DEPTH = 512
 # A kernel is short, and its launches are better captured, below so many ticks of the clock as documented: 20 µs of
@@ -32,32 +32,6 @@ ASSUMED_DEPTH = 512
 SHORT_TICKS = 40
 GRAPH_SPAN_S = 1e-3
 MOST_GRAPH_CALLS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShape:
-    """A block's shape. It has `calls` per sample, `samples` per block, and `spin_s` of spinning in
-    front; 0 is none.
-    """
-
-    calls: int
-    samples: int
-    spin_s: float = 0.0
-
-    def relaxed(self) -> "BlockShape":
-        """Return half the samples behind twice the spin. That is easier for a host that fell
-        behind.
-        """
-        longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
-        return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
-
-    def smaller(self) -> "BlockShape | None":
-        """Return a quarter of the entries, since the queue may have been full. None if there is
-        nothing to take away.
-        """
-        if self.samples > 1:
-            return BlockShape(self.calls, self.samples // 4 or 1, self.spin_s)
-        return BlockShape(self.calls // 4 or 1, 1, self.spin_s) if self.calls > 1 else None
 
 
 def resolved_span_s(traits: Traits, calibration: Calibration) -> float:
@@ -138,3 +112,22 @@ def graph_calls(call_s: float, sets: int) -> int | None:
     turns = math.ceil(max(1, GRAPH_SPAN_S / call_s) / sets)
     most = MOST_GRAPH_CALLS // sets
     return min(turns, most) * sets if most else None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """The plan for the blocks of a measurement: `submit` submits a sample, to which stamps add `overhead_s`."""
+
+    shape: BlockShape
+    submit: Callable[[], None]
+    mode: Mode
+    labels: frozenset[str] = frozenset()
+    call_s: float = 0.0
+    overhead_s: float = 0.0
+    device_s: float | None = None
+    """Seconds of a call that waits inside in which the device works; None of one that does not wait."""
+
+    @property
+    def ahead(self) -> bool:
+        """True if the host gets ahead of the device, behind a spin."""
+        return self.shape.spin_s > 0
