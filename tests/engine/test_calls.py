@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pytest_roofline.core.facts import DeviceFacts
 from pytest_roofline.core.work import Work
 from pytest_roofline.engine import calls
-from pytest_roofline.engine.blocks.peers import ALONE
-from pytest_roofline.engine.blocks.sequence import CallSequence
 from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.devices.base import INFINITY_CACHE_BYTES, Traits, last_level_cache
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.request import Request, Timed
+from pytest_roofline.engine.sizing.peers import ALONE
+from pytest_roofline.engine.sizing.sequence import CallSequence
 from pytest_roofline.engine.timing import Engine, Plan
 
 from .test_peers import engines

@@ -8,9 +8,9 @@ import pytest
 from pytest_roofline.core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from pytest_roofline.core.samples import PREEMPTED, Block, Samples
 from pytest_roofline.engine.blocks.conditions import HOST_GAP, NEIGHBOUR, OTHERS_BYTES, Conditions
-from pytest_roofline.engine.blocks.stopwatch import Stops
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.sizing.stopwatch import Stops
 from pytest_roofline.engine.timing import Engine, Plan
 
 CLOCK, MOVED = (2e9, 2e9), (2e9, 1.5e9)

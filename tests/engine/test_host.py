@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from pytest_roofline.engine import host
-from pytest_roofline.engine.blocks.peers import ALONE, UNKNOWN
 from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.devices.cpu import CpuDevice, Neighbours, too_busy
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.quiet import CoreWatch, most_cores_taken
+from pytest_roofline.engine.sizing.peers import ALONE, UNKNOWN
 
 from .. import warm
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.engine.blocks.log import (
+from pytest_roofline.engine.devices.base import Traits
+from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.log import (
     Log,
     ending,
     is_known,
     median_half_width,
     trend,
 )
-from pytest_roofline.engine.devices.base import Traits
-from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.sizing.warm_up import CLOCK_AGREEMENT, WarmUp
 from pytest_roofline.engine.timing import Engine, Plan
 

@@ -16,11 +16,11 @@ from pytest_roofline.engine.blocks.conditions import (
     BlockState,
     agreed_state,
 )
-from pytest_roofline.engine.blocks.peers import Agreement, of_ranks
-from pytest_roofline.engine.blocks.stopwatch import BlockShape, Stopwatch
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.sizing.calibration import agreed_calibration, calibrate
+from pytest_roofline.engine.sizing.peers import Agreement, of_ranks
+from pytest_roofline.engine.sizing.stopwatch import BlockShape, Stopwatch
 from pytest_roofline.engine.timing import Engine, Plan
 
 # A rank that makes another number of calls than its peers leaves them waiting; the test must fail then, not hang.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from pytest_roofline.engine.blocks.log import LatestBlock, TimedBlock
+from pytest_roofline.engine.log import LatestBlock, TimedBlock
 from pytest_roofline.ranks.lockstep import rank_seconds, samples_of
 
 from .. import warm

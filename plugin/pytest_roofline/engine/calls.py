@@ -13,10 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 from ..core.errors import NoRoom
 from ..core.units import format_amount
 from ..core.work import Work
-from .blocks.peers import Peers, host_number, of_ranks
 from .devices import Device
 from .devices.cpu import Neighbours, too_busy
 from .request import Request, Timed
+from .sizing.peers import Peers, host_number, of_ranks
 
 # Sets that are filled again: enough to see work that was done only once.
 MOST_REFILLED = 4

@@ -12,13 +12,13 @@ from ..core.errors import BadInput
 from ..core.memory import Phase
 from ..core.samples import Calibration, Samples
 from . import calls
-from .blocks.peers import ALONE, Peers
 from .calls import renewal, verify_data
 from .devices import Device
 from .freshness import FreshnessCheck, refill_of
 from .quiet import CoreWatch, busy_text
 from .request import Request
 from .sizing.calibration import calibrate
+from .sizing.peers import ALONE, Peers
 from .timing import Engine, Plan
 
 # Calls of a look at whether they do their work, where they do.

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from ..core.units import printable
 from .blocks.conditions import MOST_OTHERS_BUSY
-from .blocks.peers import UNKNOWN, Peers, host_number
 from .devices import cpu
 from .devices.base import Device, SiblingDevice
+from .sizing.peers import UNKNOWN, Peers, host_number
 
 # Management libraries average over a second at most: what this process did before is forgotten by then.
 FORGOTTEN_S = 1.2

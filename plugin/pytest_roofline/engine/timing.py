@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from ..core.keys import Timing
 from ..core.samples import Block, Samples
 from .blocks.conditions import HOST_GAP, STOPPED, BlockState, Conditions, agreed_state
-from .blocks.log import (
+from .devices import Device
+from .log import (
     FEWEST_BLOCKS,
     Log,
     TimedBlock,
@@ -24,13 +25,12 @@ from .blocks.log import (
     samples_of,
     sets_the_pace,
 )
-from .blocks.peers import ALONE, Peers
-from .blocks.sequence import CallSequence
-from .blocks.stopwatch import BlockTimes, Stopwatch
-from .devices import Device
 from .sizing.calibration import calibrate_ranks
+from .sizing.peers import ALONE, Peers
 from .sizing.plans import Sizing
+from .sizing.sequence import CallSequence
 from .sizing.shape import BlockPlan
+from .sizing.stopwatch import BlockTimes, Stopwatch
 from .sizing.warm_up import SHARE_DIRECT
 
 # Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual

@@ -9,12 +9,12 @@ from statistics import median
 from ..core.facts import Property
 from ..core.samples import Samples
 from ..core.units import format_amount, format_rate, format_seconds
-from ..engine.blocks.stopwatch import Stopwatch, answering
 from ..engine.calls import FLUSH_FACTOR, ROTATION_FACTOR
 from ..engine.ceiling import Workloads
 from ..engine.devices import Device, Traits, cpu
 from ..engine.host import usable_cores
 from ..engine.sizing.calibration import calibrate
+from ..engine.sizing.stopwatch import Stopwatch, answering
 from ..engine.timing import Engine, Plan
 
 # A pair of stamps that costs more could not time anything short.

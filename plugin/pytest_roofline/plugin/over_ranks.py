@@ -21,7 +21,7 @@ from .distributed import Distributed, checked_call
 from .recording import CurrentTest, key_for, record, why_partial
 
 if TYPE_CHECKING:
-    from ..engine.blocks.log import LatestBlock
+    from ..engine.log import LatestBlock
     from ..ranks.driving import Member, Tell
     from ..ranks.lockstep import RankTimes
     from ..ranks.pool import Pool

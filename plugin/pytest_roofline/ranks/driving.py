@@ -28,7 +28,7 @@ from .tasks import Answer, Task
 
 if TYPE_CHECKING:
     from ..core.facts import Environment
-    from ..engine.blocks.log import LatestBlock
+    from ..engine.log import LatestBlock
     from .facts import RankFacts
 
 # After a failure, for what the other ranks may have to say.

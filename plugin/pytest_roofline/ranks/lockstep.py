@@ -1,7 +1,7 @@
 """Measuring on all ranks in lockstep, with the steps of one process. Also which rank is late.
 
 Every rank measures the same request on its own device, and all that decides how many calls are made is agreed upon
-(`engine.blocks.peers`). Runs on a rank; the controller gets `RankTimes` from each, and `progress` after every block.
+(`engine.sizing.peers`). Runs on a rank; the controller gets `RankTimes` from each, and `progress` after every block.
 
 A time that is the longest over the ranks does not tell which of them made it long: whoever comes early waits for the
 late one, so all take as long. What tells is the time that a rank spends outside of collectives and of waiting for them.
@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..core.errors import BadInput, NoRoom
 from ..core.samples import Samples
-from ..engine.blocks import log
+from ..engine import log
 from ..engine.devices import Device, Stamp
 from ..engine.measure import MeasuredRequest, Observer, measure_request
 from ..engine.request import Request, Timed

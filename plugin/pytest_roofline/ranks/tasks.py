@@ -35,7 +35,7 @@ _OURS = (
     "pytest_roofline.ranks.",
     "pytest_roofline.engine.request",
     "pytest_roofline.engine.measure",
-    "pytest_roofline.engine.blocks.log",
+    "pytest_roofline.engine.log",
 )
 # Types that pickle may name itself.
 _PLAIN = (complex, bytearray, range, slice)

@@ -35,7 +35,7 @@ from .listener import keep_gloo_reachable
 from .tasks import JOB, Answer, Task, decode, encode, load
 
 if TYPE_CHECKING:
-    from ..engine.blocks.log import LatestBlock
+    from ..engine.log import LatestBlock
 
 # For the controller, which listens before it has any rank started.
 CONNECT_S = 60.0

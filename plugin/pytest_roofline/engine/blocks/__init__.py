@@ -1,1 +1,1 @@
-"""One block of samples: taken by a stopwatch, kept or excluded by the conditions, and written into the log."""
+"""The blocks of a measurement: taken until the median is known, kept or excluded by cause."""

@@ -14,8 +14,8 @@ from typing import Literal
 from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from ...core.samples import PREEMPTED
 from ..devices import Counters, Device
-from .peers import UNKNOWN, Agreement, of_ranks
-from .stopwatch import Stops, answering
+from ..sizing.peers import UNKNOWN, Agreement, of_ranks
+from ..sizing.stopwatch import Stops, answering
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"

@@ -1,1 +1,1 @@
-"""The preparation of a measurement: what stamps cost, and how many calls make a sample."""
+"""How a function is timed: the stopwatch, the warm-up, and how many calls make a sample."""

@@ -9,10 +9,9 @@ from weakref import WeakKeyDictionary
 
 from ...core.samples import Mode
 from ...core.units import format_seconds
-from ..blocks.log import Log
-from ..blocks.sequence import CallSequence
-from ..blocks.stopwatch import LEAD_IN_S, LONGEST_SPIN_S, PROBE_S, BlockShape, Stopwatch
 from ..devices import Device
+from ..log import Log
+from .sequence import CallSequence
 from .shape import (
     BLOCK_SHARE,
     MOST_CALLS,
@@ -26,6 +25,7 @@ from .shape import (
     resolved_span_s,
     spin_for,
 )  # fmt: skip
+from .stopwatch import LEAD_IN_S, LONGEST_SPIN_S, PROBE_S, BlockShape, Stopwatch
 from .warm_up import WarmUp
 
 # Attempts at a block that the host stays ahead of. Each failure takes three quarters of the entries away.

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...core.samples import Calibration, Mode
-from ..blocks.stopwatch import LONGEST_SPIN_S, TICKS_PER_SAMPLE, BlockShape
 from ..devices import Traits
+from .stopwatch import LONGEST_SPIN_S, TICKS_PER_SAMPLE, BlockShape
 
 # A sample is planned longer than it must be by this, since noise goes both ways.
 PLANNED_LONGER = 1.1

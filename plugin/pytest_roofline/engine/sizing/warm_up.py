@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 
-from ..blocks.log import Log
-from ..blocks.sequence import CallSequence
-from ..blocks.stopwatch import Stopwatch
+from ..log import Log
+from .sequence import CallSequence
+from .stopwatch import Stopwatch
 
 # Calls, unless so many take longer than twice the floor.
 FEWEST_CALLS = 20

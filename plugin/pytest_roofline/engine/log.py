@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
 
-from ...core.samples import Block, Calibration, Mode, Samples
-from .conditions import BlockState
-from .stopwatch import TICKS_PER_SAMPLE, BlockTimes
+from ..core.samples import Block, Calibration, Mode, Samples
+from .blocks.conditions import BlockState
+from .sizing.stopwatch import TICKS_PER_SAMPLE, BlockTimes
 
 # Labels with which the host's time is stored beside the device's.
 WITH_WALL = {"host_bound", "waits_inside"}
