@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.engine.devices.base import Traits
-from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.log import (
-    Log,
+from pytest_roofline.engine.blocks.taking import (
     ending,
     is_known,
     median_half_width,
     trend,
 )
+from pytest_roofline.engine.devices.base import Traits
+from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.log import Log
 from pytest_roofline.engine.sizing.warm_up import CLOCK_AGREEMENT, WarmUp
 from pytest_roofline.engine.timing import Engine, Plan
 
@@ -42,7 +42,7 @@ class Script:
             submit_s=0.0,
         )
         self.warm = WarmUp(watch, self.spans.append, Log(), budget_s, most_calls)
-        self.found_s = self.warm.run()
+        self.found_s = self.warm.call_until_steady()
 
     def span_s(self, submit):
         submit()

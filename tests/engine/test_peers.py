@@ -13,11 +13,11 @@ from pytest_roofline.engine.blocks.conditions import (
     HOST_GAP,
     NEIGHBOUR,
     THERMAL,
-    BlockState,
     agreed_state,
 )
 from pytest_roofline.engine.devices.base import Counters, Traits
 from pytest_roofline.engine.devices.fake import FakeDevice
+from pytest_roofline.engine.log import BlockState
 from pytest_roofline.engine.sizing.calibration import agreed_calibration, calibrate
 from pytest_roofline.engine.sizing.peers import Agreement, of_ranks
 from pytest_roofline.engine.sizing.stopwatch import BlockShape, Stopwatch
@@ -322,7 +322,7 @@ def test_fresh_sets_are_made_on_all_ranks_equally_often_and_after_every_block_th
         sets = [(index,) for index in range(100)]
         engine = alone(
             seat, direct(), 1e-3 * (1 + seat.number), sets=sets, renew=renewed.append,
-            after_block=lambda engine: lengths.append(len(engine.log.timed_blocks)),
+            after_block=lambda log: lengths.append(len(log.timed_blocks)),
         )  # fmt: skip
         return renewed, lengths == [*range(1, len(engine.log.timed_blocks) + 1)]
 

@@ -11,10 +11,10 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_roofline.core.errors import DeviceError
+from pytest_roofline.engine.blocks.taking import is_known, median_half_width
 from pytest_roofline.engine.devices.fake import FakeDevice
-from pytest_roofline.engine.log import is_known, median_half_width
 from pytest_roofline.engine.sizing.calibration import calibrate
-from pytest_roofline.engine.sizing.shape import TICKS_PER_SAMPLE
+from pytest_roofline.engine.sizing.stopwatch import TICKS_PER_SAMPLE
 from pytest_roofline.engine.timing import Engine, Plan
 
 # Powers of two, so that scripted times add up without rounding.

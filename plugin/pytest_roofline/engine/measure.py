@@ -15,6 +15,7 @@ from . import calls
 from .calls import renewal, verify_data
 from .devices import Device
 from .freshness import FreshnessCheck, refill_of
+from .log import Log
 from .quiet import CoreWatch, busy_text
 from .request import Request
 from .sizing.calibration import calibrate
@@ -66,8 +67,8 @@ class Observer:
     def tell(self, sentence: str) -> None:
         """Say something to whoever waits for the measurement."""
 
-    def block_added(self, engine: Engine) -> None:
-        """Hear that the engine's log holds one block more."""
+    def block_added(self, log: Log) -> None:
+        """Hear that the log holds one block more."""
 
     def finished(
         self,
@@ -149,7 +150,7 @@ class _Steps:
         self.phase = "verify"
         engine.settle()
         right, wrong = verify_data(self.peers, device, request.target, engine.calls.called_sets)
-        doubt = engine.left_running or (
+        doubt = engine.blocks.left_running or (
             ""
             if wrong or freshness_check is None
             else self._stale(freshness_check, engine, measured.samples)

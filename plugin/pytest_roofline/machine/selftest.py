@@ -12,9 +12,10 @@ from ..core.units import format_amount, format_rate, format_seconds
 from ..engine.calls import FLUSH_FACTOR, ROTATION_FACTOR
 from ..engine.ceiling import Workloads
 from ..engine.devices import Device, Traits, cpu
+from ..engine.devices.base import answering
 from ..engine.host import usable_cores
 from ..engine.sizing.calibration import calibrate
-from ..engine.sizing.stopwatch import Stopwatch, answering
+from ..engine.sizing.stopwatch import Stopwatch
 from ..engine.timing import Engine, Plan
 
 # A pair of stamps that costs more could not time anything short.

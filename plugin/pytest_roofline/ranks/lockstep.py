@@ -20,11 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..core.errors import BadInput, NoRoom
 from ..core.samples import Samples
-from ..engine import log
 from ..engine.devices import Device, Stamp
+from ..engine.log import LatestBlock, Log
+from ..engine.log import samples_of as samples_of_blocks
 from ..engine.measure import MeasuredRequest, Observer, measure_request
 from ..engine.request import Request, Timed
-from ..engine.timing import Engine
 from .worlds import Rank
 
 KINDS = (
@@ -56,7 +56,7 @@ def measure(
     fn: Callable[..., object],
     args: tuple[object, ...],
     request: Request,
-    tell: Callable[[log.LatestBlock], None],
+    tell: Callable[[LatestBlock], None],
 ) -> RankTimes:
     """Time what `fn(rank, *args)` returns. Every rank of the world must come here with the same
     request.
@@ -106,18 +106,16 @@ def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) ->
 class _RankObserver(Observer):
     """Tells the controller of every block, and looks for the straggler."""
 
-    def __init__(
-        self, rank: Rank, request: Request, tell: Callable[[log.LatestBlock], None]
-    ) -> None:
+    def __init__(self, rank: Rank, request: Request, tell: Callable[[LatestBlock], None]) -> None:
         self._rank = rank
         self._request = request
         self._tell = tell
         self.lateness: tuple[int | None, tuple[float, ...]] = None, ()
 
-    def block_added(self, engine: Engine) -> None:
+    def block_added(self, log: Log) -> None:
         """Send the newest block, and what holds for all so far."""
-        blocks = engine.log.timed_blocks
-        self._tell(log.LatestBlock(len(blocks) - 1, blocks[-1], engine.log.common()))
+        blocks = log.timed_blocks
+        self._tell(LatestBlock(len(blocks) - 1, blocks[-1], log.common()))
 
     def finished(
         self,
@@ -131,26 +129,26 @@ class _RankObserver(Observer):
             self.lateness = find_straggler(self._rank, fn, sets, call_s, budget_s)
 
 
-def samples_of(progress: Sequence[log.LatestBlock]) -> Samples | None:
+def samples_of(progress: Sequence[LatestBlock]) -> Samples | None:
     """Return a rank's samples, by the blocks that it told of. None if there is no sample yet."""
     blocks = _measured_blocks(progress)
     if not blocks:
         return None
-    return log.samples_of([latest.block for latest in blocks], blocks[-1].common)
+    return samples_of_blocks([latest.block for latest in blocks], blocks[-1].common)
 
 
-def rank_seconds(progress: Sequence[log.LatestBlock]) -> tuple[float, ...]:
+def rank_seconds(progress: Sequence[LatestBlock]) -> tuple[float, ...]:
     """Return every sample of one rank, in seconds per call."""
     return tuple(
         seconds for latest in _measured_blocks(progress) for seconds in latest.block.rank_seconds
     )
 
 
-def _measured_blocks(progress: Sequence[log.LatestBlock]) -> list[log.LatestBlock]:
+def _measured_blocks(progress: Sequence[LatestBlock]) -> list[LatestBlock]:
     """Return the blocks that count, without the warm-up. An index that comes again makes the blocks
     from there on a part of the warm-up.
     """
-    blocks: list[log.LatestBlock] = []
+    blocks: list[LatestBlock] = []
     for latest in progress:
         del blocks[latest.index :]
         blocks.append(latest)

@@ -8,14 +8,16 @@ questions is dear, several blocks go by between two rounds, and the later one te
 up while a cause is active has grown, or it has not.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from ...core.samples import PREEMPTED
 from ..devices import Counters, Device
+from ..devices.base import answering
+from ..log import BlockState
 from ..sizing.peers import UNKNOWN, Agreement, of_ranks
-from ..sizing.stopwatch import Stops, answering
+from ..sizing.stopwatch import Stops
 
 CAUSES = (THERMAL, HARDWARE, BRAKE)
 HOST_GAP = "host gap"
@@ -134,7 +136,7 @@ class Conditions:
             self._explain()
         return ""
 
-    def state(self, cause: str, alone: bool) -> "BlockState":
+    def state(self, cause: str, alone: bool) -> BlockState:
         """Return what this rank's device tells of the blocks so far. The one with this cause is the
         last of them, and the rank is `alone` where no others measure with it.
         """
@@ -256,28 +258,6 @@ class Conditions:
             if seconds >= SHORTEST_INTERVAL_S:
                 return after - before > LEAST_SHARE_TAKEN * seconds + CORE_TIME_ERROR_S
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class BlockState:
-    """The state of the devices in a block. A fact is None if none was seen and not all tell.
-
-    Args:
-        cause: why it does not count; empty where it does; `cause_text` names the ranks that it comes from.
-        spoiled: why none of the last `judged` blocks counts, this one among them; `power_capped` is of all of them.
-        neighbours: whether another process was seen on any device.
-        throttle_known: whether every device tells of thermal slowdown and power brake.
-        clock_moved: whether the clock of any moved within a block, and nobody tells why.
-    """
-
-    cause: str = ""
-    power_capped: bool | None = None
-    neighbours: Literal["none", "seen", "unknown"] = "unknown"
-    throttle_known: bool = False
-    cause_text: str = ""
-    spoiled: str = ""
-    judged: int = 0
-    clock_moved: bool = False
 
 
 def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:

@@ -5,13 +5,14 @@ clock can stand in for it.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
+from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts, Gpu
 
 Stamp = Any
@@ -365,3 +366,14 @@ def _communicates() -> bool:
     import torch
 
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+@contextlib.contextmanager
+def answering(device: Device) -> Iterator[None]:
+    """Name the device if it fails, and not the measured function."""
+    try:
+        yield
+    except DeviceError:
+        raise
+    except Exception as error:
+        raise DeviceError(f"{device.name} stopped answering: {error}") from error

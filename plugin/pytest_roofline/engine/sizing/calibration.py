@@ -11,8 +11,9 @@ from statistics import median
 from ...core.errors import BadInput
 from ...core.samples import Calibration
 from ..devices import Device, Stamp, Traits
+from ..devices.base import answering
 from .peers import UNKNOWN, Agreement
-from .stopwatch import Stopwatch, answering
+from .stopwatch import Stopwatch
 
 # Of the traits, those that decide how blocks are taken. Ticks may differ: the coarsest is calibrated.
 DECISIVE = ("shortest_span_s", "queues", "spins", "graphs", "stamps", "warmup_floor_s", "precision")

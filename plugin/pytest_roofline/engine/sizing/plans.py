@@ -5,12 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import median
-from weakref import WeakKeyDictionary
 
 from ...core.samples import Mode
 from ...core.units import format_seconds
-from ..devices import Device
 from ..log import Log
+from .graphs import capture
 from .sequence import CallSequence
 from .shape import (
     BLOCK_SHARE,
@@ -48,9 +47,6 @@ LEAST_LEFT = 0.25
 MOST_LOST = 0.10
 # Replays that are timed, behind one that is not: the first of a graph uploads it.
 REPLAYS = 3
-# The reason to take no further graph of a device in this process: after a failed capture, not even an empty one worked.
-# A later failure would have no reason of its own.
-_refusals: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 # Replays of an empty graph, to learn what a replay costs.
 EMPTY_REPLAYS = 20
 
@@ -100,7 +96,7 @@ class Sizing:
         log, first_s = self.log, self.log.warmup_s
         began_s = self.watch.agreement.now_s()
         try:
-            call_s = self.warm_up.run()
+            call_s = self.warm_up.call_until_steady()
             flush_s = self.warm_up.beside_s if flushes else 0.0
             return self.plan_blocks(call_s, self.warm_up.idle_s, flush_s, began_s + self.budget_s)
         finally:
@@ -316,7 +312,7 @@ class Sizing:
         if use_graph is None:
             unresolved = plan.call_s * plan.shape.calls < self.resolved_s
             use_graph = unresolved or is_short(plan.call_s, self.traits)
-        if not (plan.ahead and use_graph and self.traits.graphs and self.most_calls > 1):
+        if not (plan.shape.spin_s and use_graph and self.traits.graphs and self.most_calls > 1):
             return plan
         count, calls_made = graph_calls(plan.call_s, len(self.calls.sets)), self.calls.made
         if count is None:
@@ -369,25 +365,13 @@ class Sizing:
         return span_s, host_s
 
     def _capture(self, submit: Callable[[], None]) -> Callable[[], None] | None:
-        """Return a replay of the work that `submit` submits.
-
-        None if that cannot be captured, or nothing can any more.
+        """Return a replay of the work that `submit` submits. None, with the reason in the log, if
+        there is none.
         """
-        device = self.watch.device
-        self.log.graph_refusal = _refusals.get(device, "")
-        if self.log.graph_refusal:
-            return None
         began_s = self.watch.agreement.now_s()
         try:
-            return device.capture(submit)
-        except (
-            RuntimeError
-        ) as error:  # torch's, for whatever a capture may not contain; the events are there anyway.
-            self.log.graph_refusal = str(error).partition("\n")[0]
-            self.watch.settle()
-            if not _takes_graphs(device):
-                _refusals[device] = self.log.graph_refusal
-            return None
+            replay, self.log.graph_refusal = capture(self.watch, submit)
+            return replay
         finally:
             self._capturing_s += self.watch.agreement.now_s() - began_s
 
@@ -403,19 +387,6 @@ class Sizing:
         return max(
             0.0, median(self.watch.ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans)
         )
-
-
-def _takes_graphs(device: Device) -> bool:
-    """Return whether a device takes an empty graph, after a failed capture.
-
-    This also mends the random numbers of an older torch: its generator refuses every call outside of a graph until a
-    capture ends well. Memory of the failed capture stays allocated: torch keeps the pool of such a graph.
-    """
-    try:
-        device.capture(lambda: None)
-    except RuntimeError:
-        return False
-    return True
 
 
 def _trial_spin_s(idle_s: float) -> float:

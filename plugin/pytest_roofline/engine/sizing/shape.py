@@ -126,8 +126,3 @@ class BlockPlan:
     overhead_s: float = 0.0
     device_s: float | None = None
     """Seconds of a call that waits inside in which the device works; None of one that does not wait."""
-
-    @property
-    def ahead(self) -> bool:
-        """True if the host gets ahead of the device, behind a spin."""
-        return self.shape.spin_s > 0

@@ -5,15 +5,15 @@ With the host ahead of the device all the time, no gap between two launches can 
 if the device has not reached the block's first stamp when the host has submitted its last, the whole block is valid.
 """
 
-import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...core.errors import DeviceError
 from ..devices import Device, Stamp
+from ..devices.base import answering
 from .peers import ALONE, Agreement, Peers
 
 Answer = TypeVar("Answer")
@@ -92,17 +92,6 @@ class Stops:
 
     def _note(self, *_: object) -> None:
         self.count += 1
-
-
-@contextlib.contextmanager
-def answering(device: Device) -> Iterator[None]:
-    """Name the device if it fails, and not the measured function."""
-    try:
-        yield
-    except DeviceError:
-        raise
-    except Exception as error:
-        raise DeviceError(f"{device.name} stopped answering: {error}") from error
 
 
 class Stopwatch:

@@ -41,8 +41,11 @@ class WarmUp:
     def __init__(
         self, watch: Stopwatch, calls: CallSequence, log: Log, budget_s: float, most_calls: int
     ) -> None:
-        self._watch, self._calls, self._log = watch, calls, log
-        self._budget_s, self._most_calls = budget_s, most_calls
+        self._watch = watch
+        self._calls = calls
+        self._log = log
+        self._budget_s = budget_s
+        self._most_calls = most_calls
         self._traits = traits = watch.device.traits
         self.cap_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
         self.floor_s = min(traits.warmup_floor_s, self.cap_s)
@@ -90,7 +93,7 @@ class WarmUp:
             log.warm_calls_s.append(watch.alone_s(partial(self._calls, 1)))
         log.warmup_s += sum(log.warm_calls_s)
 
-    def run(self) -> float:
+    def call_until_steady(self) -> float:
         """Return the seconds per call at the end of the warm-up."""
         now_s = self._watch.agreement.now_s
         began_s, count, readable = now_s(), 1, False
