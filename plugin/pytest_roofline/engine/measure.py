@@ -148,7 +148,7 @@ class _Steps:
         self.phase = "held_bytes"
         held_bytes = engine.held_bytes() if request.held_bytes else None
         self.phase = "verify"
-        engine.settle()
+        engine.wait_until_done()
         right, wrong = verify_data(self.peers, device, request.target, engine.calls.called_sets)
         doubt = engine.blocks.left_running or (
             ""
@@ -228,7 +228,9 @@ class _Steps:
         """Return why calls are not believed. A call that takes as long as the budget did something."""
         if samples.median_s * LOOK_CALLS > self.request.budget_s:
             return ""
-        return freshness_check.why_stale(engine.plan.fn, engine.settle, self.device.free_bytes)
+        return freshness_check.why_stale(
+            engine.plan.fn, engine.wait_until_done, self.device.free_bytes
+        )
 
 
 def slow_down(

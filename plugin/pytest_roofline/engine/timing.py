@@ -100,9 +100,9 @@ class Engine:
             self.plan, flush=None, refill=None, renew=None, after_block=None, sets=()
         )
 
-    def settle(self) -> None:
+    def wait_until_done(self) -> None:
         """Wait until everything that was called is done."""
-        self._watch.settle()
+        self._watch.wait_until_done()
 
     def peak_bytes(self) -> int | None:
         """Return the most memory that one call holds, by a call of its own. It counts above what is

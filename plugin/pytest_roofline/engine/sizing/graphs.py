@@ -24,7 +24,7 @@ def capture(watch: Stopwatch, submit: Callable[[], None]) -> tuple[Callable[[], 
     # Torch's, for whatever a capture may not contain; the events are there anyway.
     except RuntimeError as error:
         refusal = str(error).partition("\n")[0]
-    watch.settle()
+    watch.wait_until_done()
     if not _takes_graphs(device):
         _refusals[device] = refusal
     return None, refusal

@@ -107,7 +107,7 @@ class Sizing:
             log.warmup_s = first_s + log.preparing_s
 
     def _renew(self, renew: Callable[[int], object]) -> None:
-        self.watch.settle()
+        self.watch.wait_until_done()
         # Nobody frees what another rank still reads.
         self.watch.agreement.barrier()
         renew(min(self.calls.made, len(self.calls.sets)))

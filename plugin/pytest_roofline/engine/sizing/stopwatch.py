@@ -135,7 +135,7 @@ class Stopwatch:
             return self.behind(submit, shape.samples)
         return self.plain(submit, shape.samples)
 
-    def settle(self) -> None:
+    def wait_until_done(self) -> None:
         """Wait until everything submitted is done."""
         self._ask(self.device.synchronize)
 
@@ -153,22 +153,22 @@ class Stopwatch:
         at once.
         """
         self._flush()
-        self.settle()
+        self.wait_until_done()
         self.agreement.meet_s()
         began_s = self.device.host_s()
         submit()
-        self.settle()
+        self.wait_until_done()
         return self.agreement.most(self.device.host_s() - began_s)[0]
 
     def host_cost_s(self, submit: Callable[[], None], spin_s: float) -> float:
         """Return the host seconds of submitting, behind a spin."""
         self._begin(isolated=False)
-        self.settle()
+        self.wait_until_done()
         if spin_s:
             self._ask(self.device.spin, self._cycles(spin_s))
         self._submit(submit)
         cost_s = self.submit_s
-        self.settle()
+        self.wait_until_done()
         return self.agreement.most(cost_s)[0]
 
     def _begin(self, isolated: bool) -> None:
@@ -176,16 +176,16 @@ class Stopwatch:
         sample starts idle.
         """
         if isolated or not self.agreement.alone:
-            self.settle()
+            self.wait_until_done()
             self.agreement.barrier()
 
     def _own_span_s(self, submit: Callable[[], None]) -> float:
         self._flush()
         if self.wall:
-            self.settle()
+            self.wait_until_done()
             began_s = self.device.host_s()
             self._submit(submit)
-            self.settle()
+            self.wait_until_done()
             return self.device.host_s() - began_s
         start = self._ask(self.device.stamp)
         self._submit(submit)
@@ -214,7 +214,7 @@ class Stopwatch:
         tells.
         """
         self._begin(isolated=False)
-        self.settle()
+        self.wait_until_done()
         began_s = self.device.host_s()
         pairs = self._submit_pairs(submit, samples)
         host_s = self.device.host_s() - began_s
@@ -229,7 +229,7 @@ class Stopwatch:
         if self.isolated:
             return self._agree(self._one_by_one(submit, shape))
         self._begin(isolated=False)
-        self.settle()
+        self.wait_until_done()
         began_s = self.device.host_s()
         self._lead_in()
         lead = self._spin(shape.spin_s)
@@ -247,7 +247,7 @@ class Stopwatch:
     def _left_s(self) -> float:
         """Return the host seconds of work that goes on after the last stamp."""
         began_s = self.device.host_s()
-        self.settle()
+        self.wait_until_done()
         return self.device.host_s() - began_s
 
     def _one_by_one(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
@@ -289,7 +289,7 @@ class Stopwatch:
         return self._probe_hz() if self.spins else None
 
     def _probe_hz(self) -> float | None:
-        self.settle()
+        self.wait_until_done()
         self._lead_in()
         return self._clock_hz(self._spin(PROBE_S), PROBE_S)
 
