@@ -11,8 +11,7 @@ from ..core.samples import Samples
 from ..core.units import format_amount, format_rate, format_seconds
 from ..engine.calls import FLUSH_FACTOR, ROTATION_FACTOR
 from ..engine.ceiling import Workloads
-from ..engine.devices import Device, Traits, cpu
-from ..engine.devices.base import answering
+from ..engine.devices import Device, Traits, answering, cpu
 from ..engine.host import usable_cores
 from ..engine.sizing.calibration import calibrate
 from ..engine.sizing.stopwatch import Stopwatch

@@ -13,8 +13,7 @@ from typing import Literal
 
 from ...core.facts import BRAKE, HARDWARE, POWER_CAP, THERMAL
 from ...core.samples import PREEMPTED
-from ..devices import Counters, Device
-from ..devices.base import answering
+from ..devices import Counters, Device, answering
 from ..log import BlockState
 from ..sizing.peers import UNKNOWN, Agreement, of_ranks
 from ..sizing.stopwatch import Stops

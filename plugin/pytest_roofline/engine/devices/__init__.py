@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import NO_TORCH, BadInput, DeviceError
-from .base import AllocatedBytes, Counters, Device, Stamp, Traits
+from .base import AllocatedBytes, Counters, Device, Stamp, Traits, answering
 
 if TYPE_CHECKING:
     import torch
@@ -15,6 +15,7 @@ __all__ = [
     "Device",
     "Stamp",
     "Traits",
+    "answering",
     "check_device_name",
     "open_device",
     "require_torch",

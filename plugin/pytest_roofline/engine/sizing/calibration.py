@@ -10,8 +10,7 @@ from statistics import median
 
 from ...core.errors import BadInput
 from ...core.samples import Calibration
-from ..devices import Device, Stamp, Traits
-from ..devices.base import answering
+from ..devices import Device, Stamp, Traits, answering
 from .peers import UNKNOWN, Agreement
 from .stopwatch import Stopwatch
 

@@ -1,6 +1,5 @@
 """The plan for timing a function: behind a spin if the host can get ahead, else honestly beside the host."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,10 +20,9 @@ from .shape import (
     graph_calls,
     is_short,
     queued_shape,
-    resolved_span_s,
     spin_for,
 )  # fmt: skip
-from .stopwatch import LEAD_IN_S, LONGEST_SPIN_S, PROBE_S, BlockShape, Stopwatch
+from .stopwatch import LEAD_IN_S, LONGEST_SPIN_S, PROBE_S, TICKS_PER_SAMPLE, BlockShape, Stopwatch
 from .warm_up import WarmUp
 
 # Attempts at a block that the host stays ahead of. Each failure takes three quarters of the entries away.
@@ -62,7 +60,10 @@ class Sizing:
         self.calibration = log.calibration
         self.budget_s = budget_s
         self.traits = watch.device.traits
-        self.resolved_s = resolved_span_s(self.traits, self.calibration)
+        # The shortest sample that the clock resolves.
+        self.resolved_s = max(
+            self.traits.shortest_span_s, TICKS_PER_SAMPLE * self.calibration.tick_s
+        )
         # A flush or a barrier goes before every call, so each call is a sample of its own.
         self.most_calls = 1 if watch.flush is not None or watch.isolated else MOST_CALLS
         self.warm_up = WarmUp(watch, calls, log, budget_s, self.most_calls)
@@ -98,7 +99,7 @@ class Sizing:
         try:
             call_s = self.warm_up.call_until_steady()
             flush_s = self.warm_up.beside_s if flushes else 0.0
-            return self.plan_blocks(call_s, self.warm_up.idle_s, flush_s, began_s + self.budget_s)
+            return self._plan_blocks(call_s, self.warm_up.idle_s, flush_s, began_s + self.budget_s)
         finally:
             lasted_s = self.watch.agreement.now_s() - began_s
             # How long a stop in it was is not known.
@@ -118,7 +119,7 @@ class Sizing:
         log, began_s = self.log, self.watch.agreement.now_s()
         try:
             until_s = began_s + self.budget_s - log.preparing_s
-            return self.plan_graph(plan, graph if self.watch.agreement.alone else False, until_s)
+            return self._plan_graph(plan, graph if self.watch.agreement.alone else False, until_s)
         finally:
             lasted_s = self.watch.agreement.now_s() - began_s
             log.preparing_s += lasted_s
@@ -137,8 +138,8 @@ class Sizing:
             BlockShape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host"
         )
 
-    def plan_blocks(
-        self, call_s: float, idle_s: float = 0.0, flush_s: float = 0.0, until_s: float = math.inf
+    def _plan_blocks(
+        self, call_s: float, idle_s: float, flush_s: float, until_s: float
     ) -> BlockPlan:
         """Return the plan for a function.
 
@@ -301,9 +302,7 @@ class Sizing:
         depth, span_s = self.calibration.queue_depth, self.shortest_s(call_s)
         return queued_shape(call_s, host_s, span_s, self.budget_s, most_calls, depth, self._flush_s)
 
-    def plan_graph(
-        self, plan: BlockPlan, use_graph: bool | None = None, until_s: float = math.inf
-    ) -> BlockPlan:
+    def _plan_graph(self, plan: BlockPlan, use_graph: bool | None, until_s: float) -> BlockPlan:
         """Return a plan that replays a graph, or the given plan.
 
         A graph is used on request, or if calls are too short for launches and stamps.
@@ -312,7 +311,7 @@ class Sizing:
         if use_graph is None:
             unresolved = plan.call_s * plan.shape.calls < self.resolved_s
             use_graph = unresolved or is_short(plan.call_s, self.traits)
-        if not (plan.shape.spin_s and use_graph and self.traits.graphs and self.most_calls > 1):
+        if not (plan.shape.spin_s and use_graph and self.most_calls > 1):
             return plan
         count, calls_made = graph_calls(plan.call_s, len(self.calls.sets)), self.calls.made
         if count is None:

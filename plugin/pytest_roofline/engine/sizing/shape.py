@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...core.samples import Calibration, Mode
+from ...core.samples import Mode
 from ..devices import Traits
-from .stopwatch import LONGEST_SPIN_S, TICKS_PER_SAMPLE, BlockShape
+from .stopwatch import LONGEST_SPIN_S, BlockShape
 
 # A sample is planned longer than it must be by this, since noise goes both ways.
 PLANNED_LONGER = 1.1
@@ -32,11 +32,6 @@ ASSUMED_DEPTH = 512
 SHORT_TICKS = 40
 GRAPH_SPAN_S = 1e-3
 MOST_GRAPH_CALLS = 4096
-
-
-def resolved_span_s(traits: Traits, calibration: Calibration) -> float:
-    """The shortest sample that the clock resolves, in seconds."""
-    return max(traits.shortest_span_s, TICKS_PER_SAMPLE * calibration.tick_s)
 
 
 def direct_shape(

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...core.errors import DeviceError
-from ..devices import Device, Stamp
-from ..devices.base import answering
+from ..devices import Device, Stamp, answering
 from .peers import ALONE, Agreement, Peers
 
 Answer = TypeVar("Answer")
