@@ -115,7 +115,7 @@ class Bench:
         """What the engine takes of a call."""
         engine = Engine(self.device, Plan(call, sets=[()], budget_s=self.budget_s))
         engine.run()
-        engine.wait_until_done()
+        engine.watch.wait_until_done()
         samples = engine.samples()
         assert samples is not None
         return samples

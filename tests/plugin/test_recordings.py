@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_roofline.engine.devices import cpu
-from pytest_roofline.engine.peers import CoreWatch
+from pytest_roofline.engine.quiet import CoreWatch
 from pytest_roofline.settings.options import SIDE_BY_SIDE
 
 BUSY = "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine"

@@ -15,9 +15,9 @@ from ..core.facts import Finding, Machine, Unexpected
 from ..core.storage import to_plain
 from ..core.units import count, parse_duration, printable, slug
 from ..engine import devices, inventory, quiet
-from ..engine.calibration import calibrate
 from ..engine.devices.cpu import QUIETEN, WATCH_S, occupied_text
 from ..engine.host import gather, unused_accelerator
+from ..engine.sizing.calibration import calibrate
 from ..hardware import Peak, Product, products
 from ..hardware.keys import how_to_add, is_slice, part_line
 from ..hardware.lookup import hardware_files, merge_hardware

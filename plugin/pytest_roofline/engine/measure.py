@@ -148,7 +148,7 @@ class _Steps:
         self.phase = "held_bytes"
         held_bytes = engine.held_bytes() if request.held_bytes else None
         self.phase = "verify"
-        engine.wait_until_done()
+        engine.watch.wait_until_done()
         right, wrong = verify_data(self.peers, device, request.target, engine.calls.called_sets)
         doubt = engine.blocks.left_running or (
             ""
@@ -229,7 +229,7 @@ class _Steps:
         if samples.median_s * LOOK_CALLS > self.request.budget_s:
             return ""
         return freshness_check.why_stale(
-            engine.plan.fn, engine.wait_until_done, self.device.free_bytes
+            engine.plan.fn, engine.watch.wait_until_done, self.device.free_bytes
         )
 
 

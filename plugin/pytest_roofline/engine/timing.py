@@ -61,16 +61,16 @@ class Engine:
             self.log.labels.add("wall_clock")
         self.calls = CallSequence(plan.fn, plan.sets)
         before = plan.flush if plan.refill is None else self._refill
-        self._watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
-        self.blocks = Blocks(self._watch, self.log, plan.budget_s, plan.after_block)
+        self.watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
+        self.blocks = Blocks(self.watch, self.log, plan.budget_s, plan.after_block)
 
     def run(self) -> None:
         """Take the samples. Whatever is raised meanwhile, `log` keeps what there is."""
-        with _collector_off(), self._watch.stops:
+        with _collector_off(), self.watch.stops:
             log = self.log
-            log.calibration = calibrate_ranks(self._watch)
+            log.calibration = calibrate_ranks(self.watch)
             self.blocks.conditions.pace()
-            sizing = Sizing(self._watch, self.calls, log, self.plan.budget_s)
+            sizing = Sizing(self.watch, self.calls, log, self.plan.budget_s)
             slow = sizing.warm_up.make_first_calls(self.plan.first_calls)
             if not (slow and self.blocks.take_slow_calls(sizing.plan_single_calls())):
                 block_plan = sizing.prepare(
@@ -95,14 +95,10 @@ class Engine:
         """Let go of every buffer. A traceback that holds on to this engine does not hold on to them
         then.
         """
-        self._watch.flush = None
+        self.watch.flush = None
         self.plan = replace(
             self.plan, flush=None, refill=None, renew=None, after_block=None, sets=()
         )
-
-    def wait_until_done(self) -> None:
-        """Wait until everything that was called is done."""
-        self._watch.wait_until_done()
 
     def peak_bytes(self) -> int | None:
         """Return the most memory that one call holds, by a call of its own. It counts above what is
@@ -111,7 +107,7 @@ class Engine:
         made = self.calls.made
         with _collector_off():
             peak_bytes = self.device.peak_bytes(lambda: self.calls(1))
-            if self.calls.made == made and not self._watch.agreement.alone:
+            if self.calls.made == made and not self.watch.agreement.alone:
                 # A device that does not tell makes no call, but the other ranks may have made theirs.
                 self.calls(1)
         return peak_bytes

@@ -16,10 +16,10 @@ from ..core.records import Measurement
 from ..core.samples import SIBLINGS, merge_passes
 from ..core.units import format_amount
 from ..core.work import Work
-from ..engine.conditions import busy_text, siblings_of
 from ..engine.devices import Device, torch_device
 from ..engine.devices.base import SiblingDevice
 from ..engine.measure import MeasuredRequest, Observer, measure_request
+from ..engine.quiet import busy_text, siblings_of
 from ..engine.request import Request, Timed
 from ..hardware import key_of
 from ..stats.siblings import BETWEEN, FEWEST

@@ -21,7 +21,7 @@ from ..core.rows import Row
 from ..core.samples import Calibration
 from ..core.units import encodable
 from ..engine import identity
-from ..engine.conditions import siblings_of
+from ..engine.quiet import siblings_of
 from ..settings.parsing import Options
 from ..settings.round import in_round
 from ..stats.curves import judge_curves, summarise

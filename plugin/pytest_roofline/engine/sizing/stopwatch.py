@@ -166,9 +166,8 @@ class Stopwatch:
         if spin_s:
             self._ask(self.device.spin, self._cycles(spin_s))
         self._submit(submit)
-        cost_s = self.submit_s
         self.wait_until_done()
-        return self.agreement.most(cost_s)[0]
+        return self.agreement.most(self.submit_s)[0]
 
     def _begin(self, isolated: bool) -> None:
         """Start with the other ranks, each done with its earlier work. Alone, only an isolated
