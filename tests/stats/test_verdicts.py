@@ -18,7 +18,7 @@ from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
 from pytest_roofline.stats.limits import Limit
 from pytest_roofline.stats.looks import FALSE_RED, SECOND_LOOK, Looks
 from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
-from pytest_roofline.stats.spread import PRIOR_FREEDOM, is_one_day, priors
+from pytest_roofline.stats.spread import PRIOR_FREEDOM, has_fewer_days, priors
 from pytest_roofline.stats.stats import growth
 from pytest_roofline.stats.verdicts import (
     changed_environment,
@@ -384,7 +384,7 @@ def test_three_sessions_in_one_sitting_know_less_than_three_days(make):
     apart, together = (
         verdict(make, 2, reference=make.reference(*groups)) for groups in (days, sitting)
     )
-    assert [is_one_day(found.sessions) for found in (apart, together)] == [False, True]
+    assert [has_fewer_days(found.sessions) for found in (apart, together)] == [False, True]
     assert apart.difference.session.value == pytest.approx(0.005)
     assert together.difference.session.value == pytest.approx(0.0075)
     assert together.difference.session.origin == "prior, recorded within six hours"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
 from ..core.verdicts import Difference, Kind, OddSession, Spread, Verdict
 from ..stats.causes import ClockChange, Modes, clock_change, modes
-from ..stats.spread import is_one_day
+from ..stats.spread import has_fewer_days
 from ..stats.stats import growth
 from .reasons import left_out_text
 
@@ -102,7 +102,7 @@ def _days_text(verdict: Verdict, session: Spread) -> list[str]:
     slow = verdict.kind is Kind.REGRESSED or (
         verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow
     )
-    assumed = session.origin.startswith("prior") and is_one_day(verdict.sessions)
+    assumed = session.origin.startswith("prior") and has_fewer_days(verdict.sessions)
     if not (slow and assumed):
         return []
     share = format_tolerance(round(session.value, 4))

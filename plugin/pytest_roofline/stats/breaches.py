@@ -15,14 +15,22 @@ from .outlook import PLAY
 from .spread import Prior, join_days, within
 from .stats import CONFIDENCE, centre_of, quantile, spreads_of
 
-# A first process is sure by itself where it would be with processes so many times as far apart as is assumed: half the
-# speed needs no second one.
+# A time may turn red after one process if it still would with processes so many times as far apart as is assumed: at
+# half the speed no second process is needed.
 FAR_APART = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """New processes of one device held against a limit."""
+    """New processes of one device held against a limit.
+
+    Args:
+        estimate: log seconds by which their centre lies beyond the limit, with its standard `error`.
+        freedom: degrees of freedom of that error.
+        process: the spread between processes.
+        share: the part of the chance of error that this interim analysis may spend; 0 where it may not be red.
+        devices: how many devices were held against the limit; `missed` is the number that lie beyond it.
+    """
 
     limit: Limit
     estimate: float
@@ -40,8 +48,9 @@ class Breach:
     def sure(self) -> bool:
         """Return True where the time surely lies beyond the limit.
 
-        The confidence is 99 %, paid for over the looks; the limit itself has no error.
+        The confidence of 99 % is shared among the interim analyses; the limit itself has no error.
         """
+        # So far beyond that no spread between processes explains it: no further process is needed.
         if self.estimate > FAR_APART * _bound(1.0, self.freedom) * self.error:
             return True
         return self.share > 0 and self.estimate > _bound(self.share, self.freedom) * self.error
@@ -64,15 +73,22 @@ class Breach:
         return math.sqrt(max(variance, 1e-12))
 
 
-def hold(
+def find_breaches(
     limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks
 ) -> list[Breach]:
-    """Return the breach of each limit, the sure and largest first."""
+    """Return the breach of each limit, the sure and largest first.
+
+    A limit that is kept has one too: its estimate is negative.
+    """
     breaches = [_worst_breach(limit, limit.new or medians, prior, looks) for limit in limits]
     return sorted(breaches, key=lambda breach: (not breach.sure, -breach.estimate))
 
 
 def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+    """Return the breach of the device that is worst.
+
+    Each device is held against the limit alone. A sure breach is worse than a larger one.
+    """
     devices = dict.fromkeys(group.device for group in new)
     breaches = [
         _breach(limit, [group for group in new if group.device == device], prior, looks)
@@ -84,21 +100,23 @@ def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks
 
 
 def _breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+    """Return how far one device's processes lie beyond a limit."""
     centre = centre_of(new)
     spreads = spreads_of([], join_days(new), prior)
     process = spreads.process
-    # What is assumed of sessions is known no better than what is assumed of processes.
+    # Where each session holds one process, `process` already includes the spread between sessions.
     session = 0.0 if spreads.alone else max(prior.session, spreads.own_session)
-    within_s, between_s = process.value**2 / centre.processes, session**2 / centre.sessions
+    variance = process.value**2 / centre.processes + session**2 / centre.sessions
     is_due = looks.due(centre.processes)
-    # Not red by what is merely assumed of one process where a second may follow.
+    # The spread of a single process is merely assumed: it may not be red where a second may follow.
     fewest = min(FEWEST_RED, centre.processes if looks.ended else looks.most)
     process_assumed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
     may_be_red = is_due and not process_assumed and centre.processes >= fewest
     return Breach(
         limit=limit,
         estimate=centre.value - math.log(limit.of.seconds),
-        error=math.sqrt(within_s + between_s),
+        error=math.sqrt(variance),
+        # The spread between sessions is assumed: it adds no degrees of freedom.
         freedom=process.degrees,
         process=process,
         processes=centre.processes,
@@ -109,9 +127,9 @@ def _breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> B
 
 
 def _bound(share: float, freedom: float) -> float:
-    """Return the bound of the estimate, in standard errors.
+    """Return the one-sided bound of the estimate, in standard errors.
 
-    `share` is the part of the chance of error that may be spent.
+    `share` is the part that may be spent of the chance of error, which is half of 1 %.
     """
     return quantile(1 - share * (1 - CONFIDENCE) / 2, freedom)
 
@@ -127,7 +145,9 @@ def open_reasons(breach: Breach, looks: Looks) -> tuple[Reason, ...]:
 
 
 def _remedy(breach: Breach, looks: Looks) -> Reason:
+    """Return how many rounds would decide, or that none would."""
     for processes in WORTHWHILE:
+        # More processes than this run may take need the plan of a longer run.
         plan = looks if processes <= looks.most else Looks(max(MOST_ROUNDS, looks.most))
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
             return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})
@@ -143,7 +163,7 @@ def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> b
 
 
 def may_decide(breach: Breach, looks: Looks) -> bool:
-    """Return True where the last look could still be red or green.
+    """Return True where the last analysis could still be red or green.
 
     The processes to come may move the centre by one standard error.
     """

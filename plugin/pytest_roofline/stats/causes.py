@@ -10,28 +10,30 @@ from statistics import fmean, geometric_mean, median
 from ..core.verdicts import Verdict
 from .outlook import WORTH_REPORTING
 
-# Of fewer tests nobody can say that all of them moved.
+# With fewer tests nobody can say that all of them moved.
 FEWEST_SHIFTED = 5
-# So many of the tests moved in the same direction, each by at least half of what the middle one did.
+# The least share of tests that moved in the same direction, each by at least half of the median shift.
 MOST_SHIFTED = 0.9
-# Standard errors of one test that the middle one must have moved.
+# The median shift must be at least so many standard errors of one test.
 SURELY = 2.0
-# A clock that moved less says nothing.
+# A clock that changed by a smaller share explains nothing.
 CLOCK_SHARE = 0.01
 # Fewer processes cannot show two modes.
 FEWEST_BIMODAL = 8
 DIP_LEVEL = 0.04
-# A process alone is an outlier and no mode.
+# A single process is an outlier and no mode.
 FEWEST_IN_A_MODE = 2
-# A sample spans 200 ticks of its clock; of processes that agree to the tick, two further apart differ.
+# The coarsest tick of a clock, as a share of the time. A sample spans 200 ticks, so medians further apart than this
+# differ by more than rounding.
 COARSEST_TICK = 0.01
-# Of the way between the two centres, what is empty between modes; two sides that differ overlap or nearly touch.
+# The least share of the distance between the centres of two modes that holds no process. Two sides that merely differ
+# overlap or nearly touch.
 CLEARLY = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """The whole suite moved: by how much in log seconds, in how many of how many tests."""
+    """A shift of the whole suite, `estimate` log seconds, which `moved` of `tests` tests show."""
 
     estimate: float
     moved: int
@@ -40,26 +42,40 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """The device's clock moved: before and after in cycles per second, and the difference that is left in cycles."""
+    """A change of the device's clock, before and after in Hz.
+
+    `in_cycles` is the difference that is left where calls are timed in cycles, as a logarithm.
+    """
 
     before_hz: float
     after_hz: float
     in_cycles: float
 
     def explains(self, tolerance: float) -> bool:
-        """Return True where the difference in cycles is within the tolerance."""
+        """Return True where the clock explains the change in time.
+
+        The difference in cycles is within the tolerance, or the clock explains more than there is.
+        """
         return abs(self.in_cycles) < math.log1p(tolerance) or self.overshoots(tolerance)
 
     def overshoots(self, tolerance: float) -> bool:
         """Return True where the clock alone explains more than the change."""
         clock_logs = math.log(self.after_hz / self.before_hz)
         beyond = abs(self.in_cycles) >= math.log1p(tolerance)
-        return beyond and 0 < 1 - self.in_cycles / clock_logs < 1
+        # The change in time, as a share of the change that the clock alone would make.
+        observed_share = 1 - self.in_cycles / clock_logs
+        return beyond and 0 < observed_share < 1
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Processes lie in two groups: where, and how many of each side, baseline and new, are in the slow one."""
+    """Processes in two groups, a fast and a slow one.
+
+    Args:
+        fast_s: the centre of the fast group, in seconds; `slow_s` that of the slow group.
+        slow_before: how many of the baseline's `before` processes are in the slow group.
+        slow_now: how many of the `now` new processes are.
+    """
 
     fast_s: float
     slow_s: float
@@ -75,21 +91,22 @@ def common_shift(verdicts: Iterable[Verdict]) -> Shift | None:
     The shift is more than the smallest slowdown worth reporting.
     """
     compared = [verdict for verdict in verdicts if verdict.compared]
-    # With what was taken out of them for having moved together.
+    # The shared change that was taken out of each test belongs to its shift, too.
     estimates = [(verdict.estimate or 0.0) + shift_of(verdict) for verdict in compared]
     if len(estimates) < FEWEST_SHIFTED:
         return None
     middle = median(estimates)
     tolerance = min(verdict.tolerance for verdict in compared)
-    # The tests of a process are slow together when it is, so all of them know no more than one.
+    # A slow process slows all of its tests, so many tests are no more certain of the shift than one.
     least = max(
         math.log1p(WORTH_REPORTING * tolerance),
         SURELY * median(verdict.difference.error for verdict in compared if verdict.difference),
     )
-    shifted = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
-    if abs(middle) < least or shifted < MOST_SHIFTED * len(estimates):
+    # A quotient of 0.5 or more: the same direction, and at least half as far as the median.
+    shifted_count = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
+    if abs(middle) < least or shifted_count < MOST_SHIFTED * len(estimates):
         return None
-    return Shift(middle, shifted, len(estimates))
+    return Shift(middle, shifted_count, len(estimates))
 
 
 def shift_of(verdict: Verdict) -> float:
@@ -100,9 +117,8 @@ def shift_of(verdict: Verdict) -> float:
 def clock_change(verdict: Verdict) -> ClockChange | None:
     """Return the change of the clock since the baseline, or None.
 
-    None where either clock is unknown, or they are alike. A drop in clock lengthens every kernel.
-    Time × clock is cycles, so the difference in cycles is that in log seconds plus that in log
-    clock.
+    None where either clock is unknown, or they are alike. Time × clock is cycles, so the difference
+    in cycles is that in log seconds plus that in log clock.
     """
     before = verdict.reference.clock_hz if verdict.reference is not None else None
     now = verdict.subject.clock_hz
@@ -125,25 +141,27 @@ def modes(old_s: Sequence[float], new_s: Sequence[float], tolerance: float) -> M
         tolerance: as a share of time; modes closer than the smallest change worth reporting are one.
     """
     for medians_s in (sorted(old_s), sorted([*old_s, *new_s])):
-        gap = _gap_between_modes(medians_s, tolerance)
-        if not gap:
+        fast_count = _fast_mode_size(medians_s, tolerance)
+        if not fast_count:
             continue
-        border = math.sqrt(medians_s[gap] * medians_s[gap - 1])
+        border = math.sqrt(medians_s[fast_count] * medians_s[fast_count - 1])
         slow_before, slow_now = (
             sum(median_s > border for median_s in side) for side in (old_s, new_s)
         )
+        # One side at least lies in both groups; otherwise the groups are just the two sides.
         if 0 < slow_before < len(old_s) or 0 < slow_now < len(new_s):
-            fast_s, slow_s = geometric_mean(medians_s[:gap]), geometric_mean(medians_s[gap:])
+            fast_s = geometric_mean(medians_s[:fast_count])
+            slow_s = geometric_mean(medians_s[fast_count:])
             return Modes(fast_s, slow_s, slow_before, len(old_s), slow_now, len(new_s))
     return None
 
 
-def _gap_between_modes(medians_s: Sequence[float], tolerance: float) -> int:
+def _fast_mode_size(medians_s: Sequence[float], tolerance: float) -> int:
     """Return how many sorted values are in the fast mode.
 
     It is 0 where there is one mode. Hartigan's dip test says whether there is more than one. It
-    takes equal values for a mode of their own, so what the clock has rounded is spread over its
-    tick first.
+    takes equal values for a separate mode, so values that the clock rounded to the same tick are
+    spread over the tick first.
     """
     if len(medians_s) < FEWEST_BIMODAL or medians_s[0] == medians_s[-1]:
         return 0
@@ -154,17 +172,19 @@ def _gap_between_modes(medians_s: Sequence[float], tolerance: float) -> int:
     _, p = diptest.diptest(np.array(logs))
     if p > DIP_LEVEL:
         return 0
-    gap = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
-    distance = fmean(logs[gap:]) - fmean(logs[:gap])
-    enough = FEWEST_IN_A_MODE <= gap <= len(logs) - FEWEST_IN_A_MODE
+    # The modes are divided at the widest gap between neighbouring values.
+    fast_count = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
+    gap = logs[fast_count] - logs[fast_count - 1]
+    distance = fmean(logs[fast_count:]) - fmean(logs[:fast_count])
+    enough = FEWEST_IN_A_MODE <= fast_count <= len(logs) - FEWEST_IN_A_MODE
     far = distance > math.log1p(WORTH_REPORTING * tolerance)
-    return gap if enough and far and logs[gap] - logs[gap - 1] >= CLEARLY * distance else 0
+    return fast_count if enough and far and gap >= CLEARLY * distance else 0
 
 
 def _spread_ties(medians_s: Sequence[float]) -> list[float]:
     """Return the sorted values with ties spread over the clock's tick.
 
-    The tick is the smallest distance between two values that differ, and no more than a share of them.
+    The tick is the smallest distance between two values that differ, and at most 1 % of the smallest value.
     """
     counts = Counter(medians_s)
     distinct = sorted(counts)
@@ -180,15 +200,18 @@ def _spread_ties(medians_s: Sequence[float]) -> list[float]:
 def detectable_effects(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
     """Return the slowdowns that a run could detect.
 
-    Each is detected 80 times in 100. They are the median and the largest over its tests, each as
-    (slowdown, tests that would show it, tests).
+    Each is detected 80 times in 100. They are the median and the largest over its tests, rounded
+    up, each as (slowdown, number of tests that would show it, number of tests).
     """
     reaches = sorted(verdict.reach for verdict in verdicts if verdict.reach is not None)
     if not reaches:
         return []
-    shares = (reaches[(len(reaches) - 1) // 2], reaches[-1])
-    steps = dict.fromkeys(_round_up(share) for share in shares)
-    return [(step, sum(reach <= step for reach in reaches), len(reaches)) for step in steps]
+    median_and_largest = (reaches[(len(reaches) - 1) // 2], reaches[-1])
+    slowdowns = dict.fromkeys(_round_up(reach) for reach in median_and_largest)
+    return [
+        (slowdown, sum(reach <= slowdown for reach in reaches), len(reaches))
+        for slowdown in slowdowns
+    ]
 
 
 def _round_up(share: float) -> float:

@@ -17,9 +17,13 @@ from .stats import CONFIDENCE, quantile
 from .verdicts import kind_unless_red
 
 Floats = npt.NDArray[np.float64]
+# One measurement of a size: seconds, rate, and the rate as a share of the ceiling, NaN where that is unknown.
+Point = tuple[float, float, float]
 
 FEWEST_POINTS = 4
+# A summary gives the sizes from which a rate reaches these shares of the plateau or the ceiling.
 SHARES = (0.5, 0.8, 0.9)
+# A smaller residual is the rounding of the arithmetic, which differs between machines.
 LEAST_RESIDUAL = 1e-9
 
 
@@ -29,7 +33,7 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     A sweep is the tests that differ only in the parameter `size_bytes`. Of a whole program, which
     has no rate, the size over its time stands in for one.
     """
-    sweeps: dict[tuple[str, str], dict[int, list[tuple[float, float, float]]]] = {}
+    sweeps: dict[tuple[str, str], dict[int, list[Point]]] = {}
     for m in measurements:
         size = m.key.parameters.get("size_bytes")
         rate = (
@@ -41,21 +45,24 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
                 point
             )
     return [
-        _summary(*names, {size: points[size] for size in sorted(points)})
-        for names, points in sweeps.items()
+        _summary(label, metric, {size: points[size] for size in sorted(points)})
+        for (label, metric), points in sweeps.items()
         if len(points) >= FEWEST_POINTS
     ]
 
 
 def _sweep_label(key: Key) -> str:
+    """Return the benchmark with all parameters but the size."""
     values = [f"{value}" for name, value in key.parameters.items() if name != "size_bytes"]
     name = f".{key.name}" if key.name else ""
     return key.benchmark + (f"[{'-'.join(values)}]" if values else "") + name
 
 
-def _summary(
-    label: str, metric: str, points: dict[int, list[tuple[float, float, float]]]
-) -> CurveSummary:
+def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSummary:
+    """Return the summary of a sweep.
+
+    `points` holds the measurements of each size, in ascending order of size; their median counts.
+    """
     sizes = np.array(list(points), dtype=float)
     seconds, rates, of_roof = (
         np.array([median(point[column] for point in at_size) for at_size in points.values()])
@@ -96,9 +103,9 @@ def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
     design = np.column_stack([weights, sizes * weights])
     values, residual = nnls(design, np.ones(len(weights)))
     free = np.flatnonzero(values > 0)
+    # Seconds and bytes differ by many powers of ten: the columns are scaled so that the inverse is exact.
     scale = np.linalg.norm(design[:, free], axis=0)
     columns = design[:, free] / scale
-    # Less is the rounding of the arithmetic, which differs between machines.
     deviation = residual / math.sqrt(len(weights) - len(free)) if residual > LEAST_RESIDUAL else 0.0
     deviations = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns))) / scale
     errors = dict(zip(free.tolist(), deviations.tolist(), strict=True))
@@ -115,7 +122,13 @@ def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
 
 @dataclass(frozen=True, slots=True)
 class CurveVerdict:
-    """One verdict on a sweep. Differences are in log seconds; the worst region is given by its sizes in bytes."""
+    """One verdict on a sweep. Differences are in log seconds.
+
+    Args:
+        points: how many sizes were compared; `passed` is the number of those that passed or improved.
+        worst: the first and the last size of the worst region, in bytes.
+        processes: the most of any size, new ones and those of the baseline.
+    """
 
     label: str
     metric: str
@@ -133,7 +146,7 @@ class CurveVerdict:
 def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
     """Return a verdict on each sweep of four or more sizes.
 
-    Only sizes that were compared count.
+    Only sizes that were compared with a baseline count, but any size can make the sweep red.
     """
     sweeps: dict[tuple[str, str], list[tuple[int, Verdict]]] = {}
     for row in rows:
@@ -148,7 +161,7 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
             (point for point in points if point[1].compared), key=lambda point: point[0]
         )
         if len(compared) >= FEWEST_POINTS:
-            # A size below a published limit is red too, though nothing tells by how much it changed.
+            # A size without a baseline is red where it misses a published limit.
             red = any(verdict.kind is Kind.REGRESSED for _, verdict in points)
             curves.append(_judge_curve(label, metric, compared, red=red))
     return curves
@@ -157,14 +170,17 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
 def _judge_curve(
     label: str, metric: str, points: Sequence[tuple[int, Verdict]], *, red: bool
 ) -> CurveVerdict:
-    """Return red where a size is red, green where their mean is."""
+    """Return the verdict on a sweep from the verdicts on its sizes.
+
+    It is REGRESSED or SHIFTED where a size is; otherwise the mean difference decides.
+    """
     verdicts = [verdict for _, verdict in points]
     estimates = [verdict.estimate or 0.0 for verdict in verdicts]
     differences = [verdict.difference for verdict in verdicts if verdict.difference is not None]
     estimate, error = fmean(estimates), fmean(difference.error for difference in differences)
     freedom = min(difference.degrees for difference in differences)
     tolerance = min(verdict.tolerance for verdict in verdicts)
-    # The far bound is that of PASSED itself, as half of all is no demand.
+    # The third level is that of a sweep twice as slow as the tolerance: one half demands nothing.
     levels = (*FIRST_LEVELS[:2], 0.5)
     kind = kind_unless_red(
         estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels

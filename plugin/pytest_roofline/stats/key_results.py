@@ -1,7 +1,7 @@
-"""Everything that a session measured under one key: every process, every attempt; and which of it stands.
+"""Everything that a session measured under one key: every process, every attempt; and which attempts count.
 
-Nothing is ever replaced. Of the attempts of one process the slowest sound one stands, so luck cannot be retried into
-green; every sound process counts, so no round can be picked.
+Nothing is ever replaced. Of the attempts of one process the slowest sound one counts, so nobody can retry a test until
+it is green by luck; every sound process counts, so no round can be picked.
 """
 
 from collections.abc import Iterable
@@ -19,13 +19,18 @@ from ..core.verdicts import ExactVerdict, Group, Kind, Reference
 from .limits import Summary, exact, process_s
 from .verdicts import other_mode
 
-# A number that could not be trusted so often will not be the next time.
+# After so many processes without a sound attempt, the next one will not be sound either.
 MOST_UNSOUND = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LostRound:
-    """A round of a test that gave no number, and why; `measured` are the names under which it gave one all the same."""
+    """A round of a test that gave no number.
+
+    Args:
+        text: why it gave none.
+        measured: the names of the test's other results, for which the round did give a number.
+    """
 
     text: str
     measured: frozenset[str] = frozenset()
@@ -33,7 +38,10 @@ class LostRound:
 
 @dataclass(slots=True)
 class KeyResults:
-    """The measurements of one key in the order taken."""
+    """The measurements of one key in the order taken.
+
+    Each is an attempt of a process. It is sound if its time can be trusted and was taken in the reference's mode.
+    """
 
     measurements: list[Measurement] = field(default_factory=list)
 
@@ -58,13 +66,14 @@ class KeyResults:
     def invalid(self, reference: Reference | None) -> tuple[Reason, ...]:
         """Return why nothing can be judged; empty where enough is sound."""
         reasons = list(self.unsound(reference).values())
-        unsound, processes = len(reasons), len(reasons) + len(self.sound(reference))
-        if not reasons or unsound <= MOST_EXCLUDED * processes:
+        unsound_count = len(reasons)
+        count = unsound_count + len(self.sound(reference))
+        if not reasons or unsound_count <= MOST_EXCLUDED * count:
             return ()
-        return (reasons[-1] if processes == 1 else of_processes(reasons[-1], unsound, processes),)
+        return (reasons[-1] if count == 1 else of_processes(reasons[-1], unsound_count, count),)
 
     def hopeless(self, reference: Reference | None) -> bool:
-        """Return True where another process would be no better."""
+        """Return True where another process would hardly be sound either."""
         return len(self.unsound(reference)) >= MOST_UNSOUND
 
     def representative(self, reference: Reference | None) -> Measurement:
@@ -95,7 +104,10 @@ class KeyResults:
     def summary(
         self, reference: Reference | None, device: str, started: str, statistic: Statistic
     ) -> Summary:
-        """Return the group with a flag: each attempt gives the statistic itself."""
+        """Return the sound processes, summed up by a statistic.
+
+        The summary is exact where every sound attempt gives the statistic itself and no bound on it.
+        """
         all_exact = all(
             exact(attempt.samples, statistic) for attempt in self._sound_attempts(reference)
         )
@@ -118,14 +130,15 @@ def by_process(measurements: Iterable[Measurement]) -> dict[str, list[Measuremen
 
 
 def _trouble(measurement: Measurement, reference: Reference | None) -> tuple[Reason, ...]:
+    """Return why an attempt is not sound; empty where it is."""
     if measurement.invalid:
         return text_reasons(measurement.invalid)
     return other_mode(measurement.samples.achieved, reference)
 
 
-# As a share of the baseline's peak, either way.
+# A peak may differ from the baseline's by this share, either way.
 PEAK_TOLERANCE = 0.05
-# Never less than this: the block that torch's caching allocator packs small tensors into; of a CPU a page.
+# It may always differ by the block into which torch's caching allocator packs small tensors; on a CPU by a page.
 BLOCK_BYTES, PAGE_BYTES = 2 * MIB, 4096
 NO_PEAK = "the baseline holds no peak memory yet"
 
@@ -133,10 +146,10 @@ NO_PEAK = "the baseline holds no peak memory yet"
 def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
     """Return the median peak of several processes, in bytes, or None.
 
-    Of two in the middle the smaller counts. None where no process has a peak. Code that takes more
-    takes it in every process; the largest would make a regression of one odd workspace in twelve
-    rounds. Of the attempts of one process the largest counts, so that nobody reruns a test into
-    green.
+    Of two in the middle the smaller counts. None where no process has a peak. Code that needs more
+    memory needs it in every process, while the largest would make one odd workspace in twelve rounds
+    a regression. Of the attempts of one process the largest counts, so that nobody can rerun a test
+    until it is green.
     """
     peaks_by_process = [
         [attempt.peak_bytes for attempt in attempts if attempt.peak_bytes is not None]
@@ -147,7 +160,10 @@ def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
 
 
 def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> ExactVerdict | None:
-    """Return the verdict on a peak in bytes, None without any peak."""
+    """Return the verdict on a peak in bytes.
+
+    None where neither side has a peak.
+    """
     old_bytes = reference.peak_bytes if reference is not None else None
     if old_bytes is None:
         reason = "no baseline" if reference is None else NO_PEAK
@@ -178,6 +194,10 @@ def _peak_verdict(
     allowed_bytes: int | None = None,
     reason: str = "",
 ) -> ExactVerdict:
+    """Return a verdict on peak memory without a test's name.
+
+    It is part of the verdict on the test's time, which holds the name.
+    """
     return ExactVerdict(
         test_id="",
         label="",

@@ -1,7 +1,7 @@
-"""Limits: what a time may not lie beyond, whatever it used to be. Published ones, floors, a share of the roofline.
+"""Limits that a time may not lie beyond, whatever it used to be: published ones, floors, a share of the roofline.
 
 A limit has no processes behind it and no error of its own. It is breached where the whole interval of the new time lies
-beyond it, which is decided for each limit alone, and paid for over the looks of the run.
+beyond it. That is decided for each limit alone; its chance of error is shared among the interim analyses of the run.
 """
 
 import os
@@ -25,7 +25,7 @@ from .spread import class_of
 
 MEDIANS_ONLY = "the limit is not for the median, and a baseline file holds medians only"
 BATCHED = "the limit is for the fastest single call, and a sample here is the mean of several calls"
-# What takes a collective's algorithm out of the library's hands.
+# Environment variables that choose a collective's algorithm in place of the library.
 FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
 
 
@@ -34,7 +34,7 @@ class Limit:
     """A limit, and the new processes that are held against it.
 
     Args:
-        new: each summed up as the limit's source does; without any, by their medians.
+        new: the processes, each summed up by the statistic of the limit's source. Empty: all of them, by their medians.
     """
 
     of: TimeLimit
@@ -45,8 +45,8 @@ def process_s(samples: Samples, statistic: Statistic | None) -> float:
     """Return the seconds of a call under a statistic.
 
     They are of one process. A source that names no statistic is taken to mean our median. Where a
-    sample is the mean of several calls, the fastest of them is what the fastest call took at most:
-    see `exact`.
+    sample is the mean of several calls, the best sample is no more than an upper bound on the
+    fastest call: see `exact`.
     """
     if statistic == "mean":
         return fmean(samples.kept)
@@ -54,19 +54,19 @@ def process_s(samples: Samples, statistic: Statistic | None) -> float:
 
 
 def exact(samples: Samples, statistic: Statistic | None) -> bool:
-    """Return True where `process_s` is the statistic, not a bound."""
+    """Return True where `process_s` gives the statistic, not a bound."""
     return statistic != "best" or samples.iterations == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """New processes, each summed up by a statistic, or by a time that it does not exceed where it is not `exact`."""
+    """New processes, each summed up by a statistic; by an upper bound on it where it is not `exact`."""
 
     groups: Sequence[Group]
     exact: bool = True
 
 
-# The new processes of a measurement under a statistic; or why that cannot be told.
+# Sums up the new processes of a measurement by a statistic. A text tells why that is impossible.
 Summed = Callable[[Statistic], Summary | str]
 
 
@@ -102,12 +102,12 @@ def gating_limits(
 def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     """Return the time at a share of the roofline, or None.
 
-    None where no roofline is to be trusted for that.
+    None where the roofline is not trusted enough to fail a test.
     """
     ceiling = measurement.ceiling
     if ceiling is None or ceiling.source != "datasheet":
         return None
-    # One that a rate may lie above, as of a link that some hosts have faster, is reached all the more easily.
+    # A peak that does not bound a rate (some hosts have a faster link) serves too: it is only easier to reach.
     if ceiling.confidence not in ("high", "medium"):
         return None
     unpartitioned = measurement.key.hardware.partition == "none"
@@ -118,6 +118,7 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     ):
         return None
     amount = measurement.work.amount(ceiling.metric)
+    # Small work cannot reach the roofline, or stays in a cache.
     if amount is None or not is_large(
         measurement.work, measurement.samples.labels, computes=is_arithmetic(ceiling)
     ):
@@ -150,7 +151,7 @@ def floor_limits(
 def _floor_peak(measurement: Measurement) -> Ceiling | None:
     """Return the peak that a floor is a share of.
 
-    For a collective it is the bandwidth of the links, however the library adds up.
+    For a collective it is the bandwidth of the links, also where the switch adds up and allows more.
     """
     hardware = measurement.key.hardware
     if rate_suffix(measurement.key.metric) != "busbw_GBps":
@@ -175,6 +176,7 @@ def _idle_reason(
     ):
         return "the datasheet's peak of the floor is not known here"
     if not is_arithmetic(peak):
+        # A lower power limit, asked for below, slows arithmetic only.
         return (
             "the measured data stayed in a cache"
             if "cache_resident" in measurement.samples.labels

@@ -1,4 +1,4 @@
-"""The looks at a test, and the chances of error that its looks and the run's tests share.
+"""The looks (interim analyses) at a test, and the chances of error that its looks and the run's tests share.
 
 A test is judged after its first process, after five, and after the last that its run may take. Each look has a chance
 of error of its own, and these add up to what is promised (Bonferroni). The tests of a run are paid for by Benjamini and
@@ -9,12 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Of a run: the chance that anything unchanged is called REGRESSED.
+# The chance that a run calls anything unchanged REGRESSED.
 FALSE_RED = 0.05
 # A run of fewer tests is held to the same 0.2 % a test.
 FEWEST_TESTS = 25
-# At the first look: the chance of a false IMPROVED; of PASSED, of a test exactly as slow as its tolerance, and of one
-# twice as slow, which binds where the spread is many times the tolerance. A later look has half of each.
+# Chances of error at the first look: of a false IMPROVED; of PASSED for a test exactly as slow as its tolerance; and of
+# PASSED for one twice as slow, which matters where the spread is many times the tolerance. A later look has half of
+# each.
 FIRST_LEVELS = (0.005, 0.03, 0.003)
 LATER_LEVELS = (0.0025, 0.015, 0.0015)
 # A test is looked at after one process and after so many.
@@ -22,9 +23,10 @@ SECOND_LOOK = 5
 MOST_ROUNDS = 12
 # One strange process among one or two looks like a slowdown; among three it looks like spread.
 FEWEST_RED = 3
-# Of processes in two modes, each as likely as the other, so many are hardly ever parted just as the two sides are.
+# Where processes have two equally likely modes, this many (both sides together) hardly ever split into modes exactly as
+# they split into sides.
 FEWEST_TOGETHER = 12
-# A baseline of so many processes is enough that five new ones may turn red.
+# With a baseline of so many processes, five new ones may turn red.
 ENOUGH_KNOWN = 5
 # Numbers of processes to suggest; nobody runs more for one answer.
 WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
@@ -37,8 +39,9 @@ class Looks:
     """The plan of looks at a test: after one process, after five, and after `most`.
 
     Args:
-        slow_only: whether more processes follow only for what looks slower than its tolerance; else for all that is
-            open.
+        most: how many processes the run may take.
+        slow_only: whether more processes follow only for what looks slower than its tolerance; else for every test
+            that is undecided.
         ended: whether this look is the last although more were planned.
     """
 
@@ -65,8 +68,8 @@ class Looks:
     def levels(self, processes: int) -> tuple[float, float, float]:
         """Return three chances of error at a look.
 
-        They are the chances of a false IMPROVED, of PASSED at the tolerance, and at twice the
-        tolerance.
+        They are those of a false IMPROVED, of PASSED for a test as slow as its tolerance, and of
+        PASSED for one twice as slow.
         """
         return FIRST_LEVELS if processes <= self.counts[0] or self.most == 1 else LATER_LEVELS
 
@@ -75,9 +78,10 @@ def fewest_red(reference_processes: int, strange: float) -> int:
     """Return how many new processes REGRESSED needs.
 
     Args:
-        known: processes behind the reference. Where they are few, all may be in the fast mode of two by chance.
-        strange: the share of processes in another mode, as all tests of the class show it: so many new ones are
-            hardly all in it.
+        reference_processes: processes behind the reference. Where they are few, all may be in the fast mode of two by
+            chance.
+        strange: the share of processes in another mode, as all tests of the class show it. So many new ones are needed
+            that they are hardly all in that mode.
     """
     fewest = max(FEWEST_RED, FEWEST_TOGETHER - reference_processes)
     if reference_processes >= ENOUGH_KNOWN:
@@ -109,6 +113,6 @@ def adjusted_p(p_spent: Sequence[float], comparisons: int) -> list[float]:
 def rounds_for(processes: int) -> int:
     """Return the rounds to take for so many processes.
 
-    It is the next number that `auto` looks at, where there is one.
+    It is the next number at which `--roofline-rounds=auto` judges; beyond all of these, it is `processes`.
     """
     return next((count for count in Looks(MOST_ROUNDS).counts if count >= processes), processes)

@@ -1,7 +1,7 @@
 """Sessions that are strange in many tests of a baseline, such as the night on which a neighbour used the memory.
 
-What all tests share in a session is `shared`'s business and goes out first: a session that is slower in everything is
-not odd. What is left of a session is held against the other sessions of its device, test by test.
+A change that all tests of a session share is removed first, as `shared` does: a session that is slower in everything is
+not odd. The remaining times of a session are compared with the other sessions of its device, test by test.
 """
 
 import itertools
@@ -26,15 +26,15 @@ from .stats import growth
 
 Floats = npt.NDArray[np.float64]
 
-# Fewer strange tests are the tests' own matter, and so is less than one in ten of those that the session measured.
+# Fewer strange tests, or less than one in ten of those measured, do not make the session odd.
 FEWEST_STRANGE = 5
 ONE_IN = 10
-# Where many sessions look odd, sessions simply differ: two at most are odd, and one in four; of three one may be.
+# Where many sessions look odd, sessions simply differ. At most two are odd, and at most one in four (or one of three).
 MOST_ODD = 2
 MOST_ODD_IN = 4
-# What tests share lies between the outer two of these quantiles over tests, also where half of them are strange.
+# Quantiles over tests. The shared change lies between the outer two, even where half of the tests are strange.
 MIDDLE = (0.4, 0.5, 0.6)
-# And is their median unless the two lie so far apart, in log seconds, as strange tests do.
+# The shared change is the median, unless the outer two are further apart than this, in log seconds.
 WIDE = math.log1p(STRANGE["device"])
 
 
@@ -44,8 +44,8 @@ def odd_sessions(
     """Return the sessions that are strange in many tests.
 
     Each comes with the names of these tests; of a device the sessions with the most tests come
-    first. A test has one strange session at most, and three or more to begin with: without it two
-    are left.
+    first. Only tests with three or more sessions count, and a test has one strange session at most,
+    so that two sessions always remain.
 
     Args:
         tests: by name, the processes of all sessions of a test.
@@ -66,7 +66,7 @@ def _odd_sessions_on(
         if len(groups_by_session) >= ENOUGH_SESSIONS
     }
     odd: list[tuple[OddSession, frozenset[str]]] = []
-    # Tests that were recorded on other days than the first have a table of their own.
+    # A table holds tests that share sessions. Those recorded on other days come into a later table.
     while len(remaining) >= FEWEST_STRANGE:
         table = _Levels.of(remaining, classes)
         odd += table.odd_sessions(device)
@@ -79,7 +79,7 @@ def _odd_sessions_on(
 
 
 def _by_session(device: str, groups: Sequence[Group]) -> dict[str, Group]:
-    """Return the sessions of a device by when they began.
+    """Return the sessions of a device by the time of their start.
 
     Sessions of one moment are joined; sessions without a date are left out.
     """
@@ -97,7 +97,8 @@ class _Levels:
 
     Args:
         level: [tests, sessions], mean log seconds without what all tests of the session share.
-        error: [tests], the standard error of such a mean as its processes tell it; NaN where each session has one.
+        error: [tests], the standard error of such a mean by the spread of its processes; NaN where each session has one
+            process.
     """
 
     tests: tuple[str, ...]
@@ -108,7 +109,11 @@ class _Levels:
 
     @classmethod
     def of(cls, tests: Mapping[str, Mapping[str, Group]], classes: Mapping[str, str]) -> "_Levels":
-        """Return the table of tests that share enough sessions with others."""
+        """Return the table of tests that share enough sessions with others.
+
+        `tests` gives the processes of each test by session. Tests with too few shared sessions are
+        left out.
+        """
         columns = {
             started: place
             for place, started in enumerate(dict.fromkeys(itertools.chain(*tests.values())))
@@ -117,6 +122,7 @@ class _Levels:
         for row, groups in zip(means, tests.values(), strict=True):
             for started, group in groups.items():
                 row[columns[started]] = math.fsum(group.logs) / len(group.logs)
+        # A session that shares no test with the zero of `_shared_shift` becomes NaN here.
         level = means - _shared_shift(means)
         enough = np.sum(~np.isnan(level), axis=1) >= ENOUGH_SESSIONS
         names = list(itertools.compress(tests, enough))
@@ -131,7 +137,7 @@ class _Levels:
     def odd_sessions(self, device: str) -> list[tuple[OddSession, frozenset[str]]]:
         """Return the odd sessions, those with the most tests first.
 
-        There are none where more look odd than can be.
+        It is empty where more sessions look odd than can be odd.
         """
         places = range(len(self.sessions))
         odd = [pair for place in places if (pair := self._odd_session(device, place)) is not None]
@@ -143,13 +149,15 @@ class _Levels:
         """Return the session in a column with its strange tests, or None."""
         other_sessions = np.delete(self.level, place, axis=1)
         low, high = np.nanmin(other_sessions, axis=1), np.nanmax(other_sessions, axis=1)
+        # [2, tests]: how far this session lies above all others, and how far below them.
         gaps = np.stack([self.level[:, place] - high, low - self.level[:, place]])
         least = np.maximum(
             self._least_distances(),
             STRANGE_DEVIATIONS * math.sqrt(2) * self._mean_deviations(other_sessions),
         )
-        # The others lie closer together than this one lies to any of them.
+        # This session is further from each other session than these are from one another.
         strange = gaps > np.maximum(least, high - low)
+        # All strange tests of an odd session differ in one direction: the one with more of them.
         odd_tests = strange[int(np.argmax(strange.sum(axis=1)))]
         measured = int(np.sum(~np.isnan(self.level[:, place])))
         if odd_tests.sum() < FEWEST_STRANGE or odd_tests.sum() * ONE_IN < measured:
@@ -171,16 +179,18 @@ class _Levels:
     def _mean_deviations(self, other_sessions: Floats) -> Floats:
         """Return the standard deviation of a session's mean, per test.
 
-        It is the test's own, and no less than the tests of its class show together: a few sessions may agree by luck.
+        It is estimated from the test, and is no less than the tests of its class show together: a few sessions may
+        agree by luck.
 
         Args:
-            others: [tests, sessions], all columns of `level` but that of the session in question.
+            other_sessions: [tests, sessions], all columns of `level` but that of the session in question.
         """
         floor = np.array([priors()[kind].session for kind in self.classes])
         distances = np.abs(other_sessions - np.nanmedian(other_sessions, axis=1, keepdims=True))
         robust = np.maximum(floor, NORMAL_DEVIATION * np.nanmedian(distances, axis=1))
         deviations: Floats = np.where(np.isnan(self.error), robust, np.hypot(self.error, floor))
         freedom = np.sum(~np.isnan(other_sessions), axis=1) - 1
+        # The median of an estimated variance, as a multiple of the true one.
         typical = special.chdtri(freedom, 0.5) / freedom
         squares = np.nanvar(other_sessions, axis=1, ddof=1) / typical
         for kind in set(self.classes):
@@ -208,6 +218,7 @@ def _shared_shift(means: Floats) -> Floats:
     """
     counts = np.sum(~np.isnan(means), axis=0)
     shared, least = np.full(means.shape[1], math.nan), math.inf
+    # A session with less than half as many tests as the largest is no zero.
     for zero in np.flatnonzero(2 * counts >= counts.max()):
         common = means[~np.isnan(means[:, zero])]
         distances = common - common[:, [zero]]
@@ -215,7 +226,7 @@ def _shared_shift(means: Floats) -> Floats:
         low, middle, high = np.nanquantile(distances[:, is_measured], MIDDLE, axis=0)
         width = float(np.mean(high - low))
         if width < least:
-            # Where half of the tests moved the middle is wide: what is shared is the end that is nearer.
+            # Where half of the tests moved, the outer quantiles are far apart: the one nearer to 0 is shared.
             nearer = np.where(np.abs(low) < np.abs(high), low, high)
             shared[:], least = math.nan, width
             shared[is_measured] = np.where(high - low > WIDE, nearer, middle)

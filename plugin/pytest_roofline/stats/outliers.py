@@ -1,9 +1,9 @@
 """Parts that are slower than their like peers, by a rule that invents none among thousands.
 
-The scale is robust: Qn of few parts, which makes more of them than the median absolute deviation does, and that of
-many; or the distance to the 84th percentile where that is far more, so that two camps are not called outliers of each
-other. It is joined with the spread between devices that is assumed, since few parts say little of how parts differ. The
-p is of Student's t, and counts once for every part and class that was looked at (Bonferroni).
+The scale is robust: of few parts Qn, which is more efficient than the median absolute deviation, and of many parts the
+latter. Where the 84th percentile lies much further out, its distance is the scale, so that two camps are not called
+outliers of each other. The scale is joined with the assumed spread between devices, since few parts say little of how
+parts differ. The p is that of Student's t, times the number of parts and classes that were looked at (Bonferroni).
 """
 
 import math
@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy import ndarray
 
-# Of a median, in standard errors of a mean.
+# The standard error of a median, in standard errors of a mean.
 MEDIAN_ERROR = 1.2533
 # The chance of one invented outlier in a whole fleet, over all levels.
 LEVEL = 0.01
-# The spread that is assumed is worth so many degrees of freedom.
+# The assumed spread counts as one with so many degrees of freedom.
 ASSUMED_FREEDOM = 4.0
-# Degrees of freedom of a scale of n values, as a share of n − 1: somewhat less than Qn's efficiency (0.82), so that p
-# holds in its tails, too; that of the median absolute deviation (0.37) for many.
+# Degrees of freedom of a scale of n values, as a share of n − 1. For few: somewhat less than Qn's efficiency (0.82), so
+# that p holds in its tails, too. For many: the efficiency of the median absolute deviation.
 EFFICIENCY, EFFICIENCY_OF_MANY = 0.5, 0.37
-# From so many parts on either scale is known well enough.
+# From so many parts on the median absolute deviation is precise enough.
 MANY = 200
-# Of Qn: 1/(√2 Φ⁻¹(5/8)), and the corrections for few values (Croux & Rousseeuw 1992).
+# Factors of Qn: 1/(√2 Φ⁻¹(5/8)), and the corrections for few values (Croux & Rousseeuw 1992).
 CONSISTENT = 2.2219
 CORRECTIONS = {2: 0.399, 3: 0.994, 4: 0.512, 5: 0.844, 6: 0.611, 7: 0.857, 8: 0.669, 9: 0.872}
-# One standard deviation above the middle of a normal distribution; where it lies so many times as far, there are two
-# camps.
+# The quantile one standard deviation above the middle of a normal distribution. Where it lies this many times as far
+# out as the robust scale, there are two camps.
 UPPER = 0.8413
 TWO_CAMPS = 1.5
 
@@ -41,11 +41,14 @@ class Scale:
     spread: float
     freedom: float
 
-    def p(self, size: "ndarray[Any, Any]") -> "ndarray[Any, Any]":
-        """Return the one-sided p of parts so far above the middle."""
+    def p(self, distances: "ndarray[Any, Any]") -> "ndarray[Any, Any]":
+        """Return the one-sided p of parts at these distances above the middle.
+
+        Distances are in log seconds, one of each part.
+        """
         from scipy import special
 
-        p: ndarray[Any, Any] = special.stdtr(self.freedom, -size / self.spread)
+        p: ndarray[Any, Any] = special.stdtr(self.freedom, -distances / self.spread)
         return p
 
 
@@ -53,8 +56,8 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
     """Return the scale of parts.
 
     Args:
-        values: log seconds above the middle, one of each part.
-        assumed: the standard deviation between parts where they do not tell.
+        values: log seconds, one of each part.
+        assumed: the standard deviation between parts that is assumed, and joined with that of the values.
     """
     import numpy
     from scipy.stats import median_abs_deviation
@@ -79,6 +82,7 @@ def qn(values: "ndarray[Any, Any]") -> float:
 
     count = len(values)
     half = count // 2 + 1
+    # The rank of the first quartile among the differences, from 0.
     place = half * (half - 1) // 2 - 1
     differences = pdist(values.reshape(-1, 1))
     differences.partition(place)

@@ -20,15 +20,16 @@ from .looks import (
 from .spread import ENOUGH_SESSIONS, Prior, join_days, priors
 from .stats import CONFIDENCE, foreseen_error, growth, quantile
 
-# By class of benchmark: what a host's copies scatter by, nobody can judge finer.
+# By class of benchmark: copies by the host scatter so much that a smaller tolerance cannot be judged.
 DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
 DEFAULT_TOLERANCE = DEFAULT_TOLERANCES["device"]
-# The smallest slowdown worth reporting, as a share of the tolerance: red must be surely more than this.
+# The smallest slowdown worth reporting, as a share of the tolerance: a red test is surely slower by more than this.
 WORTH_REPORTING = 0.4
+# The chance with which the detectable effect is found.
 POWER = 0.8
-# How far the processes to come may move the centre, in standard errors, before a run is given up.
+# How far the processes to come may move the centre, in standard errors. What cannot be decided so is given up.
 PLAY = 1.0
-# Fewer standard errors from the tolerance than this, and more processes alone will not tell.
+# An estimate that lies fewer standard errors from the tolerance than this is not decided by more processes alone.
 NEAR = 3.0
 
 
@@ -55,10 +56,13 @@ def detectable_effect(difference: Difference) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A comparison under the policy of its run: what more processes would make of it.
+    """A comparison under the policy of its run: the verdicts that more processes could bring.
 
     Args:
+        count: how many new processes there are.
+        fewest: how many of them red needs.
         unseen: whether the new processes lie beyond everything that the baseline has shown.
+        hot: log seconds by which further rounds lie above the first; 0 where that may be chance.
     """
 
     difference: Difference
@@ -73,7 +77,7 @@ class Outlook:
     def needed(self) -> int:
         """Return how many processes red needs with these times.
 
-        What was seen once may show again, as processes have modes.
+        Times that the baseline has shown before may be its slow mode, so they need at least five.
         """
         return self.fewest if self.unseen else max(self.fewest, SECOND_LOOK)
 
@@ -93,7 +97,10 @@ class Outlook:
         return self.difference.estimate > self.limit
 
     def bound_at(self, processes: int, level: float) -> float:
-        """Return the one-sided bound of so many processes, from the estimate."""
+        """Return the distance of a one-sided bound from the estimate.
+
+        It is foreseen for so many processes, at a chance of error of `level`.
+        """
         error, freedom = foreseen_error(self.difference, self.count, processes)
         return quantile(1 - level, freedom) * error
 
@@ -101,7 +108,8 @@ class Outlook:
     def reach(self) -> float | None:
         """Return the detectable effect after all rounds, or None.
 
-        It is found 80 times in 100: beyond the tolerance, and surely worth reporting.
+        It is found 80 times in 100. A slowdown is found if its estimate lies beyond the tolerance and
+        it is surely worth reporting. None where the run takes too few processes for red.
         """
         looks = self.policy.looks
         most = self.count if looks.ended else max(self.count, looks.most)
@@ -112,7 +120,10 @@ class Outlook:
 
     @property
     def _red_level(self) -> float:
-        """Return the level of one test if no other is slower."""
+        """Return the chance of error of red for one test, at one look.
+
+        No other test is taken to be slower.
+        """
         tests = max(self.policy.comparisons, FEWEST_TESTS)
         return FALSE_RED / tests / self.policy.looks.red_looks(self.fewest)
 
@@ -120,7 +131,8 @@ class Outlook:
     def may_decide(self) -> bool:
         """Return True where a later look could decide.
 
-        It could be red for what looks slow, or green if its centre moves by one error.
+        A test that looks slow could be red. Another could be green if its centre moves by one standard
+        error.
         """
         looks, count, most = self.policy.looks, self.count, self.policy.looks.most
         if count >= most or looks.ended:
@@ -135,7 +147,7 @@ class Outlook:
     def _may_pass(self, processes: int, play: float = 0.0) -> bool:
         """Return True where so many processes could be green.
 
-        The centre may move by `play`, and the spreads stay.
+        The centre may move by `play` log seconds; the spreads stay the same.
         """
         level = self.policy.looks.levels(processes)[1]
         return self.difference.estimate - play + self.bound_at(processes, level) < self.limit
@@ -165,9 +177,9 @@ class Outlook:
 
     @property
     def _wider(self) -> dict[str, int | float]:
-        """Return the tolerance that could be judged, in percent.
+        """Return the tolerance that could be judged, in percent, for a reason.
 
-        It is empty where the test looks slow.
+        It is empty where the test looks slow, or where no tolerance that is allowed is wide enough.
         """
         difference, most = self.difference, max(self.count, self.policy.looks.most)
         level = self.policy.looks.levels(most)[1]
@@ -179,7 +191,7 @@ class Outlook:
 
     @property
     def _remedy(self) -> Reason:
-        """Return the remedy: more processes while they help, else a better baseline."""
+        """Return the remedy: more processes if they would decide, else a better baseline."""
         difference = self.difference
         for processes in WORTHWHILE:
             if processes > self.count and self._decides(processes):

@@ -1,8 +1,9 @@
 """The verdict of two sides that ran in turn: fresh processes in blocks A B B A and B A A B, on one device, in one hour.
 
-Log seconds are a block's own level, what side B adds, what a hidden second A adds, and a straight drift, by ordinary
-least squares. So a session's offset goes out with the blocks, a drift cancels within each, and what is left between
-processes is the error. A test's own spread is joined with what the other tests of the run show.
+Log seconds are the sum of a level of each block, the effect of side B, the effect of a hidden second A (the control),
+and a straight drift, fitted by ordinary least squares. So the blocks absorb the offset of a session, a drift cancels
+within each block, and what is left between processes is the error. The spread of a test is joined with what the other
+tests of the run show.
 """
 
 import functools
@@ -30,16 +31,17 @@ Floats = npt.NDArray[np.float64]
 Arm = Literal["A", "B", "control"]
 
 ORDERS: tuple[tuple[Arm, ...], ...] = (("A", "B", "B", "A"), ("B", "A", "A", "B"))
-# A block holds two processes a side, or what is left of them.
+# Processes of each side in a block, unless some have failed.
 A_SIDE = 2
-# Before so many blocks nothing is decided.
+# Nothing is decided before so many blocks.
 FEWEST_BLOCKS = 2
-# Of processes in two modes, each as likely as the other, four a side are parted just as the sides are once in 256
-# tests, eight a side once in 65,536: fewer turn nothing red, unless all tests of the run spread alike.
+# Where processes have two equally likely modes, four a side split into modes exactly as they split into sides once in
+# 256 tests, eight a side once in 65,536. So fewer blocks turn nothing red, unless all tests of the run spread alike.
 FEWEST_BLOCKS_RED = 4
 # How far the blocks to come may move the estimate, in standard errors, before a test is given up.
 PLAY = 2.0
-# Of tests that spreads are alike, in all and in the widest: modes, tails and outliers make them small.
+# Spreads count as alike unless their p is below this, over all tests or of the widest test. Modes, tails and outliers
+# make p small.
 ALIKE = 0.005
 
 
@@ -48,8 +50,8 @@ class TimedProcess:
     """One fresh process of an arm; `control` is a second A.
 
     Args:
-        seconds: its centre.
-        at: its place in the run, for the drift.
+        seconds: the median of its samples.
+        at: its place in the order of the run, for the drift.
     """
 
     arm: Arm
@@ -100,8 +102,9 @@ class _Design:
 
     Args:
         difference: [processes], the weights of log seconds in B against A; `control` those in the second A against A.
-        residual: [processes, processes], the matrix that removes the model.
-        worth: processes a side that would tell as much in whole blocks; `freedom` those of the error.
+        residual: [processes, processes], the matrix that removes the fitted model from log seconds.
+        worth: how many processes a side in whole blocks would tell as much.
+        freedom: the degrees of freedom of the error.
     """
 
     difference: Floats
@@ -120,7 +123,7 @@ class _Observations:
     squares: float
     seconds: dict[Arm, list[float]]
 
-    def beyond(self, spread: float) -> float:
+    def chance_under(self, spread: float) -> float:
         """Return the chance of errors at least so large under a spread."""
         return float(special.chdtrc(self.design.freedom, self.squares / spread**2))
 
@@ -166,8 +169,8 @@ def judge_paired(
                 Kind.INCONCLUSIVE, tolerances[name], reasons=(Reason(ReasonCode.NO_WHOLE_BLOCK),)
             )
             continue
-        # What is as good as known of all does not hold of a test whose own processes rule it out.
-        ruled_out = alike and observed.beyond(shared_prior.process) < ALIKE
+        # The spread that all tests share does not hold for a test whose processes rule it out.
+        ruled_out = alike and observed.chance_under(shared_prior.process) < ALIKE
         prior = shared_prior if shared_prior.borrowed and not ruled_out else None
         verdicts[name] = _judge(observed, prior, tolerances[name], looks, fewest)
         unfinished = observed.blocks < looks.most and not ended
@@ -187,10 +190,10 @@ def judge_paired(
 
 
 def order_of_blocks(blocks: int, seed: int) -> list[tuple[Arm, ...]]:
-    """Return the order of each block's processes.
+    """Return the order of each block's processes, drawn by `seed`.
 
-    Of every two blocks one, drawn, begins with A and one with B; of every four whole ones the first or the second,
-    drawn, holds a control in its middle, where a drift does not reach it.
+    Of every two blocks one begins with A and one with B. Of every four whole blocks the first or the second has a
+    control in its middle, where a drift does not bias it.
     """
     generator = random.Random(seed)
     orders: list[tuple[Arm, ...]] = []
@@ -209,13 +212,12 @@ def _observe(blocks: Sequence[Block]) -> _Observations | None:
         block for block in blocks if {"A", "B"} <= {process.arm for process in block}
     ]
     processes = [process for block in blocks_with_both for process in block]
-    design = _design(
-        tuple(
-            (number, process.arm, process.at)
-            for number, block in enumerate(blocks_with_both)
-            for process in block
-        )
+    places = tuple(
+        (number, process.arm, process.at)
+        for number, block in enumerate(blocks_with_both)
+        for process in block
     )
+    design = _design(places)
     if design is None:
         return None
     seconds: dict[Arm, list[float]] = {
@@ -228,9 +230,9 @@ def _observe(blocks: Sequence[Block]) -> _Observations | None:
 
 @functools.lru_cache(maxsize=256)
 def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
-    """Return the design for processes by block, arm and place.
+    """Return the design for processes, each given by block, arm and time.
 
-    None where they cannot tell the difference, or its error.
+    None where the processes cannot tell the difference, or its error.
     """
     if not places:
         return None
@@ -238,21 +240,30 @@ def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
         [float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)
     ]
     control, side = ([float(arm == name) for _, arm, _ in places] for name in ("control", "B"))
-    columns = np.array([*blocks, [at - places[0][2] for _, _, at in places], control, side]).T
+    drift = [at - places[0][2] for _, _, at in places]
+    columns = np.array([*blocks, drift, control, side]).T
+    control_index, side_index = len(blocks) + 1, len(blocks) + 2
     freedom = len(places) - int(np.linalg.matrix_rank(columns))
-    unexplained, weights = _weights(columns, len(blocks) + 2)
+    unexplained, weights = _weights(columns, side_index)
     if freedom < 1 or weights is None:
         return None
     residual = np.eye(len(places)) - columns @ np.linalg.pinv(columns)
-    control_weights = _weights(columns, len(blocks) + 1)[1] if any(control) else None
-    return _Design(weights, control_weights, residual, 2 * unexplained, freedom)
+    control_weights = _weights(columns, control_index)[1] if any(control) else None
+    return _Design(
+        difference=weights,
+        control=control_weights,
+        residual=residual,
+        # With n processes a side in whole blocks, n / 2 of the square of side B's column is unexplained.
+        worth=2 * unexplained,
+        freedom=freedom,
+    )
 
 
 def _weights(columns: Floats, index: int) -> tuple[float, Floats | None]:
-    """Return the unexplained square of a column, and its weights.
+    """Return the square of a column that the others leave unexplained, and weights.
 
-    The weights give the column's coefficient from the observations; None where the other columns
-    explain it.
+    The weights, times the log seconds, give the column's coefficient in the fit. They are None where
+    the other columns explain it.
     """
     other_columns, column = np.delete(columns, index, axis=1), columns[:, index]
     residuals = column - other_columns @ np.linalg.lstsq(other_columns, column)[0]
@@ -261,9 +272,9 @@ def _weights(columns: Floats, index: int) -> tuple[float, Floats | None]:
 
 
 def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:
-    """Return the prior from all tests, and a flag: all spread alike.
+    """Return the prior from all tests, and whether all of them spread alike.
 
-    The prior needs eight tests, the flag 25.
+    With fewer than eight tests the prior is the assumed one; with fewer than 25 the flag is False.
     """
     prior = borrow(
         priors()["device"],
@@ -278,7 +289,8 @@ def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:
     pooled = max(
         LEAST_SPREAD, math.sqrt(math.fsum(observed.squares for observed in observations) / freedom)
     )
-    # Bartlett (1937), "Properties of sufficiency and statistical tests"; it overlooks a single test.
+    # Bartlett (1937), "Properties of sufficiency and statistical tests". It overlooks a single wide test, so `widest`
+    # is the p of the widest test, times the number of tests (Bonferroni).
     scores = [
         (observed.design.freedom, observed.squares / observed.design.freedom / pooled**2)
         for observed in observations
@@ -289,7 +301,7 @@ def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:
     statistic /= 1 + (
         math.fsum(1 / freedom_of_test for freedom_of_test, _ in scores) - 1 / freedom
     ) / (3 * (len(observations) - 1))
-    widest = len(observations) * min(observed.beyond(pooled) for observed in observations)
+    widest = len(observations) * min(observed.chance_under(pooled) for observed in observations)
     if min(special.chdtrc(len(observations) - 1, statistic), widest) < ALIKE:
         return prior, False
     return replace(prior, process=pooled, freedom=float(freedom)), True
@@ -324,6 +336,10 @@ def _judge(
 
 
 def _difference(observed: _Observations, prior: Prior | None) -> Difference:
+    """Return the difference of B against A.
+
+    Its spread is that of the test, joined with the prior where there is one.
+    """
     freedom = observed.design.freedom
     deviation = max(LEAST_SPREAD, math.sqrt(observed.squares / freedom))
     unshared = Spread(deviation, f"estimated, {freedom} degrees of freedom", freedom)
@@ -350,18 +366,19 @@ def _may_decide(
 ) -> bool:
     """Return True where the last look could decide.
 
-    The blocks to come may move the estimate by two standard errors.
+    The blocks to come may move the estimate by two standard errors. `tests` is the number of tests.
     """
     difference, most, blocks = verdict.difference, looks.most, observed.blocks
     assert difference is not None
     if blocks < FEWEST_BLOCKS:
         return True
     error = difference.error * math.sqrt(observed.design.worth / (A_SIDE * most))
+    # A block of four processes has one level: three degrees of freedom are left.
     freedom = difference.degrees + 3 * (most - blocks)
     play = PLAY * math.sqrt(max(0.0, difference.error**2 - error**2))
     limit, worthy = math.log1p(verdict.tolerance), math.log1p(WORTH_REPORTING * verdict.tolerance)
     fastest, slowest = difference.estimate - play, difference.estimate + play
-    # What could end as IMPROVED could end as PASSED.
+    # A test that could end as IMPROVED could also end as PASSED, so only PASSED is tried.
     if fastest + quantile(1 - LATER_LEVELS[1], freedom) * error < limit:
         return True
     level = FALSE_RED * looks.share(min(fewest, most)) / max(tests, FEWEST_TESTS)
@@ -371,7 +388,7 @@ def _may_decide(
 def _reasons(verdict: Verdict, blocks: int, tests: int, *, final: bool) -> tuple[Reason, ...]:
     """Return the verdicts that an open test may get.
 
-    At the end they are followed by the number of processes that would decide.
+    Where they are final, they are followed by the number of processes that would decide.
     """
     may_be = Reason(ReasonCode.SIDES_MAY_BE)
     if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:

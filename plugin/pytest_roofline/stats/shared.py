@@ -1,9 +1,9 @@
 """The change that all tests of a run share, as of a machine that is slower today.
 
-Each test is held against the median of the others (and of the canaries, which are not the code under test) in the same
+Each test is compared with the median of the others (and of the canaries, which are not the code under test) in the same
 session. How much of that median a test follows is estimated from the sessions behind the baseline, and shrunk to zero
-by as much as chance alone would move the median, so that where nothing is shared nothing is taken out. Nothing is ever
-divided: what is taken out of a log time is a share of a median of log times. James and Stein (1961), "Estimation with
+by as much as chance alone would move the median, so that nothing is removed where nothing is shared. Nothing is ever
+divided: what is removed from a log time is a share of a median of log times. James and Stein (1961), "Estimation with
 quadratic loss", positive part.
 """
 
@@ -25,11 +25,11 @@ from .verdicts import default_looks, judge
 
 Floats = npt.NDArray[np.float64]
 
-# A median of fewer others tells of these, and not of the machine.
+# A median of fewer other tests says more of these tests than of the machine.
 FEWEST_OTHERS = 3
-# A process speaks for the whole run where it measured at least this share of the tests.
+# A process represents the whole run where it measured at least this share of the tests.
 WHOLE = 0.5
-# What all tests are called where they are judged as if they were one.
+# The label of all tests where they are judged as if they were one.
 TOGETHER = "all tests together"
 # A session, by its device and when it began.
 Session = tuple[str, str]
@@ -37,7 +37,7 @@ Session = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One test, or one canary: its new processes and what they are held against."""
+    """One test, or one canary: its new processes and the reference that they are compared with."""
 
     new: Group
     reference: Reference
@@ -51,7 +51,7 @@ class Shared:
     Args:
         verdict: on all of them together, as if they were one test; None where too few sessions are known.
         coefficient: how much of the others' median a test follows, 0 to 1.
-        shifts: of each test, what is taken out of its new processes, and of each session of its reference, in log
+        shifts: by test, the shift to remove from its new processes, and that of each session of its reference, in log
             seconds.
     """
 
@@ -65,7 +65,7 @@ class Shared:
 
         It stays while it is open whether all tests together are slower.
         """
-        # What is taken out of each must be judged once, or a machine that is slower in everything would pass.
+        # The shared change must be judged itself, or a machine that is slower in everything would pass.
         is_open = self.verdict is None or (
             self.verdict.kind is Kind.INCONCLUSIVE and self.verdict.looks_slow
         )
@@ -83,7 +83,10 @@ class Shared:
         return self.verdict if slower else None
 
     def adjust_reference(self, name: str, reference: Reference) -> Reference:
-        """Return a test's reference as of the new session."""
+        """Return a test's reference as if it had been measured in the new session.
+
+        Each session of it moves by the difference between the shifts of the two sessions.
+        """
         if name not in self.shifts or not self.is_removed:
             return reference
         shift, session_shifts = self.shifts[name]
@@ -98,10 +101,10 @@ class Shared:
         return replace(reference, moved=shifted, shift=shift)
 
     def with_whole_change(self, verdict: Verdict) -> Verdict:
-        """Return a verdict with the whole change of its test.
+        """Return a verdict with the shared change added back.
 
-        That is done while all tests together are slower. What is not REGRESSED beyond the shared
-        change is SHIFTED then, and its chances of error are unknown.
+        It is added back only where all tests together are slower. A test that is not REGRESSED beyond
+        the shared change is SHIFTED then, and has no p.
         """
         together, reference, difference = self.regressed, verdict.reference, verdict.difference
         if together is None or reference is None or difference is None or not reference.shift:
@@ -115,7 +118,7 @@ class Shared:
             "together": together.estimate,
             "left": difference.estimate,
         }
-        verdict_of_all = replace(
+        whole_verdict = replace(
             verdict,
             reasons=(Reason(ReasonCode.MOVED_TOGETHER, numbers),),
             estimate=estimate,
@@ -126,16 +129,16 @@ class Shared:
             ),
         )
         if verdict.kind is Kind.REGRESSED:
-            return verdict_of_all
-        return replace(verdict_of_all, kind=Kind.SHIFTED, p=None, p_adjusted=None)
+            return whole_verdict
+        return replace(whole_verdict, kind=Kind.SHIFTED, p=None, p_adjusted=None)
 
 
 def shared_of(
     sides: Mapping[str, Side], tolerance: float, prior: Prior, looks: Looks | None
 ) -> Shared | None:
-    """Return what tests and canaries share, or None.
+    """Return the change that tests and canaries share, or None.
 
-    They need enough tests that were measured in the same sessions of the same device.
+    None where too few of them were measured in the same sessions of the same device.
     """
     sessions = _sessions(sides)
     complete = {
@@ -176,10 +179,12 @@ def hold_shared(
     classes: Sequence[str],
     looks: Looks | None,
 ) -> tuple[Shared | None, dict[str, Reference]]:
-    """Return the shared change and each test's reference as of today.
+    """Return the shared change, and each test's reference as of the new session.
+
+    Without a shared change references stay as they are.
 
     Args:
-        looks: the plan of the run; None where nobody asked for a number of processes.
+        looks: the plan of the run; None where no number of rounds was given.
     """
     shared = None
     if tolerances:
@@ -192,28 +197,29 @@ def hold_shared(
 
 
 def shared_shift(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
-    """Return the share of the others' median that tests follow.
-
-    It comes with what is taken out of them.
+    """Return the share of the others' median that tests follow, and the shifts.
 
     Args:
         before: [tests, sessions], mean log seconds.
         now: [tests], of the new session.
 
     Returns:
-        The coefficient, 0 to 1; [tests, sessions] and [tests], the coefficient times the median of the other tests.
+        The coefficient, 0 to 1; the shifts to remove, [tests, sessions] and [tests]: the coefficient times the median
+        of the other tests.
     """
     centre = before.mean(axis=1)
     levels, new_levels = before - centre[:, None], now - centre
     other_medians = np.stack([leave_one_out(column) for column in levels.T], axis=1)
     other_medians -= other_medians.mean(axis=1, keepdims=True)
     square = float(np.sum(other_medians**2))
+    # The slope of a regression of all tests on the medians of their others.
     slope = float(np.sum(levels * other_medians)) / square if square > 0 else 0.0
     medians, noise = (
         np.median(levels, axis=0),
         np.array([_median_error(column) for column in levels.T]),
     )
     variance = float(np.sum((medians - medians.mean()) ** 2)) / (len(medians) - 1)
+    # The part of the variance between the sessions' medians that chance does not explain.
     certainty = max(0.0, 1 - float(np.mean(noise**2)) / variance) if variance > 0 else 0.0
     coefficient = min(max(slope, 0.0), 1.0) * certainty
     return coefficient, coefficient * other_medians, coefficient * leave_one_out(new_levels)
@@ -224,6 +230,7 @@ def leave_one_out(values: Floats) -> Floats:
     order = np.argsort(values, kind="stable")
     ordered, rank = values[order], np.empty(len(values), dtype=int)
     rank[order] = np.arange(len(values))
+    # The middle ranks of all values but one. Each moves up by one where the value left out is not above it.
     low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
     return np.asarray(
         (ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2, dtype=np.float64
@@ -233,7 +240,8 @@ def leave_one_out(values: Floats) -> Floats:
 def _median_error(values: Floats) -> float:
     """Return the standard error of a median.
 
-    It is half the distance between the order statistics that are one error off.
+    It is half the distance between the two order statistics whose ranks lie one standard error below
+    and above the middle.
     """
     ordered, half = np.sort(values), math.sqrt(len(values)) / 2
     middle = (len(values) - 1) / 2
@@ -248,30 +256,35 @@ def _session_keys(reference: Reference) -> list[Session]:
 def _sessions(sides: Mapping[str, Side]) -> list[Session]:
     """Return the dated sessions that most tests have.
 
-    An odd session counts where enough tests still have it.
+    Tests that left a session out as odd count as well, if enough others kept it.
     """
-    counted, odd = Counter[Session](), Counter[Session]()
+    kept_counts, odd_counts = Counter[Session](), Counter[Session]()
     for side in sides.values():
-        counted.update({session for session in _session_keys(side.reference) if session[1]})
-        odd.update((session.device, session.started) for session in side.reference.odd)
-    most = max((counted + odd).values(), default=0)
+        dated_sessions = {session for session in _session_keys(side.reference) if session[1]}
+        kept_counts.update(dated_sessions)
+        odd_counts.update((session.device, session.started) for session in side.reference.odd)
+    most = max((kept_counts + odd_counts).values(), default=0)
     return [
         session
-        for session, count in counted.items()
-        if count > FEWEST_OTHERS and count + odd[session] == most
+        for session, count in kept_counts.items()
+        if count > FEWEST_OTHERS and count + odd_counts[session] == most
     ]
 
 
 def _session_mean(reference: Reference, session: Session) -> float:
-    """Return the mean log seconds of a session; NaN if set aside."""
+    """Return the mean log seconds of a session.
+
+    NaN where the reference leaves the session out as odd.
+    """
     logs = _session_logs(reference, session)
     return math.fsum(logs) / len(logs) if logs else math.nan
 
 
 def _fill(before: Floats) -> Floats:
-    """Return the means with the sessions that were set aside filled in.
+    """Return the means, [tests, sessions], without NaN.
 
-    They are put where they would be if they had moved with the other tests.
+    A session that a test leaves out gets the mean that it would have if the test had moved with the
+    others.
     """
     shared = np.nanmedian(before - np.nanmean(before, axis=1, keepdims=True), axis=0)
     level = np.nanmean(before - shared, axis=1, keepdims=True)
@@ -297,29 +310,31 @@ def _judge_together(
 ) -> Verdict | None:
     """Return the verdict on all tests as if they were one.
 
-    Each process counts by the median of its times, around each test's own centre.
+    The number of a process is the median over tests of its distance from the centre of the test.
+    None where too few sessions, or no new process, measured enough of the tests.
     """
     tests = [
         (side, centre) for side, centre in zip(sides.values(), before.mean(axis=1), strict=True)
     ]
     enough = max(FEWEST_OTHERS + 1, WHOLE * len([side for side, _ in tests if not side.canary]))
 
-    def middle(rows: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
-        centres = []
+    def process_medians(rows: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
+        # Each row holds the log seconds of a test's processes, and the centre of the test.
+        medians = []
         for place in range(max(len(logs) for logs, _ in rows)):
             column = [logs[place] - centre for logs, centre in rows if place < len(logs)]
             if len(column) < enough:
                 break
-            centres.append(math.exp(median(column)))
-        return tuple(centres)
+            medians.append(math.exp(median(column)))
+        return tuple(medians)
 
     groups = []
     for session in sessions:
-        medians = middle(
+        medians_s = process_medians(
             [(_session_logs(side.reference, session), centre) for side, centre in tests]
         )
-        groups += [Group(medians, *session)] if medians else []
-    new = middle([(side.new.logs, centre) for side, centre in tests])
+        groups += [Group(medians_s, *session)] if medians_s else []
+    new = process_medians([(side.new.logs, centre) for side, centre in tests])
     if len(groups) < ENOUGH_SESSIONS or not new:
         return None
     device = tests[0][0].new.device

@@ -1,13 +1,13 @@
-"""Cards of one machine held against each other: one that is surely slower than its siblings is named.
+"""Cards of one machine compared with each other: a card that is surely slower than its siblings is named.
 
-Each is held against the median of the others, in the same process and taken in turns, so that no published figure and
-no recorded baseline is needed. How far siblings lie apart is what the others show, joined with what is assumed of
-their kind (`outliers.scale_of`); of two camps, as on two sockets, neither is called slow. A link is held against
+Each is compared with the median of the others, in the same process and measured in turns, so that no published figure
+and no recorded baseline is needed. The spread between siblings is what the others show, joined with the one assumed
+for their kind (`outliers.scale_of`); of two camps, as on two sockets, neither is called slow. A link is compared with
 those that share no end with it, where there are four: a slow card is at the end of a quarter of all links of eight.
 
-Named is one whose estimate lies beyond 6 %, and beyond the one-sided 99 % bound of Student's t, paid for as often as
-there are siblings (Bonferroni). Where the estimate lies beyond 6 % and the bound is not reached, further processes
-decide, as long as what is open is the spread between processes and not that between cards.
+A card is named if its estimate lies beyond 6 %, and beyond the one-sided 99 % bound of Student's t, whose chance of
+error is shared among all siblings (Bonferroni). Where the estimate lies beyond 6 % but not beyond the bound, further
+processes decide, unless the spread between cards alone leaves the verdict open.
 
 By simulation (tests/stats/test_siblings.py), with 1 % between processes, and between eight cards 1 % in memory and
 5 % over the host's link and in a matrix product: of equal cards any is named in 6 of 10 000 suites of four tests. A
@@ -31,30 +31,30 @@ from ..core.work import rate_suffix
 from .outliers import scale_of
 from .stats import CONFIDENCE, quantile
 
-# Fewer than this say too little of how siblings lie apart.
+# Fewer siblings than this say too little of how far they lie apart.
 FEWEST = 4
 # From here on a card is slower than anybody should have to live with.
 TOLERANCE = 0.06
-# Between the names of a link's two ends.
+# Stands between the names of a link's two ends.
 BETWEEN = " to "
-# Of a median of n values, its variance as a multiple of σ²/n.
+# The variance of a median of n values, as a multiple of σ²/n.
 MEDIAN_VARIANCE = math.pi / 2
 
 
 @dataclass(frozen=True, slots=True)
-class Assumed:
+class AssumedSpreads:
     """Standard deviations of log seconds that unchanged siblings are assumed to have: between cards and processes."""
 
     card: float
     process: float = 0.01
 
-    def together(self, processes: int) -> float:
-        """Return the standard deviation of the mean of so many processes."""
+    def of_mean(self, processes: int) -> float:
+        """Return the standard deviation of a card's mean of so many processes."""
         return math.hypot(self.card, self.process / math.sqrt(processes))
 
 
-# Clocks and power move a matrix product, sockets the host's link, and neither moves a memory or a link between cards.
-STEADY, UNSTEADY = Assumed(0.01), Assumed(0.05)
+# Clocks and power move a matrix product, sockets move the host's link. Neither moves a memory or a link between cards.
+STEADY, UNSTEADY = AssumedSpreads(0.01), AssumedSpreads(0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,11 @@ class Sibling:
         return math.fsum(map(math.log, self.medians_s)) / len(self.medians_s)
 
 
-def assumed_of(key: Key) -> Assumed:
+def assumed_spreads(key: Key) -> AssumedSpreads:
     """Return the assumed spreads of a measurement's siblings."""
-    kind, between = rate_suffix(key.metric), key.hardware.devices not in (None, 1)
-    return STEADY if kind == "traffic_GBps" or between else UNSTEADY
+    is_memory = rate_suffix(key.metric) == "traffic_GBps"
+    is_between_cards = key.hardware.devices not in (None, 1)
+    return STEADY if is_memory or is_between_cards else UNSTEADY
 
 
 def judge_sibling(
@@ -87,7 +88,7 @@ def judge_sibling(
 ) -> Verdict:
     """Return the verdict on one of several siblings.
 
-    `left_out` gives the reasons why processes of it do not count.
+    `left_out` gives the reasons why some of its processes do not count.
     """
     sound = _without_shared_end(suspect, [sibling for sibling in siblings if not sibling.invalid])
     subject = _subject(suspect, left_out)
@@ -113,7 +114,7 @@ def judge_sibling(
             siblings=len(sound),
             futile=True,
         )
-    return _compare(suspect, sound, subject, times=len(siblings) + 1)
+    return _compare(suspect, sound, subject, comparisons=len(siblings) + 1)
 
 
 def _subject(suspect: Sibling, left_out: Sequence[Reason]) -> Subject:
@@ -128,29 +129,36 @@ def _subject(suspect: Sibling, left_out: Sequence[Reason]) -> Subject:
 
 
 def _without_shared_end(suspect: Sibling, siblings: list[Sibling]) -> list[Sibling]:
-    """Return the links that share no end with a link.
+    """Return the siblings that share no end with the suspect.
 
-    Fewer than four of them are no scale: then all links are returned.
+    Fewer than four of them are no scale: then all siblings are returned.
     """
     separate = [sibling for sibling in siblings if not suspect.ends & sibling.ends]
     return separate if len(separate) >= FEWEST else siblings
 
 
-def _compare(suspect: Sibling, sound: Sequence[Sibling], subject: Subject, times: int) -> Verdict:
+def _compare(
+    suspect: Sibling, sound: Sequence[Sibling], subject: Subject, comparisons: int
+) -> Verdict:
+    """Return the verdict on a suspect against its sound siblings.
+
+    The chance of error is shared among so many comparisons.
+    """
     import numpy
     from scipy import special
 
-    assumed = assumed_of(suspect.measurement.key)
+    assumed = assumed_spreads(suspect.measurement.key)
     processes = min(len(sibling.medians_s) for sibling in (suspect, *sound))
-    scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed.together(processes))
+    scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed.of_mean(processes))
     estimate = suspect.log_s - scale.centre
-    widened = math.sqrt(1 + MEDIAN_VARIANCE / len(sound))
-    error = scale.spread * widened
-    bound = quantile(1 - (1 - CONFIDENCE) / times, scale.freedom)
+    # The error of the siblings' median adds to the spread of one card.
+    widening = math.sqrt(1 + MEDIAN_VARIANCE / len(sound))
+    error = scale.spread * widening
+    bound = quantile(1 - (1 - CONFIDENCE) / comparisons, scale.freedom)
     half = quantile((1 + CONFIDENCE) / 2, scale.freedom) * error
     kind = _kind(estimate, bound * error)
-    # What lies between cards stays, however many processes there are.
-    futile = kind is Kind.INCONCLUSIVE and estimate <= bound * assumed.card * widened
+    # More processes do not reduce the spread between cards.
+    futile = kind is Kind.INCONCLUSIVE and estimate <= bound * assumed.card * widening
     return Verdict(
         kind,
         TOLERANCE,
@@ -177,9 +185,9 @@ def _kind(estimate: float, bound: float) -> Kind:
 
 
 def _distance(suspect: Sibling, siblings_s: float, spread: float) -> Reason:
-    """Return how far a sibling lies from the others.
+    """Return the distance of a sibling from the others, as a reason.
 
-    Both are given as rates under the metric, as times where it has none.
+    Both sides are given as rates of the metric, or in seconds where it has no rate.
     """
     measurement = suspect.measurement
     metric = measurement.key.metric
@@ -192,8 +200,11 @@ def _distance(suspect: Sibling, siblings_s: float, spread: float) -> Reason:
 
 
 def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
-    """Return the verdict, or INCONCLUSIVE where siblings used the same link."""
-    busy = next(
+    """Return the verdict, or INCONCLUSIVE where siblings used the same link.
+
+    A verdict of NO_BASELINE or INVALID stays.
+    """
+    busy_text = next(
         (
             measurement.siblings_busy
             for measurement in measurements
@@ -201,7 +212,7 @@ def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdic
         ),
         "",
     )
-    if not busy or verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
+    if not busy_text or verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
         return verdict
-    reasons = (Reason(ReasonCode.SHARED_LINK, texts={"text": busy}),)
+    reasons = (Reason(ReasonCode.SHARED_LINK, texts={"text": busy_text}),)
     return replace(verdict, kind=Kind.INCONCLUSIVE, reasons=reasons, p_spent=None, futile=True)

@@ -1,7 +1,7 @@
 """Spreads of unchanged code: between processes, sessions and devices, estimated or assumed.
 
-The model is log y = μ + device + session + process; the samples of a process say almost nothing of the rest, so a
-process is one number, its log-median. Estimates are those of the analysis of variance, truncated at zero.
+The model is log y = μ + device + session + process. The samples of a process say almost nothing of how processes
+differ, so a process is one number, its log-median. Estimates are those of the analysis of variance, truncated at zero.
 """
 
 import datetime
@@ -18,36 +18,37 @@ from scipy import special
 from ..core.units import moment
 from ..core.verdicts import Group, Spread
 
-# Degrees of freedom that an assumed spread is worth: it is a guess, and the verdict must not lean on it as on a fact.
+# Degrees of freedom of an assumed spread. They are few, because it is a guess and no fact.
 PRIOR_FREEDOM = 4.0
-# Below this nothing is believed: medians that agree to the tick say that the clock is coarse, not the machine calm.
+# No smaller spread is believed: medians that agree to the tick show a coarse clock, not a calm machine.
 LEAST_SPREAD = 1e-4
 # Sessions of one day: they begin so soon after each other that a boot, a driver load and a temperature may be shared.
 ONE_DAY = datetime.timedelta(hours=6)
-# Of sessions where fewer than three tell, as a multiple of the least that is believed of them.
+# The assumed spread of fewer than three sessions, as a multiple of the least that is believed.
 ASSUMED_SESSION = 1.5
 # Fewer sessions than this say too little of how sessions differ.
 ENOUGH_SESSIONS = 3
-# Sessions differ at least by this share of what processes do, as variances: where they hold several processes each, and
-# where they hold one, so that the two cannot be told apart.
+# The least variance between sessions, as a share of that between processes: where sessions hold several processes, and
+# where they hold one each, so that the two variances cannot be separated.
 LEAST_SHARE, LEAST_SHARE_ALONE = 1 / 25, 1 / 8
-# New processes that agree better than sessions of one process did, with less than this chance, tell the two apart.
+# The two are separated where new processes agree better than sessions of one process did, with less than this chance.
 SEPARATION_LEVEL = 0.2
 # Fewer tests than this say too little of how their spreads differ.
 ENOUGH_TESTS = 8
-# Of tests in the order of how far their sessions lie apart, so many tell what all share: one odd session does not.
+# The share of tests, those whose sessions lie closest together, that tell how far sessions lie apart. The others may
+# have an odd session.
 TRIMMED = 0.8
-# Less than this is nothing: the root would lie beyond all bounds.
+# A smaller excess counts as none: the root of `_inverse_trigamma` would be too large.
 LEAST_EXCESS = 1e-5
-# What is assumed of processes is not believed where a test's own differ by more, with less than this chance.
+# The assumed spread is rejected where processes of a test so far apart would have less than this chance.
 UNBELIEVED = 0.05
-# What lies so far from the rest of its test, and so many of the test's own standard deviations, is strange: a process
-# above the middle is in another mode, and a session has a cause of its own. What is noisy is not strange.
+# A process or session is strange if it lies this share of time from the others of its test, and also so many standard
+# deviations of the test: such a process is in another mode, such a session has a special cause. Noise is not strange.
 STRANGE = {"device": 0.05, "host": 0.15}
 STRANGE_DEVIATIONS = 4.0
 # More degrees of freedom than this would claim that all tests of a class spread alike.
 MOST_BORROWED = 10.0
-# Of a normal distribution, the standard deviation by the median absolute deviation.
+# The standard deviation of a normal distribution, in median absolute deviations.
 NORMAL_DEVIATION = 1.4826
 
 
@@ -57,11 +58,12 @@ class Prior:
 
     Args:
         process: between processes of a session.
-        session: between sessions, the least that is believed; of fewer than three sessions half as much again.
-        freedom: how many degrees of freedom `process` is worth.
-        borrowed: whether `process` was estimated from the other tests of the run: then it is joined with a test's own.
-        total: between sessions of one process each, as the other tests of the run have it.
-        lent: what other tests show between sessions, and that as a multiple of what they show between processes.
+        session: between sessions, the least that is believed; for fewer than three sessions half as much again.
+        freedom: the degrees of freedom of `process`.
+        borrowed: whether `process` was estimated from the other tests of the run. Then it is always joined with the
+            spread of a test; a guess is dropped where the test rules it out.
+        total: between sessions of one process each, estimated from the other tests of the run.
+        lent: between sessions, estimated from the other tests, and that as a multiple of the spread between processes.
         strange: the share of the processes behind all tests of the class that lie in another mode.
     """
 
@@ -78,8 +80,8 @@ class Prior:
     def least_session(self, process: float) -> float:
         """Return the least spread between sessions that is believed.
 
-        `process` is the test's spread between processes. What the other tests show holds in part as
-        it stands, in part in proportion: the geometric mean of both.
+        `process` is the test's spread between processes. What the other tests show may hold as an
+        absolute spread or in proportion to `process`: the geometric mean of both is taken.
         """
         absolute, relative = self.lent
         shared = math.sqrt(absolute * relative * process)
@@ -127,8 +129,8 @@ def within(groups: Sequence[Group]) -> tuple[float, int]:
 def between_sessions(groups: Sequence[Group]) -> tuple[float, int, float]:
     """Return the mean square between sessions, freedom and typical size.
 
-    Sessions are those of each device; the size is the processes in a typical session. Its
-    expectation is process² + processes · session², also where sessions differ in size.
+    Only sessions of the same device are compared. The size is the number of processes in a typical
+    session: the mean square is expected to be process² + size · session².
     """
     squares, freedom, weight = 0.0, 0, 0.0
     for device in dict.fromkeys(group.device for group in groups):
@@ -147,9 +149,11 @@ def between_sessions(groups: Sequence[Group]) -> tuple[float, int, float]:
 def join_days(groups: Sequence[Group]) -> tuple[Group, ...]:
     """Return sessions with those of one device and day joined.
 
-    Those are of one day that began within hours of each other; without a date each stays alone.
+    Each that began within six hours of the one before is of the same day. A session without a date
+    stays alone.
     """
     joined: list[Group] = []
+    # By device: the place in `joined` of its last session, and when that session began.
     last: dict[str, tuple[int, datetime.datetime]] = {}
     dated = [(moment(group.started), group) for group in groups]
     for time, group in sorted(
@@ -169,15 +173,22 @@ def join_days(groups: Sequence[Group]) -> tuple[Group, ...]:
     return tuple(joined)
 
 
-def is_one_day(groups: Sequence[Group]) -> bool:
-    """Return True where all sessions but one are of one day."""
+def has_fewer_days(groups: Sequence[Group]) -> bool:
+    """Return True where there are fewer days than sessions.
+
+    It is True of a single session, too.
+    """
     return len(groups) == 1 or len(join_days(groups)) < len(groups)
 
 
 def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
-    """Return a test's own spread joined with the prior.
+    """Return the spread of a test joined with the prior.
 
-    They stay apart where the prior is a guess and the test's own processes rule it out.
+    The prior is left out where it is a guess and the processes of the test rule it out.
+
+    Args:
+        squares: the sum of squares within the sessions of the test, with its degrees of `freedom`.
+        origin: the start of the text that tells where the spread comes from.
     """
     source = f"{origin}, {freedom} degrees of freedom"
     if (
@@ -194,7 +205,7 @@ def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Sprea
 def join_assumed(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
     """Return a variance joined with an assumed spread.
 
-    The variance has few degrees of freedom; the assumed spread counts as if it had more.
+    The assumed spread counts as one with four degrees of freedom.
     """
     joined = (freedom * variance + PRIOR_FREEDOM * assumed**2) / (freedom + PRIOR_FREEDOM)
     source = origin if origin.startswith("prior") else f"{origin}, with prior"
@@ -204,10 +215,10 @@ def join_assumed(variance: float, freedom: float, assumed: float, origin: str) -
 def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -> Prior:
     """Return a prior from the references of all tests of a class.
 
-    It takes at least eight tests.
+    Each of its parts is estimated from at least eight tests; with fewer it stays as in `prior`.
 
     Args:
-        kind: of the class, for what counts as another mode.
+        kind: the class, which decides how far away another mode is.
     """
     joined = [join_days(groups) for groups in tests]
     several = [groups for groups in joined if within(groups)[1]]
@@ -233,24 +244,24 @@ def _pool_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
 
     The second is a multiple of the spread between processes. One test's estimate from three
     sessions is zero half of the time; the mean of many is not. The fifth of the tests whose
-    sessions lie furthest apart is left out: one odd session of a few tests tells nothing of the
-    others.
+    sessions lie furthest apart is left out, as an odd session of a few tests would widen the mean.
     """
     absolutes, relatives, freedoms, counts = [], [], [], []
     for groups in tests:
-        mean_square, between, count = between_sessions(groups)
-        # Sessions on as many devices tell nothing of how sessions differ.
-        if len(groups) < ENOUGH_SESSIONS or not between:
+        mean_square, session_freedom, count = between_sessions(groups)
+        # Where each session is of another device, nothing shows how sessions differ.
+        if len(groups) < ENOUGH_SESSIONS or not session_freedom:
             continue
         squares, freedom = within(groups)
         process = join_prior(squares, freedom, prior, "").value ** 2
         absolutes.append((mean_square - squares / freedom) / count)
         relatives.append(mean_square / process)
-        freedoms.append(between)
+        freedoms.append(session_freedom)
         counts.append(count)
     if len(counts) < ENOUGH_TESTS:
         return 0.0, 0.0
     freedom, count = round(fmean(freedoms)), fmean(counts)
+    # The lower four fifths of variances have a smaller mean than all: this factor corrects for it.
     lower = _trimmed_share(freedom)
     absolute = max(0.0, _trimmed_mean(absolutes) / lower)
     relative = max(0.0, (_trimmed_mean(relatives) / lower - 1) / count)
@@ -271,8 +282,11 @@ def _trimmed_share(freedom: int) -> float:
     return float(special.chdtr(freedom + 2, border)) / TRIMMED
 
 
-def _strange_share(tests: Sequence[Sequence[Group]], apart: float) -> float:
-    """Return the share of all processes that lie in another mode."""
+def _strange_share(tests: Sequence[Sequence[Group]], distance: float) -> float:
+    """Return the share of all processes that lie in another mode.
+
+    `distance` is the least share of time by which such a process is slower than the median.
+    """
     if len(tests) < ENOUGH_TESTS:
         return 0.0
     modes = count = 0
@@ -280,7 +294,7 @@ def _strange_share(tests: Sequence[Sequence[Group]], apart: float) -> float:
         logs = [log_s for group in groups for log_s in group.logs]
         middle = median(logs)
         deviation = NORMAL_DEVIATION * median(abs(log_s - middle) for log_s in logs)
-        border = middle + max(math.log1p(apart), STRANGE_DEVIATIONS * deviation)
+        border = middle + max(math.log1p(distance), STRANGE_DEVIATIONS * deviation)
         modes += sum(log_s > border for log_s in logs)
         count += len(logs)
     return modes / count
@@ -294,8 +308,8 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
     variance of their logarithms.
 
     Args:
-        prior: to keep where fewer than eight tests tell anything.
-        estimates: of each test, a variance and its degrees of freedom.
+        prior: returned as it is where fewer than eight tests have an estimate.
+        estimates: the variance of each test and its degrees of freedom.
     """
     usable = [(max(square, LEAST_SPREAD**2), freedom) for square, freedom in estimates if freedom]
     if len(usable) < ENOUGH_TESTS:
@@ -307,6 +321,7 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
     centre = fmean(scores)
     excess = math.fsum((score - centre) ** 2 for score in scores) / (len(scores) - 1)
     excess -= fmean(_trigamma(freedom / 2) for _, freedom in usable)
+    # Half the degrees of freedom of the inverse χ².
     half = (
         min(_inverse_trigamma(excess), MOST_BORROWED / 2)
         if excess > LEAST_EXCESS
@@ -318,6 +333,7 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
 
 
 def _inverse_trigamma(value: float) -> float:
+    """Return the number whose trigamma function is `value`."""
     from scipy.optimize import brentq
 
     return float(brentq(lambda half: _trigamma(half) - value, 1e-4, 1e6))

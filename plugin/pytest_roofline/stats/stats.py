@@ -1,7 +1,7 @@
-"""The difference between two sides of a comparison, in log seconds, with the error that it has.
+"""The difference between two sides of a comparison, in log seconds, and its standard error.
 
-Var = σ_p² (1/n + 1/m) + σ_s² (1/N + 1/M) of n new processes in N sessions against m in M, and σ_g² where the other side
-is another device. Where spreads are estimated, Satterthwaite's degrees of freedom go with them.
+Var = σ_p² (1/n + 1/m) + σ_s² (1/N + 1/M) for n new processes in N sessions against m in M, with σ_g² added where the
+other side is another device. Estimated spreads give it Satterthwaite's degrees of freedom.
 """
 
 import math
@@ -27,14 +27,14 @@ from .spread import (
     within,
 )
 
-# Of the intervals that are printed, and of what is said to be sure.
+# The confidence of intervals that are printed, and of whatever is called sure.
 CONFIDENCE = 0.99
-# e to this is a million: a bound so far out says that nothing is known.
+# e to this is a million. A bound so far out says that nothing is known.
 MOST_LOGS = 14.0
 
 
 def bound_of(difference: Difference, confidence: float) -> float:
-    """Return half the width of a one-sided bound at `confidence`."""
+    """Return the distance of a one-sided bound from the estimate."""
     return quantile(confidence, difference.degrees) * difference.error
 
 
@@ -57,8 +57,8 @@ def times_as_fast(
 ) -> tuple[float, float, float]:
     """Return the speedup of new processes with its 99 % interval.
 
-    Both sides are of one session. As in a verdict, of what few processes do not show the class of
-    benchmark is assumed.
+    Both sides are of one session. As in a verdict, the prior is joined with the spread that the
+    processes show.
     """
     compared = difference([Group(tuple(new_s))], [Group(tuple(reference_s))], prior)
     low, high = interval_of(compared, CONFIDENCE)
@@ -68,7 +68,7 @@ def times_as_fast(
 def growth(logs: float) -> float:
     """Return a difference in log seconds as a share of the time.
 
-    Where hardly anything is known it is as much as can be written.
+    It is capped at about a million, so that an unbounded difference can still be written.
     """
     return math.expm1(min(logs, MOST_LOGS))
 
@@ -88,11 +88,12 @@ class Spreads:
     """Standard deviations of both sides of a comparison, as they are believed.
 
     Args:
-        process: between processes, of the reference; `new` that of the new ones.
-        session: between sessions; `known` is the part of it that is taken as known.
-        own_session: between sessions, as these alone show it.
+        process: between processes of the reference; `new` that between new processes.
+        session: between sessions; `known` is the part of it that is assumed and costs no degrees of freedom.
+        own_session: between sessions, as estimated without a prior.
         hidden: as in `Difference`.
-        alone: whether the reference's sessions hold one process each, so that `process` holds what lies between them.
+        alone: whether the reference's sessions hold one process each, so that `process` includes the spread between
+            sessions.
     """
 
     process: Spread
@@ -107,9 +108,9 @@ class Spreads:
 def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Difference:
     """Return the difference between new processes and a reference.
 
-    Each side has at least one session with one process. Where the reference holds sessions of the
-    new side's own device, or devices, only those are compared, paired; the spreads are still
-    estimated from all. Where it does not know one of them, the spread between devices is added.
+    Each side has at least one session with one process. Where the reference holds sessions of all
+    devices of the new side, only those are compared; the spreads are still estimated from all.
+    Otherwise all are compared, and the spread between devices is added.
     """
     reference, new = join_days(reference), _new_sessions(new)
     devices = {group.device for group in new}
@@ -118,10 +119,12 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     spreads = spreads_of(new, reference, prior)
     new_centre, old_centre = centre_of(new), centre_of(compared)
     sessions = 1 / new_centre.sessions + (0 if spreads.alone else 1 / old_centre.sessions)
+    # The estimated parts of the variance, each with its degrees of freedom.
     parts = [
         (spreads.new.value**2 / new_centre.processes, spreads.new.degrees),
         (spreads.process.value**2 / old_centre.processes, spreads.process.degrees),
     ]
+    # One estimate serves both sides.
     if spreads.new is spreads.process:
         parts = [(math.fsum(part for part, _ in parts), spreads.process.degrees)]
     device = None
@@ -130,7 +133,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         parts.append((device.value**2 * (new_centre.device + old_centre.device), device.degrees))
     session = spreads.session.value**2 * sessions
     variance = math.fsum(part for part, _ in parts) + session
-    # What is taken as known of sessions costs no degrees of freedom.
+    # The part of the spread between sessions that is assumed costs no degrees of freedom.
     parts.append((session - spreads.known**2 * sessions, spreads.session.degrees))
     return Difference(
         estimate=new_centre.value - old_centre.value,
@@ -151,21 +154,21 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
 def _freedom(variance: float, parts: Sequence[tuple[float, float]]) -> float:
     """Return Satterthwaite's degrees of freedom of a variance.
 
-    `parts` are its estimated parts, each with its own degrees of freedom.
+    `parts` are its estimated parts, each with its degrees of freedom.
     """
     doubt = math.fsum(part**2 / freedom for part, freedom in parts)
     return variance**2 / doubt if doubt else math.inf
 
 
 def _none_if_infinite(freedom: float) -> float | None:
-    """Return degrees of freedom as a record holds them."""
+    """Return degrees of freedom as a record holds them: None for infinite."""
     return None if math.isinf(freedom) else freedom
 
 
 def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
     """Return the sessions of the new side.
 
-    Processes of one day, or without a date, are the same evidence.
+    Sessions of one day are joined, and so are all sessions of a device without a date.
     """
     sessions = [group for group in join_days(new) if group.started]
     for device in dict.fromkeys(group.device for group in new):
@@ -177,8 +180,8 @@ def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
 
 def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
     """Return the spreads of both sides, assumed where unknown."""
-    inside, between = within(reference)[1], between_sessions(reference)[1]
-    if between and not inside:
+    within_freedom, between_freedom = within(reference)[1], between_sessions(reference)[1]
+    if between_freedom and not within_freedom:
         return _spreads_of_single_processes(new, reference, prior)
     if len(reference) < ENOUGH_SESSIONS:
         return _spreads_of_few_sessions(new, reference, prior)
@@ -202,7 +205,7 @@ def _spreads_of_few_sessions(
 ) -> Spreads:
     """Return the spreads from sessions of one or two days.
 
-    New processes that spread more are not joined with the reference's.
+    New processes that spread more than both sides together have a spread of their own.
     """
     squares, freedom = within([*new, *reference])
     process = join_prior(squares, freedom, prior, "estimated")
@@ -237,18 +240,19 @@ def _spreads_of_single_processes(
     squares = mean_square * freedom
     total = join_prior(squares, freedom, prior, origin)
     new_squares, new_freedom = within(new)
-    separate = len(new) > 1 and not new_freedom
-    if separate:
+    new_is_alone = len(new) > 1 and not new_freedom
+    if new_is_alone:
         new_square, new_freedom, _ = between_sessions(new)
         new_squares = new_square * new_freedom
     pooled = join_prior(squares + new_squares, freedom + new_freedom, prior, origin)
-    # How much of it lies between sessions matters once a new session holds several processes.
+    # The part of it that lies between sessions matters once a new session holds several processes.
     least = max(prior.session, pooled.value * math.sqrt(LEAST_SHARE_ALONE))
-    if separate or not new_freedom:
+    if new_is_alone or not new_freedom:
         session = Spread(0.0, "within the spread between processes")
-        return Spreads(pooled, pooled, session, hidden=0.0 if separate else least, alone=True)
+        return Spreads(pooled, pooled, session, hidden=0.0 if new_is_alone else least, alone=True)
     new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
     session = Spread(least, f"estimated, {len(reference)} sessions", total.freedom)
+    # New processes agree better than sessions of one process did: the excess lies between sessions.
     if special.fdtrc(total.degrees, new_freedom, total.value**2 / new_square) < SEPARATION_LEVEL:
         excess = math.sqrt(max(0.0, total.value**2 - new_square))
         session = replace(session, value=max(least, excess))
@@ -260,17 +264,17 @@ def paired_difference(
 ) -> Difference:
     """Return the difference of pairs: the t test of pairs.
 
-    Each of two or more processes gave a time of both sides. What a process does to both goes out.
-    How pairs differ is told by these alone, joined with what others lend.
+    Each of two or more processes timed both sides, so what slows a process cancels. The spread of
+    the pairs is joined with the prior only where that was borrowed from other tests.
     """
     pairs = Group(tuple(new / old for new, old in zip(new_s, reference_s, strict=True)))
     squares, freedom = within([pairs])
-    alone = Spread(
+    estimated = Spread(
         max(LEAST_SPREAD, math.sqrt(squares / freedom)),
         f"estimated, {freedom} degrees of freedom",
         freedom,
     )
-    spread = join_prior(squares, freedom, prior, "estimated") if prior.borrowed else alone
+    spread = join_prior(squares, freedom, prior, "estimated") if prior.borrowed else estimated
     return Difference(
         estimate=fmean(pairs.logs),
         error=spread.value / math.sqrt(len(pairs.logs)),
@@ -286,18 +290,20 @@ def paired_difference(
 def foreseen_error(now: Difference, count: int, processes: int) -> tuple[float, float]:
     """Return the standard error and freedom with so many processes.
 
-    `processes` new ones of a session take the place of `count`. These tell more of how processes
-    lie apart, and nothing of sessions and devices.
+    `processes` new ones of a session take the place of `count`. More of them narrow the part of the
+    error that lies between processes, not that between sessions or devices.
     """
     further = processes - count
-    less = now.process.value**2 * (1 / processes - 1 / count)
+    # The change of the variance, which is negative for more processes.
+    change = now.process.value**2 * (1 / processes - 1 / count)
     hidden = now.hidden**2 if further > 0 else 0.0
-    variance = max(now.error**2 + less + hidden, 1e-12)
-    (part, freedom), *further_parts = (
+    variance = max(now.error**2 + change + hidden, 1e-12)
+    # The first part is that of the new processes.
+    (part, freedom), *other_parts = (
         (part, finite_or_infinite(freedom)) for part, freedom in now.parts
     )
     return math.sqrt(variance), _freedom(
-        variance, [(part + less, freedom + further), *further_parts]
+        variance, [(part + change, freedom + further), *other_parts]
     )
 
 
@@ -307,8 +313,8 @@ class Centre:
 
     Args:
         processes: how many there are.
-        sessions: how many sessions of equal size would know it as well.
-        device: the factor on σ_g² in its variance.
+        sessions: how many sessions of equal size would give the same error.
+        device: the factor of σ_g² in its variance.
     """
 
     value: float
@@ -331,6 +337,7 @@ def centre_of(groups: Sequence[Group]) -> Centre:
 
 
 def _by_device(groups: Sequence[Group], shares: Sequence[float]) -> dict[str, float]:
+    """Return the sum of the shares of each device's sessions."""
     weights: dict[str, float] = {}
     for group, share in zip(groups, shares, strict=True):
         weights[group.device] = weights.get(group.device, 0.0) + share

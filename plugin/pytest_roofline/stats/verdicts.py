@@ -23,7 +23,7 @@ from ..core.verdicts import (
     Subject,
     Verdict,
 )
-from .breaches import Breach, hold, may_decide, open_reasons
+from .breaches import Breach, find_breaches, may_decide, open_reasons
 from .limits import Limit
 from .looks import (
     ENOUGH_KNOWN,
@@ -42,14 +42,14 @@ from .outlook import WORTH_REPORTING, Outlook, Policy, detectable_effect
 from .spread import ENOUGH_SESSIONS, Prior, join_days, within
 from .stats import CONFIDENCE, bound_of, difference, growth, interval_of, p_slower_than
 
-# So many standard errors between the first process and those of its further rounds are heat, or another such effect.
+# Further rounds that are slower than the first process by so many standard errors show heat, or a similar effect.
 HOT = 2.5
 
 
 def may_be_red(verdict: Verdict) -> bool:
-    """Return True where the other tests may turn it red.
+    """Return True where the p of the other tests may turn it red.
 
-    It is slower than the tolerance.
+    It is slower than the tolerance, is not decided yet, and has a small p of its own.
     """
     small = verdict.p_spent is not None and verdict.p_spent <= FALSE_RED
     return verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow and small
@@ -70,8 +70,9 @@ def judge(
 
     Args:
         subject: what they measured; `peak` is the verdict on its memory.
-        invalid: why their times cannot be trusted; none where they can.
-        limits: that they are held against beside the reference.
+        invalid: why their times cannot be trusted; empty where they can.
+        limits: the limits that they are held against beside the reference. A limit that is missed counts before the
+            reference, unless the test is red by the latter alone.
         why_none: why there is no reference.
     """
     count = sum(len(group.medians_s) for group in new)
@@ -85,24 +86,25 @@ def judge(
             processes=count,
             peak=peak,
         )
-    # Where more processes follow only for what looks slower than a reference, a limit is judged by what there is.
+    # If more processes follow only for what looks slower than a reference, none follow for a limit.
     looks = Looks(1) if policy.looks.slow_only else policy.looks
-    breaches = hold(limits, new, policy.prior, looks)
-    beyond = [
+    breaches = find_breaches(limits, new, policy.prior, looks)
+    limit_verdicts = [
         _judge_breach(breach, policy, looks, subject, peak)
         for breach in breaches
         if breach.estimate > 0
     ]
-    if beyond and beyond[0].kind is Kind.REGRESSED:
-        return beyond[0]
+    if limit_verdicts and limit_verdicts[0].kind is Kind.REGRESSED:
+        return limit_verdicts[0]
     if reference is not None:
         compared = _compare(new, reference, policy, subject, peak)
-        # As fast as ever is not fast enough, where a published limit may be missed.
-        return beyond[0] if beyond and compared.kind in (Kind.PASSED, Kind.IMPROVED) else compared
-    if beyond:
-        return beyond[0]
+        # A test that is as fast as ever is not fast enough where it may miss a limit.
+        is_green = compared.kind in (Kind.PASSED, Kind.IMPROVED)
+        return limit_verdicts[0] if limit_verdicts and is_green else compared
+    if limit_verdicts:
+        return limit_verdicts[0]
     if breaches:
-        # Of several that all hold, the one that is most easily missed.
+        # All limits are kept: the nearest one is named.
         nearest = breaches[0]
         reason = nearest.reason(ReasonCode.WITHIN_LIMIT)
         return Verdict(
@@ -127,6 +129,7 @@ def judge(
 def _judge_breach(
     breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: ExactVerdict | None
 ) -> Verdict:
+    """Return REGRESSED for a sure breach, else INCONCLUSIVE."""
     kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, looks)
     if breach.sure:
         kind, reasons = Kind.REGRESSED, (breach.reason(ReasonCode.BEYOND_LIMIT),)
@@ -151,10 +154,11 @@ def _compare(
     subject: Subject,
     peak: ExactVerdict | None,
 ) -> Verdict:
+    """Return the verdict on new processes against a reference."""
     change = difference(new, reference.moved or reference.groups, policy.prior)
     count, looks = sum(len(group.medians_s) for group in new), policy.looks
     centre = fmean(log_s for group in new for log_s in group.logs)
-    # As in the comparison itself: the device's own processes, where the reference holds some.
+    # As in `difference`: only the processes of the same device, where the reference holds some.
     device_groups = reference.on({group.device for group in new})
     reference_logs = [log_s for group in device_groups for log_s in group.logs]
     fewest = fewest_red(len(reference_logs), policy.prior.strange)
@@ -167,7 +171,7 @@ def _compare(
     # Every look that may be red has the same share of the chance.
     p_spent = min(1.0, p * looks.red_looks(fewest)) if red_is_due else 1.0
     if reference.shift and change.estimate + reference.shift <= outlook.worthy:
-        # Slower than the others today, and no slower than it was.
+        # The test is slower than the others in this session, but no slower than it was itself.
         p_spent = 1.0
     kind = Kind.INCONCLUSIVE
     if outlook.looks_slow and red_at_once(p_spent, policy.comparisons):
@@ -211,14 +215,16 @@ def kind_unless_red(
 
     Args:
         estimate: of the difference, in log seconds.
-        bound: half the width of its one-sided bound at a confidence.
-        levels: the chances of a false IMPROVED, and of PASSED for what is as slow as the tolerance and twice as slow.
+        bound: the distance of its one-sided bound at a confidence.
+        levels: the chances of a false IMPROVED, of PASSED for a test as slow as its tolerance, and of PASSED for one
+            twice as slow.
     """
+    # The upper bounds that decide about IMPROVED, and about PASSED at the tolerance and at twice the tolerance.
     improved, passed, far = (estimate + bound(1 - level) for level in levels)
     if improved < -math.log1p(tolerance):
         return Kind.IMPROVED
-    near = passed < math.log1p(tolerance) and far < math.log1p(2 * tolerance)
-    return Kind.PASSED if near else Kind.INCONCLUSIVE
+    is_near = passed < math.log1p(tolerance) and far < math.log1p(2 * tolerance)
+    return Kind.PASSED if is_near else Kind.INCONCLUSIVE
 
 
 def judge_once(
@@ -251,9 +257,10 @@ def judge_once(
 
 
 def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
-    """Return the number of units that would decide, or None.
+    """Return the number of processes or pairs that would decide, or None.
 
-    They stand in place of `now`; neither centre nor spread moves. None where too many are needed.
+    They take the place of the `now` that there are; neither centre nor spread changes. None where
+    more than a hundred would be needed.
     """
     change, tolerance = verdict.difference, verdict.tolerance
     assert change is not None
@@ -275,28 +282,32 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
 def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:
     """Return the plan of a run without a given number of rounds.
 
-    It takes as many as red needs, for what looks slow alone.
+    It takes as many as red needs, and only for a test that looks slow.
     """
     if reference is None:
         return Looks(1)
     groups = reference.on({device})
     processes = sum(len(group.medians_s) for group in groups)
     needed = fewest_red(processes, prior.strange)
-    # Few processes say that they are all in one mode, and few days nothing of another one.
+    # A few processes may all be in one mode, and a few days may not show the other modes.
     is_sure = processes >= ENOUGH_KNOWN and (not _few_days(reference.groups))
     return Looks(SECOND_LOOK if is_sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
 
 
 def _few_days(groups: Sequence[Group]) -> bool:
-    """Return True where sessions span fewer than three days."""
+    """Return True where sessions span fewer than three days.
+
+    Two days of one process each are not called few: their spread includes that between sessions.
+    """
     joined = join_days(groups)
     return len(joined) < ENOUGH_SESSIONS and (len(joined) == 1 or within(joined)[1] > 0)
 
 
 def _heat(new: Sequence[Group], reference: Sequence[Group], change: Difference) -> float:
-    """Return the logs by which further rounds lie above the first.
+    """Return the log seconds by which further rounds are slower than the first.
 
-    It is 0 unless the reference holds first processes alone.
+    It is 0 where that may be chance. It is also 0 where a session of the reference holds further
+    rounds too, since heat slows both sides then.
     """
     if (
         len(new) > 1
@@ -312,7 +323,7 @@ def _heat(new: Sequence[Group], reference: Sequence[Group], change: Difference) 
 def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdict]:
     """Return the verdicts of a run, each with an adjusted p.
 
-    A test that this turns red is REGRESSED.
+    A test that may be red is REGRESSED where its adjusted p is small enough.
     """
     p_spent = {
         name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None
@@ -332,9 +343,9 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
 
 
 def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> tuple[Reason, ...]:
-    """Return why a time cannot be held against its reference.
+    """Return why a time cannot be compared with its reference; empty where it can.
 
-    One of them was bound by the host, or stayed in a cache.
+    One of them was bound by the host, or stayed in a cache, and the other was not.
     """
     if reference is None or not reference.achieved or reference.achieved == (achieved,):
         return ()
@@ -342,9 +353,10 @@ def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> tuple[
 
 
 def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -> list[str]:
-    """Return the differences from every recorded environment.
+    """Return the facts that differ from every recorded environment.
 
-    They read `driver 550.54 → 570.86`, `$NCCL_ALGO unset → Ring`.
+    They read `driver 550.54 → 570.86`, `$NCCL_ALGO unset → Ring`. Of facts that only `before` has,
+    environment variables count.
     """
     changes = []
     for name in dict.fromkeys(
