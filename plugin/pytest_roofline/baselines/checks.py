@@ -20,9 +20,9 @@ from .comparators import class_of_key, default_tolerance, odd_in, priors_of, ref
 from .files import key_of_entry
 from .plausible import Flaw, absurd_entry, family_of_key
 
-# Processes of one entry lie a few percent apart, on a bad CPU a factor of two.
+# Processes of one entry lie a few percent apart, on a bad CPU a factor of two. A larger factor is a flaw.
 MOST_APART = 3.0
-# Clocks of two hosts may differ by so much.
+# Clocks of two nodes may differ by so much.
 CLOCKS_APART = datetime.timedelta(hours=1)
 _RECORD_AGAIN = "remove the entry, and record it again with `pytest … --roofline-record`"
 
@@ -54,6 +54,7 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
 
 
 def _odd_flaw(session: OddSession) -> Flaw:
+    """Return the hint that a session is odd."""
     return Flaw(
         session.text,
         "as fast as the other sessions",
@@ -63,6 +64,7 @@ def _odd_flaw(session: OddSession) -> Flaw:
 
 
 def _exact_flaws(entry: ExactEntry, family: str) -> Iterator[Flaw]:
+    """Yield the flaws of the entry of a compiled kernel."""
     if family != RESOURCES:
         yield Flaw(
             f"an exact entry in {family}.json",
@@ -80,6 +82,7 @@ def _has_provenance(entry: Entry | ExactEntry) -> bool:
 
 
 def _hardware_flaws(entry: Entry, family: str) -> Iterator[Flaw]:
+    """Yield a flaw where an entry belongs in the file of another family."""
     belongs = family_of_key(entry.hardware)
     if belongs is not None and belongs != family:
         yield Flaw(
@@ -90,6 +93,7 @@ def _hardware_flaws(entry: Entry, family: str) -> Iterator[Flaw]:
 
 
 def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
+    """Yield the flaws of a measured entry."""
     if not _has_provenance(entry):
         yield Flaw("no provenance", "the facts of the measuring run", _RECORD_AGAIN)
     if rate_suffix(entry.metric) is None and entry.metric != "time_s":
@@ -130,6 +134,7 @@ def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
 
 
 def _published_flaws(entry: Entry) -> Iterator[Flaw]:
+    """Yield the flaws of a published figure: a threshold, a floor or a reference."""
     needed = ("unit", "source") if entry.kind == "floor" else ("unit", "convention", "source")
     missing = [name for name in needed if not str(getattr(entry, name)).strip()]
     if missing:
@@ -141,7 +146,7 @@ def _published_flaws(entry: Entry) -> Iterator[Flaw]:
     if entry.kind in ("threshold", "floor"):
         yield from _limit_flaws(entry)
     elif entry.hardware.product is None and not entry.note:
-        # A note that says why it is open is answer enough.
+        # A note may say why the product is open.
         yield Flaw(
             "no product",
             "the exact variant, such as h100-sxm5",
@@ -153,8 +158,8 @@ def _published_flaws(entry: Entry) -> Iterator[Flaw]:
 def _limit_flaws(entry: Entry) -> Iterator[Flaw]:
     """Yield the flaws of a limit.
 
-    A limit fails tests on whatever its hardware matches; so that is one product, whole, or one part
-    of it.
+    A limit fails tests on all hardware that it matches, so it must name one product, whole or one
+    partition of it.
     """
     open_fields = [
         name for name in ("product", "memory", "partition") if getattr(entry.hardware, name) is None
@@ -176,7 +181,17 @@ def _limit_flaws(entry: Entry) -> Iterator[Flaw]:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One measured entry with what a comparison against it can tell."""
+    """A measured entry, and how well a comparison with it would work.
+
+    Args:
+        time_s: the median of its processes; `rate` is under the entry's metric.
+        devices: how many devices were measured.
+        process: the spread between processes; `session` that between sessions.
+        mde: the detectable effect for one more process, as a share of time.
+        drivers: the versions under which sessions were recorded.
+        newest: when the newest session began, ISO 8601; empty where no session has a date.
+        provisional: why it is no full baseline yet; empty where it is one.
+    """
 
     entry: Entry
     time_s: float
@@ -194,7 +209,7 @@ class Health:
 def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[Health]:
     """Return the health of each measured entry.
 
-    The prior of its class comes from all of them.
+    The priors of the classes are estimated from all entries together.
     """
     measured = [entry for entry in entries if entry.kind == "measured"]
     priors = priors_of(measured)
@@ -255,9 +270,9 @@ def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
 
 
 def _compare_one_more(groups: Sequence[Group], prior: Prior) -> Difference:
-    """Return the comparison of one more process in a session of its own.
+    """Return the comparison of one more process with an entry's sessions.
 
-    It is on the device with the most sessions.
+    The process takes the mean time, in a new session on the device with the most sessions.
     """
     device = Counter(group.device for group in groups).most_common(1)[0][0]
     logs = [log_s for group in groups for log_s in group.logs]

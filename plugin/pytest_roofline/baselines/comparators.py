@@ -40,9 +40,9 @@ class Comparator(ABC):
 
     entries = Entries({}, ())
     runs: Sequence[Run] = ()
-    # Of runs, what is not fit for a comparison, with the reason.
+    # Measurements of runs that cannot be compared, each with the reason.
     unfit: Sequence[tuple[Measurement, str]] = ()
-    # The sessions that were set aside, each with the names of the tests in which it is strange.
+    # The odd sessions that were left out, each with the names of the tests in which it is strange.
     odd: Odd = MappingProxyType({})
 
     @property
@@ -81,31 +81,31 @@ class Comparator(ABC):
         """Return all of its keys."""
 
     def measured(self, key: Key) -> list[Measurement]:
-        """Return all measurements of a key; none of entries."""
+        """Return all measurements of a key; baseline files hold none."""
         del key
         return []
 
     def measurement(self, key: Key) -> Measurement | None:
-        """Return a measurement of a key; None of entries.
+        """Return the first measurement of a key; baseline files hold none.
 
-        It serves for the work and the roofline, which are those of all.
+        It serves for the work and the roofline, in which all measurements of a key agree.
         """
         return next(iter(self.measured(key)), None)
 
     def tolerance(self, key: Key) -> float | None:
-        """Return the tolerance in the test's marker or call.
+        """Return the tolerance that the test's marker or call gave.
 
-        None of entries.
+        Baseline files do not hold it.
         """
         return next((m.tolerance for m in self.measured(key) if m.tolerance), None)
 
     def judged(self, key: Key) -> tuple[Group, ...]:
-        """Return the processes of a key as they are judged."""
+        """Return the processes of a key as the new side of a comparison."""
         reference = self.reference(key)
         return reference.groups if reference is not None else ()
 
     def summary(self, key: Key, statistic: Statistic) -> Summary | str:
-        """Return these processes by a statistic, or a reason without one.
+        """Return the processes of a key by a statistic, or why there is none.
 
         The summary tells whether every attempt gives the statistic itself.
         """
@@ -130,7 +130,7 @@ class Comparator(ABC):
         """Return the comparator without these sessions in their strange tests."""
 
     def _odd_in(self, key: Key) -> tuple[OddSession, ...]:
-        """Return the sessions that were set aside in a test."""
+        """Return the odd sessions that were left out of a test."""
         return tuple(session for session, tests in self.odd.items() if key.identity in tests)
 
     def hardware(self) -> list[HardwareKey]:
@@ -146,6 +146,7 @@ class Comparator(ABC):
 
     @cached_property
     def _counts(self) -> Counter[tuple[str, str, HardwareKey]]:
+        """Return the number of keys of each benchmark, parameters and device."""
         return Counter(
             (key.benchmark, canonical(key.parameters), key.hardware.alone) for key in self.keys()
         )
@@ -234,7 +235,7 @@ class RunComparator(Comparator):
 
     def _add(self, run: Run, session: Session, measurement: Measurement) -> None:
         processes = self._processes.setdefault(measurement.key.identity, {})
-        # Times of different work do not mix; the first run says which work is meant.
+        # Times of different work do not mix: the work of the first process counts.
         if all(measurement.work == attempts[0].work for attempts in list(processes.values())[:1]):
             processes.setdefault((session, measurement.process), []).append(measurement)
             self._keys[measurement.key.identity] = measurement.key
@@ -246,9 +247,9 @@ class RunComparator(Comparator):
         return ", ".join(str(run.path) for run in self.runs)
 
     def reference(self, key: Key) -> Reference | None:
-        """Return the processes that measured `key`, a session a run.
+        """Return the processes that measured `key`; a run is a session.
 
-        Each counts with all of its attempts.
+        The number of a process is the median over all of its attempts.
         """
         processes = self._processes.get(key.identity)
         if not processes:
@@ -283,7 +284,7 @@ class RunComparator(Comparator):
     def judged(self, key: Key, statistic: Statistic = "median") -> tuple[Group, ...]:
         """Return the processes of a key, each by its slowest attempt.
 
-        In a reference the slowest attempt would only loosen it.
+        A reference uses the median of all attempts instead: the slowest would only make it looser.
         """
         processes = self._processes.get(key.identity, {}).items()
         return _by_session(
@@ -294,7 +295,7 @@ class RunComparator(Comparator):
         )
 
     def summary(self, key: Key, statistic: Statistic) -> Summary:
-        """Return these processes by a statistic.
+        """Return the processes of a key by a statistic.
 
         The summary tells whether every attempt gives the statistic itself.
         """
@@ -338,21 +339,23 @@ class RunComparator(Comparator):
 
 
 def _is_odd(odd: Odd, identity: str, process: Process) -> bool:
+    """Return True where a process is of an odd session of a test."""
     (_, started, device), _ = process
     return (device, started) in _odd_days(odd, identity)
 
 
 def _odd_days(odd: Odd, identity: str) -> set[tuple[str, str]]:
-    """Return device and beginning of each session strange in a test."""
+    """Return the device and start of each session that is strange in a test."""
     return {
         (session.device, session.started) for session, tests in odd.items() if identity in tests
     }
 
 
-def _by_session(processes: dict[Process, float]) -> tuple[Group, ...]:
+def _by_session(seconds_by_process: dict[Process, float]) -> tuple[Group, ...]:
+    """Return the times of processes as sessions."""
     return tuple(
-        Group(tuple(processes[process] for process in members), device, began)
-        for (_, began, device), members in group_by(processes, itemgetter(0)).items()
+        Group(tuple(seconds_by_process[process] for process in members), device, began)
+        for (_, began, device), members in group_by(seconds_by_process, itemgetter(0)).items()
     )
 
 
@@ -397,7 +400,7 @@ def typical_clock(clocks_hz: Iterable[float | None]) -> float | None:
 def pooled_median(measurements: Iterable[Measurement]) -> float:
     """Return the median of all block medians of a process.
 
-    A rerun cannot replace what was first.
+    A rerun adds to the first attempt and cannot replace it.
     """
     return median(
         sample for measurement in measurements for sample in measurement.samples.block_medians
@@ -420,7 +423,7 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
 
 
 def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
-    """Raise BadInput where a process stands on both sides.
+    """Raise BadInput where a process is on both sides.
 
     The names of files do not matter.
     """
@@ -436,9 +439,9 @@ def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
 
 
 def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
-    """Raise BadInput where a side is the other's baseline.
+    """Raise BadInput where a side is part of the other side's baseline.
 
-    One side is a baseline that the other side is, or was recorded by.
+    That is a run that the baseline was recorded from, or two baselines with the same sessions.
     """
     for baseline, side in ((before, after), (after, before)):
         recorded = {(session.run_id, session.started) for session in _sessions(baseline)}
@@ -457,17 +460,17 @@ def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
 
 
 def _sessions(comparator: Comparator) -> list[RecordedSession]:
-    """Return every session in a baseline's entries; none of runs."""
+    """Return every session in a baseline's entries; empty for runs."""
     return [session for entry in comparator.entries for session in entry.sessions]
 
 
 def _identities(run: Run) -> list[object]:
-    """Return what no other run has.
+    """Return identities that no other run has.
 
-    That is each measurement of a process, or the header where nothing was measured.
+    There is one for each measurement of a process, or that of the header where nothing was measured.
     """
     header = run.header.run_id, run.header.started
-    # A process of an import is named by the content of its log, which may be a part of several imports.
+    # A process of an import is named by the content of its log. Several imports may hold the same log.
     return [
         ("" if IMPORTED in timed.samples.labels else header, timed.process, timed.key.identity)
         for timed in run.measurements
@@ -513,7 +516,7 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
 def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
     """Return the prior of a class of benchmarks.
 
-    It is the starting value, or what the references of the class show.
+    It is estimated from the references of the class, or the starting value where they are too few.
     """
     groups = [reference.groups for key, reference in references if class_of_key(key) == kind]
     return lend(priors()[kind], groups, kind)
@@ -522,7 +525,7 @@ def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
 def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
     """Return the prior of each class of benchmarks.
 
-    It is what the entries of the file show together.
+    Priors are estimated from the measured entries together, without canaries.
     """
     tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
     references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
@@ -530,8 +533,10 @@ def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
 
 
 def odd_among(references: Iterable[tuple[Key, Reference]]) -> Odd:
-    """Return the sessions strange in many tests; canaries are no tests."""
-    tests = {key.identity: (key, groups.groups) for key, groups in references if not key.is_canary}
+    """Return the sessions that are strange in many tests; canaries are no tests."""
+    tests = {
+        key.identity: (key, reference.groups) for key, reference in references if not key.is_canary
+    }
     return odd_sessions(
         {name: groups for name, (_, groups) in tests.items()},
         {name: class_of_key(key) for name, (key, _) in tests.items()},
@@ -560,7 +565,7 @@ def leave_out(entry: Entry, odd: Odd) -> Entry:
 def default_tolerance(key: Key) -> float:
     """Return the tolerance of a test's class.
 
-    It holds where nobody asked for another.
+    It holds where neither test, baseline nor run gives another.
     """
     return DEFAULT_TOLERANCES[class_of_key(key)]
 

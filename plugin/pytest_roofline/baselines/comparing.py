@@ -44,9 +44,16 @@ from .runs import Run
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, worst first; labels of the old side alone; runs; compiled kernels; tests lost to want of memory.
+    """The result of a comparison.
 
-    `unlike` tells whether two different things were timed under some key, which nobody can judge.
+    Args:
+        rows: the measurements of the new side, worst first.
+        only_old: labels of measurements, kernels and limits that only the old side has.
+        runs: the runs of both sides.
+        kernels: rows of the compiled kernels.
+        lost: rows of tests that ran out of memory on the new side only.
+        together: the row of all tests together; None unless together they are slower.
+        unlike: whether some key was timed in different modes on the two sides, so that nobody can judge it.
     """
 
     rows: tuple[Row, ...]
@@ -59,10 +66,7 @@ class Comparison:
 
     @property
     def everything(self) -> tuple[Row, ...]:
-        """Return all of its rows.
-
-        What ran out of memory and had a time is a regression.
-        """
+        """Return all of its rows: tests, kernels, lost tests and all tests together."""
         return (
             *self.rows,
             *self.kernels,
@@ -125,7 +129,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A measurement of the new side with what it is compared with, or why there is nothing."""
+    """A measurement of the new side (`fresh`) and its reference, or why there is none."""
 
     key: Key
     fresh: Reference
@@ -140,7 +144,7 @@ def _verdicts(
     limits: Mapping[str, tuple[list[Limit], list[Idle]]],
     tolerance: float | None,
 ) -> tuple[dict[str, Verdict], Shared | None]:
-    """Return the verdicts on the tests, and what all share."""
+    """Return the verdicts on the tests, and the change that all of them share."""
     tests = [pair for pair in pairs if not pair.key.is_canary]
     count = sum(pair.reference is not None for pair in tests)
     references = [pair for pair in before.references() if not pair[0].is_canary]
@@ -185,12 +189,13 @@ def _verdicts(
         settled = {
             identity: shared.with_whole_change(verdict) for identity, verdict in settled.items()
         }
-    logs = bool(after.runs) and all(map(is_imported, after.runs))
-    if logs:
+    is_logs = bool(after.runs) and all(map(is_imported, after.runs))
+    if is_logs:
         settled = {identity: _with_log_remedies(verdict) for identity, verdict in settled.items()}
     return settled, shared
 
 
+# The remedies for logs of another tool: nobody can run further rounds of them here.
 _LOGS = {
     ReasonCode.RED_NEEDS_ROUNDS: ReasonCode.RED_NEEDS_LOGS,
     ReasonCode.NEEDS_ROUNDS: ReasonCode.NEEDS_LOGS,
@@ -198,10 +203,7 @@ _LOGS = {
 
 
 def _with_log_remedies(verdict: Verdict) -> Verdict:
-    """Return the verdict on logs of another tool.
-
-    Nobody can run further rounds of them here.
-    """
+    """Return the verdict with remedies that fit logs of another tool."""
     reasons = [
         replace(reason, code=_LOGS.get(reason.code, reason.code)) for reason in verdict.reasons
     ]
@@ -211,8 +213,11 @@ def _with_log_remedies(verdict: Verdict) -> Verdict:
 def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> list[str]:
     """Return the labels that only the older side has.
 
-    These are measurements, and limits for the new side's hardware that speak of nothing. A test
-    that was left out meets no limit.
+    These are measurements that the new side lacks, and limits for its hardware that match none of
+    its measurements.
+
+    Args:
+        keys: of the measurements of the new side.
     """
     measured, machines = {key.identity for key in keys}, {key.alone for key in after.hardware()}
     labels = [
@@ -230,7 +235,7 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
 
 
 def _subject(before: Comparator, after: Comparator, pair: _Pair, idle: Sequence[Idle]) -> Subject:
-    """Return the facts of a measurement before its comparison."""
+    """Return the subject of a verdict: test, label, clock and changed facts."""
     key, measurement = pair.key, after.measurement(pair.key)
     facts_before = before.environments(key) if pair.reference is not None else ()
     return Subject(
@@ -246,9 +251,9 @@ def _subject(before: Comparator, after: Comparator, pair: _Pair, idle: Sequence[
 def _shared(
     after: Comparator, pairs: Sequence[_Pair], tolerances: Mapping[str, float]
 ) -> tuple[Shared | None, dict[str, Reference]]:
-    """Return what the tests of one new session share.
+    """Return the change that tests of the new side share, and adjusted references.
 
-    Several sessions at once move each in its own way.
+    Tests with several new sessions are left out, since each session shares another change.
     """
     sides = {}
     for pair in pairs:
@@ -257,9 +262,9 @@ def _shared(
             pair.reference is not None
             and len({(group.device, group.started) for group in groups}) == 1
         ):
-            medians = tuple(median_s for group in groups for median_s in group.medians_s)
+            medians_s = tuple(median_s for group in groups for median_s in group.medians_s)
             sides[pair.key.identity] = Side(
-                replace(groups[0], medians_s=medians), pair.reference, pair.key.is_canary
+                replace(groups[0], medians_s=medians_s), pair.reference, pair.key.is_canary
             )
     tests = [pair.key for pair in pairs if pair.key.identity in sides and not pair.key.is_canary]
     return hold_shared(
@@ -273,7 +278,7 @@ def _shared(
 def _incomparable_reason(before: Comparator, after: Comparator) -> str:
     """Return why two sides cannot be compared.
 
-    It names what they share all the same: measurements that are not fit for it.
+    It names measurements that both sides have but that cannot be compared.
     """
     unfit = {
         measurement.key.identity: f"{measurement.label}: {reason}"
@@ -297,7 +302,7 @@ def _incomparable_reason(before: Comparator, after: Comparator) -> str:
 def _limits(before: Comparator, after: Comparator, key: Key) -> tuple[list[Limit], list[Idle]]:
     """Return the published limits and floors for a measurement.
 
-    They are followed by those that cannot be judged.
+    They are followed by the limits that cannot be judged, each with a reason.
     """
     entries = [entry for entry in before.entries.of(key.benchmark, key.name) if entry.matches(key)]
     return limits_of(
@@ -319,7 +324,7 @@ def _unfit_rows(
     rows = {}
     for measurement, reason in after.unfit:
         key = measurement.key
-        # Siblings and canaries are judged in their own run, against the others there, or not at all.
+        # Siblings are judged within their run, and canaries are not judged.
         if key.identity in compared or {SIBLINGS, CANARY} & set(measurement.samples.labels):
             continue
         reference, _ = find_reference(before, key, measurement.work)
@@ -337,8 +342,9 @@ def _work(comparator: Comparator, key: Key) -> Work:
 
 
 def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
+    """Raise OtherHardware where both sides have no device in common."""
     new_hardware, old_hardware = after.hardware(), before.hardware()
-    # A test's own number of devices and their link tell two tests apart, not two machines.
+    # The number of devices and their link differ between tests of one machine, so `alone` leaves them out.
     old_devices = {key.alone for key in old_hardware}
     if new_hardware and old_hardware and not any(key.alone in old_devices for key in new_hardware):
         names = "; ".join(str(key) for key in nearest(new_hardware[0], old_hardware))
@@ -360,11 +366,11 @@ def policy_of(
 ) -> Policy:
     """Return the policy of a test.
 
-    Its tolerance is the test's own, then its baseline's, then that of the run, then that of its
-    class.
+    Its tolerance is the first that is given: by the test, by its baseline, by the run, by the class
+    of its key.
     """
-    entry = reference.tolerance if reference is not None else None
-    tolerance = test_tolerance or entry or run_tolerance or default_tolerance(key)
+    entry_tolerance = reference.tolerance if reference is not None else None
+    tolerance = test_tolerance or entry_tolerance or run_tolerance or default_tolerance(key)
     return Policy(tolerance, max(1, comparisons), prior, looks or Looks())
 
 
@@ -380,12 +386,20 @@ def limits_of(
 ) -> tuple[list[Limit], list[Idle]]:
     """Return the limits, floors and roofline share that apply.
 
-    They are followed by those that cannot be held here.
+    They are followed by the limits that cannot be judged, each with a reason.
+
+    Args:
+        summed: sums up the new processes by a statistic.
+        measurement: any of them, for floors and the roofline; without it neither applies.
+        offline: whether floors of arithmetic are left out, as run files do not tell the power limit.
+        min_share: the least share of the roofline that the run asks for.
     """
     limits, idle = gating_limits(entries, work, summed)
     if measurement is None:
         return limits, idle
-    moving = [entry for entry in entries if not offline or rate_suffix(entry.metric) != "TFLOPS"]
-    floors, no_floors = floor_limits(moving, measurement, gpu)
-    share = roofline_limit(measurement, min_share) if min_share is not None else None
-    return [*limits, *floors, *([share] if share is not None else [])], [*idle, *no_floors]
+    floor_entries = [
+        entry for entry in entries if not offline or rate_suffix(entry.metric) != "TFLOPS"
+    ]
+    floors, idle_floors = floor_limits(floor_entries, measurement, gpu)
+    roofline = roofline_limit(measurement, min_share) if min_share is not None else None
+    return [*limits, *floors, *([roofline] if roofline is not None else [])], [*idle, *idle_floors]

@@ -1,7 +1,7 @@
-"""The verdict on a compiled kernel: does it ask for more than its baseline? Nothing is random here, so more is more.
+"""The verdict on a compiled kernel: does it need more registers, spills or instructions than its baseline?
 
-The compiler says the same of the same code every time, so there are no rounds, no intervals, and no false alarms to
-divide among the tests of a run.
+A compiler reports the same figures for the same code every time. So there are no rounds, no intervals, and no chance of
+error to share among the tests of a run.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -66,9 +66,12 @@ def check_slack(slack: Mapping[str, int] | None) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """An entry with its file, and with the slack and the unread parts of a run's kernel.
+    """The entry of a kernel, from a baseline or a run.
 
-    `slack` is, by figure, how much worse is still no regression; `registers` includes vgprs. A baseline has neither.
+    Args:
+        source: the path of the file.
+        slack: by figure, how much worse is still no regression; that of `registers` serves for vgprs, too.
+        unread: why some figures could not be read. Baselines have neither this nor slack.
     """
 
     entry: ExactEntry
@@ -78,7 +81,7 @@ class KernelRecord:
 
 
 def without_comparison(key: ResourceKey, label: str, kind: Kind, reason: str) -> ExactVerdict:
-    """Return the verdict on a kernel, of no test so far, whose figures are compared with none.
+    """Return the verdict on a kernel that is not compared. The test's id is still empty.
 
     Args:
         kind: the word; `reason` says why nothing is compared.
@@ -97,7 +100,7 @@ def without_comparison(key: ResourceKey, label: str, kind: Kind, reason: str) ->
 def judge_exact(
     kernel: KernelRecord, reference: KernelRecord | None, why_none: str
 ) -> ExactVerdict:
-    """Return the verdict on a kernel, of no test so far.
+    """Return the verdict on a kernel. The test's id is still empty.
 
     `why_none` is the reason that there is no reference.
     """
@@ -133,10 +136,7 @@ def _kind(verdicts: Collection[str], lost_figures: Sequence[str]) -> Kind:
 def figure_changes(
     before: Mapping[str, int], after: Mapping[str, int], slack: Mapping[str, int]
 ) -> tuple[FigureChange, ...]:
-    """Return every figure that differs, worse figures first.
-
-    An instruction without a figure is not in the binary.
-    """
+    """Return every figure that differs, worse figures first."""
     changes = []
     new_generation = _new_generation(before, after)
     for figure in _in_order({*before, *after}):
@@ -148,6 +148,10 @@ def figure_changes(
 
 
 def _figure_value(figures: Mapping[str, int], figure: str) -> int | None:
+    """Return a figure, None where it was not read.
+
+    A kind of instruction without a figure occurs 0 times, if instructions were counted.
+    """
     absent = 0 if is_count(figure) and "instructions" in figures else None
     return figures.get(figure, absent)
 
@@ -164,9 +168,9 @@ def _in_order(figures: set[str]) -> list[str]:
 
 
 def _new_generation(before: Mapping[str, int], after: Mapping[str, int]) -> int:
-    """Return the generation of new matrix instructions, if above all former ones.
+    """Return the newest generation of matrix instructions after a change.
 
-    It is 0 otherwise.
+    It is 0 unless the kernel used an older generation before.
     """
     old, new = (
         max((matrix_generation(figure) for figure, number in side.items() if number), default=0)
@@ -178,18 +182,22 @@ def _new_generation(before: Mapping[str, int], after: Mapping[str, int]) -> int:
 def _figure_change(
     figure: str, old: int | None, new: int | None, slack: Mapping[str, int], new_generation: int
 ) -> FigureChange:
+    """Return the change of a figure, and whether it is worse, better, within its slack or not judged.
+
+    `new_generation` is that of `_new_generation`.
+    """
     generation = matrix_generation(figure)
     if old is None or new is None or (figure not in JUDGED_FIGURES and not generation):
         return FigureChange(figure, old, new)
     if generation:
-        # One kind given up for a newer one is progress; given up for an older one, or for none, it is not.
+        # Matrix instructions that give way to a newer generation are progress; to an older one or to none, a loss.
         if new == 0:
             return FigureChange(figure, old, new, "" if new_generation > generation else "worse")
         return FigureChange(
             figure, old, new, "better" if old == 0 and new_generation == generation else ""
         )
     if figure in ("matrix_instructions", "serialized_wgmma") and new_generation:
-        # A newer one does the work of many older ones, and the older ones never waited for each other.
+        # A newer instruction does the work of many older ones, and only the newer ones can be serialized.
         return FigureChange(figure, old, new)
     more_is_worse = JUDGED_FIGURES[figure] == "lower"
     worse_by = new - old if more_is_worse else old - new
@@ -202,14 +210,14 @@ def _figure_change(
 def _remarks(entry: ExactEntry, reference: ExactEntry) -> tuple[str, ...]:
     """Return remarks on the compiler, then on options and arguments that differ.
 
-    The compiler's version is named even if it is the same.
+    Triton's version is named even if it is the same.
     """
-    compiler = _differences(reference.compiler, entry.compiler)
+    compiler_changes = _differences(reference.compiler, entry.compiler)
     same = [f"{name} {version}" for name, version in entry.compiler.items() if name == "triton"]
-    names_triton = any(text.startswith("triton ") for text in compiler)
+    is_triton_changed = any(text.startswith("triton ") for text in compiler_changes)
     return (
-        *([] if names_triton else same),
-        *compiler,
+        *([] if is_triton_changed else same),
+        *compiler_changes,
         *_differences(reference.options, entry.options),
         *_differences(reference.arguments, entry.arguments),
     )
@@ -226,9 +234,11 @@ def _differences(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> l
 
 @dataclass(frozen=True, slots=True)
 class KernelRecords:
-    """The records of compiled kernels, by identity; `name` is of the files, for a person.
+    """The records of compiled kernels, by identity.
 
-    `unfit` are the last results that cannot be used, with the reason; `kernels` may hold an older record of the same.
+    Args:
+        name: the names of the files, for a message.
+        unfit: newer results that cannot be used, with the reason; `kernels` may hold an older record of the kernel.
     """
 
     kernels: Mapping[str, KernelRecord]
@@ -247,6 +257,7 @@ class KernelRecords:
         return [key for key in keys if (key.benchmark, canonical(key.parameters)) == test]
 
     def _absence_reason(self, key: ResourceKey) -> str:
+        """Return why there is no record of a key."""
         if not self.kernels:
             return "no baseline recorded"
         entries = [record.entry for record in self.kernels.values()]
@@ -323,7 +334,7 @@ def compare_exact(
     for identity, (resources, reason) in after.unfit.items():
         key, (reference, _) = resources.key, before.find(resources.key)
         old = reference.entry.figures if reference is not None else None
-        # A kernel that ran before and cannot run any more is worse, whatever its figures.
+        # A kernel that was fit before and is invalid now is worse, whatever its figures are.
         kind = Kind.REGRESSED if resources.invalid and reference is not None else Kind.INVALID
         exact = without_comparison(key, resources.label, kind, reason)
         rows[identity] = kernel_row(key, resources.figures, exact, baseline_figures=old)

@@ -19,7 +19,7 @@ def propose_exact(
 ) -> tuple[tuple[ExactEntry, ...], tuple[str, ...]]:
     """Return exact entries, and a line for each kernel left out, with the reason.
 
-    With `accept_worse` also kernels whose test failed only for a verdict, or that lack a figure of their baseline.
+    With `accept_worse`, kernels count whose test failed only for a verdict, or that lack a figure of their baseline.
     """
     candidates: dict[str, list[tuple[Run, ExactEntry]]] = {}
     unfit: dict[tuple[str, str], str] = {}
@@ -51,14 +51,14 @@ def propose_exact(
 
 
 def _disagreement(entries: Sequence[tuple[Run, ExactEntry]]) -> str:
-    """Return why runs make no common entry; empty if they do.
+    """Return why the entries of several runs disagree; empty if they do not.
 
-    A compiler says the same every time, so something was changed.
+    A compiler reports the same figures every time, so something was changed between the runs.
     """
-    first_run, first = entries[0]
+    first_run, first_entry = entries[0]
     for run, entry in entries[1:]:
-        if entry.figures != first.figures:
-            differing = figure_changes(first.figures, entry.figures, {})
+        if entry.figures != first_entry.figures:
+            differing = figure_changes(first_entry.figures, entry.figures, {})
             differences = ", ".join(
                 f"{change.figure} {change.before} and {change.after}" for change in differing[:3]
             )
@@ -91,18 +91,19 @@ def exact_changes(entries: Sequence[ExactEntry], folder: Path) -> list[ExactChan
 
 
 def _change_of(entry: ExactEntry, before: ExactEntry | None) -> ExactChange:
+    """Return the effect of approving an entry in place of the one before."""
     if before is None:
         return ExactChange(entry, None, "new")
-    # The same again from a later run is no news, and no diff to review.
+    # An entry that differs only in the run that it came from stays, so that there is no diff to review.
     if replace(entry, provenance=before.provenance, called=before.called) == before:
         return ExactChange(before, before, "unchanged")
     return ExactChange(entry, before, "replaced", figure_changes(before.figures, entry.figures, {}))
 
 
 def approve_exact(entries: Sequence[ExactEntry], folder: Path) -> Path:
-    """Merge entries into the file of a folder, whole or not at all.
+    """Merge entries into the file of a folder, all of them or none.
 
-    Other entries stay as they are.
+    Other entries stay as they are. Return the path of the file.
     """
     path = exact_path(folder)
     with lock_file(path):

@@ -25,11 +25,18 @@ def lost_times(
     measured: Collection[str] = (),
     ran_out: tuple[Key, Work] | None = None,
 ) -> dict[str, float]:
-    """Return the baseline's medians that have no new time, by name."""
+    """Return the baseline's medians of a test that have no new time, by name.
+
+    Medians are in seconds.
+
+    Args:
+        measured: the names of measurements that have a new time.
+        ran_out: the measurement that ran out of memory, where it is known. It comes first in the result.
+    """
     test = (benchmark, canonical(parameters), hardware.alone)
     lost: dict[str, Reference | None] = {}
     if ran_out is not None:
-        # First: it is the one to name.
+        # Messages name the first one.
         lost[ran_out[0].name], _ = find_reference(comparator, *ran_out)
     for key in comparator.keys():  # noqa: SIM118
         is_of_test = (key.benchmark, canonical(key.parameters), key.hardware.alone) == test
@@ -39,9 +46,9 @@ def lost_times(
 
 
 def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
-    """Return the row of a measurement lost to want of memory.
+    """Return the row of a measurement lost because its test ran out of memory.
 
-    The other side of the comparison has it.
+    `old_s` is its time on the old side; None for a compiled kernel.
     """
     sizes = f" ({record.allocation.sizes})" if record.allocation.sizes else ""
     before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
@@ -56,9 +63,12 @@ def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
 def lost_since(
     before: Comparator, after: Comparator, kernels_before: KernelRecords, compiled: Collection[str]
 ) -> list[Row]:
-    """Return a row for each time or kernel lost to memory.
+    """Return a row for each time or kernel that only the old side has.
 
-    The newer side has none any more, because the test ran out of memory; each is there once.
+    The new side lacks it because its test ran out of memory. Each label has one row.
+
+    Args:
+        compiled: the identities of kernels that the new side has.
     """
     measured = group_by(after.keys(), lambda key: (key.benchmark, canonical(key.parameters)))
     times: dict[str, Row] = {}

@@ -1,4 +1,4 @@
-"""Baseline files: read, searched, written, and held against the tests that there are.
+"""Baseline files: how they are read, searched, written, and compared with the tests that exist.
 
 One file a hardware family, one entry a measurement and exact variant.
 """
@@ -21,7 +21,7 @@ def read_baseline(path: Path) -> Baseline:
     """Return a baseline file.
 
     Raises:
-        BadFile: it is none, or cannot be read; the sentence ends with what to do.
+        BadFile: the file is no baseline, or cannot be read; the message ends with a remedy.
     """
     try:
         return _read(path)
@@ -93,8 +93,9 @@ def _order(
 ) -> tuple[str, str, tuple[tuple[str, bool, float, str], ...], str]:
     """Return the sort key of an entry.
 
-    It is by benchmark and name, then parameters with numbers in numeric order.
+    It sorts by benchmark and name, then by parameters, with numbers in numeric order.
     """
+    # Each parameter: texts after numbers, numbers by value, texts by their letters.
     parameters = tuple(
         (name, isinstance(value, str), value if isinstance(value, int | float) else 0, str(value))
         for name, value in sorted(entry.parameters.items())
@@ -103,7 +104,7 @@ def _order(
 
 
 class BaselineFolders:
-    """The baseline files of several folders; an entry of an earlier folder hides the same one of a later."""
+    """The baseline files of several folders. An entry of an earlier folder hides the same entry of a later one."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self.folders = tuple(folders)
@@ -120,7 +121,7 @@ class BaselineFolders:
     def everything(self) -> "Entries":
         """Return all entries of all families.
 
-        They serve for questions that no device can be asked for.
+        Files that are no baselines are passed over.
         """
         return Entries.from_files(
             [
@@ -141,7 +142,7 @@ def _is_baseline(path: Path) -> bool:
 
 
 class Entries:
-    """Entries with the files that they came from, the first of its identity winning."""
+    """Entries with the files that they came from. Of several with one identity the first counts."""
 
     def __init__(
         self,
@@ -174,10 +175,7 @@ class Entries:
         return (entry for entry, _ in self._entries.values())
 
     def of(self, benchmark: str, name: str = "") -> list[Entry]:
-        """Return the entries of a benchmark and measurement name.
-
-        They are on any hardware.
-        """
+        """Return the entries of a benchmark and measurement name, on any hardware."""
         return self._by_benchmark.get((benchmark, name), [])
 
     def names(self, benchmark: str) -> set[str]:
@@ -187,7 +185,7 @@ class Entries:
         }
 
     def with_changes(self, change: Callable[[Entry], Entry]) -> "Entries":
-        """Return the entries with each changed, but for its identity."""
+        """Return the entries after a change that keeps their identities."""
         entries = {name: (change(entry), path) for name, (entry, path) in self._entries.items()}
         return Entries(entries, self.paths, self.exact)
 
@@ -199,9 +197,9 @@ class Entries:
 def nearest(
     hardware: HardwareKey, candidates: Iterable[HardwareKey], at_most: int = 3
 ) -> list[HardwareKey]:
-    """Return the keys that agree with `hardware` in most facts.
+    """Return the keys that agree with `hardware` in most facts, best first.
 
-    They are best first, as a hint for a person.
+    Messages name them as a hint.
     """
     facts = asdict(hardware)
 
@@ -260,12 +258,13 @@ def unused_entries(
 def _is_used(entry: Entry | ExactEntry, tests: dict[str, dict[str, Any]]) -> bool:
     """Return True where an entry is of one of the tests.
 
-    Tests are given by their canonical parameters. An entry of no test at all counts as used.
+    `tests` are those of the entry's benchmark, by canonical parameters. Canaries, which belong to
+    no test, count as used.
     """
     if isinstance(entry, Entry) and entry.is_canary:
         return True
     if isinstance(entry, ExactEntry) or entry.kind == "measured":
         return canonical(entry.parameters) in tests
-    # A program made it, or it is published, and may name some of the parameters only.
+    # A published entry may name only some of the parameters. One that a program made is never unused.
     published_for = map(entry.agrees_with, tests.values())
     return "made_by" in entry.provenance or any(published_for)

@@ -1,6 +1,6 @@
 """The results of one run that are sound enough for the baselines of its hardware.
 
-Every test is proposed by itself, so that one that is refused costs no other its entry.
+Every test is proposed alone, so that a test that is refused does not take the entries of others with it.
 """
 
 import math
@@ -21,7 +21,7 @@ from .plausible import family_of_key
 from .proposals import NothingFit, Proposal, propose
 from .runs import Run
 
-# Of one test so many reasons are told.
+# At most so many reasons are given for a test.
 MOST_REASONS = 2
 
 
@@ -53,11 +53,11 @@ def fewest_of(rounds: int) -> int:
 
 
 def fit_of(run: Run, fewest: int) -> FitEntries:
-    """Return what of a run is fit for the baselines.
+    """Return the results of a run that are fit for the baselines.
 
     Args:
-        run: with all its processes. What `propose` leaves out is not fit; what siblings measured is passed over.
-        fewest: sound processes that an entry needs.
+        run: with all its processes. Results that `propose` leaves out are not fit; those of siblings are passed over.
+        fewest: how many sound processes an entry needs.
     """
     fit: dict[str, dict[str, Entry]] = {}
     refusals: list[Refusal] = []
@@ -86,9 +86,9 @@ def fit_of(run: Run, fewest: int) -> FitEntries:
 
 
 def _proposal_of(run: Run, measurements: Sequence[Measurement]) -> tuple[Proposal | None, str]:
-    """Return the proposal of one key with its canaries.
+    """Return the proposal for one key and its canaries, and a reason.
 
-    It comes with the reason why some or all of its processes are left out.
+    The reason tells why some or all processes are left out. Without a proposal all are.
     """
     try:
         part = run.with_lines(Measurement, measurements).with_lines(Resources, ())
@@ -112,15 +112,16 @@ def _is_enough(proposal: Proposal, fewest: int) -> bool:
 def _too_few(
     measurements: Sequence[Measurement], proposal: Proposal, fewest: int, reason: str
 ) -> str:
+    """Return the refusal of a test with too few sound processes."""
     entry, processes = _entry_of(proposal), len({record.process for record in measurements})
     text = f"{printable(entry.label)}: {len(entry.medians)} of {processes} processes were sound"
     return f"{text}, expected {fewest} at least" + f" ({reason})" * bool(reason)
 
 
 def _family(run: Run, proposal: Proposal) -> str:
-    """Return the family of a proposal.
+    """Return the family whose file holds a proposal.
 
-    It is that of the run's device, or that of ranks on other hardware.
+    It is that of the run's device, unless the test ran on other hardware, as ranks may.
     """
     hardware = _entry_of(proposal).hardware
     if hardware.alone == key_of(run.header.environment).alone:

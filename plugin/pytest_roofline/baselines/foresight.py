@@ -19,9 +19,9 @@ class Foresight:
     """The detectable effect of a gate.
 
     Args:
-        slowdown: that it finds in every test, as a share of time; None where some test needs more processes than it
-            takes.
-        shrinks: whether sessions of more days would let it find less.
+        slowdown: the smallest that it finds in every test, as a share of time; None where some test needs more
+            processes than the gate takes.
+        shrinks: whether sessions of more days would make it smaller.
     """
 
     slowdown: float | None
@@ -65,9 +65,9 @@ def foresee(
 
 
 def _reach(entry: Entry, policy: Policy) -> float | None:
-    """Return the detectable effect of one entry.
+    """Return the detectable effect for one entry, after all rounds of the gate.
 
-    The gate measures as often as it may.
+    The reach of a verdict does not depend on the new time: here it is the entry's median.
     """
     reference = reference_of(entry, "")
     another_day = Group((reference.median_s,), reference.groups[-1].device)

@@ -8,7 +8,7 @@ from ..core.units import format_tolerance
 from ..core.verdicts import TimeLimit
 from ..hardware import format_ceiling
 
-# What somebody may do about a card below its floor.
+# The remedies for a card below its floor.
 FLOOR_REMEDY = (
     "a healthy card of this product reaches the floor; `roofline doctor` shows what slows this card; if this set-up "
     "is intended, lower or drop the floor in your own baseline, with a reason (docs/verdicts.md)"
@@ -38,10 +38,7 @@ def limit_source(limit: TimeLimit) -> str:
 
 
 def breach_text(limit: TimeLimit, estimate: float) -> str:
-    """Return the sentence on a time beyond a limit.
-
-    It lies beyond by `estimate` in log seconds.
-    """
+    """Return the sentence on a time that lies `estimate` log seconds beyond a limit."""
     if limit.peak is None or limit.share is None:
         return f"BELOW THRESHOLD: {limit_text(limit)}"
     observed = format_tolerance(round(limit.share * math.exp(-estimate), 3))
@@ -51,7 +48,7 @@ def breach_text(limit: TimeLimit, estimate: float) -> str:
     return f"BELOW {least} OF THE ROOFLINE (observed {observed} of {format_ceiling(peak)}; {peak.origin})"
 
 
-# What a statistic is called in a sentence.
+# The name of a statistic in a sentence.
 _WORDS: dict[Statistic, str] = {"median": "median", "mean": "mean", "best": "fastest call"}
 
 
@@ -69,15 +66,15 @@ def describe(entry: Entry) -> str:
 def rests_on(entry: Entry) -> str:
     """Return the sources that a floor rests on.
 
-    It reads `figures of 2 sources: …`, of a floor that a site lowered with the reason.
+    It reads `figures of 2 sources: …`. For a floor that a site lowered, the reason follows.
     """
     count = entry.figures or 0
-    whose = (
+    sources = (
         f"figures of {count} source{'s' * (count != 1)}: {entry.source}"
         if count
         else f"{entry.source}"
     )
-    return whose + (f"; set by this site, because {entry.reason}" if entry.reason else "")
+    return sources + (f"; set by this site, because {entry.reason}" if entry.reason else "")
 
 
 def value_text(entry: Entry) -> str:
@@ -97,8 +94,5 @@ def value_text(entry: Entry) -> str:
 
 
 def only_below(entry: Entry) -> bool:
-    """Return True where the source gives only an upper bound.
-
-    Its value is a range from nothing.
-    """
+    """Return True where the source gives only an upper bound: a range from 0."""
     return isinstance(entry.value, tuple) and entry.value[0] == 0

@@ -1,6 +1,6 @@
 """Two values of one parameter within one run, such as eager and compiled: every process that timed both is a pair.
 
-What a process, its hour and its clock do to both is no difference: see `stats.paired_difference`.
+Whatever slows a whole process slows both times and cancels: see `stats.paired_difference`.
 """
 
 import math
@@ -26,15 +26,18 @@ from .reasons import modes_text
 from .rows import compared_row
 from .runs import Run
 
-# Fewer pairs may all lie in the two modes of a test by chance, as fewer processes of a baseline may.
+# Where processes have two modes, fewer pairs may be divided between them by chance exactly as the two values are.
 FEWEST_PAIRS = ENOUGH_KNOWN
-# What `--by` calls the names of several measurements of one test.
+# The parameter of `--by` that stands for the names of several measurements of one test.
 NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A test under one value of the parameter: its measurements, and the reasons of those that do not count."""
+    """A test under one value of the parameter: its measurements.
+
+    `unfit` holds for each measurement the reason why it does not count, empty where it does.
+    """
 
     value: str
     measurements: list[Measurement] = field(default_factory=list)
@@ -42,7 +45,7 @@ class Variant:
 
     @property
     def sound(self) -> list[Measurement]:
-        """Return the slowest attempt that counts, of every process."""
+        """Return the slowest attempt of every process, of those that count."""
         return KeyResults(
             [
                 measurement
@@ -76,7 +79,10 @@ class Twins:
 
     @property
     def label(self) -> str:
-        """Return the test's name without the two values: `step[small]`."""
+        """Return the test's name without the two values: `step[small]`.
+
+        The words in brackets that both have at the start and at the end remain.
+        """
         (name, base_words), (_, variant_words) = (
             _parts(side.measurements[0]) for side in (self.base, self.variant)
         )
@@ -168,9 +174,9 @@ def parameters_of(key: Key) -> dict[str, Scalar]:
 
 
 def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
-    """Return a test without a parameter, and the value.
+    """Return the identity of a test without a parameter, and the value.
 
-    The test is one string. None where it has no such parameter.
+    None where the test has no such parameter.
     """
     parameters = parameters_of(key)
     if parameter not in parameters:
@@ -184,7 +190,7 @@ def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
 def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Variant]]:
     """Return the variants of each test, by value.
 
-    A rate's name, which may hold the value, tells no tests apart.
+    Tests that differ only in the name of their metric are the same, as that name may hold the value.
     """
     tests: dict[str, dict[str, Variant]] = {}
     for run in runs:
@@ -201,7 +207,11 @@ def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Variant]]
 def _check_base(
     runs: Sequence[Run], parameter: str, base: str | None, values: Sequence[str]
 ) -> str:
-    """Return the base, if the runs have it and another value."""
+    """Return the base.
+
+    Raises:
+        BadInput: the runs do not have this base, or no other value.
+    """
     expected = f"expected one of {', '.join(values)}"
     if not values:
         names = dict.fromkeys(
@@ -227,7 +237,7 @@ def _check_base(
 def _shared_prior(twins: Sequence[Twins]) -> Prior:
     """Return the prior of pairs from eight or more tests.
 
-    With fewer tests nothing is borrowed.
+    With fewer tests it is the starting value, which is not joined with the spread of a test.
     """
     logs = [[math.log(new / old) for new, old in zip(*pair.pairs_s, strict=True)] for pair in twins]
     return borrow(
@@ -274,7 +284,7 @@ def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: P
 
 
 def _reason(twins: Twins, verdict: Verdict, tests: int) -> str:
-    """Return the reason of a verdict, and differing modes."""
+    """Return the reason of a verdict, and the modes where they differ."""
     if verdict.kind is Kind.INVALID:
         return _unsound_text(twins)
     texts = [_modes_reason(twins)]
@@ -285,10 +295,11 @@ def _reason(twins: Twins, verdict: Verdict, tests: int) -> str:
 
 
 def _unsound_text(twins: Twins) -> str:
+    """Return why no process gives a pair."""
     unsound = [side for side in (twins.variant, twins.base) if not side.sound]
     texts = [
-        f"{' and '.join(side.value for side in alike)}: {reason}"
-        for reason, alike in group_by(unsound, lambda side: side.unfit[-1]).items()
+        f"{' and '.join(side.value for side in sides)}: {reason}"
+        for reason, sides in group_by(unsound, lambda side: side.unfit[-1]).items()
     ]
     return "; ".join(texts) or "no process timed both"
 
@@ -312,7 +323,7 @@ def _open_text(verdict: Verdict, tests: int) -> str:
 
 
 def _modes_reason(twins: Twins) -> str:
-    """Return how the two were timed, where that differs."""
+    """Return the modes of both sides; empty where they are the same."""
     base_modes, variant_modes = (
         {measurement.samples.achieved for measurement in side.sound}
         for side in (twins.base, twins.variant)
@@ -325,7 +336,7 @@ def _modes_reason(twins: Twins) -> str:
 
 
 def _row(twins: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
-    """Return the row of a pair; the base stands for a baseline."""
+    """Return the row of a pair; the base takes the place of a baseline."""
     key, (new_s, base_s) = twins.variant.measurements[0].key, twins.pairs_s
     name = verdict.subject.name
     before_s = geometric_mean(base_s) if base_s else None

@@ -15,14 +15,14 @@ from ..stats.verdicts import changes_between
 from .run_files import ended_runs
 from .runs import Run, read_run
 
-# Runs that are looked through, the newest first.
+# At most so many runs are read, the newest first.
 MOST_RUNS = 30
 _GREEN = (Kind.PASSED, Kind.IMPROVED)
 
 
 @dataclass(frozen=True, slots=True)
 class _PastRun:
-    """The environment of a run, and its passed tests, each with the name of the measurement."""
+    """The environment of a run, and its passed measurements as (test id, name)."""
 
     run_id: str
     day: str
@@ -31,12 +31,12 @@ class _PastRun:
 
 
 class PastRuns:
-    """The runs in a folder on one hardware that began before another one, read as far as somebody asks.
+    """The runs in a folder on one hardware that began before a given run. Files are read when they are needed.
 
     Args:
         folder: of runs, as `--roofline-dir` names it.
         hardware: of the machine.
-        before: when the other run began, ISO 8601.
+        before: when the given run began, ISO 8601.
     """
 
     def __init__(self, folder: Path, hardware: HardwareKey, before: str) -> None:
