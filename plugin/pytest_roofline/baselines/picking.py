@@ -1,9 +1,9 @@
-"""The choice of saved runs for a baseline, without runs that lie apart from the rest.
+"""The choice of saved runs for a baseline, without runs that lie apart from the others.
 
-A driver that is gone can still be compared. Runs of unchanged code differ, but only so far: each session is held
-against all the others by the statistics of a verdict, with the spreads of the others, so that the odd one cannot excuse
-itself by the spread that it makes. Runs that fall into two camps of equal size look like spread: they are not refused,
-and what they make finds little, which `provisional` then says.
+Saved runs of a driver that is no longer installed can still be chosen. Runs of unchanged code differ only so far: each
+session is compared with all the others by the statistics of a verdict, with the spreads of the others, so that an odd
+session cannot widen the spread that it is judged by. Runs in two camps of equal size look like spread: they are not
+refused, and the baseline from them detects only large effects, which `checks.provisional` reports.
 """
 
 import datetime
@@ -35,7 +35,7 @@ class Choice:
 
     Args:
         driver: the driver's version, or its first parts: `550` takes 550.54.14, but not 5501.
-        before: begun before this moment; one without a date is not.
+        before: the run began before this moment. A run without a date does not match.
         product: a hardware key as it is printed, or words of it: `h200-sxm`.
     """
 
@@ -52,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class RunSelection:
-    """The runs to take, and what a person should know of those that were not."""
+    """The runs that were chosen, and notes on the others for a person."""
 
     runs: tuple[Run, ...]
     notes: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def hardware_of(run: Run) -> HardwareKey:
 
 def pick(runs: Sequence[Run], choice: Choice) -> RunSelection:
     """Return those of the named runs that match a choice."""
-    # A choice that is the whole hardware key of a run takes no partition (MIG) of that hardware.
+    # Where the product is a whole hardware key, partitions (MIG) of that hardware do not match it.
     exact = any(str(hardware_of(run)) == choice.product for run in runs)
     matches = [run for run in runs if _matches(choice, run, exact)]
     if not matches:
@@ -88,7 +88,8 @@ def pick(runs: Sequence[Run], choice: Choice) -> RunSelection:
 def scan(folder: Path, choice: Choice) -> RunSelection:
     """Return the runs of a folder that match a choice.
 
-    Files that cannot be read are named and left out.
+    Notes name files that cannot be read. Runs of a fake device and imported runs are left out where
+    others match.
     """
     paths = sorted((folder / "runs").glob("*.jsonl"))
     runs, notes = _read_all(paths)
@@ -134,6 +135,7 @@ def describe(runs: Sequence[Run]) -> str:
 
 
 def _span_text(runs: Sequence[Run]) -> str:
+    """Return when runs began, from the first to the last."""
     times = sorted(time for run in runs if (time := moment(run.header.started)))
     if not times:
         return "nobody knows when"
@@ -148,6 +150,7 @@ def _counts_text(counts: Counter[str]) -> str:
 
 
 def _read_all(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
+    """Return the runs of files, each once, and a note on each file left out."""
     runs: dict[str, Run] = {}
     notes = []
     for path in paths:
@@ -166,6 +169,7 @@ def _read_all(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
 
 
 def _matches(choice: Choice, run: Run, exact: bool) -> bool:
+    """Return True where a run matches; `exact` is for the product, as in `pick`."""
     time = moment(run.header.started)
     if choice.before is not None and not (time and time < choice.before):
         return False
@@ -188,7 +192,8 @@ def _is_product(hardware: HardwareKey, product: str, exact: bool) -> bool:
 
 
 def _refuse_several(runs: Sequence[Run]) -> None:
-    # Compiled kernels belong to their targets, whatever compiled them.
+    """Raise OtherHardware where runs are of several hardware keys."""
+    # Compiled kernels do not depend on the machine that compiled them, so only measurements count.
     keys = Counter(str(hardware_of(run)) for run in runs if run.measurements)
     if len(keys) > 1:
         raise OtherHardware(
@@ -197,14 +202,14 @@ def _refuse_several(runs: Sequence[Run]) -> None:
         )
 
 
-# Standard errors between the middle test of a run and those of the others.
+# A run is apart if its median test lies more than so many standard errors from the other runs.
 RUN_APART = 4.0
-# Of a proposal whose runs are all honest: the chance that any run is refused. Where few processes stand behind the
-# standard error, this asks for more of them than the above.
+# The chance that any run of a sound proposal is refused. Where the standard error comes from few processes, this needs
+# a distance of more standard errors than `RUN_APART`.
 FALSE_ALARM = 0.005
-# From so many degrees of freedom on, a spread between processes is believed as it was found.
+# With so many degrees of freedom, a spread between processes is believed without the prior.
 MANY = 2 * PRIOR_FREEDOM
-# The tests of a run share its hour, its node and its temperature: many of them agree on no more than a few do.
+# The tests of a run share its hour, its node and its temperature, so they count as at most so many independent tests.
 INDEPENDENT = 3
 
 
@@ -218,7 +223,13 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """The distance of a session from the others."""
+    """The distance of a session from the others.
+
+    Args:
+        estimate: in log seconds; positive is slower.
+        errors: the same in standard errors, with so many degrees of `freedom`.
+        tests: how many tests it is the median of.
+    """
 
     run_id: str
     estimate: float
@@ -230,7 +241,8 @@ class Disagreement:
 def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     """Return the runs that disagree with the others, worst first.
 
-    They disagree over most of their tests; one is set aside at a time.
+    The median test of such a run lies apart. The worst run is left out, and the others are compared
+    again.
     """
     remaining = list(dict.fromkeys(run_id for test in tests for run_id in test.groups))
     odd: list[str] = []
@@ -240,7 +252,7 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
             for run_id in remaining
             if (distance := _run_apart(run_id, remaining, tests)) is not None
         ]
-        # Of two sessions both comparisons, of each against the others, are the same one.
+        # With two runs left, both distances are the same comparison: it counts once.
         apart = [
             distance
             for distance in distances
@@ -255,13 +267,15 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     ]
 
 
-def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> Disagreement | None:
-    """Return the distance of a run's middle test from the others.
+def _run_apart(
+    run_id: str, run_ids: Sequence[str], tests: Sequence[Sessions]
+) -> Disagreement | None:
+    """Return the distance of a run from other runs, as the median over its tests.
 
-    None where no test is of another run too.
+    None where no other run measured any of them.
     """
     groups_by_test = [
-        (test, [test.groups[name] for name in among if name != run_id and name in test.groups])
+        (test, [test.groups[name] for name in run_ids if name != run_id and name in test.groups])
         for test in tests
     ]
     comparable = [(test, groups) for test, groups in groups_by_test if groups]
@@ -284,11 +298,12 @@ def _run_apart(run_id: str, among: Sequence[str], tests: Sequence[Sessions]) -> 
 def _distance(
     run_id: str, group: Group, other_groups: Sequence[Group], prior: Prior
 ) -> Disagreement:
-    """Return the distance of a session from the others.
+    """Return the distance of a session from the others, in one test.
 
-    It is the difference of a verdict, its spreads taken more carefully. A verdict may trust
-    processes and sessions that happened to agree. Here nothing is trusted yet: the spread between
-    sessions is at least the prior, and what few of either tell is joined with it.
+    It is the difference of a verdict with more careful spreads. A verdict may trust processes and
+    sessions that happened to agree. Here nothing is trusted yet: spreads that come from few
+    processes or sessions are joined with the prior, and that between sessions is no less than the
+    prior.
     """
     compared = difference([group], other_groups, prior)
     freedom = compared.process.degrees
@@ -304,31 +319,31 @@ def _distance(
         1 + 1 / sessions
     )
     freedoms = [freedom, session.degrees, compared.device.degrees if compared.device else math.inf]
-    # The least of all degrees of freedom: Satterthwaite's would count on a spread that came out small by luck.
+    # The least of all degrees of freedom. Satterthwaite's would rely on a spread that is small by luck.
     return Disagreement(
         run_id, compared.estimate, compared.estimate / math.sqrt(variance), min(freedoms), 1
     )
 
 
 def _join_spread(session: Spread, assumed: float) -> Spread:
-    """Return the spread between sessions joined with an assumed one.
+    """Return the spread between sessions joined with an assumed spread.
 
-    The assumed one counts as if as many sessions had shown it.
+    A spread that is no larger than the assumed one is replaced by it.
     """
     if session.freedom is None or session.value <= assumed:
         return Spread(assumed, "prior")
-    # A verdict lets what the sessions tell stand alone where it is larger, with the freedom of both.
+    # The freedom of a verdict's spread already includes that of the prior.
     return join_assumed(session.value**2, session.freedom - PRIOR_FREEDOM, assumed, "estimated")
 
 
-def _is_apart(distance: Disagreement, looks: int) -> bool:
+def _is_apart(distance: Disagreement, comparisons: int) -> bool:
     """Return True where a run is apart, and not by chance.
 
-    Its middle test lies too many standard errors away.
+    The chance of a false alarm is shared among so many comparisons.
     """
     errors, freedom = abs(distance.errors), distance.freedom
     tail = float(special.ndtr(-errors) if math.isinf(freedom) else special.stdtr(freedom, -errors))
     independent = min(distance.tests, INDEPENDENT)
     # At least half of the tests lie that far out, all on the same side.
     chance = 2 * float(special.bdtrc(math.ceil(independent / 2) - 1, independent, tail))
-    return errors > RUN_APART and chance <= FALSE_ALARM / looks
+    return errors > RUN_APART and chance <= FALSE_ALARM / comparisons

@@ -1,4 +1,4 @@
-"""Plausibility of figures, held against the datasheet's peak and nothing else."""
+"""Plausibility of figures, compared with the datasheet's peak and nothing else."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,26 +23,27 @@ from ..hardware import (
 )
 from .files import key_of_entry
 
-# From so many bytes up a copy comes near the roof.
+# A copy of so many bytes or more comes near the peak.
 SATURATES_FROM_BYTES = 64 * MIB
-# A peak that bounds nothing still tells a power of ten. What goes furthest past one: a V100 reaches some hosts over
-# NVLink at 75 GB/s, 4.8 times its 15.75 GB/s of PCIe.
+# A peak that bounds nothing is still not exceeded by more than this factor. The largest real excess is that of a V100,
+# which reaches some hosts over NVLink at 75 GB/s, 4.8 times its 15.75 GB/s of PCIe.
 BEYOND_DOUBT = 5.0
-# From so many FLOP a byte on, arithmetic may be what takes the time.
+# With so many FLOP a byte or more, arithmetic may take most of the time.
 LEAST_ARITHMETIC = 1.0
-# Beyond these shares of the peak nothing was measured: below, of a copy or a product that is large enough to saturate.
+# Rates below or above these shares of the peak are absurd. The lower one holds only for a copy or a product that is
+# large enough to saturate the device.
 ABSURD = (0.01, 1.10)
 # No call takes less than a cycle of the fastest clock, and none is timed for longer than a day.
 POSSIBLE_S = (1e-10, 86_400.0)
-# A cgroup may leave so small a share of a machine's memory to a CPU.
+# A CPU may reach only this share of the lowest peak, for instance where a cgroup limits its memory.
 LEAST_OF_A_CPU = 0.1
-# Products of so much arithmetic, and so much of it a byte, saturate the units that do it.
+# A matrix product of so many FLOP, and so many FLOP a byte, saturates the arithmetic units.
 LARGE_PRODUCT_FLOPS, LARGE_PRODUCT_INTENSITY = 10**12, 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something in a baseline that should not be there."""
+    """A fault of a baseline: observed, expected, and a remedy. A `hint` is no error; `entry` is the label."""
 
     observed: str
     expected: str
@@ -67,7 +68,9 @@ def absurd(
 ) -> Flaw | None:
     """Return the flaw of times that no machine can have, or None.
 
-    It does not matter who wrote them down.
+    Args:
+        medians_s: of the processes.
+        achieved: the modes of the processes, which tell whether data stayed in a cache.
     """
     fastest, slowest = min(medians_s), max(medians_s)
     if fastest < POSSIBLE_S[0] or slowest > POSSIBLE_S[1]:
@@ -76,19 +79,20 @@ def absurd(
     roof = _roof(key, work)
     if roof is None:
         return None
-    (least, most), computes = roof, rate_suffix(key.metric) == "TFLOPS"
+    lowest_peak, highest_peak = roof
+    computes = rate_suffix(key.metric) == "TFLOPS"
     highest, lowest = (rate(work, key.metric, seconds) or 0.0 for seconds in (fastest, slowest))
-    text = format_flops if computes else format_rate
+    format_value = format_flops if computes else format_rate
     large = is_large(work, [label for mode in achieved for label in mode], computes=computes)
-    if large and highest > ABSURD[1] * most:
+    if large and highest > ABSURD[1] * highest_peak:
         return Flaw(
-            f"{text(highest)}, {highest / most:.0%} of the highest peak that applies",
+            f"{format_value(highest)}, {highest / highest_peak:.0%} of the highest peak that applies",
             f"at most {ABSURD[1]:.0%}",
             "the work was not done, or was counted wrongly; correct the test, and record it again",
         )
-    if _saturates(key, work) and lowest < ABSURD[0] * least:
+    if _saturates(key, work) and lowest < ABSURD[0] * lowest_peak:
         return Flaw(
-            f"{text(lowest)}, {lowest / least:.2%} of the lowest peak that applies",
+            f"{format_value(lowest)}, {lowest / lowest_peak:.2%} of the lowest peak that applies",
             f"at least {ABSURD[0]:.0%} of the peak for work that saturates the device",
             "find out what slowed the test down, and record it again",
         )
@@ -98,7 +102,7 @@ def absurd(
 def absurd_entry(entry: Entry) -> Flaw | None:
     """Return the flaw of a recorded entry's times, or None.
 
-    None of a published figure, which is checked otherwise.
+    Published figures have none here: they are no times of a call.
     """
     if entry.kind != "measured":
         return None
@@ -114,7 +118,7 @@ def absurd_entry(entry: Entry) -> Flaw | None:
 def refuse_absurd(proposal: Baseline) -> None:
     """Raise BadInput for a proposal with absurd entries.
 
-    They can stand for no machine, or not for that of its file.
+    No machine can have their times, or their hardware is not that of the proposal's file.
     """
     for entry in proposal.entries:
         family = family_of_key(entry.hardware)
@@ -131,9 +135,9 @@ def refuse_absurd(proposal: Baseline) -> None:
 
 
 def distrust_reasons(key: Key, work: Work, reference: Reference | None) -> tuple[Reason, ...]:
-    """Return why a reference is not compared with.
+    """Return why a reference must not be used for a comparison.
 
-    It is empty where it may be, or there is no reference.
+    It is empty where the reference is plausible, or where there is none.
     """
     if reference is None:
         return ()
@@ -147,7 +151,7 @@ def distrust_reasons(key: Key, work: Work, reference: Reference | None) -> tuple
 def _roof(key: Key, work: Work) -> tuple[float, float] | None:
     """Return the lowest and highest peak that may apply, or None.
 
-    They are in bytes or FLOP per second. None of other work.
+    They are in bytes or FLOP per second. None where no peak applies to the work.
     """
     hardware, is_cpu = key.hardware, key.hardware.is_cpu
     alone = hardware.devices in (None, 1)
@@ -161,7 +165,7 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
         else:
             peak = link_ceiling(product, hardware, key.metric)
         return None if peak is None else (peak.value, _highest_rate(peak))
-    # What a CPU computes may be emulated, and what its ranks pass each other crosses no link.
+    # A CPU may emulate another device's arithmetic, and data between its ranks crosses no link.
     if not alone or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
         return None
     vendor = vendor_of(hardware.product or "")
@@ -184,7 +188,7 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
 def _highest_rate(peak: Ceiling) -> float:
     """Return the highest rate possible under a peak, in its unit.
 
-    It is more than the peak where that bounds nothing.
+    It is more than the peak where the peak bounds nothing.
     """
     return (peak.limit or peak.value) * (1.0 if peak.bounds else BEYOND_DOUBT)
 
@@ -192,15 +196,15 @@ def _highest_rate(peak: Ceiling) -> float:
 def vendor_of(product: str) -> str:
     """Return the vendor of an unknown product.
 
-    It follows from the first letters of its name, and is NVIDIA where they tell nothing.
+    It is guessed from the first letters of the name, and is NVIDIA for all other names.
     """
     return "amd" if product.startswith(("mi", "amd")) else "nvidia"
 
 
 def _saturates(key: Key, work: Work) -> bool:
-    """Return True where work must come near the roof.
+    """Return True where work must come near the peak on any sound machine.
 
-    That is a large copy by a device, or a large product, on any sound machine.
+    That is a large copy by a device, or a large matrix product.
     """
     if key.hardware.partition not in (None, "none") and not key.hardware.is_cpu:
         return False

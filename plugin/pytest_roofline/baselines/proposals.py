@@ -1,4 +1,4 @@
-"""Making baselines: whole runs become a proposal, and what cannot stand for unchanged code is left out or refused."""
+"""Proposals of baselines from whole runs. Results that may not be of unchanged code are left out or refused."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -25,14 +25,20 @@ from .runs import Run
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Entries built from runs, and what was left out with the reason."""
+    """Entries built from runs, and a line on each result left out, with the reason."""
 
     baseline: Baseline
     left_out: tuple[str, ...]
 
 
 class NothingFit(BadInput):
-    """No entry can be made; `reasons` say of each measurement why, `left_out` do where the sentence does not."""
+    """The error that no entry can be made.
+
+    Attributes:
+        reasons: why, for each measurement.
+        busy: whether all of them were disturbed by other processes.
+        left_out: the reasons that the message does not hold.
+    """
 
     def __init__(self, where: str, left_out: Sequence[str]) -> None:
         self.reasons = tuple(left_out) or ("no test measured anything",)
@@ -47,6 +53,7 @@ class NothingFit(BadInput):
         super().__init__(f"no measurement in {where} is fit for a baseline: {reason}")
 
 
+# By key: the runs with their fit measurements of the key. A run is a session.
 FitMeasurements = dict[str, list[tuple[Run, list[Measurement]]]]
 
 
@@ -56,10 +63,14 @@ def propose(
     """Return the entries that whole runs make.
 
     A session is a run, with the median of each process; the entries of compiled kernels are exact.
+
+    Args:
+        everything: whether tests count that are not marked `gate=True`, where others are.
+        accept_slower: whether measurements count whose test failed only by its verdict.
     """
     family = _one_family(runs)
     _refuse_repeated(runs)
-    # What siblings measured becomes no baseline, so that its mark leaves nothing out.
+    # Measurements of siblings never become a baseline, so their marks must not leave out other tests.
     gate_candidates = (
         m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels
     )
@@ -95,7 +106,7 @@ def propose(
     exact, exact_left_out = propose_exact(runs, accept_worse=accept_slower)
     left_out += exact_left_out
     if all(entry.is_canary for entry in entries):
-        # They tell how the machine was while the tests beside them were measured.
+        # Canaries only tell how the machine was while tests were measured. Without tests they are no baseline.
         entries = []
     if not entries and not exact:
         raise NothingFit(str(runs[0].path) if len(runs) == 1 else f"{len(runs)} runs", left_out)
@@ -109,7 +120,7 @@ def _fit_measurements(
 ) -> tuple[FitMeasurements, list[str]]:
     """Return the fit measurements of each run by key.
 
-    They are followed by why each process that is not fit is left out.
+    They are followed by the reasons why other processes are left out.
     """
     fit_by_key: FitMeasurements = {}
     left_out: list[str] = []
@@ -124,16 +135,16 @@ def _fit_measurements(
             if not reason:
                 fit_of_run.append(measurement)
             elif not key.is_canary:
-                # Whatever spoiled a canary spoiled the tests beside it, of which it is said.
+                # An unfit canary needs no reason: the tests beside it have the same one.
                 unfit[_process(measurement)] = printable(
                     f"{measurement.label} of {run.header.run_id}: {reason}"
                 )
-        # Processes of a test differ in numbers of a reason only.
+        # The reasons of a test's processes differ only in their numbers: one of each is kept.
         left_out += {
             (identity, re.sub(r"[\d.]+", "", reason)): reason
             for (identity, _), reason in unfit.items()
         }.values()
-        # A process that has one unfit attempt under a key is unfit as a whole: keeping the good half would select.
+        # A process with one unfit attempt of a key is unfit: keeping only its good attempts would be selective.
         sound_processes = [
             measurement for measurement in fit_of_run if _process(measurement) not in unfit
         ]
@@ -145,13 +156,14 @@ def _fit_measurements(
 
 
 def _process(measurement: Measurement) -> tuple[str, str]:
+    """Return the key and the process of a measurement."""
     return measurement.key.identity, measurement.process
 
 
 def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     """Return the sentence on runs that disagree with the others.
 
-    It says by how much, over how many tests, and whether it is known who is right.
+    It says by how much, over how many tests, and whether they are clear outliers.
     """
     paths = {run.header.run_id: str(run.path) for run in runs}
     other_paths = [path for run_id, path in paths.items() if run_id != odd[0].run_id]
@@ -169,9 +181,9 @@ def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
 def _leave_out_odd(
     entries: Sequence[Entry], runs: Sequence[Run], accept_slower: bool
 ) -> tuple[list[Entry], list[str]]:
-    """Return the entries without odd sessions, and a line of each.
+    """Return the entries without odd sessions, and a line on each session.
 
-    The line says how to keep the session.
+    The line says how to keep the session. With `accept_slower` slower sessions stay.
     """
     odd = {
         session: tests
@@ -196,9 +208,14 @@ def _distance_text(distance: Disagreement, reference: str) -> str:
 
 
 def _one_family(runs: Sequence[Run]) -> str:
+    """Return the hardware family of all runs.
+
+    Raises:
+        BadInput: there is no run, or the runs are of different hardware.
+    """
     if not runs:
         raise BadInput("no run is given; expected at least one")
-    # What only compiled kernels belongs to their targets, whatever it ran on.
+    # Compiled kernels do not depend on the machine that compiled them, so runs without measurements fit any family.
     runs = [run for run in runs if run.measurements]
     fake = {is_fake(run): run for run in runs}
     if len(fake) > 1:
@@ -220,6 +237,7 @@ def _one_family(runs: Sequence[Run]) -> str:
 
 
 def _refuse_repeated(runs: Sequence[Run]) -> None:
+    """Raise BadInput where a run is given twice."""
     paths: dict[str, Path] = {}
     for run in runs:
         if run.header.run_id in paths:
@@ -236,7 +254,9 @@ def _refuse_different(
 ) -> None:
     """Raise BadInput for runs whose measurements differ in kind.
 
-    They are of other work, or timed in another mode.
+    Args:
+        fault: the difference, for the message; empty for a difference in mode.
+        same: compares a measurement with the first one.
     """
     first_run, first = sessions[0][0], sessions[0][1][0]
     for run, measurements in sessions:
@@ -257,11 +277,10 @@ def _refuse_different(
 def _common_mode(
     sessions: list[tuple[Run, list[Measurement]]],
 ) -> tuple[list[tuple[Run, list[Measurement]]], list[str]]:
-    """Return the processes of the more common mode.
+    """Return the sessions with only the more common mode, and a line on the other.
 
-    These timed by a graph, or did not; a line tells of the others. A call about as long as the
-    longest that a graph is taken of is timed now one way, now the other, until a baseline says
-    which.
+    The two modes are timing by a graph and timing call by call. Only short calls are timed by a
+    graph, so a call near that limit is timed in either mode until a baseline decides.
     """
     measured = [measurement for _, measurements in sessions for measurement in measurements]
     by_graph = {
@@ -271,12 +290,14 @@ def _common_mode(
     if not by_graph or not by_call:
         return sessions, []
     majority = by_graph if len(by_graph) >= len(by_call) else by_call
-    few, most = sorted((len(by_graph), len(by_call)))
-    modes = ("by replaying a graph", "call by call")
-    rare, common = modes[majority is by_graph], modes[majority is not by_graph]
+    minority_count, majority_count = sorted((len(by_graph), len(by_call)))
+    total = minority_count + majority_count
+    rare, common = "call by call", "by replaying a graph"
+    if majority is by_call:
+        rare, common = common, rare
     line = (
-        f"{measured[0].label}: {few} of {few + most} processes timed it {rare}, the others {common}; the two "
-        f"modes are not comparable, so the baseline holds the {most} only"
+        f"{measured[0].label}: {minority_count} of {total} processes timed it {rare}, the others {common}; the two "
+        f"modes are not comparable, so the baseline holds the {majority_count} only"
     )
     of_majority = [
         (run, [measurement for measurement in measurements if _process(measurement) in majority])
@@ -288,6 +309,7 @@ def _common_mode(
 
 
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
+    """Return the entry of a key; its test's marks are those of the newest run."""
     first = sessions[0][1][0]
     key: Key = first.key
     _, newest = max(sessions, key=lambda session: session[0].header.started)
@@ -325,7 +347,7 @@ def _sessions_of(entry: Entry) -> Sessions:
 def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | None:
     """Return the peak of the newest run that has one.
 
-    An older one is not the peak of this code.
+    The peak of an older run may be that of other code.
     """
     newest_first = sorted(sessions, key=lambda session: session[0].header.started, reverse=True)
     peaks = (typical_peak(by_process(measurements).values()) for _, measurements in newest_first)
@@ -333,6 +355,7 @@ def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | Non
 
 
 def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
+    """Return the session of a run's measurements of one key."""
     processes = by_process(measurements)
     return Session(
         run_id=run.header.run_id,

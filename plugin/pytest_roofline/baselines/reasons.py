@@ -1,4 +1,4 @@
-"""Sentences on the reasons of a verdict, made where they are printed of its codes and numbers."""
+"""Sentences on the reasons of a verdict, made from its codes and numbers where they are printed."""
 
 from collections.abc import Callable, Collection
 
@@ -31,7 +31,7 @@ _REPAIR = (
 def reason_text(verdict: Verdict) -> str:
     """Return why a verdict is what it is, as one sentence.
 
-    It is empty where the word says it all.
+    It is empty where the verdict's word is enough.
     """
     return "; ".join(_WRITERS[reason.code](verdict, reason) for reason in verdict.reasons)
 
@@ -82,7 +82,7 @@ def _other_mode(verdict: Verdict, reason: Reason) -> str:
 def _of_processes(reason: Reason) -> str:
     """Return `2 of 3 processes: `, or an empty text.
 
-    It is empty of a reason that is not of some of them.
+    It is empty where the reason is not that of some processes only.
     """
     if "spoiled" not in reason.numbers:
         return ""
@@ -221,7 +221,7 @@ def _limit(verdict: Verdict) -> str:
 def _behind_limit(verdict: Verdict, reason: Reason) -> str:
     """Return `1 process (1 % apart: prior)`.
 
-    Of several devices it also names the one.
+    Where several devices were measured, it also names the worst.
     """
     numbers, device = reason.numbers, reason.texts["device"] or "a device without a UUID"
     worst = f"{device} ({numbers['missed']} of {numbers['devices']} devices miss it), "
@@ -248,7 +248,7 @@ def _moved_together(_: Verdict, reason: Reason) -> str:
 def _among_siblings(verdict: Verdict, reason: Reason) -> str:
     """Return the distance of a card from its siblings.
 
-    It ends with what to do where the card is slow.
+    It ends with a remedy where the card is or may be slow.
     """
     assert verdict.estimate is not None
     change, metric, numbers = growth(verdict.estimate), reason.texts["metric"], reason.numbers
@@ -264,10 +264,10 @@ def _among_siblings(verdict: Verdict, reason: Reason) -> str:
         return text + _REPAIR
     if verdict.kind is not Kind.INCONCLUSIVE:
         return text
-    tells = "measure more processes: --roofline-rounds=auto"
+    remedy = "measure more processes: --roofline-rounds=auto"
     if verdict.futile:
-        tells = "compare more GPUs, or repair this one"
-    return f"{text}, but the siblings differ too much to confirm more than {verdict.tolerance * 100:.0f} %; {tells}"
+        remedy = "compare more GPUs, or repair this one"
+    return f"{text}, but the siblings differ too much to confirm more than {verdict.tolerance * 100:.0f} %; {remedy}"
 
 
 def _few_siblings(verdict: Verdict, reason: Reason) -> str:
@@ -290,9 +290,9 @@ def _card(verdict: Verdict, reason: Reason) -> str:
 
 
 def _figure(value: float, metric: str) -> str:
-    """Return a rate under its metric, or a time.
+    """Return a value as text: a rate under its metric, or a time.
 
-    It is a time in seconds where the metric is empty.
+    The value is a time in seconds where the metric is empty.
     """
     if not metric:
         return format_seconds(value)
@@ -335,9 +335,9 @@ def _sides_timed(_: Verdict, reason: Reason) -> str:
 
 
 def _modes_of(text: str) -> set[tuple[str, ...]]:
-    """Return the modes of a side.
+    """Return the modes that a text lists.
 
-    Labels have commas between, those of several modes semicolons.
+    Commas separate the labels of a mode, semicolons separate modes.
     """
     return {tuple(filter(None, labels.split(","))) for labels in text.split(";")}
 
@@ -354,6 +354,7 @@ def _share(value: float) -> str:
     return format_tolerance(round(value, 3))
 
 
+# The sentence of each reason. All have the same two arguments, though some need only one of them.
 _WRITERS: dict[ReasonCode, Callable[[Verdict, Reason], str]] = {
     ReasonCode.TEXT: _text,
     ReasonCode.OTHER_MODE: _other_mode,

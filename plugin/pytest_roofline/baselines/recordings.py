@@ -1,7 +1,7 @@
 """Recordings: one run goes into the baselines of its hardware at once, without a proposal that a person approves.
 
-How a session merges with what is there is decided as for a proposal. Two rules stand in place of the person: what is
-surely slower stays as it was, and processes within six hours of a session belong to it.
+A session merges with the entries of a file as in an approval. Two rules replace the person: an entry stays as it was
+where the run is surely slower, and processes that began within six hours of a session belong to it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,10 +28,10 @@ class Recording:
 
     Args:
         paths: the files that hold it.
-        entries: the entries of tests as they stand there now; canaries are of no test.
-        exact: the same of compiled kernels.
-        slower: what stays as it was, since it is slower or takes more.
-        refusals: what is not fit.
+        entries: the entries of tests that were merged, without canaries.
+        exact: the entries of compiled kernels that were merged.
+        slower: refusals of entries that stay as they were, since the run is slower or takes more memory.
+        refusals: those of measurements and kernels that are not fit for a baseline.
     """
 
     paths: tuple[Path, ...] = ()
@@ -51,13 +51,14 @@ class Recording:
 def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recording:
     """Merge a run into the baselines of a folder.
 
-    Each file is under its lock, and written whole or not at all.
+    Each file is locked, and written whole or not at all.
 
     Args:
-        run: as `fit_of` takes it.
-        fewest: sound processes that an entry needs.
+        run: with all its processes.
+        fewest: how many sound processes an entry needs.
         folder: of the baselines; it is made where it is missing.
-        reason: why what is slower, or takes more, is accepted; it is kept in the entry. Empty where it is not.
+        reason: why slower results, or those that take more memory, are accepted; the entry keeps it. Empty where they
+            are not accepted.
 
     Raises:
         CannotStore: a file cannot be written.
@@ -66,8 +67,8 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
     fit = fit_of(run, fewest)
     paths, entries = [], []
     slower: list[Refusal] = []
-    for family, proposed in fit.entries.items():
-        changes = _merge(Baseline(family, proposed), folder, reason)
+    for family, fit_entries in fit.entries.items():
+        changes = _merge(Baseline(family, fit_entries), folder, reason)
         tests = [change for change in changes if not change.entry.is_canary]
         merged = [change.entry for change in tests if not change.refusal]
         paths += [folder / f"{family}.json"] * bool(merged)
@@ -89,21 +90,25 @@ def _merge(proposal: Baseline, folder: Path, reason: str) -> list[Change]:
 
     def renew_all(before: Baseline) -> list[Change]:
         entries = {entry.identity: entry for entry in before.entries}
-        assumed = priors_of(before.entries)
+        priors = priors_of(before.entries)
         return [
-            _renew(entry, entries.get(entry.identity), assumed, reason)
-            for entry in proposal.entries
+            _renew(entry, entries.get(entry.identity), priors, reason) for entry in proposal.entries
         ]
 
     return merge(proposal.family, folder, renew_all)
 
 
-def _renew(entry: Entry, before: Entry | None, assumed: dict[str, Prior], reason: str) -> Change:
-    """Return the change of one entry by a recording."""
-    change = renew(entry, before, assumed)
+def _renew(entry: Entry, before: Entry | None, priors: dict[str, Prior], reason: str) -> Change:
+    """Return the change of one entry by a recording.
+
+    Args:
+        priors: by class of benchmark.
+        reason: why a slower entry is accepted; empty where it is refused.
+    """
+    change = renew(entry, before, priors)
     refusal = change.refusal or (_slower_text(change) if change.is_slower else "")
     if refusal and reason:
-        change = renew(entry, before, assumed, accept_slower=True)
+        change = renew(entry, before, priors, accept_slower=True)
         return replace(change, entry=_with_reason(change.entry, reason))
     if refusal:
         return replace(change, refusal=refusal)
@@ -113,6 +118,7 @@ def _renew(entry: Entry, before: Entry | None, assumed: dict[str, Prior], reason
 
 
 def _slower_text(change: Change) -> str:
+    """Return the refusal of a change that makes an entry slower."""
     assert change.before is not None
     assert change.before_s is not None
     assert change.after_s is not None
@@ -131,23 +137,29 @@ def _with_reason(entry: Entry, reason: str) -> Entry:
 
 
 def _join_session(entry: Entry, before: Entry) -> Entry:
-    """Return a joined entry with new processes in an earlier session.
+    """Return a joined entry in which new sessions are part of earlier ones of the same day.
 
-    That session began within six hours before them.
+    `before` is the entry without the new sessions.
     """
-    old = {session.run_id for session in (*before.sessions, *before.anchor)}
-    sessions, anchor = (_fuse(group, old) for group in (entry.sessions, entry.anchor))
+    old_run_ids = {session.run_id for session in (*before.sessions, *before.anchor)}
+    sessions, anchor = (
+        _join_days(sessions, old_run_ids) for sessions in (entry.sessions, entry.anchor)
+    )
     return replace(
         entry, sessions=sessions, anchor=() if anchor == sessions[:MOST_ANCHORED] else anchor
     )
 
 
-def _fuse(sessions: Sequence[Session], old: Collection[str]) -> tuple[Session, ...]:
+def _join_days(sessions: Sequence[Session], old_run_ids: Collection[str]) -> tuple[Session, ...]:
+    """Return the sessions with each new one joined to an earlier one of its day.
+
+    Old sessions are never joined with each other.
+    """
     joined: list[Session] = []
     for session in sessions:
-        near = [place for place, earlier in enumerate(joined) if _is_one_day(earlier, session)]
-        if near and session.run_id not in old:
-            joined[near[-1]] = _with_processes_of(joined[near[-1]], session)
+        places = [place for place, earlier in enumerate(joined) if _is_one_day(earlier, session)]
+        if places and session.run_id not in old_run_ids:
+            joined[places[-1]] = _with_processes_of(joined[places[-1]], session)
         else:
             joined.append(session)
     return tuple(joined)
@@ -156,7 +168,8 @@ def _fuse(sessions: Sequence[Session], old: Collection[str]) -> tuple[Session, .
 def _is_one_day(earlier: Session, later: Session) -> bool:
     """Return True where two sessions are of one day.
 
-    The second began within six hours of the first, on the same device, timed alike.
+    The second began within six hours of the first, on the same device, and was timed in the same
+    mode.
     """
     begun, again = (moment(session.started) for session in (earlier, later))
     if begun is None or again is None:
@@ -168,7 +181,7 @@ def _is_one_day(earlier: Session, later: Session) -> bool:
 def _with_processes_of(session: Session, later: Session) -> Session:
     """Return a session with the processes of a later one.
 
-    Of the environment it keeps what both have alike.
+    It keeps the facts of the environment that are the same in both.
     """
     return replace(
         session,
@@ -183,7 +196,7 @@ def _harmless_kernels(
 ) -> tuple[list[ExactEntry], list[Refusal]]:
     """Return the harmless compiled kernels, and refusals of the others.
 
-    They ask for no more than the folder's, or a reason accepts them.
+    A kernel is harmless if it is not worse than its entry in the folder, or if a reason accepts it.
     """
     before = {entry.identity: entry for entry in baseline_of(RESOURCES, folder).exact}
     by_kernel = {kernel.key.identity: kernel for kernel in resources}

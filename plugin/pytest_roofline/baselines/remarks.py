@@ -1,4 +1,4 @@
-"""Remarks on a verdict, as sentences: what may explain it. Made where they are printed, of what the verdict holds."""
+"""Remarks on a verdict: sentences that may explain it, made from its record where they are printed."""
 
 from collections.abc import Iterable
 
@@ -16,13 +16,13 @@ RECORD = "record it on three days"
 def remarks(verdict: Verdict) -> tuple[str, ...]:
     """Return the possible explanations of a verdict.
 
-    They are the clock, changes since the baseline, modes, another device.
+    They are the clock, changes since the baseline, modes, another device, and processes left out.
     """
     if verdict.reference is None:
         return ()
     lines = list(verdict.subject.changed)
     shift = format_percent(growth(verdict.reference.shift))
-    # What rounds to nothing explains nothing.
+    # A shift that is printed as zero explains nothing.
     if shift.strip("+-0. %"):
         lines.insert(
             0, f"all tests of this run changed together; {shift} of the change is subtracted here"
@@ -41,9 +41,9 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
 
 
 def since_lines(verdict: Verdict) -> list[str]:
-    """Return the lines on since when a test is slower.
+    """Return lines that tell since when a test is slower.
 
-    They tell the origin of its baseline, its last pass, and the changes since then. `baseline of
+    They tell the origin of its baseline, its last pass, and the changes since then: `baseline of
     2026-11-20 (abc1234567, driver 550.54, torch 2.13.0)`, `last PASSED 2026-11-26 in nightly-41`.
     """
     reference, last_pass = verdict.reference, verdict.subject.last_pass
@@ -67,7 +67,10 @@ def since_lines(verdict: Verdict) -> list[str]:
 
 
 def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
-    """Return what may explain a verdict other than PASSED: two modes, more spread, another device."""
+    """Return the remarks on two modes, a wider spread and another device.
+
+    A verdict of PASSED needs none.
+    """
     if verdict.kind not in (Kind.REGRESSED, Kind.INCONCLUSIVE, Kind.IMPROVED):
         return []
     lines = []
@@ -87,7 +90,7 @@ def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
 
 
 def odd_lines(odd: Iterable[OddSession]) -> list[str]:
-    """Return a line of each session that was set aside.
+    """Return a line on each odd session that was left out.
 
     It reads `session of 3 Nov: 110 of 221 tests 20 % slower; left out`.
     """
@@ -97,7 +100,7 @@ def odd_lines(odd: Iterable[OddSession]) -> list[str]:
 def _days_text(verdict: Verdict, session: Spread) -> list[str]:
     """Return the remark that the spread between sessions is assumed.
 
-    It is for what is or looks slower.
+    Only a test that is or looks slower needs it, against a baseline of too few days.
     """
     slow = verdict.kind is Kind.REGRESSED or (
         verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow

@@ -1,14 +1,14 @@
-"""Renewing baselines: what a proposal changes in the file of its hardware, entry by entry, and merging it.
+"""Renewal of baselines: the changes that a proposal makes in the file of its hardware, and merging them.
 
-A renewal must not ratchet. A baseline renewed as min(old, new), or taken anew only when the new sessions look faster,
+A renewal must not ratchet. A baseline renewed as min(old, new), or replaced only when the new sessions look faster,
 drifts to the luckiest session there ever was: about 1.5 standard deviations below the truth after ten renewals of
-unchanged code, and then honest runs turn red. So new sessions replace the old only where they surely differ by more
-than the tolerance, either way; everywhere else they join them. Every session then counts alike, lucky or not, the mean
-stays where it is, and each renewal makes it better known.
+unchanged code, and then sound runs turn red. So new sessions replace the old only where they surely differ by more than
+the tolerance, either way; everywhere else they join them. Then every session counts alike, lucky or not, the mean stays
+where it is, and each renewal makes it more precise.
 
-What joins may still creep: code that becomes 1 % slower a week is never far from a baseline that it joins. So an entry
-keeps its oldest sessions as an anchor, also when they are no longer among its newest, and each renewal is held against
-them too. Only a person who accepts slower code, or code that is faster, lets an entry begin anew.
+Sessions that join may still creep: code that becomes 1 % slower a week is never far from a baseline that it joins. So
+an entry keeps its oldest sessions as an anchor, even when they are no longer among its newest, and each renewal is
+compared with them too. An entry gets a new anchor only when a person accepts slower code, or when the code is faster.
 """
 
 import datetime
@@ -36,15 +36,15 @@ from .runs import now
 
 Labelled = TypeVar("Labelled", Entry, ExactEntry)
 Action = Literal["new", "replaced", "joined", "unchanged"]
-# A month of nightlies: older sessions tell of drivers that are gone, and thirty know the spread well enough.
+# A month of nightlies. Older sessions are of drivers that are gone, and thirty are enough to estimate the spread.
 MOST_SESSIONS = 30
-# Enough to know how sessions differ, and few, since they are kept for years.
+# Enough to show how sessions differ, and few, since they are kept for years.
 MOST_ANCHORED = 3
-# A year of weekly renewals, and some.
+# Somewhat more than a year of weekly renewals.
 MOST_RENEWALS = 60
-# The chance that code which became slower by no more than what is worth reporting is called slower than its anchor.
+# The chance that code is called slower than its anchor though its slowdown is not worth reporting.
 FALSE_CREEP = 0.005
-# How `Change.why` begins where the new sessions are surely slower.
+# The start of `Change.why` where the new sessions are surely slower.
 _SLOWER = "slower "
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
@@ -55,8 +55,10 @@ class Change:
 
     Args:
         action: whether the proposal's sessions replace the old ones or join them.
-        why: what decided, for a person: `IMPROVED -7.1 %`, `its work changed`, `peak 1.00 GiB → 1.10 GiB`.
-        refusal: why it may not be: it is too slow for the entry's anchor, or takes more memory; empty where it may.
+        entry: the entry after the change.
+        why: the reason, for a person: `IMPROVED -7.1 %`, `its work changed`, `peak 1.00 GiB → 1.10 GiB`.
+        refusal: why the change is not allowed: it is slower than the entry's anchor, or takes more memory. Empty where
+            it is allowed.
     """
 
     entry: Entry
@@ -72,10 +74,7 @@ class Change:
 
     @property
     def is_slower(self) -> bool:
-        """Return True where the new sessions are surely slower.
-
-        They are slower than the entry by more than its tolerance.
-        """
+        """Return True where the new sessions are surely slower than the entry by more than its tolerance."""
         return self.action == "replaced" and self.why.startswith(_SLOWER)
 
     @property
@@ -85,6 +84,7 @@ class Change:
 
 
 def _centre(entry: Entry) -> float | None:
+    """Return the geometric mean of the medians in seconds; None without sessions."""
     return reference_of(entry, "").median_s if entry.sessions else None
 
 
@@ -98,7 +98,15 @@ def changes(
 ) -> list[Change]:
     """Return the changes that approving `proposal` into `folder` makes.
 
-    Those of its exact entries are left out.
+    Those of compiled kernels are left out: see `kernel_changes`.
+
+    Args:
+        only: substrings of the labels of entries to approve; empty for all.
+        replaces: whether new sessions always replace the old.
+        accept_slower: whether changes are allowed that would be refused.
+
+    Raises:
+        BadInput: a change is refused, or the proposal is absurd.
     """
     refuse_absurd(proposal)
     entries = {entry.identity: entry for entry in baseline_of(proposal.family, folder).entries}
@@ -125,9 +133,9 @@ def changes(
 def kernel_changes(
     proposal: Baseline, folder: Path, *, only: Sequence[str] = ()
 ) -> list[ExactChange]:
-    """Return the changes of its exact entries.
+    """Return the changes that approving makes to entries of compiled kernels.
 
-    They go into a file of their own.
+    They are in a separate file.
     """
     return exact_changes(
         select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder
@@ -142,9 +150,9 @@ def approve(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Path:
-    """Merge a proposal into the family's file, whole or not.
+    """Merge a proposal into the family's file, all of it or nothing.
 
-    Other entries of the file stay as they are.
+    Other entries of the file stay as they are. Return the path of the file.
     """
 
     def all_changes(_: Baseline) -> list[Change]:
@@ -157,9 +165,9 @@ def approve(
 def merge(
     family: str, folder: Path, changes_of: Callable[[Baseline], list[Change]]
 ) -> list[Change]:
-    """Write those changes of a family's file that are not refused.
+    """Write the changes of a family's file that are not refused.
 
-    All changes are returned.
+    `changes_of` gets the file's content under its lock. Return all changes.
     """
     path = folder / f"{family}.json"
     with lock_file(path):
@@ -177,7 +185,13 @@ def select(
 ) -> list[Labelled]:
     """Return the entries whose label contains one of `substrings`.
 
-    All of them where there are none.
+    Without substrings all entries are returned.
+
+    Args:
+        other_labels: labels that a substring may match, too, before it is called wrong.
+
+    Raises:
+        BadInput: a substring matches no label.
     """
     labels = list(dict.fromkeys([*(entry.label for entry in entries), *other_labels]))
     for substring in substrings:
@@ -200,19 +214,22 @@ def renew(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Change:
-    """Return the change of an entry by a proposed one."""
+    """Return the change of an entry by a proposed one.
+
+    `renewed` is the entry if the new sessions replace the old, `joined` the entry if they join them.
+    """
     renewed = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
         return Change(renewed, None, "new")
     joined = replace(renewed, sessions=newest([*before.sessions, *renewed.sessions]))
     why_different = _difference_reason(joined, before, proposed.sessions)
-    size_bytes, peak_why, more_memory = (
+    peak_bytes, peak_why, memory_refusal = (
         (proposed.peak_bytes, "", "") if why_different else _renew_peak(proposed, before, replaces)
     )
     fields: dict[str, Any] = {
         "tolerance": proposed.tolerance or before.tolerance,
         "reason": proposed.reason or before.reason,
-        "peak_bytes": size_bytes,
+        "peak_bytes": peak_bytes,
         "called": proposed.called,
         "test": proposed.test if proposed.test.tier else before.test,
     }
@@ -221,7 +238,7 @@ def renew(
         for entry in (renewed, joined)
     )
     unchanged = replace(before, **fields)
-    refusal = "" if accept_slower else more_memory
+    refusal = "" if accept_slower else memory_refusal
     is_recorded = (
         before.kind == "measured"
         and joined.work == before.work
@@ -263,9 +280,9 @@ def renew(
 
 
 def _renew_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:
-    """Return the peak after a renewal, the change, and a refusal.
+    """Return the peak after a renewal, its change as text, and a refusal.
 
-    It stays the old one as long as the new one is within its tolerance, so that small steps do not add up.
+    The old peak stays as long as the new one is within its tolerance, so that small steps cannot add up.
     """
     old, new = before.peak_bytes, proposed.peak_bytes
     if old == new or (new is None and not replaces):
@@ -285,7 +302,8 @@ def _renew_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | N
 def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
     """Return at most thirty sessions, oldest first.
 
-    Of those of one run the last in the list counts. Without a date is oldest.
+    Of several sessions of one run the last in the list counts. A session without a date is older
+    than all others.
     """
     return _by_date(list({session.run_id: session for session in sessions}.values()))[
         -MOST_SESSIONS:
@@ -297,9 +315,9 @@ def _by_date(sessions: Sequence[Session]) -> tuple[Session, ...]:
 
 
 def _difference_reason(joined: Entry, before: Entry, proposed: Sequence[Session]) -> str:
-    """Return why the old sessions are of something else.
+    """Return why old and new sessions cannot be compared.
 
-    It is empty where old and new are of the same.
+    It is empty where they can.
     """
     if joined.kind != "measured":
         return "published figure"
@@ -311,23 +329,27 @@ def _difference_reason(joined: Entry, before: Entry, proposed: Sequence[Session]
 
 
 def _replacement_reason(
-    fresh: Sequence[Session], before: Entry, tolerance: float, prior: Prior
+    new_sessions: Sequence[Session], before: Entry, tolerance: float, prior: Prior
 ) -> str:
     """Return why the new sessions replace the old ones.
 
     It is empty where the new ones may join them.
     """
     verdict = judge(
-        _comparable_groups(fresh, before), reference_of(before, ""), Policy(tolerance, prior=prior)
+        _comparable_groups(new_sessions, before),
+        reference_of(before, ""),
+        Policy(tolerance, prior=prior),
     )
     comparison = verdict.difference
     assert comparison is not None
     change = growth(comparison.estimate)
     if verdict.kind is Kind.IMPROVED:
         return f"IMPROVED {format_percent(change)}"
-    # The mirror image of IMPROVED, so that chance loosens a baseline as often as it tightens it.
-    surely_slower = comparison.estimate - bound_of(comparison, CONFIDENCE) > math.log1p(tolerance)
-    return f"{_SLOWER}{format_percent(change)}" if surely_slower else ""
+    # The mirror image of IMPROVED, so that by chance a baseline becomes looser as often as stricter.
+    is_surely_slower = comparison.estimate - bound_of(comparison, CONFIDENCE) > math.log1p(
+        tolerance
+    )
+    return f"{_SLOWER}{format_percent(change)}" if is_surely_slower else ""
 
 
 def _with_anchor(
@@ -340,7 +362,11 @@ def _with_anchor(
 ) -> tuple[Entry, str]:
     """Return a renewed entry with its anchor, and a refusal.
 
-    The refusal is empty where the entry is accepted.
+    The refusal is empty where the entry is accepted. Faster sessions that replace the old begin a new
+    anchor; so do slower ones that are accepted.
+
+    Args:
+        after: the renewed entry; `before` is the entry before the renewal.
     """
     anchor = anchor_of(before)
     drift = _compare(new_sessions, replace(before, sessions=anchor, anchor=()), prior)
@@ -348,9 +374,11 @@ def _with_anchor(
         return replace(after, anchor=(), renewals=()), ""
     tolerance = after.tolerance or default_tolerance(key_of_entry(before))
     least = math.log1p(WORTH_REPORTING * tolerance)
-    slower = drift.estimate > math.log1p(tolerance) and p_slower_than(drift, least) <= FALSE_CREEP
-    # The anchor of a young entry grows: one session alone is known too little.
-    old_anchor = () if slower else anchor
+    is_slower = (
+        drift.estimate > math.log1p(tolerance) and p_slower_than(drift, least) <= FALSE_CREEP
+    )
+    # The anchor of a young entry grows, as a single session is not precise enough.
+    old_anchor = () if is_slower else anchor
     new_anchor = tuple(
         {session.run_id: session for session in (*old_anchor, *_by_date(new_sessions))}.values()
     )[:MOST_ANCHORED]
@@ -360,13 +388,14 @@ def _with_anchor(
     )
     renewals = (
         *before.renewals,
-        Renewal(now(), len(new_sessions), change_share, drift_share, slower),
+        Renewal(now(), len(new_sessions), change_share, drift_share, is_slower),
     )
+    # An anchor of the oldest sessions is not stored: `anchor_of` takes these.
     is_oldest = new_anchor == _by_date(after.sessions)[:MOST_ANCHORED]
     entry = replace(
         after, anchor=() if is_oldest else new_anchor, renewals=renewals[-MOST_RENEWALS:]
     )
-    if not slower or accept_slower:
+    if not is_slower or accept_slower:
         return entry, ""
     count = len(since_accepted(renewals[:-1])) + 1
     refusal = f"{after.label} takes {format_percent(drift_share)} time since {since(before)}, over {count} renewal"
@@ -374,9 +403,9 @@ def _with_anchor(
 
 
 def anchor_of(entry: Entry) -> tuple[Session, ...]:
-    """Return the sessions that an entry's renewals are held against.
+    """Return the sessions that an entry's renewals are compared with.
 
-    Without any of its own they are its oldest.
+    They are its oldest sessions where it stores no anchor.
     """
     return entry.anchor or _by_date(entry.sessions)[:MOST_ANCHORED]
 
@@ -398,7 +427,7 @@ def since_accepted(renewals: Sequence[Renewal]) -> Sequence[Renewal]:
 def _comparable_groups(new_sessions: Sequence[Session], before: Entry) -> tuple[Group, ...]:
     """Return the new sessions on devices that the entry has.
 
-    All where it has none of them.
+    If the entry has none of these devices, all new sessions are returned.
     """
     devices = {session.device_uuid for session in before.sessions}
     comparable = [
@@ -408,6 +437,7 @@ def _comparable_groups(new_sessions: Sequence[Session], before: Entry) -> tuple[
 
 
 def _compare(new_sessions: Sequence[Session], before: Entry, prior: Prior) -> Difference:
+    """Return the difference between new sessions and an entry."""
     return difference(
         _comparable_groups(new_sessions, before), reference_of(before, "").groups, prior
     )

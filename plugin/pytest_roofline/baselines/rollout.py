@@ -1,9 +1,9 @@
 """The effect of a change on every test: devices with the change against devices without.
 
-Each device is its own reference: its change is the log of its time after by its time before. The effect is the mean
-change of the devices that got it less that of the controls (difference in differences; Card and Krueger 1994, "Minimum
-wages and employment"), with Welch's error. Devices of a node share its host, its power and its hour, so where there are
-two nodes on either side, a node with the mean of its devices is what counts.
+Each device is its own reference: its change is the logarithm of its time after the rollout divided by its time before.
+The effect is the mean change of the devices that got the rollout less that of the controls (difference in differences;
+Card and Krueger 1994, "Minimum wages and employment"), with Welch's error. Devices of a node share its host, its power
+and its hour. So where both sides have two nodes or more, the unit is a node, with the mean of its devices.
 """
 
 import math
@@ -27,9 +27,9 @@ from .comparators import RunComparator, class_of_key, default_tolerance, refuse_
 from .rows import compared_row
 from .runs import Run
 
-# The host of a device, and its identity; of a CPU its host twice.
+# The name of a device's node, and the device's identity. A CPU has the name of its node twice.
 Place = tuple[str, str]
-# By place the change of a test, in log seconds; positive is slower.
+# The change of a test by place, in log seconds; positive is slower.
 Changes = dict[Place, float]
 
 
@@ -44,7 +44,7 @@ class DeviceChanges:
     def by_node(self) -> bool:
         """Return True where both sides have two nodes or more.
 
-        Then nodes are counted, and not devices.
+        Then the units are nodes, and not devices.
         """
         return all(len({host for host, _ in side}) > 1 for side in (self.treated, self.controls))
 
@@ -65,7 +65,15 @@ class DeviceChanges:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSide:
-    """The devices that got a change, or the controls, with the changes of their tests."""
+    """The devices that got a change, or the controls, with the changes of their tests.
+
+    Args:
+        devices: those that were measured before and after.
+        gone: devices that were measured only before; `new` were measured only after.
+        keys: the key of each test, by identity; `labels` and `changes` are by identity, too.
+        lost: by label, the devices on which a test has no comparable time after the change.
+        environment: on how many devices each fact of the environment changed.
+    """
 
     devices: tuple[Place, ...]
     gone: tuple[str, ...]
@@ -79,7 +87,13 @@ class RolloutSide:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A staged rollout."""
+    """The effect of a staged rollout.
+
+    Args:
+        rows: one for each test, worst first; `changes` holds the changes behind it, by identity.
+        without_control: labels of tests that no control measured.
+        spread: the origin of the spread between units, for a person.
+    """
 
     rows: tuple[Row, ...]
     changes: Mapping[str, DeviceChanges]
@@ -95,9 +109,9 @@ class Rollout:
 
     @property
     def lost(self) -> dict[str, list[Place]]:
-        """Return the tests that devices lost with the change.
+        """Return the tests that devices lost with the change, by label.
 
-        What every control lost as well is no effect of it.
+        A test that every control lost as well is left out: the change did not cause it.
         """
         everywhere = {
             label
@@ -120,7 +134,13 @@ def judge_rollout(
     control: tuple[Sequence[Run], Sequence[Run]],
     tolerance: float | None = None,
 ) -> Rollout:
-    """Return the effect of a change on every test."""
+    """Return the effect of a change on every test.
+
+    Args:
+        before: the runs of the devices that got the change; `after` are their runs with it.
+        control: the runs of the controls, before and after.
+        tolerance: as a share of time; None for that of each test's class.
+    """
     refuse_both_sides(before, after)
     refuse_both_sides(*control)
     controls = _side(*control, frozenset())
@@ -153,11 +173,12 @@ def judge_rollout(
 
 
 def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) -> RolloutSide:
+    """Return one side of a rollout, leaving out the devices of `without`."""
     old, new = (
         {place: RunComparator(runs) for place, runs in _by_place(side, without).items()}
         for side in (before, after)
     )
-    # A device may have moved to another host in between.
+    # A device may have moved to another node in between.
     old_places, new_places = ({place[1]: place for place in places} for places in (old, new))
     side = RolloutSide(
         devices=tuple(place for place in old if place[1] in new_places),
@@ -165,12 +186,12 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
         new=tuple(device for device in new_places if device not in old_places),
     )
     for place in side.devices:
-        first, second = old[place], new[new_places[place[1]]]
-        side.environment.update(_environment(first.runs, second.runs))
-        for key in [key for key in first.keys() if not key.is_canary]:  # noqa: SIM118
+        runs_before, runs_after = old[place], new[new_places[place[1]]]
+        side.environment.update(_environment_changes(runs_before.runs, runs_after.runs))
+        for key in [key for key in runs_before.keys() if not key.is_canary]:  # noqa: SIM118
             side.keys.setdefault(key.identity, key)
-            label = side.labels.setdefault(key.identity, first.label(key))
-            change = _change(first, second, key)
+            label = side.labels.setdefault(key.identity, runs_before.label(key))
+            change = _change(runs_before, runs_after, key)
             if change is None:
                 side.lost.setdefault(label, []).append(place)
             else:
@@ -179,6 +200,7 @@ def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) 
 
 
 def _by_place(runs: Sequence[Run], without: frozenset[str]) -> dict[Place, list[Run]]:
+    """Return the runs of each device that is not in `without`."""
     places = group_by(runs, _place)
     return {
         place: runs_of_place for place, runs_of_place in places.items() if place[1] not in without
@@ -190,7 +212,8 @@ def _place(run: Run) -> Place:
     return host, identity_of(run.header.environment) or host
 
 
-def _environment(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
+def _environment_changes(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
+    """Return the facts of the environment that changed on a device, once each."""
     facts = [run.environment.everything() for run in before]
     return list(
         dict.fromkeys(
@@ -204,13 +227,13 @@ def _environment(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
 def _change(before: RunComparator, after: RunComparator, key: Key) -> float | None:
     """Return the change of a device's time of a test, or None.
 
-    None where a side has none, or another thing was timed.
+    None where a side has no time, or where mode or work differ.
     """
     old, new = before.reference(key), after.reference(key)
-    first, second = before.work(key), after.work(key)
+    old_work, new_work = before.work(key), after.work(key)
     if old is None or new is None or old.achieved != new.achieved:
         return None
-    if first is None or second is None or first != second:
+    if old_work is None or new_work is None or old_work != new_work:
         return None
     old_log_s, new_log_s = (
         fmean(log_s for group in side.groups for log_s in group.logs) for side in (old, new)
@@ -219,10 +242,7 @@ def _change(before: RunComparator, after: RunComparator, key: Key) -> float | No
 
 
 def _pooled_variance(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the variance between units, and its degrees of freedom.
-
-    It is that of both sides together.
-    """
+    """Return the variance between units of both sides together, and its freedom."""
     freedom = sum(len(side) - 1 for side in sides)
     squares = math.fsum(variance(side) * (len(side) - 1) for side in sides if len(side) > 1)
     return (squares / freedom if freedom else 0.0), freedom
@@ -231,20 +251,20 @@ def _pooled_variance(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
 def _shared_prior(changes: Sequence[DeviceChanges]) -> Prior | None:
     """Return the prior of changes over all tests, or None.
 
-    None where fewer than eight tests tell (Smyth 2004). Four devices tell their own spread so badly
-    that a driver's 8 % would be missed one time in three.
+    None with fewer than eight tests (Smyth 2004). Without it four devices estimate their spread so
+    badly that a driver's 8 % would be missed one time in three.
     """
     prior = borrow(priors()["device"], [_pooled_variance(change.units) for change in changes])
     return prior if prior.borrowed else None
 
 
 def _assumed_prior(key: Key, sides: Sequence[Sequence[float]]) -> Prior:
-    """Return the prior of changes that is assumed.
+    """Return the assumed prior of changes.
 
-    It is worth nothing where this test rules it out.
+    It has no degrees of freedom where the changes of this test rule it out.
     """
     prior = priors()[class_of_key(key)]
-    # A session before and one after, of one process each.
+    # A change is the difference of two sessions of one process each, before and after.
     spread = math.sqrt(2) * math.hypot(prior.process, prior.session)
     square, freedom = _pooled_variance(sides)
     ruled_out = freedom and special.chdtrc(freedom, freedom * square / spread**2) < UNBELIEVED
@@ -259,7 +279,7 @@ def _rows(
 ) -> list[Row]:
     """Return the rows of every test, worst first.
 
-    What is still open says what would decide.
+    The row of an undecided test says what would decide.
     """
     verdicts = {}
     for identity, device_changes in changes.items():
@@ -274,7 +294,7 @@ def _rows(
     for identity, verdict in settle(verdicts, len(changes)).items():
         is_open = verdict.kind is Kind.INCONCLUSIVE
         reason = _reason(verdict, changes[identity], len(changes)) if is_open else ""
-        # Its times stand for no side: a row leaves them out.
+        # The difference of changes has no times: without it the row leaves out both.
         verdict = replace(verdict, difference=None)
         row = compared_row(side.keys[identity], None, verdict, None)
         rows.append(replace(row, unit=None, reason=reason))
@@ -282,7 +302,10 @@ def _rows(
 
 
 def _difference(changes: DeviceChanges, prior: Prior) -> Difference:
-    """Return the effect, with its error."""
+    """Return the effect, with its error.
+
+    Its spreads and times are placeholders, since changes have none.
+    """
     sides, no_spread = changes.units, Spread(0.0, "")
     error, freedom = _standard_error(sides, prior)
     estimate = fmean(sides[0]) - fmean(sides[1])
@@ -294,31 +317,31 @@ def _difference(changes: DeviceChanges, prior: Prior) -> Difference:
 def _standard_error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[float, float]:
     """Return the standard error and Satterthwaite's degrees of freedom.
 
-    It is that of the difference of two means. Each side's own variance is joined with what is lent,
-    which is one estimate however many sides lean on it. A side of one unit where nothing is lent
-    has the variance of the other.
+    It is that of the difference of two means. The variance of each side is joined with the prior's,
+    which is one estimate for both sides. Without a prior, a side of one unit has the variance of the
+    other.
     """
     pooled = max(LEAST_SPREAD**2, _pooled_variance(sides)[0])
     parts = []
-    borrowed = 0.0
+    prior_part = 0.0
     for side in sides:
-        own_freedom = len(side) - 1
-        # Changes that agree to the tick say that the clock is coarse.
-        square = max(LEAST_SPREAD**2, variance(side)) if own_freedom else pooled
-        weight = own_freedom / (own_freedom + prior.freedom) if own_freedom + prior.freedom else 1.0
-        parts.append((weight * square / len(side), max(1, own_freedom)))
-        borrowed += (1 - weight) * prior.process**2 / len(side)
-    known_parts = [(part, freedom) for part, freedom in (*parts, (borrowed, prior.freedom)) if part]
-    total = math.fsum(part for part, _ in known_parts)
-    return math.sqrt(total), total**2 / math.fsum(
-        part**2 / freedom for part, freedom in known_parts
-    )
+        side_freedom = len(side) - 1
+        # Changes that agree to the tick show a coarse clock, so a smaller variance is not believed.
+        square = max(LEAST_SPREAD**2, variance(side)) if side_freedom else pooled
+        total_freedom = side_freedom + prior.freedom
+        weight = side_freedom / total_freedom if total_freedom else 1.0
+        parts.append((weight * square / len(side), max(1, side_freedom)))
+        prior_part += (1 - weight) * prior.process**2 / len(side)
+    # A part of 0 has no degrees of freedom to divide by.
+    all_parts = [(part, freedom) for part, freedom in (*parts, (prior_part, prior.freedom)) if part]
+    total = math.fsum(part for part, _ in all_parts)
+    return math.sqrt(total), total**2 / math.fsum(part**2 / freedom for part, freedom in all_parts)
 
 
 def _reason(verdict: Verdict, changes: DeviceChanges, tests: int) -> str:
-    """Return the effect that an open test may have.
+    """Return the effect that an undecided test may have.
 
-    It ends with the number of units that would decide.
+    The text ends with the number of units that would decide.
     """
     assert verdict.interval is not None
     text, unit = f"may be {span_text(verdict.interval)}", "nodes" if changes.by_node else "devices"

@@ -1,4 +1,4 @@
-"""A result as a row: the numbers worked out once, for all that show them."""
+"""A result as a row: its numbers are worked out once, for all reports."""
 
 import math
 from collections.abc import Iterable
@@ -31,17 +31,17 @@ def timed_row(
     """Return the row of a measurement.
 
     Args:
-        results: of every process.
-        verdict: on their times; None where the test failed for itself.
-        measurement: the one that stands for all.
-        word: for the result, with its `reason`, where that is not the verdict's own.
-        published: figures from elsewhere, and limits that are `idle`, where no verdict holds them.
+        results: the measurements of every process.
+        verdict: on their times; None where the test failed by itself.
+        measurement: the one that represents all; by default that of the middle process.
+        word: the word to show in place of the verdict's, with its `reason`; empty for the verdict's.
+        published: published figures and `idle` limits, where there is no verdict that holds them.
     """
     measurement = measurement or results.representative(None)
-    counted = verdict.processes if verdict is not None else 0
+    process_count = verdict.processes if verdict is not None else 0
     difference = verdict.difference if verdict is not None else None
-    centre = difference.new_s if difference is not None and counted > 1 else None
-    seconds = centre or _centre_s(results, measurement)
+    centre_s = difference.new_s if difference is not None and process_count > 1 else None
+    seconds = centre_s or _centre_s(results, measurement)
     row = _plain_row(
         measurement.key,
         measurement.work,
@@ -56,7 +56,7 @@ def timed_row(
     row = replace(row, verdict=word, reason=reason) if word else row
     return replace(
         row,
-        processes=counted or _sound_processes(results) or None,
+        processes=process_count or _valid_process_count(results) or None,
         measurements=tuple(results.measurements),
         published=published,
         idle=idle,
@@ -76,16 +76,16 @@ def timed_row(
     )
 
 
-def _sound_processes(results: KeyResults) -> int:
+def _valid_process_count(results: KeyResults) -> int:
     return len(
         {measurement.process for measurement in results.measurements if not measurement.invalid}
     )
 
 
 def _roofline_share(row: Row, measurement: Measurement) -> float | None:
-    """Return the rate shown as a share of the roofline.
+    """Return the rate as a share of the roofline.
 
-    None of what is not to be trusted.
+    None without a roofline, and for an INVALID result.
     """
     ceiling = measurement.ceiling
     if ceiling is None or row.verdict == Kind.INVALID:
@@ -95,9 +95,9 @@ def _roofline_share(row: Row, measurement: Measurement) -> float | None:
 
 
 def _centre_s(results: KeyResults, representative: Measurement) -> float:
-    """Return the geometric mean over the processes that count.
+    """Return the geometric mean over the processes that count, in seconds.
 
-    Where none does it is the representative's median.
+    With fewer than two of them it is the representative's median.
     """
     times_s = (
         []
@@ -110,7 +110,7 @@ def _centre_s(results: KeyResults, representative: Measurement) -> float:
 def compared_row(key: Key, work: Work | None, verdict: Verdict, seconds: float | None) -> Row:
     """Return the row of a compared measurement.
 
-    The comparison has only the centre of its processes.
+    `seconds` is the centre of its processes; None where the comparison has no time.
     """
     subject = verdict.subject
     row = _plain_row(key, work, seconds, subject.test_id, subject.label)
@@ -151,10 +151,7 @@ def _plain_row(
 
 
 def _size_bytes(key: Key, work: Work | None) -> int | None:
-    """Return the size in the test's name, else its work's.
-
-    A message and its answer are two of it.
-    """
+    """Return the size among the test's parameters, else that of its work."""
     size_bytes = key.parameters.get("size_bytes")
     if isinstance(size_bytes, int) and size_bytes > 0:
         return size_bytes
@@ -164,6 +161,7 @@ def _size_bytes(key: Key, work: Work | None) -> int | None:
 def _judged_row(row: Row, verdict: Verdict) -> Row:
     """Return a row with the verdict on its time."""
     peak, interval = verdict.peak, verdict.interval
+    # The verdict on peak memory decides where it is worse than that on the time.
     by_peak = peak is not None and verdict.overall is not verdict.kind
     reference_s, reason = _reference_s(verdict), reason_text(verdict)
     change = growth(verdict.estimate) if verdict.estimate is not None else None
@@ -189,9 +187,9 @@ def _judged_row(row: Row, verdict: Verdict) -> Row:
 
 
 def _reference_s(verdict: Verdict) -> float | None:
-    """Return the centre of the compared reference, in seconds.
+    """Return the centre of the part of the reference that was compared, in seconds.
 
-    It is that of all of the reference where no part was compared.
+    Without a comparison it is the centre of the whole reference.
     """
     if verdict.difference is not None:
         return verdict.difference.reference_s
@@ -203,14 +201,14 @@ def together_row(verdict: Verdict) -> Row:
     row = Row(
         test="", label=verdict.subject.label, verdict="", parameters={}, metric=TIME, unit="s"
     )
-    # Its times are shares of those of its tests.
+    # The times of all tests together are ratios, not seconds: the row leaves out that of the baseline.
     return replace(_judged_row(row, verdict), baseline_value=None, baseline_time_s=None)
 
 
 def odd_behind(rows: Iterable[Row]) -> list[OddSession]:
-    """Return the odd sessions in some rows' baselines.
+    """Return the odd sessions in the baselines of some rows.
 
-    Those of most tests come first.
+    Those that are strange in most tests come first.
     """
     references = [row.time_verdict.reference for row in rows if row.time_verdict is not None]
     odd = dict.fromkeys(
@@ -252,7 +250,7 @@ def compiled_row(
 ) -> Row:
     """Return the row of a kernel that a run compiled.
 
-    `verdict` is its word where that is not the exact one.
+    `verdict` is the word to show with its `reason`, in place of those of the exact verdict.
     """
     row = kernel_row(resources.key, resources.figures, exact)
     return replace(
@@ -268,7 +266,7 @@ def compiled_row(
 def exact_row(exact: ExactVerdict, *, verdict: str = "", reason: str = "") -> Row:
     """Return the row of one figure with an exact verdict.
 
-    `verdict` is its word where that is not the exact one.
+    `verdict` is the word to show with its `reason`, in place of those of the exact verdict.
     """
     return Row(
         test=exact.test_id,

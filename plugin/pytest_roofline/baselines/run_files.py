@@ -1,4 +1,4 @@
-"""The places of run files: a user's names for them, and the writer that appends to one."""
+"""The paths of run files: the names that a user gives them, and the writer that appends to one."""
 
 import contextlib
 import glob
@@ -19,7 +19,7 @@ from ..core.units import printable
 from ..hardware import key_of
 from .runs import FOREIGN, Line, Run, assemble, encode_line, ends_of, read_line, read_run
 
-# Of the runs that are saved, in a sentence about one that is not.
+# How many saved runs a message names where a run does not exist.
 MOST_NAMED = 5
 
 
@@ -36,7 +36,10 @@ def run_path(name: str, folder: Path, argument: str = "run name") -> Path:
 def resolve_run(name: str, folder: Path, argument: str = "run name") -> Path:
     """Return the path of a run that is to be read.
 
-    It is as `run_path`; a name has to be one of those that are saved.
+    It is that of `run_path`.
+
+    Raises:
+        BadInput: no run is saved under this name.
     """
     path = run_path(name, folder, argument)
     if path != Path(name) and not path.exists():
@@ -45,7 +48,7 @@ def resolve_run(name: str, folder: Path, argument: str = "run name") -> Path:
 
 
 def saved_runs(folder: Path) -> str:
-    """Return the newest of the runs saved there, in words."""
+    """Return the sentence on the newest saved runs of a folder."""
     paths = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
     if not paths:
         return f"no run is saved in {folder} yet; save one with --roofline-save=NAME"
@@ -54,14 +57,19 @@ def saved_runs(folder: Path) -> str:
 
 
 class RunWriter:
-    """Appends records to a run file, each on disk before the next test starts."""
+    """Appends records to a run file, each on disk before the next test starts.
+
+    Attributes:
+        path: the file; None before the first record, and once nothing can be saved.
+        trouble: what went wrong and where the run is saved instead, as a sentence; empty where all is well.
+        aside: the new path of an INVALID run that had the same name.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
         self.path: Path | None = None
         self.trouble = ""
-        # Where an INVALID run is kept that had the name.
         self.aside: Path | None = None
         self._lines: list[str] = []
         self._file: TextIO | None = None
@@ -80,9 +88,9 @@ class RunWriter:
             self._open_first()
 
     def read_back(self) -> Run | None:
-        """Return the run that was written; None of nothing.
+        """Return the run as if read from its file, even if it could not be saved.
 
-        It is as read from a file, also where it could not be saved.
+        None where nothing was written.
         """
         path = self.path or Path(f"{self.name}.jsonl")
         records = [
@@ -91,7 +99,7 @@ class RunWriter:
         return assemble(path, records, cut=False) if records else None
 
     def close(self) -> None:
-        """Close the file; a full disk may speak up only now."""
+        """Close the file; an error of a full disk may appear only now."""
         if self._file is not None:
             try:
                 self._file.close()
@@ -101,6 +109,7 @@ class RunWriter:
                     self._file.close()
 
     def _open_first(self) -> None:
+        """Open the file for the first record, and rename an INVALID run of that name."""
         try:
             make_run_folder(self.folder)
             path = self.folder / "runs" / f"{self.name}.jsonl"
@@ -111,7 +120,12 @@ class RunWriter:
             self._fall_back(error)
 
     def _start(self, path: Path) -> None:
-        # "x": an existing run is never overwritten, whatever happened between the first look and now.
+        """Create a file and write all records so far.
+
+        Raises:
+            OSError: the file cannot be written; it is removed.
+        """
+        # "x": an existing run is never overwritten, even if it was saved since `_open_first` looked.
         self._file = path.open("x", encoding="utf-8")
         try:
             self._file.writelines(self._lines)
@@ -123,17 +137,18 @@ class RunWriter:
         self.path = path
 
     def _fall_back(self, error: OSError) -> None:
+        """Continue in a temporary folder at the first error, else only in memory."""
         intended = self.folder / "runs" / f"{self.name}.jsonl"
-        is_first, started = not self.trouble, self.path
+        is_first, old_path = not self.trouble, self.path
         self._abandon()
         self.trouble = f"the run could not be saved as {intended}: {error.strerror or error}"
         if is_first and self._start_elsewhere():
-            if started is not None:
-                # Everything is in the new file; half a run must not keep its name taken.
-                started.unlink(missing_ok=True)
+            if old_path is not None:
+                # Everything is in the new file: half a run must not occupy the name.
+                old_path.unlink(missing_ok=True)
             self.trouble += f"; saved as {self.path} instead"
-        elif started is not None:
-            partial = "that file" if started == intended else started
+        elif old_path is not None:
+            partial = "that file" if old_path == intended else old_path
             self.trouble += (
                 f"; {partial} holds the measurements until then; the others are only printed here"
             )
@@ -142,6 +157,7 @@ class RunWriter:
         self.trouble += "; choose another folder with --roofline-dir"
 
     def _start_elsewhere(self) -> bool:
+        """Start the file in a temporary folder; return False where that fails, too."""
         folder = ""
         try:
             folder = tempfile.mkdtemp(prefix="roofline-")
@@ -152,7 +168,7 @@ class RunWriter:
         return True
 
     def _abandon(self) -> None:
-        """Close a file that takes no more."""
+        """Close a file that cannot be written any more, and forget it."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -160,9 +176,9 @@ class RunWriter:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make `folder`/runs, which ignores itself in git.
+    """Make `folder`/runs with a .gitignore for its whole content.
 
-    A folder that was there already is left as it is.
+    A folder that exists stays as it is.
     """
     runs = folder / "runs"
     if not runs.is_dir():
@@ -171,9 +187,9 @@ def make_run_folder(folder: Path) -> None:
 
 
 def runs_of_child(folder: Path, report_error: Callable[[BadFile], None]) -> Iterator[Run]:
-    """Yield the runs that a fresh process wrote.
+    """Yield the runs that a child process saved in a folder.
 
-    Of a file that cannot be read `report_error` gets the error.
+    `report_error` gets the error for each file that cannot be read.
     """
     for path in sorted((folder / "runs").glob("*.jsonl")):
         try:
@@ -185,7 +201,7 @@ def runs_of_child(folder: Path, report_error: Callable[[BadFile], None]) -> Iter
 def refuse_existing(folder: Path, name: str) -> None:
     """Raise CannotStore where a run of that name exists.
 
-    A run whose measurements are all INVALID does not count.
+    A run whose measurements are all INVALID is no obstacle: it will be renamed.
     """
     path = folder / "runs" / f"{name}.jsonl"
     if path.exists() and not _can_make_way(path):
@@ -195,7 +211,7 @@ def refuse_existing(folder: Path, name: str) -> None:
 
 
 def _can_make_way(path: Path) -> bool:
-    """Return True where a file can be read and makes way."""
+    """Return True where a run file may be renamed to free its name."""
     try:
         return makes_way(read_run(path))
     except (BadFile, OSError):
@@ -205,19 +221,20 @@ def _can_make_way(path: Path) -> bool:
 def makes_way(run: Run) -> bool:
     """Return True where a complete run has no usable measurement.
 
-    No comparison and no baseline could take any of it.
+    Such a run makes way for a new run of the same name, as no comparison and no baseline could use
+    it.
     """
     unusable = [
-        bool(measurement.invalid) or measurement.key.identity in run.spoiled
+        bool(measurement.invalid) or measurement.key.identity in run.spoiled_reasons
         for measurement in run.tested
     ]
     return run.footer is not None and bool(unusable) and all(unusable) and not run.resources
 
 
 def _rename_aside(path: Path) -> Path:
-    """Rename a run whose name is used again.
+    """Rename a run whose name is needed again; return the new path.
 
-    No command finds `one.invalid`, `one.invalid-2` unasked.
+    Its new suffix is `.invalid` or `.invalid-2`, which no command reads as a run of the folder.
     """
     names = (
         path.with_suffix(".invalid" + (f"-{number}" if number > 1 else ""))
@@ -230,14 +247,17 @@ SUFFIX = ".jsonl"
 
 
 def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -> list[str]:
-    """Return the absolute paths of the run files in arguments.
+    """Return the absolute paths of the run files that arguments mean.
 
-    They are sorted, each once.
+    They are sorted, each once. `listed` holds the lines to read for the argument `-`.
+
+    Raises:
+        BadInput: a file that is named does not exist, or there is none at all.
     """
     paths: dict[str, None] = {}
     for argument in _expand_dash(arguments, listed):
         for path in paths_of(argument, folder):
-            # Of a pattern nobody expects a file in particular; of a name everybody does.
+            # A pattern returns only files that exist; a name or path may not.
             if not os.path.exists(path):  # noqa: PTH110
                 raise BadInput(f"run file {path} does not exist")
             paths[os.path.abspath(path)] = None  # noqa: PTH100
@@ -247,6 +267,7 @@ def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -
 
 
 def _expand_dash(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[str]:
+    """Yield the arguments with the listed lines in place of `-`."""
     for argument in arguments:
         if argument == "-":
             yield from filter(None, (line.strip() for line in listed))
@@ -255,13 +276,14 @@ def _expand_dash(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[st
 
 
 def paths_of(argument: str, folder: Path) -> list[str]:
-    """Return the files that an argument means, as written.
+    """Return the files that an argument means, with paths as they were typed.
 
-    It is a saved name, a path, a folder or a pattern; one that is named may not exist.
+    The argument is a saved name, a path, a folder or a pattern. A file given by its path may not
+    exist.
     """
     if os.path.isdir(argument) and not (folder / "runs" / f"{argument}{SUFFIX}").exists():  # noqa: PTH112
         return _files_below(argument)
-    # A file may have brackets in its name; only what is no file is a pattern.
+    # A file may have brackets in its name: only an argument that is no file is a pattern.
     if any(character in argument for character in "*?[") and not os.path.exists(argument):  # noqa: PTH110
         paths = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
         if not paths:
@@ -273,6 +295,7 @@ def paths_of(argument: str, folder: Path) -> list[str]:
 
 
 def _files_below(folder: str) -> list[str]:
+    """Return the run files in a folder and its subfolders, sorted."""
     paths = [
         os.path.join(subfolder, name)  # noqa: PTH118
         for subfolder, _, names in os.walk(folder)
@@ -285,9 +308,9 @@ def _files_below(folder: str) -> list[str]:
 
 
 def run_names(runs: Sequence[Run]) -> dict[Path, str]:
-    """Return the name of each run's file, by path.
+    """Return a short name for each run's file, by path.
 
-    It has as many folders ahead as tell it from the others: `nightly`, `a/n`.
+    It begins with as many folders as are needed to differ from the others: `nightly`, `a/n`.
     """
     paths = list(dict.fromkeys(run.path for run in runs))
     parts = {path: path.absolute().with_name(path.stem).parts for path in paths}
@@ -305,7 +328,8 @@ def run_names(runs: Sequence[Run]) -> dict[Path, str]:
             ),
             1,
         )
-        # Folders do not tell `n.json` from `n.jsonl`, nor does what can be printed of two names always differ.
+        # Names may still be equal: those of `n.json` and `n.jsonl`, or of files that differ only in characters that are
+        # not printed.
         name = printable("/".join(path_parts[-depth:]))
         numbered = (f"{name} ({number})" for number in itertools.count(2))
         names[path] = next(
@@ -316,13 +340,16 @@ def run_names(runs: Sequence[Run]) -> dict[Path, str]:
     return names
 
 
-# From so many nights on, the rate of alarms is worth a decision.
+# After so many nights, the rate of alarms is known well enough to decide on a gate.
 NIGHTS = 14
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowRun:
-    """A run that watched: its night, a date in UTC, and what would have been red, the worst first."""
+    """A run in shadow: its date in UTC, and the alarms that would have failed it, the worst first.
+
+    `failed` tells whether it failed all the same.
+    """
 
     night: str
     alarms: tuple[str, ...]
@@ -342,7 +369,7 @@ class ShadowRun:
 
 
 def shadow_runs(folder: Path, hardware: HardwareKey) -> list[ShadowRun]:
-    """Return the runs that watched on this hardware, oldest first.
+    """Return the runs in shadow on this hardware, oldest first.
 
     Damaged files are left out.
     """
@@ -356,14 +383,15 @@ def shadow_runs(folder: Path, hardware: HardwareKey) -> list[ShadowRun]:
 def settings_of_last_green(folder: Path, besides: Path | None) -> tuple[str, ...]:
     """Return the settings of the newest green gate in a folder.
 
-    They are those from outside the command; `besides` is left out.
+    They are the settings from outside its command, as in files and environment variables. The run file
+    `besides` does not count.
     """
     settings: tuple[str, ...] = ()
     for path, _, footer in sorted(ended_runs(folder), key=lambda ends: ends[1].started):
         if path == besides:
             continue
-        green = footer.exit_status == 0 and footer.shadow is None
-        if green and footer.elsewhere is not None:
+        is_green_gate = footer.exit_status == 0 and footer.shadow is None
+        if is_green_gate and footer.elsewhere is not None:
             settings = footer.elsewhere
     return settings
 

@@ -1,7 +1,7 @@
-"""Every result of a run as a row: how its test ended, and the one word that follows from that.
+"""Every result of a run as a row: how its test ended, and the word that follows from that.
 
-What a report says comes from the run file alone, so that one made at the end of a run and one made a year later are
-the same.
+A report comes from the run file alone, so that a report made at the end of a run and one made a year later are the
+same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +25,10 @@ from .run_files import run_names
 from .runs import Run
 
 SKIPPED, XFAIL, INTERRUPTED = "SKIPPED", "XFAIL", "INTERRUPTED"
-# Would have failed for want of a measurement, where a gate only watched.
+# The word for a test in shadow that would have failed because it lacks a measurement.
 SHADOW = "SHADOW"
 _VERDICTS = (*Kind, OUT_OF_MEMORY, DEGRADED)
-# How pytest tells that a failure was expected.
+# The start of an outcome's reason where the failure was expected.
 _XFAIL = "xfail: "
 
 
@@ -43,7 +43,7 @@ class Ending:
     def red(self) -> bool:
         """Return True where the test failed.
 
-        What was expected to fail, or would have where a gate only watched, is kept as failed alone.
+        An expected failure and one that a shadow let pass are stored as failed, but are not red.
         """
         last = self.last
         return (
@@ -54,14 +54,14 @@ class Ending:
 
     @property
     def by_itself(self) -> bool:
-        """Return True where it failed for itself, not by verdict."""
+        """Return True where the test failed by itself, not by a verdict."""
         return self.red and self.last is not None and not self.last.by_verdict
 
 
 def endings(run: Run) -> dict[str, Ending]:
     """Return the ending of each test, by its id.
 
-    A rerun that passed does not undo a failure, and is not red.
+    A rerun that passed is not red, but the outcome stays that of the failure.
     """
     last = {outcome.test_id: outcome for outcome in run.outcomes}
     worst = last | run.not_passed
@@ -74,7 +74,14 @@ def result_word(
     measurement: Measurement | None = None,
     invalid: str = "",
 ) -> tuple[str, str]:
-    """Return the word for a result of a test, and why."""
+    """Return the word for a result of a test, and the reason.
+
+    A test that failed by itself is FAILED; otherwise the verdict decides. Without a verdict the word
+    follows from the measurement and the outcome.
+
+    Args:
+        invalid: why the result is invalid; empty where it is not.
+    """
     if ending.by_itself:
         return FAILED, _reason(verdict) if verdict is not None else reason_of(ending.outcome)
     if isinstance(verdict, Verdict):
@@ -95,7 +102,7 @@ def result_word(
         return Kind.INVALID.value, invalid
     if ending.outcome.verdicts:
         return INTERRUPTED, "the run was cut before its verdicts were written"
-    # As of another tool.
+    # A run that was imported from another tool has no verdicts.
     return Kind.NO_BASELINE.value, ""
 
 
@@ -106,7 +113,8 @@ def _reason(verdict: Verdict | ExactVerdict) -> str:
 def memory_word(ending: Ending, recorded: bool) -> str:
     """Return the word for a test that ran out of memory.
 
-    It is FAILED for itself, REGRESSED where its baseline had a time.
+    It is FAILED where the test failed by itself, and REGRESSED where the baseline had a time.
+    `recorded` tells whether the test's marker only records it (`oom="record"`).
     """
     if ending.by_itself or (ending.red and not recorded):
         return FAILED
@@ -128,18 +136,16 @@ def how_it_ended(outcome: Outcome | None) -> tuple[str, str]:
 
 
 def reason_of(outcome: Outcome | None) -> str:
-    """Return why a test ended as it did.
-
-    The room that pytest leaves behind a missing reason is removed.
-    """
+    """Return why a test ended as it did; empty where pytest gives no reason."""
     text = outcome.reason.rstrip() if outcome is not None else ""
     return "" if text == _XFAIL.rstrip() else text
 
 
 def _outcome_verdict(ending: Ending) -> str:
-    """Return the verdict in an outcome, or an empty text.
+    """Return the verdict's word in an outcome, or an empty text.
 
-    The run file has none; it is the outcome's only one, else the worst.
+    It serves for a result whose verdict is not in the run file. Of several words in an outcome the
+    worst counts, where the test failed by its verdict; otherwise none is sure to be of this result.
     """
     last = ending.last
     if (
@@ -155,7 +161,7 @@ def _outcome_verdict(ending: Ending) -> str:
 def rows_of(runs: Sequence[Run]) -> list[Row]:
     """Return the rows of some runs, run by run.
 
-    Each is called by a name of its own.
+    Each row holds the name of its run, which differs from those of the others.
     """
     names = run_names(runs)
     return [row for run in runs for row in rows_of_run(run, names[run.path])]
@@ -181,6 +187,7 @@ def rows_of_run(run: Run, name: str = "") -> list[Row]:
 
 
 def _in_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
+    """Return a row with the facts of its run and the ending of its test."""
     header = run.header
     environment = header.environment
     row = replace(
@@ -206,14 +213,14 @@ def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"
         return "failed" if ending.red else None
     if how_it_ended(ending.outcome)[0] == XFAIL:
         return "xfailed"
-    # A gate that only watched let it pass, and so did a rerun.
+    # A failure that is not red passed in a rerun, or in shadow.
     return "skipped" if ending.outcome.outcome == "skipped" else "passed"
 
 
 def _explanation(row: Row) -> str:
-    """Return why a result is not green, with explanations.
+    """Return why a result is not green, with possible explanations.
 
-    It is empty of a green one whose test passed.
+    It is empty for a green result whose test passed.
     """
     ended = row.ended
     texts: list[str] = []
@@ -223,18 +230,19 @@ def _explanation(row: Row) -> str:
     elif row.exact is None or row.exact.verdict not in GREEN:
         texts += [row.reason, *(row.exact.remarks if row.exact is not None else ())]
     if row.red and ended is not None and (not ended.by_verdict or row.metric == MEMORY):
-        # It failed for itself, ahead of any verdict; or its message names the time that the baseline has.
+        # The test failed by itself, before any verdict; or its message names the lost time of the baseline.
         reason = reason_of(ended)
         texts = [reason, *(text for text in texts if text not in reason)]
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _timed_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+    """Yield the rows of measured times."""
     verdicts = {
         (verdict.subject.test_id, verdict.subject.name): verdict for verdict in run.verdicts
     }
     exhausted = {(record.test_id, record.name) for record in run.out_of_memory}
-    # What a measurement had taken before memory ran out is no result; that it ran out has a row of its own.
+    # A measurement that ran out of memory has a row in `_memory_rows`, so its invalid one is left out here.
     timed = (
         measurement
         for measurement in run.tested
@@ -253,6 +261,7 @@ def _timed_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _kernel_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+    """Yield the rows of compiled kernels."""
     exact_verdicts = {
         (exact_verdict.test_id, exact_verdict.name, exact_verdict.target): exact_verdict
         for exact_verdict in run.exact
@@ -267,12 +276,13 @@ def _kernel_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _memory_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
+    """Yield the rows of measurements that ran out of memory, one each."""
     measured = {
         (record.test_id, record.key.name) for record in run.measurements if not record.invalid
     }
     first: dict[tuple[str, str | None], OutOfMemory] = {}
     for record in run.out_of_memory:
-        # What a later round had no room for was measured in the first.
+        # A measurement that ran out of memory only in a later round has a time of the first round.
         if record.round == 1 or (record.test_id, record.name) not in measured:
             first.setdefault((record.test_id, record.name), record)
     for record in first.values():
@@ -283,7 +293,7 @@ def _memory_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
 def _other_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
     """Yield the results of kinds that a conftest.py adds.
 
-    The run file keeps them as their verdicts alone.
+    The run file holds only their verdicts.
     """
     verdicts = {
         (exact_verdict.test_id, exact_verdict.metric, exact_verdict.name): exact_verdict
@@ -296,6 +306,7 @@ def _other_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _outcome_row(outcome: Outcome) -> Row:
+    """Return the row of a test without a result."""
     word, reason = (
         (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
     )
@@ -306,7 +317,7 @@ def _outcome_row(outcome: Outcome) -> Row:
 def short_name(test_id: str) -> str:
     """Return the test without its file and class.
 
-    What stands in brackets may hold anything.
+    The parameters in brackets may contain `::`, too.
     """
     function, bracket, parameters = test_id.partition("::")[2].partition("[")
     return function.rpartition("::")[2] + bracket + parameters or test_id

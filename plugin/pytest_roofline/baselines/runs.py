@@ -1,4 +1,4 @@
-"""Run files: JSON lines, written as things happen, so that an interrupted run keeps what it had."""
+"""Run files: JSON lines, written as results come, so that an interrupted run keeps those it has."""
 
 import datetime
 import os
@@ -55,15 +55,15 @@ LINE_TYPES: dict[str, type[Line]] = {
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
 FOREIGN = "`roofline import LOG --save NAME` makes a run from another tool's log"
-# Of a measurement with this label, the reason why nothing may be compared with it.
+# By label, why a measurement with this label must not be compared.
 UNFIT_LABELS = {
     OVERSUBSCRIBED: "more ranks than cores, so the time is mostly the scheduler's",
     PROFILED: "a profiler was attached, or had been in the same process; measure without one",
     SIBLINGS: "it is one of several devices that are only compared with each other in the same run",
 }
-# A failure may fill a screen, and its test is named beside it.
+# The most characters of a failure's message: it may fill a screen otherwise.
 LONGEST_REASON = 160
-# A footer has a line for every sweep.
+# The end of a file that is searched for its footer, which grows with the number of sweeps.
 MOST_FOOTER_BYTES = 2**20
 
 
@@ -75,7 +75,7 @@ def now() -> str:
 def new_run_id() -> str:
     """Return a name for a run that sorts by time.
 
-    Two sessions at once do not share it.
+    It ends with the process id, so that two runs at once have different names.
     """
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     return f"{stamp}-{os.getpid()}"
@@ -168,7 +168,7 @@ class Run:
     def environment(self) -> Environment:
         """Return the environment at the end of the run.
 
-        It is that of its header, with the packages and libraries that were there at its end.
+        It is that of the header, with packages and libraries that were loaded later.
         """
         environment = self.header.environment
         if self.footer is None:
@@ -181,9 +181,9 @@ class Run:
 
     @property
     def drill(self) -> str:
-        """Return the drill's slowdown in its command, as `30%`.
+        """Return the slowdown of a drill, as its command gives it: `30%`.
 
-        It is empty where the command names none.
+        It is empty for a run without a drill.
         """
         words = pairwise([*self.header.command, ""])
         shares = (
@@ -204,14 +204,14 @@ class Run:
 
     @cached_property
     def not_passed(self) -> dict[str, Outcome]:
-        """Return the tests that did not pass, with their outcome.
+        """Return the outcome of each test that did not pass, by its id.
 
         A rerun that passed does not undo a failure.
         """
         outcomes: dict[str, Outcome] = {}
         for outcome in self.outcomes:
             earlier = outcomes.get(outcome.test_id)
-            # A failure for itself weighs more than one by verdict, whichever came first.
+            # A failure by the test itself counts more than one by a verdict, whichever came first.
             if outcome.outcome != "passed" and (earlier is None or earlier.by_verdict):
                 outcomes[outcome.test_id] = outcome
         return outcomes
@@ -221,19 +221,20 @@ class Run:
         return frozenset(outcome.test_id for outcome in self.outcomes)
 
     def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
-        """Return why a measurement is unfit, or an empty text.
+        """Return why a measurement is unfit for a comparison or a baseline.
 
-        Unfit may not stand for this hardware in a comparison or a baseline.
+        It is empty where the measurement is fit. With `accept_slower` a test may have failed by its
+        verdict.
         """
         if "replaced" in measurement.samples.labels:
             by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
             return f"the measured function was slowed down or replaced on purpose, {by}"
         if measurement.invalid:
             return measurement.invalid
-        if measurement.key.identity in self.spoiled:
-            return self.spoiled[measurement.key.identity]
+        if measurement.key.identity in self.spoiled_reasons:
+            return self.spoiled_reasons[measurement.key.identity]
         if CANARY in measurement.samples.labels:
-            # Of no test whose end could speak against it.
+            # A canary belongs to no test that could have failed.
             return ""
         for label, reason in UNFIT_LABELS.items():
             if label in measurement.samples.labels:
@@ -243,9 +244,9 @@ class Run:
         return self._test_unfit(measurement.test_id, accept_slower)
 
     def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:
-        """Return why a compiled kernel is unfit, or an empty text.
+        """Return why a compiled kernel is unfit for a comparison or a baseline.
 
-        Unfit may not be compared with or become a baseline.
+        It is empty where the kernel is fit. With `accept_worse` a test may have failed by its verdict.
         """
         by_position = positional_names_note(resources.key.parameters)
         return resources.invalid or by_position or self._test_unfit(resources.test_id, accept_worse)
@@ -253,7 +254,7 @@ class Run:
     def unjudged(self, resources: Resources) -> str:
         """Return why a compiled kernel was not judged, or an empty text.
 
-        It is empty where it was held against its baseline, or had none.
+        It is empty where the kernel was compared with its baseline, or had none.
         """
         identity = resources.test_id, resources.key.name, resources.target
         verdicts = (
@@ -264,12 +265,13 @@ class Run:
         return next((verdict.reason for verdict in verdicts if verdict.verdict == Kind.INVALID), "")
 
     def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
+        """Return why a test's outcome makes its results unfit, or an empty text."""
         if test_id not in self._ended:
             return "its test did not finish"
         outcome = self.not_passed.get(test_id)
         if outcome is None:
             return ""
-        # A test that failed for having no baseline is what a baseline is made from.
+        # A test that failed only because it has no baseline is fit for its first one.
         without_baseline = (
             Kind.NO_BASELINE in outcome.verdicts and Kind.REGRESSED not in outcome.verdicts
         )
@@ -294,7 +296,7 @@ def cut_note(path: Path | str) -> str:
 def read_run(path: Path) -> Run:
     """Return a run file.
 
-    A last line that was cut in the middle is left out, as `cut` tells.
+    A last line that was cut in the middle is left out; `cut` is True then.
     """
     records: list[Line] = []
     cut = False
@@ -313,7 +315,7 @@ def read_run(path: Path) -> Run:
 
 
 def ends_of(path: Path) -> tuple[Header, Footer] | None:
-    """Return the first and the last record of a run file.
+    """Return the header and the footer of a run file, without reading the rest.
 
     None where the run did not come to its end.
     """
@@ -328,6 +330,14 @@ def ends_of(path: Path) -> tuple[Header, Footer] | None:
 
 
 def read_line(line: bytes, number: int, path: Path) -> Line:
+    """Return the record of a line.
+
+    Args:
+        number: of the line in the file, for the message.
+
+    Raises:
+        BadFile: the line is no record of a run file.
+    """
     place = f"run file {path}, line {number}"
     raw = decode_json(line, place)
     kind = raw.pop("type", None) if isinstance(raw, dict) else None
@@ -341,7 +351,11 @@ def read_line(line: bytes, number: int, path: Path) -> Line:
 
 
 def assemble(path: Path, records: list[Line], cut: bool) -> Run:
-    """Return the run of a file's records, its header first."""
+    """Return the run from a file's records.
+
+    Raises:
+        BadFile: the first record is no header, or there is a second one.
+    """
     header = records[0]
     if not isinstance(header, Header):
         raise BadFile(
