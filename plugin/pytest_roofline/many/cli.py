@@ -83,6 +83,10 @@ def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
 
 
 def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, object]:
+    """Return a history for --json.
+
+    Trends are left out, and of series only the numbers are given.
+    """
     return {
         "changes": [
             {name: value for name, value in asdict(change).items() if name != "trend"}
@@ -147,6 +151,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None
 def _fleet_as_json(
     tables: "RunTables", report: "Fleet", findings: "Sequence[SlowPart]"
 ) -> dict[str, object]:
+    """Return a report for --json, with only the chosen findings."""
     details = {
         "findings": [asdict(finding) for finding in findings],
         "left_out": list(tables.left_out),
@@ -180,6 +185,10 @@ def _read(
 
 
 def _since(tables: "RunTables", since: str | None) -> "RunTables":
+    """Return the tables with only the rows of runs since a date.
+
+    Earlier runs stay in the table of runs, where `chosen` is false.
+    """
     if since is None:
         return tables
     in_time = tables.runs["started"] >= parse_moment(since, "--since")
@@ -187,12 +196,16 @@ def _since(tables: "RunTables", since: str | None) -> "RunTables":
         raise BadInput(
             f"no run began on {since} or later; the last one began {tables.runs['started'].max()}"
         )
-    # A run without a date cannot be chosen, and is not to vanish.
-    runs = tables.runs.assign(chosen=in_time | tables.runs["started"].isna())
-    return replace(tables, runs=runs, rows=tables.rows[tables.rows["run"].map(in_time)])
+    # The rows of a run without a date do not count, but it stays chosen, so that its node is still reported.
+    runs = tables.runs.assign(chosen=is_recent | tables.runs["started"].isna())
+    return replace(tables, runs=runs, rows=tables.rows[tables.rows["run"].map(is_recent)])
 
 
 def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
+    """Return the tables with only the tests that match a pattern.
+
+    A pattern is compared with a test's label and with the name of its benchmark.
+    """
     if not patterns:
         return tables
     test_numbers = [
@@ -210,8 +223,8 @@ def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
             f"no test matches --tests {', '.join(patterns)}; there are {printable(benchmarks)}"
         )
     rows = tables.rows[tables.rows["test"].isin(test_numbers)]
-    # Hardware without such a test is not selected; a run without any row may be of either kind.
-    hardware = tables.runs["hardware"].isin(tables.runs["hardware"].loc[rows["run"].unique()])
-    empty = ~tables.runs.index.isin(tables.rows["run"])
-    is_selected = tables.runs["chosen"] & (hardware | empty)
+    # Runs on hardware without such a test are not chosen. A run without any row may have tried such a test.
+    has_test = tables.runs["hardware"].isin(tables.runs["hardware"].loc[rows["run"].unique()])
+    is_empty = ~tables.runs.index.isin(tables.rows["run"])
+    is_selected = tables.runs["chosen"] & (has_test | is_empty)
     return replace(tables, runs=tables.runs.assign(chosen=is_selected), rows=rows)

@@ -1,7 +1,8 @@
 """Search for the slow nodes, GPUs and links of a fleet.
 
-A node is slow where most of its GPUs are, a GPU where most of the tests of a class or most of its links are. What a
-higher level explains is taken out before a lower one is looked at: eight slow GPUs of a slow node are one finding.
+A node is slow where most of its GPUs are; a GPU is slow where most of its tests of a class, or most of its links, are.
+The slowness of a higher level is removed before a lower level is searched: eight slow GPUs of a slow node are one
+finding.
 """
 
 import math
@@ -37,7 +38,13 @@ from .reading import RunTables
 
 @dataclass(frozen=True, slots=True)
 class SlowClass:
-    """A class of tests in which a part is slow."""
+    """A class of tests in which a part is slow.
+
+    Args:
+        kind: the name of the class.
+        change: the slowdown, as a share of time, with its 95 % interval from `change_low` to `change_high`.
+        tests: the labels of its tests, the slowest first.
+    """
 
     kind: str
     change: float
@@ -49,13 +56,21 @@ class SlowClass:
 
     @property
     def steady(self) -> bool:
-        """True if it is slow in nearly all of its runs."""
+        """True if the part is slow in all of its runs, and not only sometimes."""
         return self.change_low > 0
 
 
 @dataclass(frozen=True, slots=True)
 class SlowPart:
-    """A part that is slower than its peers."""
+    """A part that is slower than its peers.
+
+    Args:
+        level: `node`, `gpu` or `link`.
+        change: the largest slowdown of its classes, as a share of time.
+        slow: the classes of tests in which it is slow; `fine` names those in which it is not.
+        differs: the facts of its environment that differ from those of most peers.
+        look_at: where to look for the cause.
+    """
 
     level: str
     part: str
@@ -88,7 +103,10 @@ class HardwareCount:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The slow parts of a fleet, worst first. Numbers of all parts stand beside them."""
+    """The slow parts of a fleet, worst first, and the numbers of all parts by hardware.
+
+    `over_several_nodes` is the number of measurements that belong to no single node.
+    """
 
     findings: tuple[SlowPart, ...]
     hardware: tuple[HardwareCount, ...]
@@ -114,18 +132,18 @@ def fleet(tables: RunTables, smallest_slowdown: float = 0.05) -> Fleet:
             search = _Search(tables, hardware, cells, math.log1p(smallest_slowdown))
             findings += search.findings()
             detectable = search.levels.detectable
-        counts.append(_of_hardware(tables, hardware, cells, detectable))
+        counts.append(_hardware_count(tables, hardware, cells, detectable))
     findings.sort(key=lambda finding: (-finding.change, finding.part))
     incomplete = incomplete_nodes(tables, cells_by_hardware)
     return Fleet(tuple(findings), tuple(counts), several_nodes, incomplete)
 
 
-def _of_hardware(
+def _hardware_count(
     tables: RunTables, hardware: str, cells: DataFrame, detectable: dict[str, float]
 ) -> HardwareCount:
     """Return the numbers of one hardware's parts, tests and runs.
 
-    Parts whose tests have no middle to compare with are counted, too.
+    Parts that cannot be judged are counted, too.
     """
     tests = {number: test for number, test in enumerate(tables.tests) if test.hardware == hardware}
     rows = tables.fit[tables.fit["test"].isin(list(tests))]
@@ -158,7 +176,7 @@ class _Search:
     def __init__(
         self, tables: RunTables, hardware: str, cells: DataFrame, smallest_size: float
     ) -> None:
-        self.tables, self.hardware, self.cells, self.least = tables, hardware, cells, smallest_size
+        self.tables, self.hardware, self.cells = tables, hardware, cells
         kind = str(tables.runs["type"][int(cells["run"].iloc[0])])
         self.advice = ADVICE_FOR_CPU if kind == "cpu" else ADVICE
         self.levels: Levels = levels_of(cells, smallest_size, priors()[class_of(kind)].device)
@@ -173,25 +191,27 @@ class _Search:
             yield self._finding(level, part, sorted(effects, key=lambda effect: -effect.size))
 
     def _finding(self, level: str, part: str, effects: Sequence[Effect]) -> SlowPart:
+        """Return a slow part from its effects, of which the largest comes first."""
         node, kinds = effects[0].node, [effect.kind for effect in effects]
+        # A GPU is named by its identity, and by its node and number where only its links show it.
         aliases = {part, *(effect.part for effect in effects)}
         judged_kinds = set().union(
             *(self.levels.judged.get((level, alias), set()) for alias in aliases)
         )
         return SlowPart(
-            # A GPU that is slow at its host's link alone is a slow link.
-            LINK if level == GPU and set(kinds) == {HOST} else level,
-            part,
-            node,
-            self.hardware,
-            growth(effects[0].size),
-            tuple(map(self._slow, effects)),
-            tuple(sorted(judged_kinds - set(kinds))),
-            _differs(self.tables, part, node, level),
-            "; ".join(self.advice[kind] for kind in kinds),
+            # A GPU that is slow only over the link to its host has a slow link.
+            level=LINK if level == GPU and set(kinds) == {HOST} else level,
+            part=part,
+            node=node,
+            hardware=self.hardware,
+            change=growth(effects[0].size),
+            slow=tuple(map(self._slow_class, effects)),
+            fine=tuple(sorted(judged_kinds - set(kinds))),
+            differs=_differing_facts(self.tables, part, node, level),
+            look_at="; ".join(self.advice[kind] for kind in kinds),
         )
 
-    def _slow(self, effect: Effect) -> SlowClass:
+    def _slow_class(self, effect: Effect) -> SlowClass:
         """Return an effect with its interval and the tests behind it."""
         from scipy.stats import median_abs_deviation
 
@@ -199,6 +219,7 @@ class _Search:
         by_run = rows.groupby(["run", "part"])["excess"].median()
         count = len(by_run)
         spread = float(median_abs_deviation(by_run, scale="normal")) if count > 1 else effect.spread
+        # The error of the part's median over its runs, and that of the median of its peers.
         error = MEDIAN_ERROR * math.hypot(
             spread / math.sqrt(count), effect.spread / math.sqrt(effect.peers)
         )
@@ -212,14 +233,20 @@ class _Search:
         labels = tuple(dict.fromkeys(self.tables.tests[int(number)].label for number in tests))
         change, low, high = (growth(effect.size + side * half) for side in (0, -1, 1))
         return SlowClass(
-            effect.kind, change, low, high, min(1.0, effect.p), labels, rows["run"].nunique()
+            kind=effect.kind,
+            change=change,
+            change_low=low,
+            change_high=high,
+            p=min(1.0, effect.p),
+            tests=labels,
+            runs=rows["run"].nunique(),
         )
 
 
 def _identities(tables: RunTables) -> dict[str, str]:
-    """Return the identity of each GPU by its node and number.
+    """Return the identity of each GPU by its name in `gpu_name`.
 
-    Tests that copy between GPUs name only these.
+    That is the node and the number, which are all that a test of copies between GPUs names.
     """
     names = {}
     native = tables.runs[~tables.runs["imported"]][["node", "index", "device"]]
@@ -232,10 +259,10 @@ def _identities(tables: RunTables) -> dict[str, str]:
     return names
 
 
-def _differs(tables: RunTables, part: str, node: str, level: str) -> tuple[str, ...]:
-    """Return the facts in which a part's environment differs.
+def _differing_facts(tables: RunTables, part: str, node: str, level: str) -> tuple[str, ...]:
+    """Return the facts in which a part's environment differs from the usual one.
 
-    They are compared with those of most other devices.
+    The last run of the part is compared with the last runs of devices on other nodes.
     """
     last_runs = tables.runs.drop_duplicates(["node", "device"], keep="last")
     on_node = last_runs["node"] == node
@@ -247,13 +274,13 @@ def _differs(tables: RunTables, part: str, node: str, level: str) -> tuple[str, 
     facts = tables.environments[part_runs["environment"].iloc[-1]].everything()
     return tuple(
         f"{name} {fact_text(facts, name)} (others {value})"
-        for name, value in _usual(tables, peer_runs["environment"]).items()
+        for name, value in _usual_facts(tables, peer_runs["environment"]).items()
         if fact_text(facts, name) != value
     )
 
 
-def _usual(tables: RunTables, environments: Iterable[str]) -> dict[str, str]:
-    """Return the facts that at least three quarters share."""
+def _usual_facts(tables: RunTables, environments: Iterable[str]) -> dict[str, str]:
+    """Return the facts that at least three quarters of the environments share."""
     facts = [tables.environments[text].everything() for text in environments]
     usual = {}
     for name in dict.fromkeys(name for environment in facts for name in environment):

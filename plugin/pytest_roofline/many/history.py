@@ -1,6 +1,6 @@
 """Changes of tests over time. Steps of many tests at one time are one change.
 
-What the middle of at least four units does is common: it is taken out before each unit is looked at by itself.
+A change in the median of at least four units is common: it is removed before each unit is examined alone.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from .reading import RunTables
 from .recent import recent_steps
 from .steps import FEWEST_RUNS, RunSeries, SeriesChange, Values, examine
 
-# A common change needs so many units: of fewer, one alone moves the middle.
+# A common change needs so many units: a single one moves the median of fewer.
 FEWEST_UNITS = 4
 # The number of units of a change whose environments are compared.
 MOST_COMPARED = 200
@@ -40,7 +40,7 @@ class RunName:
 class TestChange:
     """The change of one test on one unit.
 
-    It is a share of time. `common` marks the change of the middle of all units.
+    It is a share of time. `common` marks a change in the median of all units.
     """
 
     label: str
@@ -57,14 +57,16 @@ class TestChange:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """A step or a drift of one or more tests. It is seen at one time, on one unit or on many.
+    """A step or a drift of one or more tests, at one time, on one unit or on many.
 
     Args:
-        change: share of the time, where it is largest.
-        units: devices or nodes that it was seen on, sorted; empty where all of a hardware are one series.
-        of_units: how many there are that ran these tests often enough.
-        before: the last run before it; `after` the first behind it. Of a drift the first and the last.
-        trend: log seconds where it is largest, in the order of time.
+        change: as a share of time, in the test and unit where it is largest.
+        units: the devices or nodes that show it, sorted; empty where all of a hardware are one series.
+        of_units: how many units ran these tests often enough.
+        before: the last run before a step; `after` the first run after it. For a drift, the first and the last run.
+        changed: the facts of the environment that changed between these runs.
+        found: the changes of single tests, the largest first.
+        trend: log seconds of the series where it is largest, in the order of time.
     """
 
     kind: str
@@ -87,7 +89,12 @@ class HistoryChange:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The changes of all tests, with their series."""
+    """The changes of all tests, with their series.
+
+    Args:
+        short: how many series are too short.
+        undated: how many runs have no date, and are left out.
+    """
 
     changes: tuple[HistoryChange, ...]
     series: tuple[RunSeries, ...]
@@ -96,13 +103,19 @@ class History:
 
 
 def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device") -> History:
-    """Return the steps and drifts of all tests."""
-    single, short = _series(tables, by)
+    """Return the steps and drifts of all tests.
+
+    Args:
+        smallest_change: the smallest to report, as a share of time.
+        by: the unit of a series: `device`, `node` or `hardware`.
+    """
+    single, short_count = _series(tables, by)
     by_test = group_by(single, lambda series: series.test)
     common = [
         middle for test_series in by_test.values() if (middle := _middle(test_series)) is not None
     ]
     common_changes = _changes(common, smallest_change)
+    # By the id of each common change, the units that follow it.
     followers: dict[int, list[str]] = {}
     remainders = [
         _without(
@@ -127,18 +140,18 @@ def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device"
     ]
     changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
     return History(
-        tuple(changes), (*common, *single), short, int(tables.runs["started"].isna().sum())
+        tuple(changes), (*common, *single), short_count, int(tables.runs["started"].isna().sum())
     )
 
 
 def _changes(series: Sequence[RunSeries], smallest_change: float) -> list[SeriesChange]:
-    """Return the changes of whole series and of the last runs."""
+    """Return the changes of whole series, and further steps among the last runs."""
     changes = examine(series, priors(), smallest_change)
     return [*changes, *recent_steps(series, changes, smallest_change)]
 
 
 def _series(tables: RunTables, by: str) -> tuple[list[RunSeries], int]:
-    """Return the series that are long enough. Count those that are too short.
+    """Return the series that are long enough, and the number of the others.
 
     A point is the median of a run's processes.
     """
@@ -154,39 +167,40 @@ def _series(tables: RunTables, by: str) -> tuple[list[RunSeries], int]:
     points["days"] = points["run"].map(days)
     points["unit"] = _units(tables, points, by)
     types = dict(zip(tables.runs["hardware"], tables.runs["type"], strict=True))
-    run, day, log = (points[name].to_numpy() for name in ("run", "days", "log"))
-    series, short = [], 0
-    # Runs are numbered in the order of time.
-    for (test_number, unit), points_of_series in points.groupby(["test", "unit"]).indices.items():
-        if len(points_of_series) < FEWEST_RUNS:
-            short += 1
+    run_numbers, point_days, logs = (points[name].to_numpy() for name in ("run", "days", "log"))
+    series, short_count = [], 0
+    # Runs are numbered in the order of time, so the points of a series are, too.
+    for (test_number, unit), indices in points.groupby(["test", "unit"]).indices.items():
+        if len(indices) < FEWEST_RUNS:
+            short_count += 1
             continue
         test = tables.tests[test_number]
         kind = class_of(types.get(test.hardware, "cuda"), test.key.metric)
         series.append(
             RunSeries(
-                int(test_number),
-                unit,
-                run[points_of_series],
-                day[points_of_series],
-                log[points_of_series],
-                kind,
+                test=int(test_number),
+                unit=unit,
+                runs=run_numbers[indices],
+                days=point_days[indices],
+                logs=logs[indices],
+                kind=kind,
             )
         )
-    return series, short
+    return series, short_count
 
 
 def _units(tables: RunTables, points: DataFrame, by: str) -> Values:
     """Return the unit of each point.
 
-    Hosts of CPUs that come and go under new names are one series together.
+    A CPU has no identity, so its node is the unit. Where most nodes appear in a few runs only, as
+    under ever new names, all CPUs of a hardware are one series.
     """
     runs = tables.runs
     counts = runs.groupby(["hardware", "node"])["path"].transform("size")
     are_long_lived = counts.groupby(runs["hardware"]).transform("median") >= FEWEST_RUNS
     device = runs["device"].where((runs["device"] != "") | ~are_long_lived, runs["node"])
     unit = {"node": runs["node"], "hardware": runs["node"].map(lambda _: ""), "device": device}[by]
-    # What several devices do together is no device's own.
+    # A test over several devices belongs to their node, not to the device of its run.
     over_several = numpy.array([test.several for test in tables.tests], dtype=bool)[
         points["test"]
     ] & (by == "device")
@@ -197,9 +211,9 @@ def _units(tables: RunTables, points: DataFrame, by: str) -> Values:
 
 
 def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
-    """Return the middle of all units of one test.
+    """Return the median of all units of one test, as a series.
 
-    None of fewer units or points than that takes.
+    None with too few units or points.
     """
     if len(series) < FEWEST_UNITS:
         return None
@@ -209,6 +223,7 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
     order = numpy.argsort(runs, kind="stable")
     if len(order) // len(series) < FEWEST_RUNS:
         return None
+    # The points of all units, in the order of time, in groups of about one point a unit.
     parts = numpy.array_split(order, len(order) // len(series))
     return RunSeries(
         series[0].test,
@@ -218,7 +233,7 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
         logs=numpy.array([numpy.median(logs[part]) for part in parts]),
         kind=series[0].kind,
         raw=(runs[order], logs[order]),
-        steadier=MEDIAN_ERROR / len(series) ** 0.5,
+        noise_factor=MEDIAN_ERROR / len(series) ** 0.5,
     )
 
 
@@ -232,6 +247,7 @@ def _without(
     logs = series.logs
     for change in common:
         remainder = logs - change.path(series)
+        # The series follows a change if it scatters less without it.
         if abs(remainder - numpy.median(remainder)).sum() < abs(logs - numpy.median(logs)).sum():
             logs = remainder
             followers.setdefault(id(change), []).append(series.unit)
@@ -239,12 +255,12 @@ def _without(
 
 
 def _group_changes(tables: RunTables, changes: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
-    """Return groups of changes that may be one.
+    """Return groups of changes that may be one change, the largest first.
 
-    Steps share hardware, direction and perhaps their time.
-
-    Drifts are grouped by unit and direction.
+    Steps of a group have the same hardware and direction, and the runs between which they may lie
+    overlap. Drifts are also grouped by unit.
     """
+    # Each group is (first run, last run, changes): its steps may all lie between these runs.
     groups: dict[tuple[object, ...], list[tuple[int, int, list[SeriesChange]]]] = {}
     for change in sorted(changes, key=lambda change: (change.before, change.after)):
         unit = change.series.unit if change.kind == "drift" else ""
@@ -268,7 +284,7 @@ def _group_changes(tables: RunTables, changes: Sequence[SeriesChange]) -> list[l
 def _span(change: SeriesChange) -> tuple[int, int]:
     """Return the runs between which a step may lie.
 
-    Noise can move it by one of its own runs.
+    Noise can move the place where it was seen by one run of its series.
     """
     runs = change.series.runs if change.series.raw is None else change.series.raw[0]
     place = int(numpy.searchsorted(runs, change.after))
@@ -281,19 +297,20 @@ def _change(
     affected_units: list[str],
     units: dict[int, set[str]],
 ) -> HistoryChange:
+    """Return the change that a group makes; `units` are those of each test."""
     worst = group[0]
     return HistoryChange(
-        worst.kind,
-        worst.size > 0,
-        growth(worst.size),
-        tables.tests[worst.series.test].hardware,
-        tuple(affected_units),
-        len(set().union(*(units[change.series.test] for change in group))),
-        _run_name(tables, worst.before),
-        _run_name(tables, worst.after),
-        _changed_facts(tables, _pairs(tables, worst, affected_units)),
-        tuple(_test_change(tables, change) for change in group),
-        tuple(worst.series.logs.tolist()),
+        kind=worst.kind,
+        slower=worst.size > 0,
+        change=growth(worst.size),
+        hardware=tables.tests[worst.series.test].hardware,
+        units=tuple(affected_units),
+        of_units=len(set().union(*(units[change.series.test] for change in group))),
+        before=_run_name(tables, worst.before),
+        after=_run_name(tables, worst.after),
+        changed=_changed_facts(tables, _pairs(tables, worst, affected_units)),
+        found=tuple(_test_change(tables, change) for change in group),
+        trend=tuple(worst.series.logs.tolist()),
     )
 
 
@@ -301,16 +318,16 @@ def _test_change(tables: RunTables, change: SeriesChange) -> TestChange:
     test = tables.tests[change.series.test]
     low, high = (growth(bound) for bound in change.interval)
     return TestChange(
-        test.label,
-        test.key.parameters,
-        change.series.unit,
-        change.series.common,
-        growth(change.size),
-        low,
-        high,
-        change.p,
-        _run_name(tables, change.before),
-        _run_name(tables, change.after),
+        label=test.label,
+        parameters=test.key.parameters,
+        unit=change.series.unit,
+        common=change.series.common,
+        change=growth(change.size),
+        change_low=low,
+        change_high=high,
+        p=change.p,
+        before=_run_name(tables, change.before),
+        after=_run_name(tables, change.after),
     )
 
 
@@ -322,7 +339,10 @@ def _run_name(tables: RunTables, run: int) -> RunName:
 
 
 def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> list[tuple[int, int]]:
-    """Return each unit's last run before a change and its first behind it."""
+    """Return each unit's last run before a change and its first run after it.
+
+    A change of a single unit has one such pair.
+    """
     if not change.series.common:
         return [(change.before, change.after)]
     runs = tables.runs
@@ -336,7 +356,7 @@ def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> lis
 
 
 def _changed_facts(tables: RunTables, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
-    """Return the facts that changed in at least half of the pairs."""
+    """Return the facts that changed in at least half of the pairs of runs."""
     differences: Counter[str] = Counter()
     for pair in pairs:
         old, new = (_environment(tables, run) for run in pair)

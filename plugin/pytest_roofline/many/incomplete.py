@@ -9,7 +9,7 @@ from pandas import DataFrame
 from .levels import FEWEST, GPU, LINK, case_of
 from .reading import RunTables
 
-# The counts of a node. Measurements, a test on a part each, show a hole that no other count shows.
+# What is counted on a node. A measurement is a test on one part: only their number shows that one part lacks one test.
 TEST, MEASUREMENT = "test", "measurement"
 UNITS = (TEST, GPU, LINK, MEASUREMENT)
 NOTHING = dict.fromkeys(UNITS, 0)
@@ -20,10 +20,10 @@ class IncompleteNode:
     """A node of which less is judged than of its peers.
 
     Args:
-        judged: how much is judged of it, by unit: test, gpu, link, measurement.
-        expected: the count that at least half of the nodes of its hardware have, by unit; only units
-            that the node falls short of. Empty where no other node has its hardware.
-        reason: the commonest reason in its runs; empty where they hold none.
+        judged: how many tests, GPUs, links and measurements of it are judged, by unit.
+        expected: the numbers that at least half of the nodes of its hardware reach, by unit. Only units in which
+            the node has fewer. Empty where no other node has its hardware.
+        reason: the commonest reason in its runs why measurements do not count; empty where there is none.
     """
 
     node: str
@@ -39,7 +39,9 @@ class IncompleteNode:
 
 
 def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[IncompleteNode, ...]:
-    """Return the nodes that fall short. Those of which nothing is judged come first.
+    """Return the nodes with fewer judged units than their peers.
+
+    Nodes of which nothing is judged come first.
 
     Args:
         tables: the selected runs.
@@ -56,6 +58,7 @@ def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[In
     ):
         if hardware in counts:
             counts[hardware].setdefault(node, NOTHING)
+        # No node of this hardware is judged, nor this node on other hardware.
         elif node not in nodes:
             entries.append(_incomplete(tables, node, hardware, NOTHING, {}))
     for hardware, counts_by_node in counts.items():

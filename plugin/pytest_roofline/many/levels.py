@@ -1,8 +1,9 @@
 """Search for slow parts of a fleet, by class of tests.
 
-A part is what a measurement was on: a GPU, a pair of GPUs, or a node as a whole. Cells are log medians, split as test +
-part: the test's is the median over the parts of one sort, so that a few sick parts do not move it. Nodes are looked at
-first, then GPUs, then links, each without what a level above explains.
+A part is what a measurement was on: a GPU, a pair of GPUs, or a node as a whole. A cell is the log median of a test on
+a part, and the excess of the part is its distance from the middle of the test. The middle is the median over all parts
+of one sort, so that a few sick parts do not move it. Nodes are searched first, then GPUs, then links, each without the
+excess that a level above explains.
 """
 
 import json
@@ -19,7 +20,7 @@ from ..stats.outliers import LEVEL, MEDIAN_ERROR, scale_of
 from ..stats.stats import quantile
 from .reading import RunTables, Test
 
-# Fewer parts than this have no middle that one of them does not move.
+# The median of fewer parts is moved by a single one.
 FEWEST = 4
 GPU, LINK, NODE = "gpu", "link", "node"
 
@@ -32,9 +33,9 @@ MEMORY, HOST, PEER, ARITHMETIC, COLLECTIVES = (
     "collectives",
 )
 LATENCY, OTHER = "latency", "other"
-# Shorter calls are mostly their start: about 5 to 10 µs on any accelerator, so that no bandwidth shows in them.
+# The start of a call takes about 5 to 10 µs on any accelerator, so that shorter calls show no bandwidth.
 SHORT_S = 50e-6
-# Where to look for the cause in a slow class.
+# The places to look for the cause, by class.
 ADVICE = {
     MEMORY: "memory clock, ECC errors and remapped rows, temperature of the memory",
     HOST: "PCIe generation and width, the slot, NUMA placement, IOMMU",
@@ -54,7 +55,7 @@ ADVICE_FOR_CPU = ADVICE | {
 def class_of_test(test: Test, seconds: float) -> str:
     """Return the class of a test.
 
-    It depends on the metric and the seconds per call on healthy parts.
+    It depends on the metric, and on the seconds of a call on a typical part.
     """
     suffix = rate_suffix(test.key.metric)
     if suffix is None:
@@ -71,12 +72,9 @@ def class_of_test(test: Test, seconds: float) -> str:
 
 
 def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
-    """Return a row for each run, test and part.
+    """Return a row for each run, test and part of one hardware, and a number.
 
-    All are of one hardware. The number besides counts measurements over several nodes, which belong
-    to no single one.
-
-    The number besides is that of measurements over several nodes, which belong to no single one.
+    The number is that of measurements over several nodes, which belong to no single node and are left out.
 
     Columns are `run`, `test`, `sort`, `part`, `node`, `first`, `second` (the GPUs of a link, as numbers of their node),
     `class`, `excess` (log seconds above the test's middle).
@@ -113,8 +111,8 @@ def _add_parts(cells: DataFrame, tables: RunTables) -> None:
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
     several = numpy.array([test.several for test in tests], dtype=bool)[cells["test"]]
     node, device = (runs[name].to_numpy(dtype=object) for name in ("node", "device"))
-    # A CPU has no identity of its own, and the device of an imported run is unknown unless a measurement names it:
-    # its node is the part.
+    # A CPU has no identity. The device of an imported run, or of a test over several, is unknown unless the measurement
+    # names it. In these cases the node is the part.
     device = numpy.where(several | runs["imported"].to_numpy(dtype=bool), "", device)
     named_device = cells["device"].to_numpy(dtype=object)
     device = numpy.where(named_device == "", device, named_device)
@@ -123,15 +121,15 @@ def _add_parts(cells: DataFrame, tables: RunTables) -> None:
         [f"{name} GPU {a} – GPU {b}" for name, (a, b) in zip(node, ends, strict=True)], dtype=object
     )
     cells["node"], (cells["first"], cells["second"]) = node, ends.T
-    linked = cells["first"] >= 0
-    cells["sort"] = numpy.where(linked, LINK, numpy.where(has_no_device, NODE, GPU))
-    cells["part"] = numpy.where(linked, link, numpy.where(has_no_device, node, device))
+    is_link = cells["first"] >= 0
+    cells["sort"] = numpy.where(is_link, LINK, numpy.where(has_no_device, NODE, GPU))
+    cells["part"] = numpy.where(is_link, link, numpy.where(has_no_device, node, device))
 
 
 def gpu_name(node: str, index: int) -> str:
     """Return the name of a GPU by its node and number.
 
-    `identity_of` uses the same name.
+    It is the identity that `identity_of` gives a GPU without a UUID.
     """
     return f"{node}:{index}"
 
@@ -148,17 +146,19 @@ def _ends(test: Test) -> tuple[int, int]:
 
 
 def _middles(cells: DataFrame, tests: tuple[Test, ...]) -> "Series[float]":
-    """Return the middle that each row is compared with.
+    """Return the middle that each row is compared with, in log seconds.
 
-    It is not a number where fewer than four parts have one.
+    It is the median over the parts of the row's test. For a test of a matrix that too few parts
+    measured, it is the median over the whole matrix. It is NaN where this has fewer than four parts,
+    too.
     """
     case_of_test = {number: case_of(test) for number, test in enumerate(tests)}
     in_matrix = cells["test"].map({number: is_in_matrix(test) for number, test in enumerate(tests)})
     by_part = cells.groupby(["test", "part"], sort=False)["log"].median().reset_index()
 
-    def middle(of_part: "Series[str]", of_row: "Series[str]") -> "Series[float]":
-        middles = by_part.groupby(of_part)["log"].agg(["median", "count"])
-        return of_row.map(middles["median"].where(middles["count"] >= FEWEST)).astype(float)
+    def middle(group_of_part: "Series[str]", group_of_row: "Series[str]") -> "Series[float]":
+        middles = by_part.groupby(group_of_part)["log"].agg(["median", "count"])
+        return group_of_row.map(middles["median"].where(middles["count"] >= FEWEST)).astype(float)
 
     middle_of_test = middle(by_part["test"], cells["test"])
     return middle_of_test.where(
@@ -168,9 +168,9 @@ def _middles(cells: DataFrame, tests: tuple[Test, ...]) -> "Series[float]":
 
 
 def is_in_matrix(test: Test) -> bool:
-    """Return True for a column or a pair of a matrix.
+    """Return True for a test that is one entry of a matrix of devices.
 
-    Each device of such a case is a test of its own.
+    There each device, or each pair of them, is a separate test.
     """
     return test.placed or _ends(test) != (-1, -1)
 
@@ -178,7 +178,7 @@ def is_in_matrix(test: Test) -> bool:
 def case_of(test: Test) -> str:
     """Return the identity that all tests of a matrix share.
 
-    Any other test has one of its own.
+    For any other test it is unique.
     """
     key, in_matrix = test.key, is_in_matrix(test)
     parameters = {
@@ -198,12 +198,13 @@ def case_of(test: Test) -> str:
     return canonical(parameters) + "|".join(facts)
 
 
-# The fewest links that characterise the GPU at their end.
+# A GPU is judged by its links if there are so many.
 FEWEST_LINKS = 3
 # Nodes, GPUs, links.
 LEVELS = 3
-# A link has no clocks of its own: links of one class lie closer together than GPUs, by this share of their spread.
+# The spread between links of one class, as a share of that between GPUs: links have no clocks that differ.
 LINK_SHARE = 0.25
+# The columns of `_parts_at_level`.
 VALUES = ["part", "node", "excess", "count"]
 
 
@@ -212,11 +213,13 @@ class Effect:
     """Evidence that a part is slow in one class of tests.
 
     Args:
-        part: its name; of a link's GPU the node and the number.
-        sort: of the cells that say so: `gpu`, `link` or `node`.
-        size: log seconds above the middle, without what a higher level explains.
-        p: after everything that it counts for.
-        spread: of all like it, in log seconds.
+        part: its name. A GPU that is judged by its links is named by `gpu_name`.
+        sort: the sort of the cells that show it: `gpu`, `link` or `node`.
+        kind: the class of tests.
+        size: log seconds above the middle, without the part that a higher level explains.
+        p: corrected for all parts, classes and levels.
+        spread: that between the parts of this level and class, in log seconds.
+        peers: how many such parts there are.
     """
 
     level: str
@@ -232,21 +235,27 @@ class Effect:
     def covers(self, cells: DataFrame) -> "Series[bool]":
         """Return a mask of the cells of this part and class."""
         on_node = cells["node"] == self.node
-        alike = on_node & (cells["sort"] == self.sort) & (cells["class"] == self.kind)
+        of_class = on_node & (cells["sort"] == self.sort) & (cells["class"] == self.kind)
         if self.level == NODE:
-            return alike
+            return of_class
         if self.level == LINK or self.sort == GPU:
-            return alike & (cells["part"] == self.part)
+            return of_class & (cells["part"] == self.part)
+        # A GPU that its links show: all links that end at it.
         first, second = (
             cells[end].map(lambda index: gpu_name(self.node, index)) == self.part
             for end in ("first", "second")
         )
-        return alike & (first | second)
+        return of_class & (first | second)
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The effects of all levels, and the smallest detectable ones."""
+    """The effects of all levels.
+
+    Args:
+        judged: the classes in which a part was judged, by level and part.
+        detectable: the smallest size that would be found, by level, in log seconds.
+    """
 
     effects: tuple[Effect, ...]
     judged: dict[tuple[str, str], set[str]]
@@ -254,11 +263,18 @@ class Levels:
 
 
 def levels_of(cells: DataFrame, smallest_size: float, device_spread: float) -> Levels:
-    """Return the effects that exceed chance, level by level."""
+    """Return the effects that exceed chance, level by level.
+
+    Args:
+        cells: of one hardware, as `cells_of` returns them.
+        smallest_size: the smallest effect to report, in log seconds.
+        device_spread: the assumed spread between devices, in log seconds.
+    """
     keys = ["sort", "class", "part", "node", "first", "second"]
-    # The middle of a part's runs, test by test, and then of its tests.
+    # The excess of a part in a class: the median over its tests of the median over its runs.
     by_test = cells.groupby([*keys, "test"], sort=True)["excess"].median()
     parts = by_test.groupby(level=keys).median().reset_index()
+    # Nodes with a slow GPU are suspects: `_slow` asks for less evidence against them.
     slow_gpus = _slow(_level(GPU, parts, device_spread), GPU, smallest_size, set())
     suspects = {(effect.node, effect.sort, effect.kind) for effect in slow_gpus}
     effects: list[Effect] = []
@@ -282,21 +298,22 @@ def levels_of(cells: DataFrame, smallest_size: float, device_spread: float) -> L
 
 
 def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | None:
-    """Return all parts of one level. Classes with fewer than four parts are left out.
+    """Return the parts of one level, a row for each part and class.
 
-    Each p is that of a single comparison.
+    Classes with fewer than four parts are left out; None if there are no others. `p` is not corrected
+    for the number of comparisons.
     """
     classes: list[DataFrame] = []
     for (sort, kind), group in parts.groupby(["sort", "class"], sort=True):
         parts_of_class = _parts_at_level(name, str(sort), group)
         if len(parts_of_class) < FEWEST:
             continue
-        # The middle of several lies closer to that of others than each of them.
-        several = max(1.0, float(parts_of_class["count"].median()))
+        # A node or a GPU is the median of several GPUs or links, which varies less than each of them.
+        typical_count = max(1.0, float(parts_of_class["count"].median()))
         assumed = (
             device_spread
             * (LINK_SHARE if sort == LINK else 1.0)
-            * min(1.0, MEDIAN_ERROR / math.sqrt(several))
+            * min(1.0, MEDIAN_ERROR / math.sqrt(typical_count))
         )
         scale = scale_of(parts_of_class["excess"].to_numpy(), assumed)
         size = parts_of_class["excess"] - scale.centre
@@ -316,7 +333,8 @@ def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | Non
 def _parts_at_level(name: str, sort: str, group: DataFrame) -> DataFrame:
     """Return the parts of one level from one sort and class.
 
-    Columns: `part`, `node`, `excess`, `count`; no rows where the cells do not describe this level.
+    Columns: `part`, `node`, `excess`, and `count`, the number of cells behind it. There are no rows where cells of this
+    sort do not describe the level.
     """
     if name == NODE and sort != NODE:
         return _nodes(sort, group)
@@ -328,7 +346,8 @@ def _parts_at_level(name: str, sort: str, group: DataFrame) -> DataFrame:
 def _nodes(sort: str, group: DataFrame) -> DataFrame:
     """Return the excess that most parts of a node share.
 
-    These are two thirds of its GPUs, or half of its links.
+    Most means two thirds of its GPUs, or half of its links. Where these agree with the median of
+    all, the excess is that median; otherwise it is what the least of them shows.
     """
     share = 0.5 if sort == LINK else 1 / 3
     by_node = group.groupby("node", sort=True)["excess"]
@@ -342,7 +361,7 @@ def _nodes(sort: str, group: DataFrame) -> DataFrame:
 
 
 def _gpus_of_links(group: DataFrame) -> DataFrame:
-    """Return the middle of all links that end at a GPU."""
+    """Return the median excess of all links that end at a GPU."""
     ends = concat([group.assign(end=group[name]) for name in ("first", "second")])
     gpus = ends.groupby(["node", "end"])["excess"].agg(["median", "count"]).reset_index()
     gpus = gpus[gpus["count"] >= FEWEST_LINKS]
@@ -355,7 +374,8 @@ def _slow(
 ) -> Sequence[Effect]:
     """Return the parts that are slow.
 
-    A p counts for every part and class, and for every level.
+    A p is corrected for all parts and classes, and for all levels. For a suspect, and for a part that
+    is surely slow in another class, it is corrected for the classes and levels only.
     """
     if level is None:
         return []
@@ -364,8 +384,8 @@ def _slow(
     columns = ["part", "node", "sort", "kind", "size", "p", "spread", "peers"]
     slow = []
     for row in candidates[columns].itertuples(index=False):
-        suspect = row.part in certain_parts or (row.node, row.sort, row.kind) in suspects
-        p = row.p * (LEVELS * (level["group"].nunique() if suspect else len(level)))
+        is_suspect = row.part in certain_parts or (row.node, row.sort, row.kind) in suspects
+        p = row.p * (LEVELS * (level["group"].nunique() if is_suspect else len(level)))
         if p <= LEVEL:
             slow.append(Effect(name, *row._replace(p=p)))
     return slow

@@ -31,11 +31,11 @@ MOST_NAMED = 5
 # `test` (JSON), `unfit`, `hosts` (JSON), `device` and seconds per call: the median of a process.
 MeasuredRow = tuple[str, str, str, str, float]
 
-# An index of the run files is kept beside the runs, so that ten thousand of them are read once. A file counts as the
-# same while its path, size and time of change are. Whatever is wrong with the index, the files are read anew.
+# An index of the run files is kept beside the runs, so that ten thousand of them are read only once. A file is taken
+# for unchanged while its size and time of change are the same. If the index cannot be used, all files are read again.
 INDEX = "runs.msgpack"
-# A file that changed this short a time ago may change again without its time of change showing it, as clocks of file
-# systems are coarse: it is read, but not remembered.
+# The clocks of file systems are coarse. A file that changed so recently may change again with the same time of change,
+# so it does not go into the index.
 SETTLED_NS = 2_000_000_000
 
 
@@ -47,7 +47,7 @@ class Stamp(NamedTuple):
 
 
 class RunFile(msgspec.Struct, array_like=True):
-    """The contents of one run file. `broken` says why it is left out.
+    """The contents of one run file.
 
     `stamp` shows whether it has changed since. `unmeasured` is why a test left no measurement, the
     first of them.
@@ -69,7 +69,8 @@ class RunFile(msgspec.Struct, array_like=True):
 class _Index(msgspec.Struct):
     """The index of run files.
 
-    Its rows are stored apart; their texts are numbers of `texts`, since every run has the same.
+    The rows of `files` are stored in `rows`. There a text is its number in `texts`, since all runs repeat the same
+    texts.
     """
 
     made_by: str
@@ -80,11 +81,11 @@ class _Index(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test that may be compared with itself.
+    """A test: all measurements of it may be compared with each other.
 
-    `achieved` is what was measured in place of the request.
-
-    `placed` tells whether its measurements name the very device that they are of.
+    Args:
+        achieved: the mode in which it was timed.
+        placed: whether its measurements name the device that they are of.
     """
 
     key: Key
@@ -110,15 +111,17 @@ class RunTables:
 
     Args:
         runs: a row a run, in the order of time: `path`, `run_id`, `started` (UTC, missing where unknown), `node`,
-            `device` (its identity; empty of a CPU), `index`, `type`, `hardware`, `environment` (a key of
-            `environments`), `tool`, `imported`, `unmeasured` (why a test left no measurement; empty without),
-            `chosen` (false of a run that the user left out by its date or tests).
+            `device` (its identity; empty for a CPU), `index`, `type`, `hardware`, `environment` (a key of
+            `environments`), `tool`, `imported`, `unmeasured` (why a test left no measurement; else empty), `chosen`
+            (false for a run that the user left out by its date or tests).
         tests: the tests; sorted, so that the same runs give the same numbers.
-        rows: a row for every measurement of every process: `run`, `test` (numbers of the above), `seconds` per call,
-            `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON; empty without),
-            `device` (what it is of, where that need not be the run's own; else empty).
-        files: the number of requested files; `read` how many of them the index did not hold, `unreadable` how many
-            cannot be used.
+        rows: a row for every measurement of every process: `run` and `test` (numbers of rows in `runs` and `tests`),
+            `seconds` per call, `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON;
+            empty without ranks), `device` (the device that the measurement names; empty for that of the run).
+        left_out: why files are left out, a text for each.
+        notes: remarks on the index, and on files that were cut.
+        files: the number of requested files. `read` is the number of those that the index did not hold, `unreadable`
+            that of those that cannot be used.
     """
 
     runs: DataFrame
@@ -144,7 +147,11 @@ class RunTables:
 
 
 def read_run_tables(paths: Sequence[str], cache: Path | None = None) -> RunTables:
-    """Return many run files as tables. Files that cannot be used are left out, with reasons."""
+    """Return many run files as tables.
+
+    Files that cannot be used are left out, with reasons. `cache` is the folder of the index; without
+    it every file is read.
+    """
     indexed, notes = load_index(cache / INDEX) if cache is not None else ({}, [])
     stamps = {path: _stamp(path) for path in paths}
     unread = [path for path in paths if path not in indexed or indexed[path].stamp != stamps[path]]
@@ -174,7 +181,7 @@ def _read_new(paths: Sequence[str], stamps: dict[str, Stamp]) -> Iterable[RunFil
 def file_of(run: Run, path: str, stamp: Stamp) -> RunFile:
     """Return the entry of a run in the index.
 
-    A test that failed only for being slower counts: slower ones are searched for.
+    Measurements count even if their test failed because it is slower: that is what is searched for.
     """
     header = run.header
     environment = msgspec.json.encode(header.environment).decode()
@@ -204,7 +211,7 @@ def file_of(run: Run, path: str, stamp: Stamp) -> RunFile:
 
 
 def _missing_reason(run: Run) -> str:
-    """Return why a failed test left no measurement. Empty where each has one."""
+    """Return why a failed test left no measurement; empty where each has one."""
     measured_ids = {entry.test_id for entry in run.measurements}
     failed_ids = (test_id for test_id in run.not_passed if test_id not in measured_ids)
     reasons = (run.not_passed[test_id].reason for test_id in failed_ids)
@@ -212,9 +219,9 @@ def _missing_reason(run: Run) -> str:
 
 
 def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
-    """Return the files of an index by path. A note is added if it cannot be used.
+    """Return the files of an index by path, and a note if it cannot be used.
 
-    Both are empty where there is no index.
+    Both are empty where there is no index, or one of another version.
     """
     try:
         index = msgspec.msgpack.decode(path.read_bytes(), type=_Index)
@@ -244,15 +251,15 @@ def _save(
         for path in requested_paths
         if 0 <= files[path].stamp.mtime_ns < started_ns - SETTLED_NS
     }
-    entries = [file for path, file in files.items() if path in lasting]
-    numbers: dict[str, int] = {}
+    entries = [file for path, file in files.items() if path in stored_paths]
+    text_numbers: dict[str, int] = {}
 
-    def number(text: str) -> int:
-        return numbers.setdefault(text, len(numbers))
+    def number_of(text: str) -> int:
+        return text_numbers.setdefault(text, len(text_numbers))
 
     rows = [
         [
-            (number(test), number(unfit), number(hosts), number(device), seconds)
+            (number_of(test), number_of(unfit), number_of(hosts), number_of(device), seconds)
             for test, unfit, hosts, device, seconds in file.rows
         ]
         for file in entries
@@ -262,7 +269,7 @@ def _save(
         write_atomically(
             folder / INDEX,
             msgspec.msgpack.encode(
-                _Index(_index_version(), [*numbers], entries_without_rows, rows)
+                _Index(_index_version(), [*text_numbers], entries_without_rows, rows)
             ),
         )
         with (
@@ -280,9 +287,10 @@ def _index_version() -> str:
 
 
 def _test_text(measurement: Measurement) -> str:
+    """Return the test of a measurement as JSON, which `_test` reads."""
     parts = {
         "key": measurement.key.identity,
-        # An identity has its parameters sorted, but people know them in the order of the test's id.
+        # The identity has its parameters sorted, but a label shows them in the order of the test's id.
         "label": json.dumps(measurement.key.label),
         "work": msgspec.json.encode(measurement.work).decode(),
         "achieved": json.dumps(measurement.samples.achieved),
@@ -313,11 +321,11 @@ def tables_of(
         hint = f"; {FOREIGN}" * any(reason.endswith(FOREIGN) for reason in left_out)
         raise BadInput(f"none of {len(files)} run files can be used: {reasons}{hint}")
     cut = [cut_note(file.path) for file in readable if file.cut]
-    run_number = {path: run for run, path in runs["path"].items()}
+    run_numbers = {path: number for number, path in runs["path"].items()}
     numbered_rows = [
-        (run_number[file.path], *row)
+        (run_numbers[file.path], *row)
         for file in readable
-        if file.path in run_number
+        if file.path in run_numbers
         for row in file.rows
     ]
     table = DataFrame(numbered_rows, columns=["run", "test", "unfit", "hosts", "device", "seconds"])
@@ -326,12 +334,21 @@ def tables_of(
     categories = dict.fromkeys(("unfit", "hosts", "device"), "category")
     table = table.astype(categories | {"seconds": float})
     table = table.sort_values(["run", "test"], kind="stable", ignore_index=True)
-    remarks = (*left_out, *duplicates), (*notes, *cut)
-    counts = len(files), files_read, len(left_out)
-    return RunTables(runs, tuple(map(_test, test_texts)), table, environments, *remarks, *counts)
+    return RunTables(
+        runs=runs,
+        tests=tuple(map(_test, test_texts)),
+        rows=table,
+        environments=environments,
+        left_out=(*left_out, *duplicates),
+        notes=(*notes, *cut),
+        files=len(files),
+        read=files_read,
+        unreadable=len(left_out),
+    )
 
 
 def _test(text: str) -> Test:
+    """Return a test from its JSON, which `_test_text` wrote."""
     raw = decode_json(text, "index")
     work, achieved = msgspec.convert(raw["work"], Work), tuple(raw["achieved"])
     key = to_record(raw["key"], Key, "index")
@@ -341,9 +358,9 @@ def _test(text: str) -> Test:
 def _runs(
     files: Sequence[RunFile], environments: dict[str, Environment]
 ) -> tuple[DataFrame, list[str]]:
-    """Return a row for each run, and reasons for left-out files.
+    """Return a row for each run, and the reasons why runs are left out.
 
-    Left out are runs of a fake device, and copies of a run that is there already.
+    Copies of another run are left out, and runs of a fake device where others are of real ones.
     """
     runs = DataFrame(
         [
@@ -352,32 +369,34 @@ def _runs(
         ],
         columns=[*NAMES, *FACTS],
     )
-    # A name may be given on every node of a fleet; only with all of these equal it is one run, copied.
-    first = runs.groupby(["run_id", "started", "node", "device"], sort=False)["path"].transform(
-        "first"
-    )
-    fake = (runs["type"] == "fake") & bool((runs["type"] != "fake").any())
-    copies = runs["path"] != first
+    # Runs on several nodes may have the same name: only if all of these facts are equal, one is a copy of the other.
+    first_path = runs.groupby(["run_id", "started", "node", "device"], sort=False)[
+        "path"
+    ].transform("first")
+    is_fake = (runs["type"] == "fake") & bool((runs["type"] != "fake").any())
+    is_copy = runs["path"] != first_path
     reasons = [
         f"{path} is left out: it is the same run as {original}"
-        for path, original in zip(runs["path"][copies], first[copies], strict=True)
+        for path, original in zip(runs["path"][is_copy], first_path[is_copy], strict=True)
     ]
     reasons += [
         f"{path} is left out: the run was measured on a fake device"
-        for path in runs["path"][fake & ~copies]
+        for path in runs["path"][is_fake & ~is_copy]
     ]
-    runs = runs[~copies & ~fake]
+    runs = runs[~is_copy & ~is_fake]
     started = to_datetime(runs["started"].map(moment), utc=True)
     return runs.assign(started=started, chosen=True).sort_values(
         ["started", "path"], kind="stable", ignore_index=True
     ), reasons
 
 
+# The columns of a run that come from its file, and those that `_facts` reads from its environment.
 NAMES = ("path", "run_id", "started", "tool", "environment", "imported", "unmeasured")
 FACTS = ("node", "device", "index", "type", "hardware")
 
 
 def _facts(environment: Environment) -> tuple[str | int, ...]:
+    """Return the values of the columns `FACTS`."""
     device = environment.device
     return (
         environment.host.name,

@@ -1,11 +1,12 @@
-"""Steps of the last runs, seen by the third of them.
+"""Steps among the last runs, which show from the third run on.
 
-The pass over whole series in `steps` pays for every place and sees a step after five to seven runs. This one asks for a
-step at five places only, three to seven runs before the end, with a chance of error of its own.
+The search over whole series in `steps` corrects for every place, so it sees a step only after five to seven runs. This
+one looks for a step at five places only, three to seven runs before the end, with a separate chance of error.
 
-Each run is compared with the middle of the runs before it. A step is so many of the last runs so far beyond the middle
-before them that chance hardly explains it. How often runs lie so far away is counted, among the earlier runs of this
-series and, in units of each one's noise, of all other series: no distribution is trusted in its tails.
+Each run is compared with the median of the runs before it. There is a step if so many of the last runs lie so far
+beyond the median before them that chance hardly explains it. How often runs lie so far away is counted among the
+earlier runs of the series and, in units of each one's noise, among those of all other series: no distribution is
+trusted in its tails.
 """
 
 import itertools
@@ -22,21 +23,23 @@ from ..stats.outlook import WORTH_REPORTING
 from ..stats.stats import quantile
 from .steps import LEVEL, SHARED_FREEDOM, SHORTEST, RunSeries, SeriesChange, Values, noises
 
-# A step lies so many runs before the end at most.
+# A step lies at most so many runs before the end.
 LAST = 7
-# A level is the middle of so many runs, and of at least the second number where there are fewer.
+# A level is the median of so many runs. Where there are fewer, it needs at least the second number.
 LEVEL_RUNS, FEWEST = 30, 5
-# The share of the chance of error for a step three runs ago, which shows the least; other places share the remainder.
+# The share of the chance of error for a step three runs ago, which has the least evidence. The other places share the
+# remainder.
 THIRD = 0.5
-# How many runs the counts of all other series are worth to one of them.
+# The counts of all other series count for a series like those of so many runs.
 SHARED_RUNS = 50.0
-# Distances in units of noise at which runs in a row are counted; all further ones are rare, and lie alone or do not.
+# The distances, in units of noise, at which neighbouring runs are counted. Runs beyond the last one are too rare for a
+# distance of their own.
 DISTANCES = (0.0, 1.0, 2.0, 3.0, 4.0)
-# Runs so far from each other hardly have a cause in common that soon ends.
+# Runs so many places apart hardly share a cause that lasts for a few runs only.
 UNRELATED_LAG = 3
-# Runs beyond this distance are an outlier; of these it is counted how many lie further still.
+# Runs beyond this distance are outliers. The share of outliers that lie further still is counted separately.
 OUTLIER = 3.0
-# Most series became noisier among the last runs where the middle one did by this factor; less is chance.
+# Where the median series became noisier by this factor among the last runs, so did most series. Less is chance.
 LOUDER = 1.25
 
 
@@ -49,8 +52,8 @@ def recent_steps(
 
     Args:
         series: all series of a history.
-        changes: those of the pass over whole series, which are taken out; a series with a step among its last runs is
-            left alone.
+        changes: those that the search over whole series found. They are removed first; a series that already has such a
+            step among its last runs is left out.
         smallest_change: the smallest change to report, as a share of the time.
     """
     series = [runs for runs in series if len(runs.logs) >= LAST + 2 * FEWEST]
@@ -63,6 +66,7 @@ def recent_steps(
     }
     steps = []
     for number, runs in enumerate(series):
+        # The direction and the place, counted from the end, that chance explains least.
         sign, count = min(chances, key=lambda place: chances[place][number])
         p = float(chances[sign, count][number])
         if p <= LEVEL and not _ends_with_step(runs, changes):
@@ -71,6 +75,7 @@ def recent_steps(
 
 
 def _ends_with_step(series: RunSeries, changes: Sequence[SeriesChange]) -> bool:
+    """Return True where a series has a step among its last runs already."""
     return any(
         change.series is series
         and change.kind == "step"
@@ -81,13 +86,11 @@ def _ends_with_step(series: RunSeries, changes: Sequence[SeriesChange]) -> bool:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Log seconds of all series without the known changes: [series, points].
-
-    The last points are aligned.
+    """All series side by side, without the changes of the search over whole series.
 
     Args:
-        logs: NaN in front of shorter series.
-        noise: of each series, in log seconds.
+        logs: [series, points], log seconds. The last points are aligned, with NaN before shorter series.
+        noise: [series], in log seconds.
     """
 
     logs: Values
@@ -95,8 +98,9 @@ class _Grid:
 
     @classmethod
     def of(cls, series: Sequence[RunSeries], changes: Sequence[SeriesChange]) -> "_Grid":
-        """Return a grid of these series side by side."""
+        """Return the grid of these series."""
         logs = numpy.full((len(series), max(len(runs.logs) for runs in series)), numpy.nan)
+        # The row of each series, by its id, so that its changes can be subtracted.
         rows = {}
         for row, runs in zip(logs, series, strict=True):
             rows[id(runs)] = row[-len(runs.logs) :]
@@ -108,45 +112,56 @@ class _Grid:
 
     @cached_property
     def middles(self) -> Values:
-        """The middle of each run and those before it."""
+        """The median of each run and up to 29 runs before it: [series, points]."""
         windows = DataFrame(self.logs.T).rolling(LEVEL_RUNS, min_periods=FEWEST)
         middles: Values = windows.median().to_numpy().T
         return middles
 
     @cached_property
     def sides(self) -> "dict[int, _Side]":
-        """Distances of earlier runs above and below the middle. The last seven runs are left out."""
-        away = (self.logs[:, 1:-LAST] - self.middles[:, : -LAST - 1]) / self.noise[:, None]
-        return {sign: _Side(sign * away) for sign in (1, -1)}
+        """Distances of earlier runs from the median before each, by direction: 1 is slower, −1 faster.
 
-    def unit(self, count: int) -> Values:
-        """Return the noise of the last `count` runs.
+        The last seven runs are left out.
+        """
+        distances = (self.logs[:, 1:-LAST] - self.middles[:, : -LAST - 1]) / self.noise[:, None]
+        return {sign: _Side(sign * distances) for sign in (1, -1)}
+
+    def recent_noise(self, count: int) -> Values:
+        """Return the noise of the last `count` runs, in log seconds: [series].
 
         It is that of the series, or more where most series became noisier.
         """
         scatter = DataFrame(self.logs.T).rolling(count).std().to_numpy().T / self.noise[:, None]
         before = float(numpy.nanmedian(scatter[:, :-LAST]))
-        louder = float(numpy.median(scatter[:, -1])) / before if before > 0 else 1.0
-        unit: Values = self.noise * (louder if louder > LOUDER else 1.0)
-        return unit
+        factor = float(numpy.median(scatter[:, -1])) / before if before > 0 else 1.0
+        noise: Values = self.noise * (factor if factor > LOUDER else 1.0)
+        return noise
 
-    def beyond(self, count: int) -> Values:
-        """Return the last `count` runs above the preceding middle: [series, count]."""
-        away: Values = self.logs[:, -count:] - self.middles[:, -count - 1, None]
-        return away
+    def recent_distances(self, count: int) -> Values:
+        """Return how far the last `count` runs lie above the median before them.
+
+        It is in log seconds: [series, count].
+        """
+        distances: Values = self.logs[:, -count:] - self.middles[:, -count - 1, None]
+        return distances
 
     def chances(self, sign: int, count: int, smallest_size: float) -> Values:
-        """Return the p of a step before the last `count` runs. It is corrected for all places.
+        """Return the p of a step before the last `count` runs, corrected for all places and series.
 
-        A series pays for its place among all by its noise: a quiet one shows a step of the size to report anyhow.
+        A noisy series gets a larger share of the chance of error: a quiet one shows a step of the size to report
+        anyhow.
         """
-        away, unit = sign * self.beyond(count), self.unit(count)
+        distances, noise = sign * self.recent_distances(count), self.recent_noise(count)
+        # The distances of all earlier runs from the level before the step.
         level = sign * (self.logs[:, :-LAST] - self.middles[:, -count - 1, None])
-        places = THIRD if count == SHORTEST else (1 - THIRD) / (LAST - SHORTEST)
-        # Of four runs and more, one may be an outlier; of three all are needed.
+        place_share = THIRD if count == SHORTEST else (1 - THIRD) / (LAST - SHORTEST)
+        # How many of the runs must lie that far away: one of four or more may be an outlier, none of three.
         numbers = range(count - count // 4, count + 1)
-        budget = places / len(numbers) / len(self.sides) * self.noise / self.noise.sum()
-        nearest = -numpy.sort(-(away - WORTH_REPORTING * smallest_size), axis=1) / unit[:, None]
+        # The share of the chance of error for this place, number, direction and series.
+        budget = place_share / len(numbers) / len(self.sides) * self.noise / self.noise.sum()
+        # Distances beyond a change not worth reporting, the largest first.
+        nearest = -numpy.sort(-(distances - WORTH_REPORTING * smallest_size), axis=1)
+        nearest /= noise[:, None]
         p = numpy.min(
             [
                 self.sides[sign].chance(
@@ -156,99 +171,112 @@ class _Grid:
             ],
             axis=0,
         )
-        worthy = numpy.median(away, axis=1) > smallest_size
-        return numpy.where(worthy, numpy.minimum(1.0, p / budget), 1.0)
+        is_worth_reporting = numpy.median(distances, axis=1) > smallest_size
+        return numpy.where(is_worth_reporting, numpy.minimum(1.0, p / budget), 1.0)
 
     def step(self, series: RunSeries, number: int, count: int, p: float) -> SeriesChange:
-        """Return the step before the last `count` runs."""
-        size = float(numpy.median(self.beyond(count)[number]))
-        before = min(LEVEL_RUNS, len(series.logs) - count)
-        error = MEDIAN_ERROR * float(self.unit(count)[number]) * math.sqrt(1 / count + 1 / before)
+        """Return the step before the last `count` runs; `number` is the row of the series."""
+        size = float(numpy.median(self.recent_distances(count)[number]))
+        count_before = min(LEVEL_RUNS, len(series.logs) - count)
+        noise = float(self.recent_noise(count)[number])
+        error = MEDIAN_ERROR * noise * math.sqrt(1 / count + 1 / count_before)
+        # The degrees of freedom of the noise, as in `steps.noises`.
         half = quantile(0.975, 0.4 * (len(series.logs) - 1) + SHARED_FREEDOM) * error
         cut = len(series.logs) - count
-        level = float(numpy.median(series.logs[cut - before : cut]))
+        level = float(numpy.median(series.logs[cut - count_before : cut]))
         low, high = series.around(cut, level, level + size)
         return SeriesChange(series, "step", size, (size - half, size + half), p, low, high)
 
 
 @dataclass(frozen=True)
 class _Side:
-    """Distances of earlier runs on one side: [series, points].
+    """Distances of earlier runs in one direction.
 
-    They are from the middle before each, in units of noise.
+    `distances` is [series, points]: from the median before each run, in units of noise.
     """
 
-    away: Values
+    distances: Values
 
     @cached_property
     def runs(self) -> Values:
         """The number of runs of each series."""
-        runs: Values = numpy.count_nonzero(~numpy.isnan(self.away), axis=1)
+        runs: Values = numpy.count_nonzero(~numpy.isnan(self.distances), axis=1)
         return runs
 
     @cached_property
     def pool(self) -> Values:
         """The distances of all series, sorted."""
-        pool: Values = numpy.sort(self.away[~numpy.isnan(self.away)])
+        pool: Values = numpy.sort(self.distances[~numpy.isnan(self.distances)])
         return pool
 
     @cached_property
-    def follows(self) -> Values:
-        """The excess chance that such a run follows another. It is given at each of `DISTANCES`.
+    def follow_chances(self) -> Values:
+        """The added chance that a distant run follows another, at each of `DISTANCES`.
 
-        By pairs of neighbours, less those of runs `APART` from each other: restless series and old steps make both.
+        Pairs of neighbours show it. Pairs of runs `UNRELATED_LAG` places apart are subtracted, as noisy series and old
+        steps produce both.
         """
-        shares = []
+        chances = []
         for distance in DISTANCES:
-            far = self.away >= distance
-            near, distant = (
-                numpy.count_nonzero(far[:, lag:] & far[:, :-lag]) for lag in (1, UNRELATED_LAG)
+            is_far = self.distances >= distance
+            neighbours, unrelated = (
+                numpy.count_nonzero(is_far[:, lag:] & is_far[:, :-lag])
+                for lag in (1, UNRELATED_LAG)
             )
-            surplus = near - distant - math.sqrt(near + distant)
-            shares.append(max(0.0, surplus) / max(1, far.sum()))
-        return numpy.array(shares)
+            # Less one standard error of the difference, which chance may produce.
+            surplus = neighbours - unrelated - math.sqrt(neighbours + unrelated)
+            chances.append(max(0.0, surplus) / max(1, is_far.sum()))
+        return numpy.array(chances)
 
     def counts(self, distances: Values, level: Values) -> tuple[Values, Values]:
-        """Return how many runs lie at a distance or beyond.
+        """Return how many runs of each series, and of all others, lie at a distance or beyond.
 
-        They are those of each series, and of all others.
-
-        Of a series more count where more lie so far from the level of today: one with two modes has two levels.
-        """
-        own_count = (self.away >= distances[:, None]).sum(axis=1)
-        pooled_count = len(self.pool) - numpy.searchsorted(self.pool, distances) - own_count
-        today = numpy.minimum(self.runs, (level >= distances[:, None]).sum(axis=1))
-        return numpy.maximum(own_count, today), pooled_count
-
-    def chance(self, distances: Values, level: Values, number: int, count: int) -> Values:
-        """Return the chance of `number` distant runs among `count`.
-
-        The share of runs that are outliers, and that of outliers that lie so far away, are known by counts alone. So
-        each has a beta distribution: the series' own counts, and those of all others as so many runs.
+        Runs of the series are counted from the median before each and from the level before the step. The larger count
+        holds, since a series with two modes has two levels.
 
         Args:
-            distances: of each series, from the level before the place.
-            level: distances of all earlier runs from that level, [series, points].
+            distances: [series], in units of noise.
+            level: [series, points], the distances of earlier runs from the level before the step.
+        """
+        series_counts = (self.distances >= distances[:, None]).sum(axis=1)
+        other_counts = len(self.pool) - numpy.searchsorted(self.pool, distances) - series_counts
+        level_counts = numpy.minimum(self.runs, (level >= distances[:, None]).sum(axis=1))
+        return numpy.maximum(series_counts, level_counts), other_counts
+
+    def chance(self, distances: Values, level: Values, number: int, count: int) -> Values:
+        """Return the chance of `number` distant runs among `count`: [series].
+
+        It follows from two shares: that of runs which are outliers, and that of outliers which lie so far away. Both
+        are estimated from counts, so each has a beta distribution.
+
+        Args:
+            distances: [series], the distance of the last runs from the level before them.
+            level: [series, points], the distances of all earlier runs from that level.
         """
         outliers = self.counts(numpy.minimum(distances, OUTLIER), level)
         further = self.counts(distances, level)
         totals = self.runs, len(self.pool) - self.runs
-        powers = _power(outliers, totals, number) * _power(further, outliers, number)
+        powers = _mean_power(outliers, totals, number) * _mean_power(further, outliers, number)
         share = powers ** (1 / number)
         index = numpy.searchsorted(DISTANCES, distances, side="right") - 1
-        follower_share = numpy.minimum(1.0, share + self.follows[numpy.maximum(index, 0)])
+        # The first distant run comes by chance; each further one may also follow another.
+        follower_share = numpy.minimum(1.0, share + self.follow_chances[numpy.maximum(index, 0)])
         p = math.comb(count, number) * share * follower_share ** (number - 1)
         return numpy.where(distances > 0, p, 1.0)
 
 
-def _power(counts: tuple[Values, Values], totals: tuple[Values, Values], exponent: int) -> Values:
-    """Return the mean of a share to a power.
+def _mean_power(
+    counts: tuple[Values, Values], totals: tuple[Values, Values], exponent: int
+) -> Values:
+    """Return the mean of a share to a power, under its beta distribution: [series].
 
-    A series' own count is joined with those of all others, which are worth `SHARED_RUNS`.
+    Counts and totals are those of each series and those of all others. The latter are joined with the
+    former as if they came from at most `SHARED_RUNS` runs.
     """
-    share = (counts[1] + 1) / (totals[1] + 1)
-    weight = numpy.clip(totals[1], 1, SHARED_RUNS)
-    first, total = weight * share + counts[0], weight + totals[0]
+    (series_counts, other_counts), (series_totals, other_totals) = counts, totals
+    other_share = (other_counts + 1) / (other_totals + 1)
+    weight = numpy.clip(other_totals, 1, SHARED_RUNS)
+    count, total = weight * other_share + series_counts, weight + series_totals
     steps = numpy.arange(exponent)[:, None]
-    powers: Values = numpy.prod((first + steps) / (total + steps), axis=0)
+    powers: Values = numpy.prod((count + steps) / (total + steps), axis=0)
     return powers

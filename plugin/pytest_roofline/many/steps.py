@@ -3,10 +3,11 @@
 Steps are located by `ruptures` (exact search with pruning, PELT, of Killick et al. 2012, under squared error) on values
 whose single outliers are limited. Steps or a slope are chosen by the Bayesian information criterion.
 
-A step was searched for, so its p counts as often as there were places for it: a union bound over all pairs of
-neighbouring segments of a series. Then it counts for every series of the history (Bonferroni), so that the chance of
-one invented finding among all of them is at most `LEVEL`. No distribution is trusted in its tails: a step of a few runs
-must be more than that many outliers in a row, as often as this series and all others have outliers.
+A step was searched for, so its p is multiplied by the number of places that it could have had: a union bound over all
+pairs of neighbouring segments of a series. Then p is multiplied by the number of series in the history (Bonferroni), so
+that the chance of one invented finding among all of them is at most `LEVEL`. No distribution is trusted in its tails: a
+step of a few runs must also be less likely than that many outliers in a row, at the rate at which this series and all
+others have outliers.
 """
 
 import math
@@ -26,26 +27,28 @@ from ..stats.stats import quantile
 
 Values: TypeAlias = numpy.ndarray[Any, Any]
 
-# Two segments of three runs: fewer cannot show a step that is more than an outlier.
+# The fewest runs of a series, and of a segment: two segments of three. Fewer cannot tell a step from an outlier.
 FEWEST_RUNS, SHORTEST = 6, 3
-# An outlier is limited to so many standard deviations from the middle of its neighbours.
+# An outlier is limited to so many standard deviations from the median of itself and its neighbours, so many in all.
 OUTLIER_LIMIT, NEIGHBOURS = 3.0, 5
-# A step takes two parameters, its place and its size, each at the criterion's price of log(n); one more since its
-# place was searched for (Zhang & Siegmund 2007).
+# The price of a step in the criterion, in multiples of log(n): one each for its place and its size, and one more since
+# the place was searched for (Zhang & Siegmund 2007).
 STEP_PRICE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """The times of one test on one unit. Or in the middle of all units.
+    """The times of one test on one unit, or the median of all units (a common series).
 
     Args:
-        unit: device, node, or empty where all of a hardware are one series.
-        runs: number of each point's run, in the order of time; of a common series the last one of each point.
-        days: since the first run of the history, of each point.
-        logs: log seconds of each point; of a common series, above each unit's own median.
-        raw: of a common series, the runs and logs that its points are the middles of, in the order of time.
-        steadier: the assumed noise of a point, as a share of that of one run.
+        test: the number of the test.
+        unit: device or node; empty where all of a hardware are one series.
+        runs: the number of each point's run, in the order of time; in a common series that of its last run.
+        days: the days of each point since the first run of the history.
+        logs: log seconds of each point; in a common series, above the median of each unit.
+        kind: the class of the benchmark, `device` or `host`.
+        raw: for a common series, the runs and logs behind its points, in the order of time.
+        noise_factor: the assumed noise of a point, as a share of that of one run.
     """
 
     test: int
@@ -55,20 +58,24 @@ class RunSeries:
     logs: Values
     kind: str = "device"
     raw: tuple[Values, Values] | None = None
-    steadier: float = 1.0
+    noise_factor: float = 1.0
 
     @property
     def common(self) -> bool:
-        """True if it is the middle of all units."""
+        """True if it is the median of all units."""
         return self.raw is not None
 
     def around(self, cut: int, low: float, high: float) -> tuple[int, int]:
-        """Return the runs just before and behind a step. It stands in front of point `cut`.
+        """Return the last run before a step and the first after it.
 
-        The step leads from level `low` to `high`.
+        Args:
+            cut: the index of the first point after the step.
+            low: the level before the step; `high` the level after it.
         """
         if self.raw is None:
             return int(self.runs[cut - 1]), int(self.runs[cut])
+        # A point of a common series stands for several runs. The step lies among the runs of the two points around it,
+        # where both levels fit best.
         runs, logs = self.raw
         start = int(numpy.searchsorted(runs, self.runs[cut - 2], side="right")) if cut > 1 else 0
         end = int(numpy.searchsorted(runs, self.runs[cut], side="right"))
@@ -80,7 +87,13 @@ class RunSeries:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Steps before points `cuts`, or a slope through all."""
+    """Steps, or a slope through the whole series.
+
+    Args:
+        cuts: the index of the first point after each step.
+        levels: the mean of each segment; empty for a slope.
+        residuals: the distance of each point from the steps or the slope.
+    """
 
     cuts: tuple[int, ...]
     levels: tuple[float, ...]
@@ -95,7 +108,7 @@ class Shape:
     def freedom(self) -> int:
         """Degrees of freedom of the residuals.
 
-        A slope takes two, with its level.
+        Steps take one for each level, a slope two.
         """
         return len(self.residuals) - (len(self.levels) or 2)
 
@@ -109,7 +122,7 @@ class Shape:
 
 
 def fit_steps(values: Values, noise: float) -> Shape:
-    """Return the steps that explain a series best."""
+    """Return the steps that explain a series best; there may be none."""
     import ruptures
 
     search = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST)
@@ -119,7 +132,7 @@ def fit_steps(values: Values, noise: float) -> Shape:
 
 
 def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
-    """Return steps at these places. Each segment's mean is its level."""
+    """Return steps at these places."""
     parts = numpy.split(values, cuts)
     levels = tuple(float(part.mean()) for part in parts)
     return Shape(cuts, levels, values - numpy.repeat(levels, [len(part) for part in parts]))
@@ -136,7 +149,7 @@ def fit_slope(days: Values, values: Values) -> Shape:
 def limit_outliers(logs: Values, noise: float) -> Values:
     """Return the series with limited outliers.
 
-    The limit is around the middle of a point's neighbours.
+    A point lies at most three standard deviations from the median of its neighbours.
     """
     middle = median_filter(logs, size=NEIGHBOURS, mode="nearest")
     limited_values: Values = numpy.clip(
@@ -145,16 +158,17 @@ def limit_outliers(logs: Values, noise: float) -> Values:
     return limited_values
 
 
-# The middle absolute deviation of a normal distribution, as a share of its standard deviation; of differences, √2 more.
+# The median absolute deviation of a normal distribution, as a share of its standard deviation.
 MAD = 0.6745
 # The chance of one invented finding among all series.
 LEVEL = 0.01
-# As in verdicts, the hypothesis is "no more than is worth reporting"; the effect must also exceed all of `least`.
-# How many degrees of freedom the noise of all series is worth to one of them, for the search alone.
+# The noise of all series counts for each of them like an estimate with so many degrees of freedom.
 SHARED_FREEDOM = 4.0
-# How many runs the share of outliers among all series is worth to one of them; that of a normal distribution at least.
+# The share of outliers among all series counts for each of them like that of so many runs. It is no less than that of a
+# normal distribution.
 SHARED_RUNS, LEAST_OUTLIERS = 20.0, 0.003
-# Deviations of neighbours that go together make a series look steadier than it is; beyond this nothing can be said.
+# The largest correlation between neighbouring residuals that is assumed. Correlation makes a mean less precise than it
+# looks.
 MOST_CORRELATION = 0.8
 
 
@@ -163,10 +177,12 @@ class SeriesChange:
     """A step or a drift of one series. It is in log seconds; positive is slower.
 
     Args:
-        size: of a step the difference of both sides; of a drift that of the last run and the first.
+        kind: `step` or `drift`.
+        size: for a step, the difference between both sides; for a drift, that between the last run and the first.
         interval: with 95 %.
         p: corrected for all places and series.
-        before: number of the last run before it; `after` of the first run behind it. Of a drift the first and the last.
+        before: the number of the last run before a step; `after` is that of the first run after it. For a drift, the
+            first and the last run.
     """
 
     series: RunSeries
@@ -178,7 +194,10 @@ class SeriesChange:
     after: int
 
     def path(self, series: RunSeries) -> Values:
-        """Return the change of each point of a series, in log seconds."""
+        """Return the part of each point of a series that is this change, in log seconds.
+
+        The series may be another one than that of the change.
+        """
         if self.kind == "step":
             return numpy.where(series.runs >= self.after, self.size, 0.0)
         days = self.series.days
@@ -189,7 +208,14 @@ class SeriesChange:
 def examine(
     series: Sequence[RunSeries], priors: dict[str, Prior], smallest_change: float
 ) -> list[SeriesChange]:
-    """Return the steps and drifts of series that belong together."""
+    """Return the steps and drifts of series of one history.
+
+    The spread, the outliers and the correlation of all series are pooled.
+
+    Args:
+        priors: the assumed spreads, by class.
+        smallest_change: the smallest to report, as a share of time.
+    """
     if not series:
         return []
     cases = []
@@ -206,9 +232,9 @@ def examine(
                 run_series, values, shape, int((abs(distances) > OUTLIER_LIMIT * noise).sum())
             )
         )
-    outliers = max(
+    outlier_share = max(
         LEAST_OUTLIERS,
-        sum(case.outliers for case in cases) / sum(len(case.values) for case in cases),
+        sum(case.outlier_count for case in cases) / sum(len(case.values) for case in cases),
     )
     spreads, inflation = _spreads(cases, priors), _inflation(cases)
     changes: list[SeriesChange] = []
@@ -218,17 +244,20 @@ def examine(
             case.values,
             spreads[case.series.kind],
             inflation,
-            outliers=(case.outliers + SHARED_RUNS * outliers) / (len(case.values) + SHARED_RUNS),
-            times=2 * len(series),
-            least=math.log1p(smallest_change),
+            outlier_share=(case.outlier_count + SHARED_RUNS * outlier_share)
+            / (len(case.values) + SHARED_RUNS),
+            # Each series is searched for steps and for a drift.
+            comparisons=2 * len(series),
+            smallest_size=math.log1p(smallest_change),
         ).changes(case.shape)
     return changes
 
 
 def noises(series: Sequence[RunSeries]) -> list[float]:
-    """Return the standard deviation of each series. It is that of the differences of neighbours.
+    """Return the standard deviation of each series, in log seconds.
 
-    Steps and drifts hardly touch these.
+    It comes from the differences of neighbours, which steps and drifts hardly change, and is joined
+    with the median of all series.
     """
     deviations = [
         float(numpy.median(numpy.abs(numpy.diff(run_series.logs)))) / MAD / math.sqrt(2)
@@ -244,26 +273,27 @@ def noises(series: Sequence[RunSeries]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class _FittedSeries:
-    """A series with its limited values, shape and outliers."""
+    """A series with its limited values, its shape and the number of its outliers."""
 
     series: RunSeries
     values: Values
     shape: Shape
-    outliers: int
+    outlier_count: int
 
 
 def _spreads(cases: Sequence[_FittedSeries], priors: dict[str, Prior]) -> dict[str, Prior]:
     """Return the spread of the residuals by class.
 
-    It is that of all series of the class where there are enough.
+    It is estimated from all series of the class, or assumed where there are fewer than eight.
     """
     spreads = {}
     for kind, cases_of_kind in group_by(cases, lambda case: case.series.kind).items():
         shapes = [case.shape for case in cases_of_kind]
         variances = [(shape.square / max(1, shape.freedom), shape.freedom) for shape in shapes]
-        steadier = max(case.series.steadier for case in cases_of_kind)
-        # One point is one run, with all that lies between processes and between sessions.
-        assumed = Prior(steadier * math.hypot(priors[kind].process, priors[kind].session), 0.0, 0.0)
+        noise_factor = max(case.series.noise_factor for case in cases_of_kind)
+        # A point is one run, so it varies as processes and as sessions do.
+        run_spread = math.hypot(priors[kind].process, priors[kind].session)
+        assumed = Prior(noise_factor * run_spread, session=0.0, device=0.0)
         spreads[kind] = borrow(assumed, variances)
     return spreads
 
@@ -290,23 +320,28 @@ class _Judge:
     """Removal of the changes that chance explains.
 
     Args:
-        prior: the spread of a point, by all series of its class; `inflation` by how much neighbours raise the variance
-            of a mean.
-        outliers: share of the points that are outliers.
-        times: for how many tests a p counts.
-        least: the smallest change to report, in log seconds.
+        values: the points with limited outliers.
+        prior: the spread of a point, from all series of its class.
+        inflation: the factor by which correlation raises the variance of a mean.
+        outlier_share: the share of the points that are outliers.
+        comparisons: by how much a p is multiplied.
+        smallest_size: the smallest change to report, in log seconds.
     """
 
     series: RunSeries
     values: Values
     prior: Prior
     inflation: float
-    outliers: float
-    times: int
-    least: float
+    outlier_share: float
+    comparisons: int
+    smallest_size: float
 
     def changes(self, shape: Shape) -> list[SeriesChange]:
-        """Return the changes that chance does not explain."""
+        """Return the changes that chance does not explain.
+
+        A slope that may be chance gives way to steps. Steps that may be chance are removed one at a time,
+        the least certain first.
+        """
         if not shape.levels:
             drift = self._drift()
             if drift is not None:
@@ -321,55 +356,59 @@ class _Judge:
             shape = fit_levels(self.values, shape.cuts[:worst] + shape.cuts[worst + 1 :])
 
     def _is_significant(self, change: SeriesChange) -> bool:
-        return change.p <= LEVEL and abs(change.size) > self.least
+        return change.p <= LEVEL and abs(change.size) > self.smallest_size
 
     def _variance(self, shape: Shape) -> tuple[float, float]:
         """Return the variance of one point and its degrees of freedom.
 
-        It is joined with that of the class.
+        It is joined with the variance of the class.
         """
         freedom = shape.freedom + self.prior.freedom
         return (shape.square + self.prior.freedom * self.prior.process**2) / freedom, freedom
 
     def _step(self, shape: Shape, number: int) -> SeriesChange:
+        """Return a step between two segments of a shape, with its p.
+
+        As in verdicts, the hypothesis of p is that the change is not worth reporting.
+        """
         variance, freedom = self._variance(shape)
         start, cut, end = [0, *shape.cuts, len(self.values)][number : number + 3]
-        means = self._of_mean(shape, start, cut, variance) + self._of_mean(
-            shape, cut, end, variance
-        )
-        error = math.sqrt(self.inflation * means)
+        variance_before = self._mean_variance(shape, start, cut, variance)
+        variance_after = self._mean_variance(shape, cut, end, variance)
+        error = math.sqrt(self.inflation * (variance_before + variance_after))
         size = shape.levels[number + 1] - shape.levels[number]
-        score = (abs(size) - WORTH_REPORTING * self.least) / error
-        # So many pairs of neighbouring segments there are: three ends among n + 1 places.
+        score = (abs(size) - WORTH_REPORTING * self.smallest_size) / error
+        # The number of pairs of neighbouring segments: each has three ends among n + 1 places.
         places = math.comb(len(self.values) + 1, 3)
         p = 2 * float(special.stdtr(freedom, -score)) * places
-        # As many outliers in a row, wherever in the series.
-        p = self.times * max(p, len(self.values) * self.outliers ** min(cut - start, end - cut))
+        # The chance that the shorter segment is only outliers in a row, anywhere in the series.
+        shorter = min(cut - start, end - cut)
+        p = self.comparisons * max(p, len(self.values) * self.outlier_share**shorter)
         half = quantile(0.975, freedom) * error
         before, after = self.series.around(cut, *shape.levels[number : number + 2])
         return SeriesChange(
             self.series, "step", size, (size - half, size + half), min(1.0, p), before, after
         )
 
-    def _of_mean(self, shape: Shape, start: int, end: int, variance: float) -> float:
+    def _mean_variance(self, shape: Shape, start: int, end: int, variance: float) -> float:
         """Return the variance of a segment's mean.
 
-        A segment that is more restless than the others counts as it is.
+        `variance` is that of one point. A segment that varies more has its own.
         """
         residuals = shape.residuals[start:end]
         square = float(residuals @ residuals)
         return max(variance, square / max(1, len(residuals) - 1)) / len(residuals)
 
     def _drift(self) -> SeriesChange | None:
-        """Return the drift. Its p is Mann and Kendall's, its slope Theil and Sen's.
+        """Return the drift of the series, or None where it is not significant.
 
-        None where it is not significant.
+        Its p is Mann and Kendall's, its slope Theil and Sen's.
         """
         from scipy import stats
 
         days, values = self.series.days, self.values
         chance = float(stats.kendalltau(days, values).pvalue)
-        # Neighbours that go together make the statistic wider.
+        # Correlated neighbours make the statistic vary more.
         p = 2 * float(special.ndtr(special.ndtri(chance / 2) / math.sqrt(self.inflation)))
         slope, span = stats.theilslopes(values, days), float(days[-1] - days[0])
         size, low, high = (
@@ -381,9 +420,9 @@ class _Judge:
             self.series,
             "drift",
             size,
-            (low, high),
-            min(1.0, p * self.times),
-            int(runs[0]),
-            int(runs[-1]),
+            interval=(low, high),
+            p=min(1.0, p * self.comparisons),
+            before=int(runs[0]),
+            after=int(runs[-1]),
         )
         return drift if self._is_significant(drift) else None

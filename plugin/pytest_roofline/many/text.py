@@ -17,15 +17,15 @@ from .reading import RunTables
 from .steps import RunSeries
 
 TICKS = "▁▂▃▄▅▆▇█"
-# Log seconds from the lowest tick to the highest, at least.
+# The least distance from the lowest tick to the highest, in log seconds: noise must not fill the height.
 LEAST_HEIGHT_RANGE = 0.04
-# Reasons for which measurements do not count.
+# At most so many reasons why measurements do not count.
 MOST_REASONS = 3
-# Changes and findings that are printed in full; the others are in --json.
+# At most so many changes and findings; the others are in --json.
 MOST_PRINTED = 20
-# Tests, devices and facts that are named of each.
+# At most so many tests or devices, and so many facts, of each of them.
 MOST_NAMED, MOST_FACTS = 3, 6
-# Rows of the table of all tests.
+# At most so many rows in the table of all tests.
 MOST_TESTS = 60
 WORDS = {"node": "node", "gpu": "GPU", "link": "link"}
 
@@ -33,7 +33,7 @@ WORDS = {"node": "node", "gpu": "GPU", "link": "link"}
 def trend(logs: Sequence[float], width: int = 16) -> str:
     """Return log seconds in time order as ticks of eight heights.
 
-    Where there are many, a tick is the middle of a stretch.
+    If there are more points than `width`, a tick is the median of several neighbours.
     """
     if not logs:
         return ""
@@ -51,9 +51,9 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
 
 
 def _unfit_lines(tables: RunTables) -> list[str]:
-    """Return why measurements do not count.
+    """Return the line on measurements that do not count, with the reasons.
 
-    Reasons that differ in numbers only are one line.
+    Reasons that differ only in numbers are counted together.
     """
     unfit = tables.unfit
     if not unfit:
@@ -91,28 +91,30 @@ def history_text(tables: RunTables, run_history: History, width: int, colour: bo
 
 
 def _change_lines(tables: RunTables, change: HistoryChange) -> list[str]:
-    worst, step = change.found[0], change.kind == "step"
+    """Return the lines on one change: size, time, tests, units, runs, trend and changed facts."""
+    worst, is_step = change.found[0], change.kind == "step"
     size = f"{format_percent(change.change)} of time ({_span(worst.change_low, worst.change_high)})"
-    first, between, since = (
-        ("between", "and", "then") if step else ("from", "to", "from the first to the last")
+    opening, joint, when = (
+        ("between", "and", "then") if is_step else ("from", "to", "from the first to the last")
     )
     return [
         f"{'SLOWER' if change.slower else 'faster'} {change.kind} {size}, "
-        f"{first} {_when(change.before)} {between} {_when(change.after)}",
+        f"{opening} {_time_text(change.before)} {joint} {_time_text(change.after)}",
         f"  tests: {listed(change.tests, MOST_NAMED)}"
         + (", the largest first" if len(change.tests) > 1 else ""),
-        f"  on: {_where(tables, change)}; {change.hardware}",
+        f"  on: {_units_text(tables, change)}; {change.hardware}",
         f"  runs: {' → '.join(f'{run.run_id} ({run.node})' for run in (change.before, change.after))}",
         f"  trend: {trend(change.trend, 40)}",
-        f"  changed {since}: {listed(change.changed, MOST_FACTS) or 'no recorded fact'}",
+        f"  changed {when}: {listed(change.changed, MOST_FACTS) or 'no recorded fact'}",
     ]
 
 
-def _when(run: RunName) -> str:
+def _time_text(run: RunName) -> str:
     return f"{datetime.datetime.fromisoformat(run.started):%Y-%m-%d %H:%M}"
 
 
-def _where(tables: RunTables, change: HistoryChange) -> str:
+def _units_text(tables: RunTables, change: HistoryChange) -> str:
+    """Return the units that show a change, with the node of each device."""
     if not change.units:
         return "this hardware"
     if len(change.units) == change.of_units and change.of_units > 1:
@@ -123,13 +125,13 @@ def _where(tables: RunTables, change: HistoryChange) -> str:
 
 
 def _tests_table(tables: RunTables, run_history: History, width: int, colour: bool) -> str:
-    """Return a row for each test of each hardware.
+    """Return the table of all tests, a row for each test of each hardware.
 
-    It shows the series that is common to its units, or its only one.
+    The trend is that of all units together, or of the first unit where they are too few.
     """
     series_by_test: dict[int, RunSeries] = {}
     for series in run_history.series:
-        # Common series come first, and stand for all others.
+        # Common series come first in a history, so a test that has one shows it.
         series_by_test.setdefault(series.test, series)
     counts = Counter(series.test for series in run_history.series if not series.common)
     table = TextTable(
@@ -160,17 +162,19 @@ def _tests_table(tables: RunTables, run_history: History, width: int, colour: bo
 
 
 def _closing(tables: RunTables, run_history: History) -> list[str]:
+    """Return the last lines: what is left out, and the numbers of series, runs and changes."""
     lines = _unfit_lines(tables)
     if run_history.undated:
         lines.append(f"{run_history.undated} runs without a date are left out")
     if run_history.short:
         lines.append(f"{run_history.short} series are too short; a series needs 6 valid runs")
-    single = [series.test for series in run_history.series if not series.common]
-    worse = sum(change.slower for change in run_history.changes)
+    # The test of each series of a single unit.
+    tests = [series.test for series in run_history.series if not series.common]
+    slower_count = sum(change.slower for change in run_history.changes)
     return [
         *lines,
-        f"{len(single)} series of {len(set(single))} tests in {tables.rows['run'].nunique()} runs: "
-        f"{worse} changes for the worse, {len(run_history.changes) - worse} for the better",
+        f"{len(tests)} series of {len(set(tests))} tests in {tables.rows['run'].nunique()} runs: "
+        f"{slower_count} changes for the worse, {len(run_history.changes) - slower_count} for the better",
     ]
 
 
@@ -182,7 +186,10 @@ def fleet_text(
     colour: bool,
     by: str | None = None,
 ) -> str:
-    """Return the table, the details of each row, and the counts."""
+    """Return the table of findings, the details of each, and the counts.
+
+    `by` is the only level that is shown; None for all.
+    """
     lines = []
     if findings:
         lines += [_findings_table(findings, width, colour), ""]
@@ -211,7 +218,7 @@ def fleet_text(
 
 
 def _none_found(report: Fleet, by: str | None) -> str:
-    """State that none is slow. Add the slowness that would not have been noticed."""
+    """Return the sentence that no part is slow, and which slowness would not have been found."""
     judged = [hardware.detectable.items() for hardware in report.hardware if hardware.judged]
     shares = group_by(itertools.chain(*judged), lambda entry: entry[0])
     undetectable = [
@@ -227,7 +234,7 @@ def _none_found(report: Fleet, by: str | None) -> str:
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
-    """Return the table of slow nodes, GPUs and links, a row for each class of tests in which one is slow."""
+    """Return the table of slow parts, a row for each class of tests in which one is slow."""
     table = TextTable(
         ("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right")
     )
@@ -247,6 +254,7 @@ def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> s
 
 
 def _finding_lines(number: int, finding: SlowPart) -> list[str]:
+    """Return the lines on one finding; `number` is that of its rows in the table."""
     where = f" on {finding.node}" if finding.node != finding.part else ""
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
     history = "; roofline history shows since when"
@@ -263,7 +271,7 @@ def _finding_lines(number: int, finding: SlowPart) -> list[str]:
 
 
 def _incomplete_lines(nodes: Sequence[IncompleteNode]) -> list[str]:
-    """Return how much less is judged of a node. Example: `node003: 7 of 8 GPUs, 1 of 2 tests: …`."""
+    """Return the lines on nodes of which less is judged: `node003: 7 of 8 GPUs, 1 of 2 tests: …`."""
     lines = [_incomplete_line(node) for node in nodes[:MOST_PRINTED]]
     if len(nodes) > MOST_PRINTED:
         lines.append(f"… and {len(nodes) - MOST_PRINTED} more such nodes; --json has all of them")
@@ -271,7 +279,7 @@ def _incomplete_lines(nodes: Sequence[IncompleteNode]) -> list[str]:
 
 
 def _incomplete_line(node: IncompleteNode) -> str:
-    # A hole among the measurements is news only where all tests, GPUs and links are there.
+    # The number of measurements is named only where no test, GPU or link is missing.
     units = [unit for unit in node.expected if unit != MEASUREMENT] or [*node.expected]
     shares = ", ".join(
         f"{node.judged[unit]} of {count(node.expected[unit], WORDS.get(unit, unit))}"
@@ -282,7 +290,7 @@ def _incomplete_line(node: IncompleteNode) -> str:
 
 
 def _hardware_lines(hardware: HardwareCount) -> list[str]:
-    """Return the counts and detectable effects of one hardware. Add the runs that name no device."""
+    """Return the lines on one hardware: counts, detectable effects, and runs that name no device."""
     counts = {
         "node": hardware.nodes,
         "device": hardware.devices,
