@@ -1,6 +1,4 @@
-"""The name of this hardware, and its limits. Hardware keys and datasheet peaks are data with
-sources.
-"""
+"""The name of this hardware, and its limits from datasheets, which are data with sources."""
 
 from .ceilings import (
     BOUNDED_FROM_BYTES,

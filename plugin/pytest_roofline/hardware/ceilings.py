@@ -11,35 +11,35 @@ from .keys import is_part
 from .lookup import catalogue, product_of
 from .specs import Peak, Product
 
-# Datasheet peaks bound what is believable from here up; smaller sizes may sit in a cache.
+# From this size on a datasheet's peak bounds a rate in bytes; smaller data may stay in a cache.
 BOUNDED_FROM_BYTES = 16 * MIB
-# No cache makes arithmetic faster, but a clock's step of 0.5 µs may make it look so: at the highest peak, 2250 TFLOP/s,
-# this much takes as long.
+# From this work on a datasheet's peak bounds a rate in FLOP/s. At the highest peak, 2250 TFLOP/s, it takes 0.5 µs,
+# which is the step of a clock: a shorter call may look faster than it is.
 BOUNDED_FROM_FLOPS = 10**9
 # Clocks and counting differ by a percent or two between datasheet and reality.
 UPPER_BOUND = 1.02
-# A cache is several times as fast as memory, and a measured roofline may be one of few threads. Nothing is this much
-# faster than either.
+# A cache is several times as fast as memory, and a measured roofline may be that of a few threads. Nothing is faster
+# than either by this factor.
 BEYOND_BELIEF = 20
-# Vendors rate matrix units at no less than this share of what they do at the highest clock (an H100 NVL: 87 %). What
-# is rated at less is another chip, or another architecture, than the data say.
+# Vendors rate matrix units at no less than this share of their rate at the highest clock (an H100 NVL: 87 %). With a
+# lower rating, the data are of another chip or another architecture.
 LEAST_RATED = 0.8
-# The rated figure of one pair, one way, by the class of the link. Where links go from GPU to GPU their number matters,
-# which a key does not hold.
+# The peak between two devices, one way, by the class of their link. "nvlink" is missing: there the rate depends on the
+# number of links between the two, which a hardware key does not hold.
 _LINK_PEAKS = {"nvlink-switch": "nvlink_GBps", "xgmi": "xgmi_GBps", "pcie": "pcie_GBps"}
-# What one device has in all towards the others, one way.
+# The peak from one device to all others together, one way, by the class of their links.
 _DEVICE_PEAKS = {"nvlink-switch": "nvlink_GBps", "nvlink": "nvlink_GBps", "pcie": "pcie_GBps"}
-# A rank may keep any share of what it counts.
+# The operation without a roofline: a rank may send itself any share of the bytes that count.
 _UNEVEN = "all_to_all_v"
 
 
 def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling | None:
-    """Return the roofline of `metric` from the device's datasheet. None if the product or the peak
-    is unknown.
+    """Return the roofline of `metric` from the device's datasheet.
 
-    Traffic is held against the memory's bandwidth; a payload that crosses the host's link against PCIe, one way or two.
-    FLOP/s are held against the peak of the type that the metric names, as `bf16_TFLOPS` does; a plain `TFLOPS` names
-    none, and has no roofline. A part of a device has none either: what a partition can reach, no datasheet tells.
+    For traffic it is the bandwidth of the memory; for a payload over the link to the host, that of PCIe, one way or
+    both. For FLOP/s it is the peak of the type that the metric names, as `bf16_TFLOPS` does. None for a plain
+    `TFLOPS`, which names no type; for a part of a device, whose peaks no datasheet gives; and where the product or the
+    peak is unknown.
     """
     product = product_of(device)
     if product is None or is_part(device, product):
@@ -48,15 +48,14 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
 
 
 def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
-    """Return a link's roofline at the generation that card and host agree on. It has the card's own
-    width.
+    """Return a link's roofline at the generation that the card and its host use.
 
-    Each generation of PCIe has twice the rate of the one before. A rate up to the card's own stays believable, since
-    virtual machines are known to tell of a slot that they have not.
+    Each generation of PCIe has twice the rate of the one before. The limit of a believable rate stays that of the card,
+    since some virtual machines report a slower slot than the card really has.
 
     Args:
-        link: as the card is rated.
-        gpu: what the management library tells; None where that is not known.
+        link: the roofline at the generation of the card.
+        gpu: the facts from the management library; None where they are unknown.
     """
     if gpu is None or gpu.pcie_generation is None or gpu.pcie_generation_rated is None:
         return link
@@ -70,7 +69,10 @@ def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
 
 
 def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None:
-    """Return the roofline of `metric` on a whole device of a product. See `datasheet_ceiling`."""
+    """Return the roofline of `metric` on a whole device of a product.
+
+    It is that of `datasheet_ceiling`.
+    """
     convention = rate_suffix(metric)
     if convention == "traffic_GBps":
         name = "memory_GBps"
@@ -79,7 +81,7 @@ def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None
     elif convention == "TFLOPS":
         name = metric
         if f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS" in product.peaks:
-            # Libraries multiply in full single precision on the matrix units that have it.
+            # Libraries use the matrix units for full single precision too, where these support it.
             name = f"{metric.removesuffix('_TFLOPS')}_matrix_TFLOPS"
     else:
         return None
@@ -88,7 +90,7 @@ def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None
         return None
     if name == "pcie_GBps":
         return _of_link(peak, metric)
-    # Rooflines of several types stand beside each other, so that of arithmetic keeps the type in its name.
+    # A report shows rooflines of several types side by side, so that of arithmetic is named with its type.
     shown_metric = metric if convention == "TFLOPS" else convention
     ceiling = ceiling_of(peak, shown_metric, RATE_UNITS[convention])
     return (
@@ -99,11 +101,11 @@ def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None
 
 
 def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None) -> Ceiling:
-    """Return a peak as a roofline. It says of itself if it bounds nothing.
+    """Return a peak as a roofline; its origin says so if it bounds nothing.
 
     Args:
-        unit: of the metric, in bytes or FLOP per second.
-        amount: in that unit; the peak's own by default.
+        unit: one unit of the metric, in bytes or FLOP per second.
+        amount: the height of the roofline in that unit; by default the value of the peak.
     """
     origin = peak.source
     if not peak.trusted:
@@ -116,11 +118,11 @@ def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None
 
 
 def _at_full_clock(product: Product, name: str) -> float | None:
-    """Return the FLOP/s of all units at the highest clock. None unless that is more than they are
-    rated at.
+    """Return the FLOP/s of all units at the highest clock, or None.
 
-    NVIDIA rates matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows. Where it is more
-    than the check allows, units, clock or architecture are not those of this peak.
+    NVIDIA rates the matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows. None where
+    the rate is no higher than the rated one, or far higher: then units, clock or architecture are not those of this
+    peak.
     """
     architecture = catalogue().architecture(product.architecture)
     flops = (
@@ -139,22 +141,26 @@ def _at_full_clock(product: Product, name: str) -> float | None:
 
 
 def is_arithmetic(ceiling: Ceiling) -> bool:
-    """Return whether a roofline is of FLOP/s. Every other one is of bytes per second."""
+    """Return True for a roofline in FLOP/s; all others are in bytes per second."""
     return rate_suffix(ceiling.metric) == "TFLOPS"
 
 
 def format_ceiling(ceiling: Ceiling) -> str:
-    """The height of a roofline: `4800 GB/s`, `989 TFLOP/s`."""
+    """Return the height of a roofline as text: `4800 GB/s`, `989 TFLOP/s`."""
     return format_flops(ceiling.value) if is_arithmetic(ceiling) else format_rate(ceiling.value)
 
 
 def above_peak(
     ceiling: Ceiling | None, work: Work, share: float | None, labels: tuple[str, ...]
 ) -> str:
-    """Return why a rate cannot be true; empty if it can. It is more than 1.02 times a datasheet
-    peak that bounds.
+    """Return why a rate above the datasheet's peak cannot be true; empty if it can.
 
-    Bytes per second are bounded from 16 MiB up and outside caches, FLOP/s from 1 GFLOP up.
+    A rate cannot be true if it is more than 1.02 times a datasheet's peak that bounds it. Peaks bound bytes per second
+    from 16 MiB on and outside of caches, FLOP/s from 1 GFLOP on.
+
+    Args:
+        share: the rate, as a share of the ceiling.
+        labels: of the measurement, which tell whether its data stayed in a cache.
     """
     if ceiling is None or ceiling.source != "datasheet" or not ceiling.bounds or share is None:
         return ""
@@ -169,13 +175,14 @@ def above_peak(
 
 
 def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
-    """Return why a rate cannot be true, whatever caches there are. It is twenty times a roofline or
-    more; else empty.
+    """Return why a rate cannot be true even with a cache; empty if it can.
+
+    A rate cannot be true if it is more than twenty times a roofline.
 
     Args:
-        ceiling: in bytes or FLOP per second.
-        amount: bytes or FLOPs of one call.
-        seconds: that it takes.
+        ceiling: the roofline, in bytes or FLOP per second.
+        amount: the bytes or FLOPs of one call.
+        seconds: the time of one call.
     """
     rate = amount / seconds
     if not ceiling.bounds or rate <= BEYOND_BELIEF * (ceiling.limit or ceiling.value):
@@ -191,8 +198,9 @@ def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
 
 
 def device_bounds(device: DeviceFacts) -> list[Ceiling]:
-    """Return the datasheet's bounds of a device, for any metric. They are its memory, and its
-    fastest arithmetic.
+    """Return the datasheet's bounds of a device, for any metric.
+
+    They are the bandwidth of its memory, and its fastest arithmetic.
     """
     product = product_of(device)
     if product is None:
@@ -209,15 +217,17 @@ def device_bounds(device: DeviceFacts) -> list[Ceiling]:
 
 
 def moved_bytes(work: Work) -> int:
-    """Return the most bytes that one call moves. It is a payload, a copy that reads and writes, or
-    a collective's size.
+    """Return the size of the data that one call moves, in bytes.
+
+    It is the largest of the payload, half of the traffic (a copy reads and writes), and the size of a collective.
     """
     return max(work.payload_bytes, work.traffic_bytes // 2, work.algbw_bytes)
 
 
 def is_large(work: Work, labels: Sequence[str], *, computes: bool) -> bool:
-    """Return whether a peak bounds this work. No clock's step or cache flatters it: FLOP/s from 1
-    GFLOP, bytes from 16 MiB.
+    """Return True where work is large enough to be bounded by a peak.
+
+    That is 1 GFLOP for FLOP/s (`computes`), and 16 MiB outside of caches for bytes.
     """
     if computes:
         return work.flops >= BOUNDED_FROM_FLOPS
@@ -225,14 +235,15 @@ def is_large(work: Work, labels: Sequence[str], *, computes: bool) -> bool:
 
 
 def link_peak(product: Product | None, link: str | None) -> Peak | None:
-    """Return the peak of a copy between two devices, one way. None if no source tells."""
+    """Return the peak of a copy between two devices, one way; None if it is unknown."""
     name = _LINK_PEAKS.get(link or "")
     return product.peaks.get(name) if product is not None and name is not None else None
 
 
 def link_ceiling(product: Product | None, hardware: HardwareKey, metric: str) -> Ceiling | None:
-    """Return the roofline of a copy between two devices, by their link. One way or both; None of
-    other work.
+    """Return the roofline of a copy between two devices, one way or both.
+
+    None for other work, or where the peak of their link is unknown.
     """
     peak = link_peak(product, hardware.link)
     if peak is None or hardware.devices != 2 or rate_suffix(metric) != "payload_GBps":
@@ -241,7 +252,7 @@ def link_ceiling(product: Product | None, hardware: HardwareKey, metric: str) ->
 
 
 def _of_link(peak: Peak, metric: str) -> Ceiling:
-    """Return a link's peak one way, or both added up. The metric says which."""
+    """Return a link's peak one way, or the sum of both ways; the metric decides."""
     if "bidir" not in metric or "per_dir" in metric:
         return ceiling_of(peak, "payload_GBps", 1e9)
     both_ways = ceiling_of(peak, "payload_GBps", 1e9, amount=2 * peak.value)
@@ -251,12 +262,13 @@ def _of_link(peak: Peak, metric: str) -> Ceiling:
 def collective_ceiling(
     product: Product | None, hardware: HardwareKey, work: Work, metric: str, operation: str = ""
 ) -> Ceiling | None:
-    """Return the roofline of a collective among one node's devices. None of anything else.
+    """Return the roofline of a collective among the devices of one node.
 
-    The bus bandwidth is what the links of every device carry in one direction, whoever adds up and copies: its factors
-    are those of the least that must be moved (nccl-tests, PERFORMANCE.md). So it is at most what a device's links are
-    rated at. Only where the switch itself adds up does an all_reduce need less: algbw (n+1)/n on the links of n devices
-    (NVLS), so that its bus bandwidth may be 2(n-1)/(n+1) of their rate.
+    The bus bandwidth is the rate at which the links of each device carry data in one direction, whichever device adds
+    and copies: its factors are those of the least data that must be moved (nccl-tests, PERFORMANCE.md). So it is at
+    most the rated bandwidth of a device's links. An all_reduce needs less only where the switch itself adds (NVLS):
+    algbw (n+1)/n on the links of n devices, so that its bus bandwidth may be 2(n-1)/(n+1) of their rate, which is
+    `limit`. None for other metrics, for one device, and where the links are unknown.
     """
     ranks = hardware.devices or 0
     if product is None or ranks < 2 or rate_suffix(metric) != "busbw_GBps" or operation == _UNEVEN:
@@ -264,20 +276,25 @@ def collective_ceiling(
     links = _links_of_one(product, hardware.link, ranks)
     if links is None:
         return None
-    peak, rate, words = links
-    # Of all operations only this one has a factor above 1, beyond two ranks.
-    everywhere = work.busbw_bytes > work.algbw_bytes
-    ceiling = ceiling_of(peak, "busbw_GBps", 1e9, amount=rate)
-    if hardware.link != "nvlink-switch" or not everywhere:
-        return replace(ceiling, origin=f"{words}: {ceiling.origin}")
-    most = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
+    peak, amount, description = links
+    # Only an all_reduce of more than two ranks has a larger bus bandwidth than algorithm bandwidth.
+    is_all_reduce = work.busbw_bytes > work.algbw_bytes
+    ceiling = ceiling_of(peak, "busbw_GBps", 1e9, amount=amount)
+    if hardware.link != "nvlink-switch" or not is_all_reduce:
+        return replace(ceiling, origin=f"{description}: {ceiling.origin}")
+    limit = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
     return replace(
-        ceiling, origin=f"{words}, unless the switch adds up (NVLS): {ceiling.origin}", limit=most
+        ceiling,
+        origin=f"{description}, unless the switch adds up (NVLS): {ceiling.origin}",
+        limit=limit,
     )
 
 
 def _links_of_one(product: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:
-    """Return what one device sends at most: the peak, GB/s, and words."""
+    """Return the most that one device sends to all others, or None.
+
+    It is given as the peak behind it, the rate in GB/s, and a description.
+    """
     if link == "xgmi" and (pair := product.peaks.get("xgmi_GBps")) is not None:
         return pair, (ranks - 1) * pair.value, f"{ranks - 1} links of one device, one way"
     name = _DEVICE_PEAKS.get(link or "")

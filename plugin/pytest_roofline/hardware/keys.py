@@ -1,6 +1,4 @@
-"""The key of a hardware, its family and the very device. Also what to say of a device without known
-peaks.
-"""
+"""The key of a hardware, its family, and the identity of a device. Also the lines on a device without known peaks."""
 
 import json
 import re
@@ -16,10 +14,10 @@ _SLICE = re.compile(r" MIG (\d+c\.)?\d+g\.\d+gb\S*$")
 
 
 def identity_of(environment: Environment) -> str:
-    """Return which very device this is, by its UUID. Empty on a CPU, whose hosts come and go under
-    new names.
+    """Return the identity of a device: its UUID; empty for a CPU.
 
-    An accelerator without a UUID is known by its host and index, so that another host's counts as another device.
+    An accelerator without a UUID is identified by its node and index, so that those of other nodes count as other
+    devices. A CPU has no identity, since nodes often come and go under new names.
     """
     device = environment.device
     if device.type == "cpu":
@@ -28,8 +26,9 @@ def identity_of(environment: Environment) -> str:
 
 
 def family_of(device: DeviceFacts) -> str:
-    """Return the name of a device's baseline file. It is `cpu`, `h100`, or the device's own name if
-    the product is unknown.
+    """Return the name of a device's baseline file: `cpu`, `h100`.
+
+    It is made from the name of the device if the product is unknown.
     """
     if device.type == "cpu":
         return "cpu"
@@ -53,8 +52,10 @@ def key_of(environment: Environment, devices: int = 1, link: str = "none") -> Ha
 
 
 def _partition(device: DeviceFacts, product: Product | None) -> str:
-    """Return the partition that a driver names, or the part that shows. An MI300X in CPX mode shows
-    an eighth of itself.
+    """Return the partition of a device, `none` for a whole one.
+
+    It is the one that the driver names. Otherwise a device that has less memory, or fewer units, than its product is
+    named by these: an MI300X in CPX mode shows an eighth of itself.
     """
     if device.partition or product is None:
         return device.partition or "none"
@@ -64,8 +65,9 @@ def _partition(device: DeviceFacts, product: Product | None) -> str:
 
 
 def is_part(device: DeviceFacts, product: Product) -> bool:
-    """Return whether a device is a part of its product, without rated peaks. Its driver, its memory
-    or its units tell.
+    """Return True where a device is only a part of its product.
+
+    Its driver, its memory or its units show it. A part has no rated peaks.
     """
     return (
         bool(device.partition)
@@ -75,8 +77,9 @@ def is_part(device: DeviceFacts, product: Product) -> bool:
 
 
 def has_fewer_units(device: DeviceFacts, product: Product) -> bool:
-    """Return whether a device shows fewer units than its product. A `7g.40gb` of an A100 has all
-    memory, and 98 of 108.
+    """Return True where a device shows fewer units than its product.
+
+    A `7g.40gb` of an A100 has all of the memory, but 98 of 108 units.
     """
     rated = product.facts.get("units")
     return rated is not None and device.units is not None and device.units < rated.value
@@ -94,7 +97,7 @@ def _has_less_memory(device: DeviceFacts, product: Product) -> bool:
 def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
     cores = f"{host.usable_cores}-cores"
     quota = f"-quota-{host.cgroup_cpus:g}" if host.cgroup_cpus is not None else ""
-    # Virtual machines print a bare "AMD EPYC" for chips years apart; family and model tell them from each other.
+    # Virtual machines report a bare "AMD EPYC" for chips that are years apart; the architecture tells them apart.
     product = slug(" ".join(filter(None, (device.product, device.architecture))))
     return HardwareKey(
         product=product,
@@ -110,8 +113,9 @@ def _whole_gib(size_bytes: int | None) -> str:
 
 
 def unknown_line(device: DeviceFacts) -> str:
-    """Return the line that a device has no known peaks; else empty. It says how to add them, since
-    no share of a roofline can be shown.
+    """Return the line that a device has no known peaks; empty where it has.
+
+    For an unknown product the line says how to add them.
     """
     if device.type == "cpu":
         return ""
@@ -137,20 +141,21 @@ def part_line(name: str, evidence: str = "") -> str:
     """Return the line that a part of a device has no roofline.
 
     Args:
-        name: of the device, be it that of a slice.
-        evidence: by what it is known to be a part, after a blank.
+        name: of the device, or of the slice.
+        evidence: what shows that it is a part, with a blank before it; empty where the name does.
     """
     return f'roof: this is a part of a "{_SLICE.sub("", name)}"{evidence}, and no datasheet gives the peaks of a part'
 
 
 def is_slice(name: str) -> bool:
-    """Return whether a name is that of a slice of a GPU (MIG)."""
+    """Return True for the name of a slice of a GPU (MIG)."""
     return _SLICE.search(name) is not None
 
 
 def how_to_add(name: str) -> str:
-    """Return the steps, and a file to fill in, for an unknown name. As long as anything in the file
-    is empty, it is refused.
+    """Return the steps to add an unknown device, and a file to fill in.
+
+    The file is refused as long as anything in it is empty.
     """
     figure = {"value": None, "source": "", "confidence": "recalled"}
     product = {

@@ -1,8 +1,8 @@
-"""The known products, by the exact name that a driver prints. Never by a part of it: "H200"
-contains "H20".
+"""The known products, by the exact name that a driver prints, never by a part of it: "H200" contains "H20".
 
-What ships stands in `specs.json`; a user's own `hardware.json`, of the same form, is read before it. Whether a figure
-is *right* no file can tell: of what ships, a test holds each against the figures that it follows from.
+The hardware that ships is in `specs.json`; the entries of a user's `hardware.json`, of the same form, come before it.
+The checks here find figures that are impossible, not those that are wrong: a test compares the figures that ship with
+those that they follow from.
 """
 
 import functools
@@ -27,7 +27,8 @@ FACTS = (
     "units", "clock_MHz", "memory_GB", "memory_bus_bits", "memory_Gbps", "l2_MiB", "llc_MiB", "pcie_lanes",
     "nvlink_ports", "xgmi_ports",
 )  # fmt: skip
-# By the unit that a name ends in, wide enough for ten years of devices: what lies outside was read in another unit.
+# The possible values by the unit that a name ends in, wide enough for ten years of devices. A value outside of them is
+# in another unit.
 RANGES = {
     "GBps": (1.0, 1e5),
     "TFLOPS": (0.1, 1e5),
@@ -39,7 +40,7 @@ RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Something in data of hardware that cannot be."""
+    """A value in data of hardware that is impossible, with what is expected in its place."""
 
     where: str
     observed: str
@@ -54,11 +55,12 @@ def mistakes(hardware: Catalogue) -> list[Mistake]:
     return [
         mistake
         for product in hardware.products
-        for mistake in (*_texts(product), *_figures(product))
+        for mistake in (*_text_mistakes(product), *_figure_mistakes(product))
     ]
 
 
-def _texts(product: Product) -> Iterator[Mistake]:
+def _text_mistakes(product: Product) -> Iterator[Mistake]:
+    """Yield the mistakes in the names, sources and other texts of a product."""
     where = " ".join(product.key)
     for field in ("family", "product"):
         try:
@@ -90,7 +92,8 @@ def _texts(product: Product) -> Iterator[Mistake]:
         )
 
 
-def _figures(product: Product) -> Iterator[Mistake]:
+def _figure_mistakes(product: Product) -> Iterator[Mistake]:
+    """Yield the mistakes in the peaks and facts of a product."""
     for part, allowed in (("peaks", PEAKS), ("facts", FACTS)):
         for name, figure in getattr(product, part).items():
             where = f"{' '.join(product.key)} {part}.{name}"
@@ -108,11 +111,12 @@ def _figures(product: Product) -> Iterator[Mistake]:
 
 
 class ProductIndex:
-    """A catalogue with its products by name. The first of a name wins."""
+    """A catalogue with its products by name. Of several with one name the first counts."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self.by_name: dict[str, Product] = {}
+        # Names that several products share, each of which needs more facts to agree.
         self._shared: dict[str, list[tuple[Product, Name]]] = {}
         for product in catalogue.products:
             for name in product.names:
@@ -122,16 +126,18 @@ class ProductIndex:
                     self.by_name.setdefault(name.name, product)
 
     def product_of(self, device: DeviceFacts) -> Product | None:
-        """Return the product of a device. Of several that share its name it is the one that the
-        device agrees with, None if none does.
+        """Return the product of a device, or None.
+
+        Of several products that share its name it is the only one whose facts agree with the device. Otherwise it is
+        the product that has this name alone.
         """
-        shared = [
+        candidates = [
             product
             for product, name in self._shared.get(device.product, ())
             if product.is_like(device, name.needs)
         ]
-        if len(shared) == 1:
-            return shared[0]
+        if len(candidates) == 1:
+            return candidates[0]
         return self.by_name.get(device.product)
 
 
@@ -145,7 +151,10 @@ def shipped_hardware() -> ProductIndex:
 
 
 def read_hardware(path: Path) -> Catalogue:
-    """Return a file of hardware, its form checked. Its content is not checked yet."""
+    """Return a file of hardware.
+
+    Its form is checked, not its content: see `mistakes`.
+    """
     where = f"hardware {path}"
     raw = decode_json(read_bytes(path, "hardware"), where)
     check_schema(raw, where)
@@ -153,12 +162,18 @@ def read_hardware(path: Path) -> Catalogue:
 
 
 def hardware_files(folders: Iterable[Path]) -> list[Path]:
-    """The files of hardware in folders of baselines, the first first."""
+    """Return the files of hardware in folders of baselines, in their order."""
     return [path for folder in folders if (path := folder / HARDWARE_FILE).exists()]
 
 
 def merge_hardware(paths: Sequence[Path]) -> ProductIndex:
-    """Return several files over what ships, an earlier one over a later."""
+    """Return the hardware of several files and that which ships.
+
+    An entry of an earlier file hides that of a later one, and both hide what ships.
+
+    Raises:
+        BadFile: a file holds a mistake.
+    """
     if not paths:
         return shipped_hardware()
     base = shipped_hardware().catalogue
@@ -172,51 +187,56 @@ def merge_hardware(paths: Sequence[Path]) -> ProductIndex:
     return ProductIndex(base)
 
 
-# What this run added; every run sets it anew, so that none sees another's.
+# The hardware of this run. Each run sets it, so that no run sees that of another in the same process.
 _IN_USE: ContextVar[ProductIndex | None] = ContextVar("hardware in use", default=None)
 
 
 def use_hardware(folders: Iterable[Path]) -> Callable[[], None]:
-    """Use the hardware of these folders before what ships. Return a function that ends it."""
-    before, now = _IN_USE.get(), merge_hardware(hardware_files(folders))
-    _IN_USE.set(now)
+    """Use the hardware of these folders before that which ships.
+
+    Return a function that restores what was in use before.
+    """
+    before = _IN_USE.get()
+    _IN_USE.set(merge_hardware(hardware_files(folders)))
 
     def restore() -> None:
-        # A value and no token: the end of a run may come in another context than its start.
+        # A token of `set` would not do: a run may end in another context than it began in.
         _IN_USE.set(before)
 
     return restore
 
 
 def hardware_in_use() -> ProductIndex:
-    """Return the hardware in use: a run's own before what ships."""
+    """Return the hardware in use: that of the run, else that which ships."""
     return _IN_USE.get() or shipped_hardware()
 
 
 def catalogue() -> Catalogue:
-    """Every product and architecture that is in use."""
+    """Return every product and architecture in use."""
     return hardware_in_use().catalogue
 
 
 def products() -> dict[str, Product]:
-    """Return every known product, by each name of its own. A driver prints that name for it and for
-    no other.
+    """Return every known product by each of its names.
+
+    Names that several products share are left out.
     """
     return hardware_in_use().by_name
 
 
 def product_of(device: DeviceFacts) -> Product | None:
-    """Return the product of a device, by its exact driver name. None is unknown hardware."""
+    """Return the product of a device by its exact driver name; None if it is unknown."""
     return hardware_in_use().product_of(device)
 
 
 def product_like(product: str | None, memory: str | None) -> Product | None:
-    """Return the product of a hardware key. Any of its memories will do if the key leaves that
-    open.
+    """Return the product of a hardware key, or None.
+
+    If the key leaves the memory open, the first product of that name is returned.
     """
-    fits = (
+    matches = (
         candidate
         for candidate in hardware_in_use().catalogue.products
         if candidate.product == product and memory in (None, candidate.memory)
     )
-    return next(fits, None)
+    return next(matches, None)

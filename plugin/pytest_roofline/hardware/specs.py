@@ -1,4 +1,4 @@
-"""The facts of a product: its names and its rated figures. They are data with sources."""
+"""The facts of a product: its names and its rated figures, each with its source."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -11,10 +11,11 @@ from ..core.facts import DeviceFacts
 Confidence = Literal["high", "medium", "low", "recalled"]
 Need = Literal["architecture", "units", "memory"]
 
-# Drivers and error correction keep some of the rated memory; a partition keeps half or more of it away.
+# Drivers and error correction keep some of the rated memory. A device that shows a smaller share is a partition, which
+# has half or less.
 LEAST_SHARE = 0.8
-# A whole one shows its memory within so much of what it is rated at, in GB and built in GiB, less what a driver keeps:
-# an MI300X of 192 GB 206e9 bytes.
+# The memory that a whole device shows, as a share of the rated one. Memory is rated in GB but built in GiB, and a
+# driver keeps some of it: an MI300X of 192 GB shows 206e9 bytes.
 ALIKE = (0.9, 1.1)
 Rated = Annotated[
     float,
@@ -31,9 +32,9 @@ class Peak:
     Args:
         value: above zero.
         source: who says so: an address, or a repository and a path in it.
-        confidence: how sure it is; `recalled` is what nobody could look up.
-        bounds: whether no true measurement can be above it; not so of a rate at a clock that boards exceed.
-        note: what else a reader must know.
+        confidence: how sure it is; `recalled` is a figure that nobody could look up.
+        bounds: whether no true measurement can be above it. A rate at a clock that boards exceed does not bound.
+        note: a remark for the reader.
     """
 
     value: Rated
@@ -44,19 +45,18 @@ class Peak:
 
     @property
     def trusted(self) -> bool:
-        """Return whether to call a result above it wrong. The same holds for a baseline."""
+        """Return True where a result or a baseline above the peak is wrong."""
         return self.bounds and self.confidence in ("high", "medium")
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One name that a driver or a library prints for a product. The library is one of management,
-    or torch.
+    """One name that a driver, a management library or torch prints for a product.
 
     Args:
         name: exactly as printed.
         source: where it was printed so.
-        needs: what else must agree with the product, for a name that others share.
+        needs: the facts that must agree with the product, too, for a name that several products share.
     """
 
     name: str
@@ -69,10 +69,10 @@ class Architecture:
     """The work of one multiprocessor (or compute unit) in a clock.
 
     Args:
-        name: as torch tells it: `sm_90`, `gfx942`; with a suffix where boards of it differ, `sm_89-geforce`.
+        name: as torch reports it: `sm_90`, `gfx942`; with a suffix where boards differ in their rates, `sm_89-geforce`.
         flops_per_clock: of one unit, by type, dense; a fused multiply-add counts as two.
-        most_units: of its largest chip; as are `most_l2_MiB` and `llc_MiB`, the cache behind L2. Tests of what ships
-            read them.
+        most_units: of the largest chip; `most_l2_MiB` and `llc_MiB` (the cache behind L2) are of that chip, too. Only
+            the tests of the data that ship read them.
     """
 
     name: str
@@ -86,8 +86,9 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One exact product, as torch sees it. A device that is one of two dies of a board is a product
-    of its own.
+    """One exact product, as torch sees it.
+
+    Where torch sees each of two dies of a board as a device, the die is the product.
 
     Peaks: `memory_GBps` (read + write), `pcie_GBps` (one direction), `nvlinks` (a count: links that every board wires),
     `nvlink_GBps` (all of them, one direction), `xgmi_GBps` (the link to one other device, one direction, raw),
@@ -103,8 +104,9 @@ class Product:
         family: the name of its baseline file.
         product: as in a hardware key.
         memory: rated, as in a hardware key: `80gb`.
-        variant: which one of its name it is, as people say it: `SXM4-80GB`.
-        architecture: as torch tells it; `memory_type`, `pcie`, `nvlink` and `xgmi` are what else it is made of.
+        variant: the usual name of the variant: `SXM4-80GB`.
+        architecture: the name of its architecture; `memory_type`, `pcie`, `nvlink` and `xgmi` name its memory and
+            links.
     """
 
     family: str
@@ -122,18 +124,19 @@ class Product:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return product and memory, which no other product has."""
+        """Return product and memory, which identify a product."""
         return self.product, self.memory
 
     @property
     def memory_bytes(self) -> float | None:
-        """Rated memory; None where `memory` is no number of GB."""
+        """Return the rated memory; None where `memory` is no number of GB."""
         digits = self.memory.removesuffix("gb")
         return int(digits) * 1e9 if digits.isdecimal() and digits != self.memory else None
 
     def is_like(self, device: DeviceFacts, needs: Iterable[Need]) -> bool:
-        """Return whether a device agrees in every fact of `needs`. A fact that the device does not
-        tell disagrees.
+        """Return True where a device agrees in every fact of `needs`.
+
+        A fact that the device does not report disagrees.
         """
         units, rated_bytes, visible_bytes = (
             self.facts.get("units"),
@@ -156,8 +159,9 @@ class Catalogue:
     """A file of hardware, or several merged.
 
     Args:
-        architectures: what their units do in a clock, which tells how far a rate may stand above a rated one.
-        memory_types: what kinds of memory, and with `links` what lanes, can carry; tests of what ships read them.
+        architectures: the work of their units in a clock, from which the highest possible rates follow.
+        memory_types: the rates of kinds of memory; `links` are the rates of kinds of links. Only the tests of the data
+            that ship read them.
     """
 
     schema: int
@@ -167,22 +171,21 @@ class Catalogue:
     links: tuple[dict[str, str | float], ...] = ()
 
     def over(self, base: "Catalogue") -> "Catalogue":
-        """Return both catalogues, where this one hides the base's entries. Products and
-        architectures of the same name are hidden.
+        """Return both catalogues joined.
+
+        Products and architectures of this catalogue hide those of the base with the same name.
         """
-        ours, chips = (
-            {product.key for product in self.products},
-            {chip.name for chip in self.architectures},
-        )
+        product_keys = {product.key for product in self.products}
+        chip_names = {chip.name for chip in self.architectures}
         return replace(
             self,
             products=(
                 *self.products,
-                *(product for product in base.products if product.key not in ours),
+                *(product for product in base.products if product.key not in product_keys),
             ),
             architectures=(
                 *self.architectures,
-                *(chip for chip in base.architectures if chip.name not in chips),
+                *(chip for chip in base.architectures if chip.name not in chip_names),
             ),
         )
 
