@@ -327,7 +327,7 @@ def test_a_roofline_that_cannot_be_trusted_for_it_is_no_limit(make):
     }.items():
         assert roofline_limit(copied(make, 0.1, **changes), 0.8) is None, why
     pinned = roofline_limit(copied(make, 0.1, ceiling=LINK, metric="pinned_auto_payload_GBps"), 0.8)
-    assert pinned.of.seconds == pytest.approx(64 * MIB / 51.2e9)
+    assert pinned.time_limit.seconds == pytest.approx(64 * MIB / 51.2e9)
     # One that some hosts exceed is reached all the more easily.
     assert roofline_limit(copied(make, 0.1, ceiling=replace(PEAK, bounds=False)), 0.8) is not None
     assert roofline_limit(copied(make), 1.02) == Limit(
@@ -394,7 +394,7 @@ def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkey
     )
     entry = floor(benchmark="all_reduce", metric="busbw_GBps", value=0.9)
     (limit,), _ = floor_limits([entry], one, None)
-    assert limit.of.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
+    assert limit.time_limit.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
     monkeypatch.setenv("NCCL_ALGO", "RING")
     assert floor_limits([entry], one, None)[1][0][1].startswith(
         "NCCL_ALGO overrides the library's choice"

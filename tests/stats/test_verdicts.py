@@ -538,7 +538,7 @@ def test_a_time_within_its_limit_passes_and_is_still_held_against_the_baseline(m
     # As slow as ever does not pass where it may miss its limit.
     reference = make.reference(*make.groups(3, process=0.001, centre=math.log(1.02)))
     found = judge(of(2), reference, Policy(), limits=limits)
-    assert (found.kind, found.limit) == (Kind.INCONCLUSIVE, limits[0].of)
+    assert (found.kind, found.limit) == (Kind.INCONCLUSIVE, limits[0].time_limit)
     assert (
         judge(of(2), reference, Policy(), limits=[Limit(TimeLimit(1.5, make.published()))]).kind
         is Kind.PASSED

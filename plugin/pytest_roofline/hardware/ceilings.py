@@ -71,7 +71,7 @@ def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
 def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None:
     """Return the roofline of `metric` on a whole device of a product.
 
-    It is that of `datasheet_ceiling`.
+    The rules are those of `datasheet_ceiling`.
     """
     convention = rate_suffix(metric)
     if convention == "traffic_GBps":

@@ -86,6 +86,7 @@ def has_fewer_units(device: DeviceFacts, product: Product) -> bool:
 
 
 def _has_less_memory(device: DeviceFacts, product: Product) -> bool:
+    """Return True where a device shows too little memory for a whole product."""
     rated_bytes, visible_bytes = product.memory_bytes, device.memory_bytes
     return (
         rated_bytes is not None
@@ -95,6 +96,7 @@ def _has_less_memory(device: DeviceFacts, product: Product) -> bool:
 
 
 def _cpu_key(host: HostFacts, device: DeviceFacts, link: str) -> HardwareKey:
+    """Return the hardware key of a CPU; its usable cores stand for a partition."""
     cores = f"{host.usable_cores}-cores"
     quota = f"-quota-{host.cgroup_cpus:g}" if host.cgroup_cpus is not None else ""
     # Virtual machines report a bare "AMD EPYC" for chips that are years apart; the architecture tells them apart.

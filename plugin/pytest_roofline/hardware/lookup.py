@@ -40,7 +40,7 @@ RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A value in data of hardware that is impossible, with what is expected in its place."""
+    """An impossible value in data of hardware, and what is expected in its place."""
 
     where: str
     observed: str

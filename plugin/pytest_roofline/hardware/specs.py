@@ -143,6 +143,7 @@ class Product:
             self.memory_bytes,
             device.memory_bytes,
         )
+        # Architectures are compared without a suffix: torch's `gfx942:sramecc+`, and our `sm_89-geforce`.
         agrees = {
             "architecture": (device.architecture or "").split(":")[0]
             == self.architecture.split("-")[0],

@@ -1,6 +1,6 @@
 """The distance of a time from a limit, its certainty, and a remedy where that is open.
 
-A limit says how fast one machine has to be: of several devices each is held against it alone, and the worst stands.
+A limit says how fast one machine has to be: each of several devices is compared with it alone, and the worst counts.
 """
 
 import math
@@ -22,14 +22,14 @@ FAR_APART = 5
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """New processes of one device held against a limit.
+    """New processes of one device compared with a limit.
 
     Args:
         estimate: log seconds by which their centre lies beyond the limit, with its standard `error`.
         freedom: degrees of freedom of that error.
         process: the spread between processes.
         share: the part of the chance of error that this interim analysis may spend; 0 where it may not be red.
-        devices: how many devices were held against the limit; `missed` is the number that lie beyond it.
+        devices: how many devices were compared with the limit; `missed` is the number that lie beyond it.
     """
 
     limit: Limit
@@ -87,7 +87,7 @@ def find_breaches(
 def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
     """Return the breach of the device that is worst.
 
-    Each device is held against the limit alone. A sure breach is worse than a larger one.
+    Each device is compared with the limit alone. A sure breach is worse than a larger one.
     """
     devices = dict.fromkeys(group.device for group in new)
     breaches = [
@@ -107,14 +107,15 @@ def _breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> B
     # Where each session holds one process, `process` already includes the spread between sessions.
     session = 0.0 if spreads.alone else max(prior.session, spreads.own_session)
     variance = process.value**2 / centre.processes + session**2 / centre.sessions
-    is_due = looks.due(centre.processes)
-    # The spread of a single process is merely assumed: it may not be red where a second may follow.
+    # Red needs three processes, or all that the run takes.
     fewest = min(FEWEST_RED, centre.processes if looks.ended else looks.most)
-    process_assumed = within(new)[1] == 0 and len(new) == 1 and looks.most > 1 and not looks.ended
-    may_be_red = is_due and not process_assumed and centre.processes >= fewest
+    # The spread of a single process is merely assumed, so it may not be red where a second may follow.
+    is_assumed = within(new)[1] == 0 and len(new) == 1
+    must_wait = is_assumed and looks.most > 1 and not looks.ended
+    may_be_red = looks.due(centre.processes) and not must_wait and centre.processes >= fewest
     return Breach(
         limit=limit,
-        estimate=centre.value - math.log(limit.of.seconds),
+        estimate=centre.value - math.log(limit.time_limit.seconds),
         error=math.sqrt(variance),
         # The spread between sessions is assumed: it adds no degrees of freedom.
         freedom=process.degrees,

@@ -33,7 +33,12 @@ CLEARLY = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A shift of the whole suite, `estimate` log seconds, which `moved` of `tests` tests show."""
+    """A shift of the whole suite.
+
+    Args:
+        estimate: the median shift, in log seconds.
+        moved: how many of the `tests` tests moved that way.
+    """
 
     estimate: float
     moved: int
@@ -91,7 +96,7 @@ def common_shift(verdicts: Iterable[Verdict]) -> Shift | None:
     The shift is more than the smallest slowdown worth reporting.
     """
     compared = [verdict for verdict in verdicts if verdict.compared]
-    # The shared change that was taken out of each test belongs to its shift, too.
+    # The shared change that was removed from each test is part of its shift.
     estimates = [(verdict.estimate or 0.0) + shift_of(verdict) for verdict in compared]
     if len(estimates) < FEWEST_SHIFTED:
         return None
@@ -152,7 +157,14 @@ def modes(old_s: Sequence[float], new_s: Sequence[float], tolerance: float) -> M
         if 0 < slow_before < len(old_s) or 0 < slow_now < len(new_s):
             fast_s = geometric_mean(medians_s[:fast_count])
             slow_s = geometric_mean(medians_s[fast_count:])
-            return Modes(fast_s, slow_s, slow_before, len(old_s), slow_now, len(new_s))
+            return Modes(
+                fast_s=fast_s,
+                slow_s=slow_s,
+                slow_before=slow_before,
+                before=len(old_s),
+                slow_now=slow_now,
+                now=len(new_s),
+            )
     return None
 
 

@@ -41,9 +41,8 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
         )
         if isinstance(size, int) and rate is not None and not m.invalid:
             point = m.median_s, rate, math.nan if m.share_of_ceiling is None else m.share_of_ceiling
-            sweeps.setdefault((_sweep_label(m.key), m.key.metric), {}).setdefault(size, []).append(
-                point
-            )
+            points = sweeps.setdefault((_sweep_label(m.key), m.key.metric), {})
+            points.setdefault(size, []).append(point)
     return [
         _summary(label, metric, {size: points[size] for size in sorted(points)})
         for (label, metric), points in sweeps.items()
@@ -64,6 +63,7 @@ def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSu
     `points` holds the measurements of each size, in ascending order of size; their median counts.
     """
     sizes = np.array(list(points), dtype=float)
+    # Each is [sizes], in the order of the fields of a point.
     seconds, rates, of_roof = (
         np.array([median(point[column] for point in at_size) for at_size in points.values()])
         for column in range(3)

@@ -64,7 +64,10 @@ class KeyResults:
         }
 
     def invalid(self, reference: Reference | None) -> tuple[Reason, ...]:
-        """Return why nothing can be judged; empty where enough is sound."""
+        """Return why nothing can be judged; empty where enough processes are sound.
+
+        The reason is that of the last unsound process, with their number.
+        """
         reasons = list(self.unsound(reference).values())
         unsound_count = len(reasons)
         count = unsound_count + len(self.sound(reference))

@@ -31,13 +31,13 @@ FORCED = {"NCCL_ALGO", "NCCL_PROTO", "RCCL_MSCCL_ENABLE"}
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit, and the new processes that are held against it.
+    """A limit, and the new processes that are compared with it.
 
     Args:
         new: the processes, each summed up by the statistic of the limit's source. Empty: all of them, by their medians.
     """
 
-    of: TimeLimit
+    time_limit: TimeLimit
     new: tuple[Group, ...] = ()
 
 
@@ -176,7 +176,7 @@ def _idle_reason(
     ):
         return "the datasheet's peak of the floor is not known here"
     if not is_arithmetic(peak):
-        # A lower power limit, asked for below, slows arithmetic only.
+        # The power limit, which is checked below, matters for arithmetic only.
         return (
             "the measured data stayed in a cache"
             if "cache_resident" in measurement.samples.labels
@@ -202,7 +202,11 @@ def limit_seconds(entry: Entry, work: Work) -> float | None:
 
 
 def published_s(entry: Entry, value: float, work: Work) -> float | None:
-    """Return the seconds that `work` takes at a value of the metric."""
+    """Return the seconds that `work` takes at a value of the metric.
+
+    None where a value has no time: a value of 0, a peak of memory, a floor, or a metric that counts
+    another amount than the work.
+    """
     suffix = rate_suffix(entry.metric)
     if value == 0 or entry.metric == PEAK_METRIC or entry.kind == "floor":
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 # The chance that a run calls anything unchanged REGRESSED.
 FALSE_RED = 0.05
-# A run of fewer tests is held to the same 0.2 % a test.
+# In a run of fewer tests the chance of error of one test is no larger than in a run of so many: 0.2 %.
 FEWEST_TESTS = 25
 # Chances of error at the first look: of a false IMPROVED; of PASSED for a test exactly as slow as its tolerance; and of
 # PASSED for one twice as slow, which matters where the spread is many times the tolerance. A later look has half of
@@ -30,7 +30,7 @@ FEWEST_TOGETHER = 12
 ENOUGH_KNOWN = 5
 # Numbers of processes to suggest; nobody runs more for one answer.
 WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
-# The level of one test among two hundred.
+# The chance of error of one test among two hundred.
 STRICT = FALSE_RED / 200
 
 
@@ -102,7 +102,7 @@ def red_at_once(p: float, comparisons: int) -> bool:
 def adjusted_p(p_spent: Sequence[float], comparisons: int) -> list[float]:
     """Return Benjamini and Hochberg's adjusted p of a run's tests.
 
-    Tests still to come count as unchanged.
+    Tests that have no p yet count as unchanged.
     """
     from scipy.stats import false_discovery_control
 

@@ -187,12 +187,14 @@ class _Levels:
         """
         floor = np.array([priors()[kind].session for kind in self.classes])
         distances = np.abs(other_sessions - np.nanmedian(other_sessions, axis=1, keepdims=True))
+        # Where each session has one process, the distances between sessions serve in place of `error`.
         robust = np.maximum(floor, NORMAL_DEVIATION * np.nanmedian(distances, axis=1))
         deviations: Floats = np.where(np.isnan(self.error), robust, np.hypot(self.error, floor))
         freedom = np.sum(~np.isnan(other_sessions), axis=1) - 1
         # The median of an estimated variance, as a multiple of the true one.
         typical = special.chdtri(freedom, 0.5) / freedom
         squares = np.nanvar(other_sessions, axis=1, ddof=1) / typical
+        # No test varies less than the median test of its class.
         for kind in set(self.classes):
             rows = self.classes == kind
             deviations[rows] = np.maximum(deviations[rows], math.sqrt(np.median(squares[rows])))

@@ -53,7 +53,7 @@ class Scale:
 
 
 def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
-    """Return the scale of parts.
+    """Return the scale of parts, with a robust spread.
 
     Args:
         values: log seconds, one of each part.
@@ -66,6 +66,7 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
     upper = float(numpy.quantile(values, UPPER)) - centre
     few = len(values) < MANY
     deviation = qn(values) if few else float(median_abs_deviation(values, scale="normal"))
+    # The quantile lies far out where the parts are in two camps.
     deviation = upper if upper > TWO_CAMPS * deviation else deviation
     freedom = (EFFICIENCY if few else EFFICIENCY_OF_MANY) * (len(values) - 1)
     joined = (freedom * deviation**2 + ASSUMED_FREEDOM * assumed**2) / (freedom + ASSUMED_FREEDOM)

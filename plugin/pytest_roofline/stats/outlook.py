@@ -166,7 +166,7 @@ class Outlook:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Return the verdicts that an open test may get, and a remedy."""
+        """Return why a test is undecided: its interval, or its slowdown, and a remedy."""
         may_be = Reason(ReasonCode.MAY_BE)
         if self.hot and self.looks_slow:
             return Reason(ReasonCode.HOT_ROUNDS), may_be

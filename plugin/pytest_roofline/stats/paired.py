@@ -163,6 +163,7 @@ def judge_paired(
     verdicts, undecided = {}, {}
     for name, observed in observations.items():
         if observed is None:
+            # No block has both sides yet. The test stays open while processes may still follow.
             arms = [process.arm for block in tests[name] for process in block]
             undecided[name] = max(arms.count("A"), arms.count("B")) < most and not ended
             verdicts[name] = Verdict(
@@ -386,9 +387,9 @@ def _may_decide(
 
 
 def _reasons(verdict: Verdict, blocks: int, tests: int, *, final: bool) -> tuple[Reason, ...]:
-    """Return the verdicts that an open test may get.
+    """Return why a test is undecided: its interval, or a slowdown with too few processes.
 
-    Where they are final, they are followed by the number of processes that would decide.
+    At the end of a run (`final`) the number of processes follows that would decide.
     """
     may_be = Reason(ReasonCode.SIDES_MAY_BE)
     if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:

@@ -75,7 +75,7 @@ class Shared:
     def regressed(self) -> Verdict | None:
         """Return the verdict on all tests together if they are slower.
 
-        It is None where nothing is removed: each test shows it itself.
+        It is None where the shared change is not removed: then each test shows the change itself.
         """
         slower = (
             self.is_removed and self.verdict is not None and self.verdict.kind is Kind.REGRESSED
@@ -141,6 +141,7 @@ def shared_of(
     None where too few of them were measured in the same sessions of the same device.
     """
     sessions = _sessions(sides)
+    # The tests whose references consist of these sessions only.
     complete = {
         name: side
         for name, side in sides.items()
@@ -150,6 +151,7 @@ def shared_of(
     if len(days) < ENOUGH_SESSIONS or len(complete) < FEWEST_OTHERS + 1:
         return None
     names = list(complete)
+    # Mean log seconds: [tests, sessions] of the references, and [tests] of the new session.
     before = _fill(
         np.array(
             [
@@ -292,6 +294,7 @@ def _fill(before: Floats) -> Floats:
 
 
 def _session_logs(reference: Reference, session: Session) -> list[float]:
+    """Return the log seconds of a session's processes; empty if it is left out."""
     return [
         log_s
         for group in reference.groups

@@ -118,6 +118,7 @@ def judge_sibling(
 
 
 def _subject(suspect: Sibling, left_out: Sequence[Reason]) -> Subject:
+    """Return the subject of a verdict on a sibling."""
     measurement = suspect.measurement
     return Subject(
         test_id=measurement.test_id,

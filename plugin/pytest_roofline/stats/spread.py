@@ -116,7 +116,7 @@ def class_of(device_type: str, metric: str = "") -> str:
 
 
 def within(groups: Sequence[Group]) -> tuple[float, int]:
-    """Return the sum of squares within sessions, and its degrees of freedom."""
+    """Return the sum of squares of log seconds within sessions, and its freedom."""
     squares, freedom = 0.0, 0
     for group in groups:
         logs = group.logs

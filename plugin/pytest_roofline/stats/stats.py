@@ -45,7 +45,10 @@ def interval_of(difference: Difference, confidence: float) -> tuple[float, float
 
 
 def p_slower_than(difference: Difference, shift: float) -> float:
-    """Return the one-sided p of "at most `shift` log seconds slower"."""
+    """Return the one-sided p of "at most `shift` log seconds slower".
+
+    The smaller it is, the surer the new side is slower by more than that.
+    """
     score = (shift - difference.estimate) / difference.error
     if difference.freedom is None:
         return float(special.ndtr(score))
@@ -118,7 +121,8 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     compared = [group for group in reference if group.device in devices or not is_paired]
     spreads = spreads_of(new, reference, prior)
     new_centre, old_centre = centre_of(new), centre_of(compared)
-    sessions = 1 / new_centre.sessions + (0 if spreads.alone else 1 / old_centre.sessions)
+    # The factor of the variance between sessions: 1/N + 1/M, or 1/N where `process` includes that of the reference.
+    session_factor = 1 / new_centre.sessions + (0 if spreads.alone else 1 / old_centre.sessions)
     # The estimated parts of the variance, each with its degrees of freedom.
     parts = [
         (spreads.new.value**2 / new_centre.processes, spreads.new.degrees),
@@ -131,10 +135,11 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     if not is_paired:
         device = device_spread(compared, prior)
         parts.append((device.value**2 * (new_centre.device + old_centre.device), device.degrees))
-    session = spreads.session.value**2 * sessions
-    variance = math.fsum(part for part, _ in parts) + session
+    session_variance = spreads.session.value**2 * session_factor
+    variance = math.fsum(part for part, _ in parts) + session_variance
     # The part of the spread between sessions that is assumed costs no degrees of freedom.
-    parts.append((session - spreads.known**2 * sessions, spreads.session.degrees))
+    estimated_part = session_variance - spreads.known**2 * session_factor
+    parts.append((estimated_part, spreads.session.degrees))
     return Difference(
         estimate=new_centre.value - old_centre.value,
         error=math.sqrt(variance),
@@ -156,8 +161,8 @@ def _freedom(variance: float, parts: Sequence[tuple[float, float]]) -> float:
 
     `parts` are its estimated parts, each with its degrees of freedom.
     """
-    doubt = math.fsum(part**2 / freedom for part, freedom in parts)
-    return variance**2 / doubt if doubt else math.inf
+    denominator = math.fsum(part**2 / freedom for part, freedom in parts)
+    return variance**2 / denominator if denominator else math.inf
 
 
 def _none_if_infinite(freedom: float) -> float | None:
@@ -245,7 +250,7 @@ def _spreads_of_single_processes(
         new_square, new_freedom, _ = between_sessions(new)
         new_squares = new_square * new_freedom
     pooled = join_prior(squares + new_squares, freedom + new_freedom, prior, origin)
-    # The part of it that lies between sessions matters once a new session holds several processes.
+    # The part of `pooled` that lies between sessions matters once a new session holds several processes.
     least = max(prior.session, pooled.value * math.sqrt(LEAST_SHARE_ALONE))
     if new_is_alone or not new_freedom:
         session = Spread(0.0, "within the spread between processes")

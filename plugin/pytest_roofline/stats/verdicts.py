@@ -71,8 +71,8 @@ def judge(
     Args:
         subject: what they measured; `peak` is the verdict on its memory.
         invalid: why their times cannot be trusted; empty where they can.
-        limits: the limits that they are held against beside the reference. A limit that is missed counts before the
-            reference, unless the test is red by the latter alone.
+        limits: the limits that they are compared with beside the reference. A limit that is surely missed decides; one
+            that may be missed decides only where the comparison with the reference is green, or there is none.
         why_none: why there is no reference.
     """
     count = sum(len(group.medians_s) for group in new)
@@ -112,7 +112,7 @@ def judge(
             policy.tolerance,
             subject,
             reasons=(reason, *text_reasons(why_none)),
-            limit=nearest.limit.of,
+            limit=nearest.limit.time_limit,
             processes=count,
             peak=peak,
         )
@@ -141,7 +141,7 @@ def _judge_breach(
         estimate=breach.estimate,
         interval=breach.interval,
         processes=breach.processes,
-        limit=breach.limit.of,
+        limit=breach.limit.time_limit,
         futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, looks),
         peak=peak,
     )
@@ -162,9 +162,16 @@ def _compare(
     device_groups = reference.on({group.device for group in new})
     reference_logs = [log_s for group in device_groups for log_s in group.logs]
     fewest = fewest_red(len(reference_logs), policy.prior.strange)
+    # The new processes lie beyond all of these by more than is worth reporting.
     unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(reference_logs)
     outlook = Outlook(
-        change, reference, policy, count, fewest, unseen, _heat(new, device_groups, change)
+        change,
+        reference,
+        policy,
+        count=count,
+        fewest=fewest,
+        unseen=unseen,
+        hot=_heat(new, device_groups, change),
     )
     p = p_slower_than(change, outlook.worthy)
     red_is_due = looks.due(count) and count >= outlook.needed and not outlook.hot
@@ -259,7 +266,7 @@ def judge_once(
 def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
     """Return the number of processes or pairs that would decide, or None.
 
-    They take the place of the `now` that there are; neither centre nor spread changes. None where
+    They take the place of the present number, `now`; neither centre nor spread changes. None where
     more than a hundred would be needed.
     """
     change, tolerance = verdict.difference, verdict.tolerance
@@ -336,8 +343,8 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
     settled = {}
     for name, verdict in verdicts.items():
         p = corrected.get(name)
-        red = p is not None and p <= FALSE_RED and may_be_red(verdict)
-        kind, reasons = (Kind.REGRESSED, ()) if red else (verdict.kind, verdict.reasons)
+        is_red = p is not None and p <= FALSE_RED and may_be_red(verdict)
+        kind, reasons = (Kind.REGRESSED, ()) if is_red else (verdict.kind, verdict.reasons)
         settled[name] = replace(verdict, kind=kind, reasons=reasons, p_adjusted=p)
     return settled
 
@@ -345,7 +352,8 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
 def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> tuple[Reason, ...]:
     """Return why a time cannot be compared with its reference; empty where it can.
 
-    One of them was bound by the host, or stayed in a cache, and the other was not.
+    `achieved` is the mode in which the new process was timed. The modes differ if, for instance, only
+    one of them was bound by the host or stayed in a cache.
     """
     if reference is None or not reference.achieved or reference.achieved == (achieved,):
         return ()
