@@ -189,7 +189,7 @@ def _fullest() -> list[Any]:
         parts=(PartTime("blocks.*", 1e-3, 2e-3),), host_s=1e-4,
     )  # fmt: skip
     ranks = Ranks(
-        2, "local", "nccl", ("a", "b"), ((1e-3, 1e-3), (2e-3, 2e-3)), 1, (0.0, 1e-4), 4, "RING", "LL", 2, True
+        2, "local", "nccl", ("a", "b"), ((1e-3, 1e-3), (2e-3, 2e-3)), 1, (0.0, 1e-4), 4, 2, True
     )  # fmt: skip
     kernel = page_runs._kernel("sm_100")
     use = dataclasses.replace(

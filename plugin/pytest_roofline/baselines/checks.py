@@ -224,6 +224,7 @@ def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[
 
 
 def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
+    """Return the health of a measured entry."""
     assert entry.work is not None
     reference = reference_of(entry, "")
     comparison = _compare_one_more(reference.groups, prior)

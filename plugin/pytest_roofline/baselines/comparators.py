@@ -208,7 +208,7 @@ class BaselineComparator(Comparator):
         return None
 
 
-# A run's name, when it began, and its device: a name alone may be that of each night, or of each node.
+# A run's name, when it began, and its device: a name alone may be the same each night, or on each node.
 Session = tuple[str, str, str]
 Process = tuple[Session, str]
 
@@ -217,9 +217,10 @@ class RunComparator(Comparator):
     """Compares with the fit measurements of saved runs; several runs stand side by side as processes."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
+        """Sort the measurements of runs by key and process, and set unfit ones apart."""
         self.runs = runs
         self.unfit = unfit = []
-        # By key, and then by process, its attempts.
+        # The attempts by key, and then by process.
         self._processes: dict[str, dict[Process, list[Measurement]]] = {}
         self._keys: dict[str, Key] = {}
         self._runs: dict[Session, Run] = {}
@@ -234,9 +235,10 @@ class RunComparator(Comparator):
                     self._add(run, session, measurement)
 
     def _add(self, run: Run, session: Session, measurement: Measurement) -> None:
+        """Add an attempt, unless it did other work than the first process of its key."""
         processes = self._processes.setdefault(measurement.key.identity, {})
-        # Times of different work do not mix: the work of the first process counts.
-        if all(measurement.work == attempts[0].work for attempts in list(processes.values())[:1]):
+        first_attempts = next(iter(processes.values()), [])
+        if not first_attempts or measurement.work == first_attempts[0].work:
             processes.setdefault((session, measurement.process), []).append(measurement)
             self._keys[measurement.key.identity] = measurement.key
             self._runs[session] = run
@@ -325,6 +327,7 @@ class RunComparator(Comparator):
         return list(self._keys.values())
 
     def _set_aside(self, odd: Odd) -> "RunComparator":
+        """Return a copy without the processes of odd sessions in their strange tests."""
         remaining = copy(self)
         remaining.odd = odd
         remaining._processes = {

@@ -94,10 +94,14 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     old_kernels, new_kernels = records_of(before), records_of(after)
     kernels, only_kernels = compare_exact(old_kernels, new_kernels)
     lost = lost_since(before, after, old_kernels, {*new_kernels.kernels, *new_kernels.unfit})
-    compared = any(pair.reference is not None for pair in tests) or any(
+    is_comparable = any(pair.reference is not None for pair in tests) or any(
         gating for gating, _ in limits.values()
     )
-    if not compared and not lost and not any(row.baseline_figures is not None for row in kernels):
+    if (
+        not is_comparable
+        and not lost
+        and not any(row.baseline_figures is not None for row in kernels)
+    ):
         raise BadInput(_incomparable_reason(before, after))
     verdicts, shared = _verdicts(before, after, pairs, limits, tolerance)
     rows = [
@@ -129,7 +133,10 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A measurement of the new side (`fresh`) and its reference, or why there is none."""
+    """A measurement of the new side, and its reference or why there is none.
+
+    `fresh` holds the new processes in the form of a reference.
+    """
 
     key: Key
     fresh: Reference
@@ -148,32 +155,33 @@ def _verdicts(
     tests = [pair for pair in pairs if not pair.key.is_canary]
     count = sum(pair.reference is not None for pair in tests)
     references = [pair for pair in before.references() if not pair[0].is_canary]
-    kinds = priors() | {
+    priors_by_class = priors() | {
         kind: prior_of(references, kind) for kind in {class_of_key(key) for key, _ in references}
     }
     policies = {
         pair.key.identity: policy_of(
             pair.key,
             pair.reference,
-            kinds[class_of_key(pair.key)],
+            priors_by_class[class_of_key(pair.key)],
             count,
             test_tolerance=after.tolerance(pair.key),
             run_tolerance=tolerance,
         )
         for pair in tests
     }
-    shared, adjusted = _shared(
+    shared, adjusted_references = _shared(
         after, pairs, {identity: policy.tolerance for identity, policy in policies.items()}
     )
     verdicts = {}
     for pair in tests:
         identity = pair.key.identity
-        reference = adjusted.get(identity, pair.reference)
-        modes = (other_mode(mode, reference) for mode in sorted(pair.fresh.achieved))
-        invalid = next(filter(None, modes), ()) or distrust_reasons(
+        reference = adjusted_references.get(identity, pair.reference)
+        mode_reasons = (other_mode(mode, reference) for mode in sorted(pair.fresh.achieved))
+        # The first reason counts: another mode, or a baseline that is impossible.
+        invalid = next(filter(None, mode_reasons), ()) or distrust_reasons(
             pair.key, _work(after, pair.key), reference
         )
-        gating, idle = limits[identity]
+        limits_of_test, idle = limits[identity]
         verdicts[identity] = judge(
             after.judged(pair.key),
             reference,
@@ -181,7 +189,7 @@ def _verdicts(
             subject=_subject(before, after, pair, idle),
             peak=None if invalid else judge_peak(pair.fresh.peak_bytes, reference, pair.key),
             invalid=invalid,
-            limits=gating,
+            limits=limits_of_test,
             why_none=pair.why_none,
         )
     settled = settle(verdicts, max(1, count))
@@ -189,8 +197,8 @@ def _verdicts(
         settled = {
             identity: shared.with_whole_change(verdict) for identity, verdict in settled.items()
         }
-    is_logs = bool(after.runs) and all(map(is_imported, after.runs))
-    if is_logs:
+    all_imported = bool(after.runs) and all(map(is_imported, after.runs))
+    if all_imported:
         settled = {identity: _with_log_remedies(verdict) for identity, verdict in settled.items()}
     return settled, shared
 
@@ -264,7 +272,9 @@ def _shared(
         ):
             medians_s = tuple(median_s for group in groups for median_s in group.medians_s)
             sides[pair.key.identity] = Side(
-                replace(groups[0], medians_s=medians_s), pair.reference, pair.key.is_canary
+                new=replace(groups[0], medians_s=medians_s),
+                reference=pair.reference,
+                canary=pair.key.is_canary,
             )
     tests = [pair.key for pair in pairs if pair.key.identity in sides and not pair.key.is_canary]
     return hold_shared(

@@ -102,7 +102,7 @@ def judge_exact(
 ) -> ExactVerdict:
     """Return the verdict on a kernel. The test's id is still empty.
 
-    `why_none` is the reason that there is no reference.
+    `why_none` tells why there is no reference.
     """
     entry = kernel.entry
     verdict = without_comparison(entry.key, entry.label, Kind.NO_BASELINE, why_none)
@@ -182,9 +182,10 @@ def _new_generation(before: Mapping[str, int], after: Mapping[str, int]) -> int:
 def _figure_change(
     figure: str, old: int | None, new: int | None, slack: Mapping[str, int], new_generation: int
 ) -> FigureChange:
-    """Return the change of a figure, and whether it is worse, better, within its slack or not judged.
+    """Return the change of a figure with its verdict.
 
-    `new_generation` is that of `_new_generation`.
+    The verdict is worse, better, within the slack, or empty for a figure that is not judged.
+    `new_generation` is the result of `_new_generation`.
     """
     generation = matrix_generation(figure)
     if old is None or new is None or (figure not in JUDGED_FIGURES and not generation):
@@ -224,6 +225,7 @@ def _remarks(entry: ExactEntry, reference: ExactEntry) -> tuple[str, ...]:
 
 
 def _differences(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> list[str]:
+    """Return the settings that differ, as `num_warps 4 → 8`."""
     names = dict.fromkeys([*before, *after])
     return [
         f"{name} {before.get(name, 'unset')} → {after.get(name, 'unset')}"
@@ -306,7 +308,7 @@ def provenance_of(run: Run) -> dict[str, str]:
 
 
 def records_of(comparator: Comparator) -> KernelRecords:
-    """Return the kernels' records of the baseline or the runs that times are compared with."""
+    """Return the records of the kernels in a comparator's runs or baseline files."""
     return (
         records_in_runs(comparator.runs)
         if comparator.runs

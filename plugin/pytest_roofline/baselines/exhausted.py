@@ -77,8 +77,11 @@ def lost_since(
         hardware = key_of(run.header.environment)
         for record in run.out_of_memory:
             benchmark, parameters = record.benchmark, record.parameters
-            names = {key.name for key in measured.get((benchmark, canonical(parameters)), [])}
-            for name, seconds in lost_times(before, benchmark, parameters, hardware, names).items():
+            measured_names = {
+                key.name for key in measured.get((benchmark, canonical(parameters)), [])
+            }
+            old_times = lost_times(before, benchmark, parameters, hardware, measured_names)
+            for name, seconds in old_times.items():
                 label = label_of(benchmark, parameters, name)
                 times.setdefault(label, _lost_row(label, seconds, record))
             for kernel in kernels_before.of(benchmark, parameters):

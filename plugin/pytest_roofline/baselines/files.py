@@ -30,6 +30,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def _remedy(path: Path) -> str:
+    """Return what to do about a file that is no baseline, by the suffix of its name."""
     if path.suffix == ".jsonl":
         return f"this file is a run; make a proposal from it: `roofline baseline propose {path} -o FILE`"
     if path.suffix != ".json":
@@ -41,6 +42,7 @@ def _remedy(path: Path) -> str:
 
 
 def _read(path: Path) -> Baseline:
+    """Return a baseline file; the message of a BadFile has no remedy yet."""
     where = f"baseline {path}"
     raw = decode_json(read_bytes(path, "baseline"), where)
     check_schema(raw, where)
@@ -55,12 +57,16 @@ def _read(path: Path) -> Baseline:
 
 
 def baseline_of(family: str, folder: Path) -> Baseline:
-    """Return the baseline of a family in a folder, without entries where there is none yet."""
+    """Return the baseline of a family in a folder.
+
+    It is empty where the file does not exist yet.
+    """
     path = folder / f"{family}.json"
     return read_baseline(path) if path.exists() else Baseline(family, ())
 
 
 def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> None:
+    """Raise BadFile where two entries have one identity; `where` names the file."""
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
         first = seen.setdefault(entry.identity, index)
@@ -235,7 +241,10 @@ class PlannedTest:
 
 @dataclass(frozen=True, slots=True)
 class UnusedEntry:
-    """An entry that no test uses, and whether its benchmark is known with other parameters."""
+    """An entry that no test uses.
+
+    `benchmark_known` tells whether tests use its benchmark with other parameters.
+    """
 
     entry: Entry | ExactEntry
     benchmark_known: bool

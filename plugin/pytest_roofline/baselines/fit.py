@@ -27,7 +27,7 @@ MOST_REASONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason why a measurement or a compiled kernel of a test does not go into the baselines."""
+    """A reason why a result of a test does not go into the baselines."""
 
     test_id: str
     why: str

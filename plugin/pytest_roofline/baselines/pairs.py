@@ -87,6 +87,7 @@ class Twins:
             _parts(side.measurements[0]) for side in (self.base, self.variant)
         )
         front = _common_start(base_words, variant_words)
+        # The end is searched only behind the start, so that no word counts twice.
         reversed_words = (words[len(front) :][::-1] for words in (base_words, variant_words))
         back = _common_start(*reversed_words)[::-1]
         return name.replace("[]", f"[{'-'.join(front + back)}]" if front or back else "")
@@ -312,7 +313,7 @@ def _too_few_text(pairs: int) -> str:
 
 
 def _open_text(verdict: Verdict, tests: int) -> str:
-    """Return the verdicts that an open test may get, and a remedy."""
+    """Return the interval of an undecided test, and a remedy."""
     assert verdict.interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:

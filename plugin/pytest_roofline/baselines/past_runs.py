@@ -79,6 +79,7 @@ class PastRuns:
 
 
 def _past_run(run: Run) -> _PastRun:
+    """Return the parts of a run that are needed here, so that the rest is freed."""
     passed = {
         (verdict.subject.test_id, verdict.subject.name)
         for verdict in run.verdicts

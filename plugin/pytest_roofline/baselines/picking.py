@@ -77,8 +77,8 @@ def hardware_of(run: Run) -> HardwareKey:
 def pick(runs: Sequence[Run], choice: Choice) -> RunSelection:
     """Return those of the named runs that match a choice."""
     # Where the product is a whole hardware key, partitions (MIG) of that hardware do not match it.
-    exact = any(str(hardware_of(run)) == choice.product for run in runs)
-    matches = [run for run in runs if _matches(choice, run, exact)]
+    is_whole_key = any(str(hardware_of(run)) == choice.product for run in runs)
+    matches = [run for run in runs if _matches(choice, run, is_whole_key)]
     if not matches:
         raise BadInput(f"no run matches {choice}; {describe(runs)}")
     note = f"{len(matches)} of {len(runs)} runs match {choice}"
@@ -168,24 +168,31 @@ def _read_all(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
     return list(runs.values()), notes
 
 
-def _matches(choice: Choice, run: Run, exact: bool) -> bool:
-    """Return True where a run matches; `exact` is for the product, as in `pick`."""
+def _matches(choice: Choice, run: Run, is_whole_key: bool) -> bool:
+    """Return True where a run matches; `is_whole_key` is as in `_is_product`."""
     time = moment(run.header.started)
     if choice.before is not None and not (time and time < choice.before):
         return False
     if choice.after is not None and not (time and time >= choice.after):
         return False
-    return _has_driver(run, choice.driver) and _is_product(hardware_of(run), choice.product, exact)
+    return _has_driver(run, choice.driver) and _is_product(
+        hardware_of(run), choice.product, is_whole_key
+    )
 
 
 def _has_driver(run: Run, version: str) -> bool:
+    """Return True where a run's driver begins with the parts of a version."""
     driver, prefix = run.header.environment.device.driver or "", version.rstrip(".")
     # The next character must end a part of the version: 550 is no driver of 5501.
     return driver.startswith(prefix) and not (prefix and driver[len(prefix) :][:1].isalnum())
 
 
-def _is_product(hardware: HardwareKey, product: str, exact: bool) -> bool:
-    if exact:
+def _is_product(hardware: HardwareKey, product: str, is_whole_key: bool) -> bool:
+    """Return True where a hardware key has all words of `product`.
+
+    If that is a whole key, the hardware key must be the same.
+    """
+    if is_whole_key:
         return str(hardware) == product
     facts = {hardware.product, hardware.memory, hardware.partition, hardware.link}
     return all(word in facts for word in re.split(r"[,\s]+", product.strip()) if word)
@@ -270,9 +277,9 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
 def _run_apart(
     run_id: str, run_ids: Sequence[str], tests: Sequence[Sessions]
 ) -> Disagreement | None:
-    """Return the distance of a run from other runs, as the median over its tests.
+    """Return the distance of a run from other runs, or None.
 
-    None where no other run measured any of them.
+    It is the median over the tests of the run. None where no other run measured any of them.
     """
     groups_by_test = [
         (test, [test.groups[name] for name in run_ids if name != run_id and name in test.groups])
@@ -292,7 +299,7 @@ def _run_apart(
         median(getattr(distance, name) for distance in distances)
         for name in ("estimate", "errors", "freedom")
     )
-    return Disagreement(run_id, estimate, errors, freedom, len(distances))
+    return Disagreement(run_id, estimate, errors, freedom, tests=len(distances))
 
 
 def _distance(
@@ -308,9 +315,11 @@ def _distance(
     compared = difference([group], other_groups, prior)
     freedom = compared.process.degrees
     if freedom < MANY and not compared.unequal:
+        # A verdict drops the prior where few processes rule it out. Here the wider spread counts.
         joined = difference([group], other_groups, replace(prior, borrowed=True))
         freedom = joined.process.degrees
         compared = max(compared, joined, key=lambda candidate: candidate.process.value)
+    # How many sessions the difference was compared with: those of the same device, or all.
     sessions = sum(other_group.device == group.device for other_group in other_groups) or len(
         other_groups
     )
@@ -321,7 +330,11 @@ def _distance(
     freedoms = [freedom, session.degrees, compared.device.degrees if compared.device else math.inf]
     # The least of all degrees of freedom. Satterthwaite's would rely on a spread that is small by luck.
     return Disagreement(
-        run_id, compared.estimate, compared.estimate / math.sqrt(variance), min(freedoms), 1
+        run_id,
+        estimate=compared.estimate,
+        errors=compared.estimate / math.sqrt(variance),
+        freedom=min(freedoms),
+        tests=1,
     )
 
 

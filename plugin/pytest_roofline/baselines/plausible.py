@@ -165,9 +165,10 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
         else:
             peak = link_ceiling(product, hardware, key.metric)
         return None if peak is None else (peak.value, _highest_rate(peak))
-    # A CPU may emulate another device's arithmetic, and data between its ranks crosses no link.
+    # The arithmetic of a CPU may be emulated, and data between its ranks crosses no link, so neither has a peak.
     if not alone or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
         return None
+    # An unknown GPU lies within the range of its vendor's products, a CPU within that of all products.
     vendor = vendor_of(hardware.product or "")
     products = [
         candidate

@@ -41,6 +41,12 @@ class NothingFit(BadInput):
     """
 
     def __init__(self, where: str, left_out: Sequence[str]) -> None:
+        """Make the message, with the only reason or one that all have in common.
+
+        Args:
+            where: the run or the number of runs.
+            left_out: why each measurement is left out.
+        """
         self.reasons = tuple(left_out) or ("no test measured anything",)
         self.busy = bool(left_out) and all(map(for_neighbours, left_out))
         self.left_out = () if self.busy or len(left_out) < 2 else tuple(left_out)
@@ -79,16 +85,19 @@ def propose(
     for identity, sessions in fit_by_key.items():
         _refuse_different(
             sessions,
-            "did different work",
-            lambda first, measurement: measurement.work == first.work,
+            fault="did different work",
+            same=lambda first, measurement: measurement.work == first.work,
         )
-        if not sessions[0][1][0].key.is_canary:
-            fit_by_key[identity], minority = _common_mode(sessions)
-            left_out += minority
+        _, measurements = sessions[0]
+        if not measurements[0].key.is_canary:
+            fit_by_key[identity], minority_lines = _common_mode(sessions)
+            left_out += minority_lines
             _refuse_different(
                 fit_by_key[identity],
-                "",
-                lambda first, measurement: measurement.samples.achieved == first.samples.achieved,
+                fault="",
+                same=lambda first, measurement: (
+                    measurement.samples.achieved == first.samples.achieved
+                ),
             )
     entries = []
     for entry in map(_entry, fit_by_key.values()):
@@ -200,7 +209,7 @@ def _leave_out_odd(
 
 
 def _distance_text(distance: Disagreement, reference: str) -> str:
-    """Return `12.3 % slower than the others (8.1 standard errors, in the middle of 14 tests)`."""
+    """Return `12.3 % slower than the others (8.1 standard errors, median of 14 tests)`."""
     change = growth(distance.estimate)
     over = f", median of {distance.tests} tests" if distance.tests > 1 else ""
     word = "slower" if change > 0 else "faster"
@@ -258,7 +267,7 @@ def _refuse_different(
         fault: the difference, for the message; empty for a difference in mode.
         same: compares a measurement with the first one.
     """
-    first_run, first = sessions[0][0], sessions[0][1][0]
+    first_run, (first, *_) = sessions[0]
     for run, measurements in sessions:
         for measurement in measurements:
             if same(first, measurement):
@@ -277,10 +286,11 @@ def _refuse_different(
 def _common_mode(
     sessions: list[tuple[Run, list[Measurement]]],
 ) -> tuple[list[tuple[Run, list[Measurement]]], list[str]]:
-    """Return the sessions with only the more common mode, and a line on the other.
+    """Return the sessions with only the more common mode.
 
-    The two modes are timing by a graph and timing call by call. Only short calls are timed by a
-    graph, so a call near that limit is timed in either mode until a baseline decides.
+    They are followed by a line on the other mode. The two modes are timing by a graph and timing
+    call by call. Only short calls are timed by a graph, so a call near that limit is timed in either
+    mode until a baseline decides.
     """
     measured = [measurement for _, measurements in sessions for measurement in measurements]
     by_graph = {
@@ -310,7 +320,7 @@ def _common_mode(
 
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
     """Return the entry of a key; its test's marks are those of the newest run."""
-    first = sessions[0][1][0]
+    first_run, (first, *_) = sessions[0]
     key: Key = first.key
     _, newest = max(sessions, key=lambda session: session[0].header.started)
     test = newest[-1]
@@ -327,7 +337,7 @@ def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
         unit="s",
         provenance={
             "tool": sessions[-1][0].header.tool,
-            "device": sessions[0][0].header.environment.device.product,
+            "device": first_run.header.environment.device.product,
         },
         sessions=tuple(_session(run, measurements) for run, measurements in sessions),
         peak_bytes=_newest_peak(sessions),

@@ -67,10 +67,12 @@ def _mode_text(label: str) -> str:
 
 
 def _text(_: Verdict, reason: Reason) -> str:
+    """Return the text that the reason itself holds."""
     return _of_processes(reason) + reason.texts["text"]
 
 
 def _other_mode(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence that baseline and new processes were timed in different modes."""
     assert verdict.reference is not None
     mode = _modes_of(reason.texts["mode"])
     return (
@@ -91,6 +93,7 @@ def _of_processes(reason: Reason) -> str:
 
 
 def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence that the baseline holds an impossible time."""
     assert verdict.reference is not None
     texts = reason.texts
     return (
@@ -101,6 +104,7 @@ def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:
 
 
 def _may_be(verdict: Verdict, _: Reason) -> str:
+    """Return the interval of an undecided verdict: `may be +1.0 to +8.0 % after 3 processes (…)`."""
     assert verdict.interval is not None
     assert verdict.difference is not None
     low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in verdict.interval)
@@ -112,6 +116,7 @@ def _may_be(verdict: Verdict, _: Reason) -> str:
 
 
 def _hot_rounds(verdict: Verdict, _: Reason) -> str:
+    """Return the sentence that further rounds are slower than the first process."""
     return (
         f"{_looks_slower(verdict)}, but its later rounds are {_share(growth(verdict.hot))} slower than its first "
         "process, and the baseline holds first processes only; earlier rounds may have heated the "
@@ -128,6 +133,7 @@ def _red_needs_logs(verdict: Verdict, reason: Reason) -> str:
 
 
 def _red_needs(verdict: Verdict, reason: Reason, remedy: str) -> str:
+    """Return the sentence that a test looks slower, but red needs more processes."""
     assert verdict.reference is not None
     processes = f"red needs {reason.numbers['processes']} processes"
     baseline = f"against a baseline of {len(verdict.reference.medians_s)}"
@@ -140,6 +146,7 @@ def _looks_slower(verdict: Verdict) -> str:
 
 
 def _needs_rounds(_: Verdict, reason: Reason) -> str:
+    """Return how many processes would decide, with the option that takes them."""
     processes = reason.numbers["processes"]
     rounds = "auto" if processes <= MOST_ROUNDS else processes
     text = f"needs about {processes} processes (--roofline-rounds={rounds})"
@@ -151,23 +158,27 @@ def _needs_logs(_: Verdict, reason: Reason) -> str:
 
 
 def _other_devices(_: Verdict, reason: Reason) -> str:
+    """Return the remedy for a baseline of other devices."""
     spread = reason.numbers["spread"]
     text = f"the baseline holds other devices only ({spread:.1%} apart): record this device"
     return text + _wider(reason)
 
 
 def _few_days(verdict: Verdict, reason: Reason) -> str:
+    """Return the remedy for a baseline of too few days."""
     processes = _behind(verdict) + " of one day" * (reason.numbers["days"] == 1)
     remedy = f"record {ENOUGH_SESSIONS} sessions or more, each on another day"
     return f"the baseline has {processes}: {remedy}" + _wider(reason)
 
 
 def _few_processes(verdict: Verdict, reason: Reason) -> str:
+    """Return the remedy for an estimate close to the tolerance."""
     few = f"the baseline has only {_behind(verdict)}, too few to decide this close to the tolerance"
     return f"{few}: record more" + _wider(reason)
 
 
 def _few_sessions(verdict: Verdict, reason: Reason) -> str:
+    """Return the remedy for a baseline whose sessions are too few or too different."""
     text = f"needs more sessions and processes in the baseline (it has {_behind(verdict)})"
     return text + _wider(reason)
 
@@ -186,6 +197,7 @@ def _wider(reason: Reason) -> str:
 
 
 def _beyond_limit(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence on a time that is surely beyond a limit."""
     limit, estimate = verdict.limit, verdict.estimate
     assert limit is not None
     assert estimate is not None
@@ -193,22 +205,26 @@ def _beyond_limit(verdict: Verdict, reason: Reason) -> str:
 
 
 def _within_limit(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence that all limits are kept; it names the nearest."""
     devices = reason.numbers["devices"]
     each = f" on any of {devices} devices" if devices > 1 else ""
     return f"not below {_limit(verdict)}{each}"
 
 
 def _may_miss_limit(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence on a time whose interval includes a limit."""
     behind = _behind_limit(verdict, reason)
     return f"may be below {_limit(verdict)}: its interval includes the limit, {behind}"
 
 
 def _limit_needs_processes(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence on a time beyond a limit with too few processes for red."""
     needed = f"red needs {reason.numbers['least']} processes where the run may add rounds"
     return f"is below {_limit(verdict)}, but {needed}, {_behind_limit(verdict, reason)}"
 
 
 def _limit_unsure(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence on a time beyond a limit that may still change."""
     why = "not clearly enough for a run with interim analyses"
     return f"is below {_limit(verdict)}, but {why}, {_behind_limit(verdict, reason)}"
 
@@ -231,6 +247,7 @@ def _behind_limit(verdict: Verdict, reason: Reason) -> str:
 
 
 def _few_near_limit(_: Verdict, reason: Reason) -> str:
+    """Return the remedy for a time close to a limit."""
     sessions = reason.numbers["sessions"]
     few = "1 session is" if sessions == 1 else f"{sessions} sessions are"
     remedy = "record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
@@ -238,6 +255,7 @@ def _few_near_limit(_: Verdict, reason: Reason) -> str:
 
 
 def _moved_together(_: Verdict, reason: Reason) -> str:
+    """Return the sentence on the change that all tests share."""
     together, left = (format_percent(growth(reason.numbers[name])) for name in ("together", "left"))
     return (
         f"all {reason.numbers['tests']} tests moved together by {together}; "
@@ -271,6 +289,7 @@ def _among_siblings(verdict: Verdict, reason: Reason) -> str:
 
 
 def _few_siblings(verdict: Verdict, reason: Reason) -> str:
+    """Return the sentence that too few siblings are sound."""
     numbers = reason.numbers
     siblings = f"{verdict.siblings} of the {numbers['siblings']} siblings"
     return (
@@ -304,6 +323,7 @@ def _no_whole_block(_verdict: Verdict, _reason: Reason) -> str:
 
 
 def _sides_need_processes(verdict: Verdict, _: Reason) -> str:
+    """Return the sentence that B looks slower, but red needs more processes."""
     assert verdict.estimate is not None
     sound = ", all of them sound" if verdict.processes >= verdict.fewest else ""
     return (

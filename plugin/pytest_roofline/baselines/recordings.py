@@ -79,7 +79,13 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
     exact, worse = _harmless_kernels(fit.exact, run.resources, folder, reason)
     if exact:
         paths.append(approve_exact(exact, folder))
-    return Recording(tuple(paths), tuple(entries), tuple(exact), (*slower, *worse), fit.refusals)
+    return Recording(
+        paths=tuple(paths),
+        entries=tuple(entries),
+        exact=tuple(exact),
+        slower=(*slower, *worse),
+        refusals=fit.refusals,
+    )
 
 
 def _merge(proposal: Baseline, folder: Path, reason: str) -> list[Change]:
@@ -137,7 +143,7 @@ def _with_reason(entry: Entry, reason: str) -> Entry:
 
 
 def _join_session(entry: Entry, before: Entry) -> Entry:
-    """Return a joined entry in which new sessions are part of earlier ones of the same day.
+    """Return an entry whose new sessions are joined to earlier ones of their day.
 
     `before` is the entry without the new sessions.
     """
@@ -151,7 +157,7 @@ def _join_session(entry: Entry, before: Entry) -> Entry:
 
 
 def _join_days(sessions: Sequence[Session], old_run_ids: Collection[str]) -> tuple[Session, ...]:
-    """Return the sessions with each new one joined to an earlier one of its day.
+    """Return sessions, with new ones joined to earlier ones of their day.
 
     Old sessions are never joined with each other.
     """

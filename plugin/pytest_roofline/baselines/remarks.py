@@ -136,7 +136,7 @@ def modes_text(split: Modes) -> str:
     """Return the sentence on two modes of processes.
 
     It reads `3 of 15 baseline processes and 5 of 6 new ones are in the slow mode, at 25.5 ms; the
-    others at 22.5 ms`.
+    others take 22.5 ms`.
     """
     return (
         f"{split.slow_before} of {split.before} baseline processes and {split.slow_now} of {split.now} new ones are "

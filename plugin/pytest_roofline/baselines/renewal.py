@@ -74,7 +74,10 @@ class Change:
 
     @property
     def is_slower(self) -> bool:
-        """Return True where the new sessions are surely slower than the entry by more than its tolerance."""
+        """Return True where the new sessions are surely slower.
+
+        They are slower than the entry by more than its tolerance.
+        """
         return self.action == "replaced" and self.why.startswith(_SLOWER)
 
     @property
@@ -239,6 +242,7 @@ def renew(
     )
     unchanged = replace(before, **fields)
     refusal = "" if accept_slower else memory_refusal
+    # The entry holds all of the proposed sessions already.
     is_recorded = (
         before.kind == "measured"
         and joined.work == before.work
@@ -250,7 +254,7 @@ def renew(
         return (
             Change(unchanged, before, "unchanged")
             if is_unchanged
-            else Change(unchanged, before, "replaced", why, refusal)
+            else Change(unchanged, before, "replaced", why=why, refusal=refusal)
         )
     if why_different:
         return Change(
@@ -262,6 +266,7 @@ def renew(
     key = key_of_entry(before)
     prior = priors[class_of_key(key)]
     merged = renewed if replaces else joined
+    # The sessions that are compared with the entry. With --replace all of them may be in it already.
     new_sessions = [
         session for session in merged.sessions if session not in before.sessions
     ] or list(merged.sessions)
@@ -276,7 +281,8 @@ def renew(
         renewed if why else joined, before, new_sessions, prior, bool(why), accept_slower
     )
     reason = "; ".join(filter(None, (why, peak_why)))
-    return Change(entry, before, "replaced" if why else "joined", reason, creep_refusal or refusal)
+    action: Action = "replaced" if why else "joined"
+    return Change(entry, before, action, why=reason, refusal=creep_refusal or refusal)
 
 
 def _renew_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:
@@ -369,6 +375,7 @@ def _with_anchor(
         after: the renewed entry; `before` is the entry before the renewal.
     """
     anchor = anchor_of(before)
+    # The difference of the new sessions from the anchor, over all renewals together.
     drift = _compare(new_sessions, replace(before, sessions=anchor, anchor=()), prior)
     if is_replaced and drift.estimate <= 0:
         return replace(after, anchor=(), renewals=()), ""
@@ -388,6 +395,7 @@ def _with_anchor(
     )
     renewals = (
         *before.renewals,
+        # `is_slower` is stored as accepted: a change that is refused is not written.
         Renewal(now(), len(new_sessions), change_share, drift_share, is_slower),
     )
     # An anchor of the oldest sessions is not stored: `anchor_of` takes these.

@@ -35,7 +35,7 @@ Changes = dict[Place, float]
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanges:
-    """The changes of a test on the devices that got the rollout, and on the controls."""
+    """The changes of a test: on the devices with the rollout, and on the controls."""
 
     treated: Changes
     controls: Changes
@@ -169,7 +169,9 @@ def judge_rollout(
         if prior
         else "estimated, with an assumed prior: fewer than 8 tests"
     )
-    return Rollout(tuple(rows), changes, treated, controls, without_control, origin)
+    return Rollout(
+        tuple(rows), changes, treated, controls, without_control=without_control, spread=origin
+    )
 
 
 def _side(before: Sequence[Run], after: Sequence[Run], without: frozenset[str]) -> RolloutSide:

@@ -75,7 +75,10 @@ class RunWriter:
         self._file: TextIO | None = None
 
     def write(self, record: Line) -> None:
-        """Append one record."""
+        """Append one record. The first one creates the file.
+
+        Where the file cannot be written, the run continues in another, or only in memory.
+        """
         line = encode_line(record)
         self._lines.append(line)
         if self._file is not None:
@@ -88,9 +91,9 @@ class RunWriter:
             self._open_first()
 
     def read_back(self) -> Run | None:
-        """Return the run as if read from its file, even if it could not be saved.
+        """Return the run as if it had been read from its file.
 
-        None where nothing was written.
+        It does not matter whether it could be saved. None where nothing was written.
         """
         path = self.path or Path(f"{self.name}.jsonl")
         records = [

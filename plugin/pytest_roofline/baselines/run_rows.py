@@ -119,6 +119,7 @@ def memory_word(ending: Ending, recorded: bool) -> str:
     if ending.by_itself or (ending.red and not recorded):
         return FAILED
     verdicts = ending.last.verdicts if ending.last is not None and ending.red else ()
+    # The outcome has both words in this order where the baseline had a time.
     lost = (OUT_OF_MEMORY, Kind.REGRESSED.value) in pairwise(verdicts)
     return Kind.REGRESSED.value if lost else OUT_OF_MEMORY
 
@@ -209,6 +210,7 @@ def _in_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
 
 
 def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"] | None:
+    """Return how a test ended, in pytest's words; None if it did not end."""
     if ending.red or ending.outcome is None:
         return "failed" if ending.red else None
     if how_it_ended(ending.outcome)[0] == XFAIL:

@@ -154,8 +154,8 @@ class Run:
         return next(iter(self._of(Footer)[::-1]), None)
 
     @cached_property
-    def spoiled(self) -> dict[str, str]:
-        """By key, why over half of its processes are invalid."""
+    def spoiled_reasons(self) -> dict[str, str]:
+        """By key, why none of its measurements counts: over half of its processes are invalid."""
         reasons = {}
         for identity, attempts in group_by(self.measurements, lambda m: m.key.identity).items():
             total = len({attempt.process for attempt in attempts})
@@ -319,12 +319,14 @@ def ends_of(path: Path) -> tuple[Header, Footer] | None:
 
     None where the run did not come to its end.
     """
+    # A footer may be long, but its type is among its first characters.
     with path.open("rb") as file:
         first = file.readline(MOST_BYTES)
         file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
         last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
     if b'"footer"' not in last[:40]:
         return None
+    # The number of the last line is unknown: -1 stands for it in a message.
     header, footer = read_line(first, 1, path), read_line(last, -1, path)
     return (header, footer) if isinstance(header, Header) and isinstance(footer, Footer) else None
 

@@ -191,8 +191,8 @@ def _since(tables: "RunTables", since: str | None) -> "RunTables":
     """
     if since is None:
         return tables
-    in_time = tables.runs["started"] >= parse_moment(since, "--since")
-    if not in_time.any():
+    is_recent = tables.runs["started"] >= parse_moment(since, "--since")
+    if not is_recent.any():
         raise BadInput(
             f"no run began on {since} or later; the last one began {tables.runs['started'].max()}"
         )

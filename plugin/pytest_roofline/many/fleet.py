@@ -103,7 +103,7 @@ class HardwareCount:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The slow parts of a fleet, worst first, and the numbers of all parts by hardware.
+    """The slow parts of a fleet, worst first, and the counts of each hardware.
 
     `over_several_nodes` is the number of measurements that belong to no single node.
     """

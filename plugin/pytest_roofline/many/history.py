@@ -57,7 +57,7 @@ class TestChange:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChange:
-    """A step or a drift of one or more tests, at one time, on one unit or on many.
+    """A step or a drift of one or more tests, on one or more units.
 
     Args:
         change: as a share of time, in the test and unit where it is largest.
@@ -117,6 +117,7 @@ def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device"
     common_changes = _changes(common, smallest_change)
     # By the id of each common change, the units that follow it.
     followers: dict[int, list[str]] = {}
+    # Each series without the common changes, so that those that remain are of its unit alone.
     remainders = [
         _without(
             series,
@@ -315,6 +316,7 @@ def _change(
 
 
 def _test_change(tables: RunTables, change: SeriesChange) -> TestChange:
+    """Return a change of one series for a report."""
     test = tables.tests[change.series.test]
     low, high = (growth(bound) for bound in change.interval)
     return TestChange(

@@ -72,9 +72,9 @@ def class_of_test(test: Test, seconds: float) -> str:
 
 
 def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
-    """Return a row for each run, test and part of one hardware, and a number.
+    """Return the cells of one hardware: a row for each run, test and part.
 
-    The number is that of measurements over several nodes, which belong to no single node and are left out.
+    They are followed by the number of measurements over several nodes, which belong to no single node and are left out.
 
     Columns are `run`, `test`, `sort`, `part`, `node`, `first`, `second` (the GPUs of a link, as numbers of their node),
     `class`, `excess` (log seconds above the test's middle).
@@ -108,6 +108,7 @@ def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
 def _add_parts(cells: DataFrame, tables: RunTables) -> None:
     """Add the part of each row: `node`, `sort`, `part`, `first`, `second`."""
     tests, runs = tables.tests, tables.runs.loc[cells["run"]]
+    # Both ends are −1 where the test is no copy between two GPUs.
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
     several = numpy.array([test.several for test in tests], dtype=bool)[cells["test"]]
     node, device = (runs[name].to_numpy(dtype=object) for name in ("node", "device"))
@@ -387,5 +388,6 @@ def _slow(
         is_suspect = row.part in certain_parts or (row.node, row.sort, row.kind) in suspects
         p = row.p * (LEVELS * (level["group"].nunique() if is_suspect else len(level)))
         if p <= LEVEL:
+            # The columns are in the order of the fields of an effect.
             slow.append(Effect(name, *row._replace(p=p)))
     return slow

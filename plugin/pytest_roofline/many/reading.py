@@ -219,9 +219,10 @@ def _missing_reason(run: Run) -> str:
 
 
 def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
-    """Return the files of an index by path, and a note if it cannot be used.
+    """Return the files of an index by path.
 
-    Both are empty where there is no index, or one of another version.
+    They are followed by a note if the index cannot be used. Both are empty where there is no index,
+    or one of another version.
     """
     try:
         index = msgspec.msgpack.decode(path.read_bytes(), type=_Index)
@@ -244,9 +245,12 @@ def load_index(path: Path) -> tuple[dict[str, RunFile], list[str]]:
 def _save(
     folder: Path, files: dict[str, RunFile], requested_paths: set[str], started_ns: int
 ) -> list[str]:
-    """Write the index. Return a note if it cannot be written."""
-    lasting = {path for path in files.keys() - requested_paths if Path(path).exists()}
-    lasting |= {
+    """Write the index, and return a note if it cannot be written.
+
+    Files that do not exist any more, or that changed just before `started_ns`, are left out.
+    """
+    stored_paths = {path for path in files.keys() - requested_paths if Path(path).exists()}
+    stored_paths |= {
         path
         for path in requested_paths
         if 0 <= files[path].stamp.mtime_ns < started_ns - SETTLED_NS
@@ -352,7 +356,7 @@ def _test(text: str) -> Test:
     raw = decode_json(text, "index")
     work, achieved = msgspec.convert(raw["work"], Work), tuple(raw["achieved"])
     key = to_record(raw["key"], Key, "index")
-    return Test(key, work, achieved, str(raw["label"]), bool(raw["placed"]))
+    return Test(key, work, achieved, label=str(raw["label"]), placed=bool(raw["placed"]))
 
 
 def _runs(

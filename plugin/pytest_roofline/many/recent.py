@@ -146,10 +146,10 @@ class _Grid:
         return distances
 
     def chances(self, sign: int, count: int, smallest_size: float) -> Values:
-        """Return the p of a step before the last `count` runs, corrected for all places and series.
+        """Return the p of a step before the last `count` runs: [series].
 
-        A noisy series gets a larger share of the chance of error: a quiet one shows a step of the size to report
-        anyhow.
+        It is corrected for all places and series. A noisy series gets a larger share of the chance of error: a quiet
+        one shows a step of the size to report anyhow.
         """
         distances, noise = sign * self.recent_distances(count), self.recent_noise(count)
         # The distances of all earlier runs from the level before the step.
@@ -184,8 +184,16 @@ class _Grid:
         half = quantile(0.975, 0.4 * (len(series.logs) - 1) + SHARED_FREEDOM) * error
         cut = len(series.logs) - count
         level = float(numpy.median(series.logs[cut - count_before : cut]))
-        low, high = series.around(cut, level, level + size)
-        return SeriesChange(series, "step", size, (size - half, size + half), p, low, high)
+        before, after = series.around(cut, level, level + size)
+        return SeriesChange(
+            series,
+            "step",
+            size,
+            interval=(size - half, size + half),
+            p=p,
+            before=before,
+            after=after,
+        )
 
 
 @dataclass(frozen=True)
@@ -229,10 +237,11 @@ class _Side:
         return numpy.array(chances)
 
     def counts(self, distances: Values, level: Values) -> tuple[Values, Values]:
-        """Return how many runs of each series, and of all others, lie at a distance or beyond.
+        """Return how many runs lie at a distance or beyond.
 
-        Runs of the series are counted from the median before each and from the level before the step. The larger count
-        holds, since a series with two modes has two levels.
+        The first result is that of each series, the second that of all other series. Runs of the series are counted
+        from the median before each and from the level before the step. The larger count holds, since a series with two
+        modes has two levels.
 
         Args:
             distances: [series], in units of noise.

@@ -38,7 +38,9 @@ STEP_PRICE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """The times of one test on one unit, or the median of all units (a common series).
+    """The times of one test on one unit, or the median of all units.
+
+    The latter is a common series.
 
     Args:
         test: the number of the test.
@@ -114,7 +116,10 @@ class Shape:
 
     @property
     def cost(self) -> float:
-        """The Bayesian information criterion; less is better."""
+        """The Bayesian information criterion; less is better.
+
+        A slope costs one parameter, a step `STEP_PRICE`.
+        """
         count = len(self.residuals)
         return count * math.log(max(self.square / count, 1e-12)) + (
             STEP_PRICE * len(self.cuts) + (not self.levels)
@@ -143,7 +148,7 @@ def fit_slope(days: Values, values: Values) -> Shape:
     centred_days, centred_values = days - days.mean(), values - values.mean()
     square = float(centred_days @ centred_days)
     slope = float(centred_days @ centred_values) / square if square > 0 else 0.0
-    return Shape((), (), centred_values - slope * centred_days)
+    return Shape(cuts=(), levels=(), residuals=centred_values - slope * centred_days)
 
 
 def limit_outliers(logs: Values, noise: float) -> Values:
@@ -194,7 +199,7 @@ class SeriesChange:
     after: int
 
     def path(self, series: RunSeries) -> Values:
-        """Return the part of each point of a series that is this change, in log seconds.
+        """Return what this change adds to each point of a series, in log seconds.
 
         The series may be another one than that of the change.
         """
@@ -242,8 +247,8 @@ def examine(
         changes += _Judge(
             case.series,
             case.values,
-            spreads[case.series.kind],
-            inflation,
+            prior=spreads[case.series.kind],
+            inflation=inflation,
             outlier_share=(case.outlier_count + SHARED_RUNS * outlier_share)
             / (len(case.values) + SHARED_RUNS),
             # Each series is searched for steps and for a drift.
@@ -264,6 +269,7 @@ def noises(series: Sequence[RunSeries]) -> list[float]:
         for run_series in series
     ]
     middle = max(float(numpy.median(deviations)), 1e-4)
+    # A median absolute deviation is about 0.4 times as efficient as a standard deviation.
     freedom = [0.4 * (len(run_series.logs) - 1) for run_series in series]
     return [
         math.sqrt((degrees * noise**2 + SHARED_FREEDOM * middle**2) / (degrees + SHARED_FREEDOM))
@@ -387,7 +393,13 @@ class _Judge:
         half = quantile(0.975, freedom) * error
         before, after = self.series.around(cut, *shape.levels[number : number + 2])
         return SeriesChange(
-            self.series, "step", size, (size - half, size + half), min(1.0, p), before, after
+            self.series,
+            "step",
+            size,
+            interval=(size - half, size + half),
+            p=min(1.0, p),
+            before=before,
+            after=after,
         )
 
     def _mean_variance(self, shape: Shape, start: int, end: int, variance: float) -> float:

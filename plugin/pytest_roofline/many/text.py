@@ -218,7 +218,10 @@ def fleet_text(
 
 
 def _none_found(report: Fleet, by: str | None) -> str:
-    """Return the sentence that no part is slow, and which slowness would not have been found."""
+    """Return the sentence that no part is slow.
+
+    It adds the slowness that would not have been found.
+    """
     judged = [hardware.detectable.items() for hardware in report.hardware if hardware.judged]
     shares = group_by(itertools.chain(*judged), lambda entry: entry[0])
     undetectable = [
@@ -234,7 +237,7 @@ def _none_found(report: Fleet, by: str | None) -> str:
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
-    """Return the table of slow parts, a row for each class of tests in which one is slow."""
+    """Return the table of slow parts, a row for each of their slow classes."""
     table = TextTable(
         ("#", "right"), ("what", "left"), ("test", "left"), ("slower", "right"), ("95 %", "right")
     )
@@ -279,6 +282,7 @@ def _incomplete_lines(nodes: Sequence[IncompleteNode]) -> list[str]:
 
 
 def _incomplete_line(node: IncompleteNode) -> str:
+    """Return the line on one node of which less is judged."""
     # The number of measurements is named only where no test, GPU or link is missing.
     units = [unit for unit in node.expected if unit != MEASUREMENT] or [*node.expected]
     shares = ", ".join(
