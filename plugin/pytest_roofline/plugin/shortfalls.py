@@ -66,7 +66,7 @@ def nothing_compared(state: "RooflineSession | None", looks: str) -> list[Shortf
     open_rows = list(dict.fromkeys(_open_text(state, row) for row in rows))
     remedies = [
         listed(open_rows, MOST_NAMED),
-        *recording(rows, record_command(state.config)),
+        *record_hint_lines(rows, record_command(state.config)),
     ]
     return [
         Shortfall(f"nothing was compared: 0 of {count(len(rows), 'result')}", "\n  ".join(remedies))

@@ -29,14 +29,14 @@ from ..stats.spread import ENOUGH_SESSIONS
 from .published import figure_text
 from .tables import TextTable, render
 
-# Lists of entries are cut here, so that what matters is not scrolled away.
+# Longer lists of entries are cut, so that the important lines are not scrolled away.
 MOST_LINES = 12
-# Of one benchmark a file may hold a hundred published figures.
+# Published figures that are listed for one benchmark; a file may hold a hundred of them.
 MOST_OF_ONE = 4
 
 
 def cap_lines(lines: Sequence[str]) -> list[str]:
-    """Return at most twelve of the lines, with the number left out."""
+    """Return the first twelve lines, and the number left out."""
     remaining = len(lines) - MOST_LINES
     return [*lines[:MOST_LINES], f"and {remaining} more"] if remaining > 0 else list(lines)
 
@@ -69,7 +69,7 @@ def changes_table(changes: Sequence[Change], width: int, colour: bool) -> str:
 def _action_text(change: Change) -> str:
     """Return the action with its reason: `replaced (IMPROVED -7.1 %)`.
 
-    Of an entry that others joined it tells the change of its time, and what else changed.
+    For an entry that new sessions joined, the change of its time comes before the reason.
     """
     reason = change.why
     if change.action == "joined" and change.before_s and change.after_s:
@@ -80,10 +80,15 @@ def _action_text(change: Change) -> str:
 
 
 def _value_cell(entry: Entry, seconds: float | None) -> str:
+    """Return a time, or the published value of an entry without one."""
     return printable(value_text(entry)) if seconds is None else format_seconds(seconds)
 
 
 def _step_cell(before: int, after: int) -> str:
+    """Return `3 → 5`, or `5` where nothing was there or changed.
+
+    It is empty where nothing is there afterwards.
+    """
     if not after:
         return ""
     return f"{after}" if before in (0, after) else f"{before} → {after}"
@@ -92,35 +97,39 @@ def _step_cell(before: int, after: int) -> str:
 def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
     """Return the table of measured entries and their evidence.
 
-    Of each it has the time, the evidence, its spread, and the slowdown that it finds.
+    Each row has the time, the evidence, its spread, and the detectable effect. The columns of peak
+    memory and drivers are left out where no row needs them.
     """
     rates = [_rate_cell(health) for health in healths]
+    # A unit that all rates share is the heading; the cells have the number alone.
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
     heading = units.pop() if len(units) == 1 else ""
-    drivers = any(health.drivers != healths[0].drivers for health in healths)
-    peaks = any(health.entry.peak_bytes is not None for health in healths)
-    columns = [("entry", "left"), ("time", "right"), (heading or "rate", "right"), *[("peak", "right")] * peaks,
+    has_several_drivers = any(health.drivers != healths[0].drivers for health in healths)
+    has_peaks = any(health.entry.peak_bytes is not None for health in healths)
+    columns = [("entry", "left"), ("time", "right"), (heading or "rate", "right"), *[("peak", "right")] * has_peaks,
                ("d/s/p", "right"),
                ("spread %", "right"), ("finds %", "right"), ("newest", "left")]  # fmt: skip
-    table = TextTable(*columns, *([("driver", "left")] if drivers else []), ("", "left"))
+    table = TextTable(
+        *columns, *([("driver", "left")] if has_several_drivers else []), ("", "left")
+    )
     for health, rate in zip(healths, rates, strict=True):
         entry = health.entry
         table.add_row(
             printable(entry.label),
             format_seconds(health.time_s),
             rate.removesuffix(heading).strip(),
-            *["" if entry.peak_bytes is None else format_memory(entry.peak_bytes)] * peaks,
+            *["" if entry.peak_bytes is None else format_memory(entry.peak_bytes)] * has_peaks,
             f"{health.devices}/{len(entry.sessions)}/{len(entry.medians)}",
             f"{_spread_cell(health.process)} {_spread_cell(health.session)}",
             f"{health.mde * 100:.1f}",
             printable(health.newest[:10]),
-            *([printable(", ".join(health.drivers))] if drivers else []),
+            *([printable(", ".join(health.drivers))] if has_several_drivers else []),
             "prov." if health.provisional else "",
         )
     return render(table, width, colour)
 
 
-# What stands under the table, since eighty columns have no room for it.
+# The explanation of the columns, printed below the table: headings of 80 columns have no room for it.
 LEGEND = """\
 d/s/p: devices, sessions, processes. spread: between processes, then between
 sessions; * is assumed (prior), + joined with a prior. finds: the slowdown that
@@ -138,20 +147,23 @@ def _rate_cell(health: Health) -> str:
 
 
 def _spread_cell(spread: Spread) -> str:
-    """Return `0.8`, marked where it is no estimate of the entry's own."""
-    assumed = spread.origin.startswith("prior")
-    mark = "*" if assumed else "+" if "prior" in spread.origin else ""
+    """Return a spread in percent with its mark: `0.8+`.
+
+    `*` marks a prior alone, `+` an estimate that was joined with a prior.
+    """
+    is_assumed = spread.origin.startswith("prior")
+    mark = "*" if is_assumed else "+" if "prior" in spread.origin else ""
     return f"{spread.value * 100:.1f}{mark}"
 
 
 def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE) -> list[str]:
     """Return the published figures by benchmark.
 
-    Those first that gate, those last that cannot be true.
+    Of each benchmark, figures that gate come first and implausible figures last.
 
     Args:
-        entries: of a file.
-        at_most: figures of one benchmark; None is all.
+        entries: all entries of a file; measured ones are skipped.
+        at_most: the number of figures that are listed for one benchmark; None lists all.
     """
     published = [entry for entry in entries if entry.kind != "measured"]
     groups = group_by(published, lambda entry: label_of(entry.benchmark, {}, entry.name))
@@ -162,8 +174,10 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
             key=lambda entry: (not entry.gates, bool(entry.implausible), entry.kind != "threshold"),
         )[:at_most]
         figures = count_text(len(members), "published figure", "published figures")
-        limits = sum(entry.gates for entry in members)
-        gating = count_text(limits, "limit gates", "limits gate") if limits else "shown only"
+        limit_count = sum(entry.gates for entry in members)
+        gating = (
+            count_text(limit_count, "limit gates", "limits gate") if limit_count else "shown only"
+        )
         lines.append(printable(f"{benchmark}: {figures}, {gating}"))
         lines += [f"  {_published_line(entry)}" for entry in selected]
         remaining = len(members) - len(selected)
@@ -186,16 +200,16 @@ def _published_line(entry: Entry) -> str:
 def provisional_note(healths: Sequence[Health]) -> str:
     """Return how many entries are provisional, and the reasons.
 
-    It is empty where none is.
+    Entries of canaries do not count. The note is empty where no entry is provisional.
     """
     healths = [health for health in healths if not health.entry.is_canary]
     provisional = [health for health in healths if health.provisional]
     if not provisional:
         return ""
-    few = sum(len(health.entry.sessions) < ENOUGH_SESSIONS for health in provisional)
-    blind = sum(health.mde > health.tolerance for health in provisional)
-    reasons = [f"{few} with fewer than {ENOUGH_SESSIONS} sessions"] if few else []
-    reasons += [f"{blind} that may miss a slowdown of their tolerance"] if blind else []
+    few_count = sum(len(health.entry.sessions) < ENOUGH_SESSIONS for health in provisional)
+    blind_count = sum(health.mde > health.tolerance for health in provisional)
+    reasons = [f"{few_count} with fewer than {ENOUGH_SESSIONS} sessions"] if few_count else []
+    reasons += [f"{blind_count} that may miss a slowdown of their tolerance"] if blind_count else []
     return f"provisional: {len(provisional)} of {count_text(len(healths), 'entry', 'entries')} ({', '.join(reasons)})"
 
 
@@ -209,9 +223,9 @@ def provisional_lines(healths: Sequence[Health]) -> list[str]:
 
 
 def renewal_lines(healths: Sequence[Health]) -> list[str]:
-    """Return the creep of each renewed entry.
+    """Return a line on the creep of each renewed entry.
 
-    It tells since when, in how many renewals, and the last five in turn.
+    The line tells since when the time crept, in how many renewals, and the last five drifts.
     """
     return [_creep_line(health.entry) for health in healths if health.entry.renewals]
 
@@ -222,7 +236,8 @@ def _creep_line(entry: Entry) -> str:
     It reads `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0,
     +4.1 %)`.
     """
-    accepted = [
+    # A renewal that accepted slower code starts the creep anew; it is listed with its date.
+    accepted_texts = [
         renewal.approved[:10] + f" ({renewal.reason})" * bool(renewal.reason)
         for renewal in entry.renewals
         if renewal.accepted_slower or renewal.reason
@@ -233,9 +248,11 @@ def _creep_line(entry: Entry) -> str:
         text += f"{drifts[-1]} since {since(entry)}, in {count(len(drifts), 'renewal')}"
         if len(drifts) > 1:
             text += f" ({', '.join(drift.removesuffix(' %') for drift in drifts[-5:])} %)"
-    elif accepted:
+    elif accepted_texts:
         text += f"since {since(entry)}"
-    return printable(text + (f"; slower accepted {', '.join(accepted)}" if accepted else ""))
+    return printable(
+        text + (f"; slower accepted {', '.join(accepted_texts)}" if accepted_texts else "")
+    )
 
 
 def health_as_json(health: Health) -> dict[str, object]:
@@ -279,6 +296,7 @@ def published_as_json(entry: Entry) -> dict[str, object]:
 
 
 def _identity_fields(entry: Entry) -> dict[str, object]:
+    """Return the fields that tell which test on which hardware an entry is."""
     return {
         "label": entry.label,
         "benchmark": entry.benchmark,
@@ -295,7 +313,11 @@ def proposal_as_json(
 ) -> dict[str, object]:
     """Return a proposal as JSON.
 
-    `provisional` tells of which entries too little is known.
+    Args:
+        proposal: the entries for the file.
+        output: the baseline file that an approval writes.
+        notes: remarks on the proposal, such as entries that were left out.
+        provisional: the note on entries with too little evidence; empty where there is none.
     """
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     return {
@@ -320,7 +342,7 @@ def changes_as_json(
 ) -> dict[str, object]:
     """Return the changes of an approval as JSON.
 
-    `written` tells whether it was done.
+    `written` tells whether the files were written, or the changes only shown.
     """
     return {
         "written": written,
@@ -340,6 +362,7 @@ def changes_as_json(
 
 
 def _change_as_json(change: Change) -> dict[str, object]:
+    """Return one entry with its times and evidence, before and after."""
     before, after = change.before, change.entry
     return {
         "label": after.label,
@@ -354,5 +377,5 @@ def _change_as_json(change: Change) -> dict[str, object]:
 
 
 def flaw_as_json(path: Path, flaw: Flaw) -> dict[str, object]:
-    """Return a flaw as JSON; a hint is no mistake."""
+    """Return a flaw with its file as JSON."""
     return {"file": str(path), **asdict(flaw)}

@@ -22,17 +22,17 @@ from .overview import changed_texts, clock_line, device_line, shift_line, togeth
 from .tables import TextTable, render, styled
 from .words import tolerance_text, totals_text
 
-# Of the names of one side.
+# Names, such as hosts or tests, that a sentence lists before it counts the others.
 MOST_NAMED = 3
 
 
 def comparison_lines(comparison: Comparison, old: Sequence[Run], new: Sequence[Run]) -> list[str]:
-    """Return the lines ahead of the table, on several rows each.
+    """Return the lines above the table, each about several rows.
 
     Args:
-        compared: the comparison.
-        old: the runs on the old side, as far as it consists of runs.
-        new: those on the new side.
+        comparison: its rows, and the verdict on all tests together.
+        old: the runs on the old side; empty where that side is a baseline.
+        new: the runs on the new side.
     """
     rows = comparison.rows
     lines = (
@@ -49,9 +49,10 @@ def comparison_lines(comparison: Comparison, old: Sequence[Run], new: Sequence[R
 
 
 def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
-    """Return that too few processes were named for red.
+    """Return the sentence that no test can turn red.
 
-    It says how many are enough, and is empty where some test may turn red.
+    Too few processes were named; the sentence says how many are enough. There is none where some
+    test may turn red.
     """
     verdicts = compared_verdicts(rows)
     if not verdicts or any(
@@ -59,6 +60,7 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
         for verdict in verdicts
     ):
         return []
+    # The most demanding test, so that the advice is enough for every test.
     verdict = max(verdicts, key=lambda verdict: verdict.fewest)
     old_processes = len(verdict.baseline_medians_s)
     enough, side = (
@@ -78,11 +80,14 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
 def _place_changes(old: Sequence[Run], new: Sequence[Run]) -> list[str]:
     """Return the hosts and devices of sides that share none.
 
-    A baseline tells neither.
+    A side that is a baseline has no runs and so no hosts; then there is no line.
     """
     lines = []
-    for word, name in (("host", lambda run: run.header.environment.host.name), ("device", _device)):
-        before, after = _names(old, name), _names(new, name)
+    for word, name_of in (
+        ("host", lambda run: run.header.environment.host.name),
+        ("device", _device),
+    ):
+        before, after = _names(old, name_of), _names(new, name_of)
         if before and after and not set(before) & set(after):
             lines.append(f"{word} {listed(before, MOST_NAMED)} → {listed(after, MOST_NAMED)}")
     return lines
@@ -92,12 +97,16 @@ def _device(run: Run) -> str:
     return identity_of(run.header.environment)
 
 
-def _names(runs: Sequence[Run], name: Callable[[Run], str]) -> list[str]:
-    return list(dict.fromkeys(filter(None, map(name, runs))))
+def _names(runs: Sequence[Run], name_of: Callable[[Run], str]) -> list[str]:
+    """Return the distinct names that runs have, in order."""
+    return list(dict.fromkeys(filter(None, map(name_of, runs))))
 
 
 def comparison_as_json(comparison: Comparison) -> list[dict[str, object]]:
-    """Return the rows as JSON, with the comparison's own fields."""
+    """Return the rows as JSON, with the comparison's own fields.
+
+    These are added for times and kernels; peak memory has none.
+    """
     shift = common_shift(compared_verdicts(comparison.rows))
     suite_change = growth(shift.estimate) if shift is not None else None
     return [
@@ -119,7 +128,7 @@ def _time_fields(row: Row, suite_change: float | None) -> dict[str, object]:
 
     Args:
         row: of the comparison.
-        moved: the change of the whole suite, as a share of time; None where it did not move together.
+        suite_change: the change of the whole suite, as a share of time; None where it did not shift together.
     """
     verdict = row.time_verdict
     difference = verdict.difference if verdict is not None else None
@@ -164,15 +173,18 @@ def contrast_as_json(contrast: Contrast) -> list[dict[str, object]]:
 def contrast_text(contrast: Contrast, width: int, colour: bool) -> str:
     """Return a row a test, worst first, and closing sentences.
 
-    The sentences say why some are open, and sum up each value.
+    The sentences give the reasons of verdicts, and sum up each value of the parameter.
     """
     values = list(dict.fromkeys(value for value, _ in contrast.rows))
-    reasons: dict[str, list[str]] = {}
+    # Tests with the same verdict and reason share a sentence; their labels replace the {} in it.
+    labels_by_sentence: dict[str, list[str]] = {}
     for _, row in contrast.rows:
         if row.reason:
-            reasons.setdefault(f"{row.verdict} {{}}: {row.reason}", []).append(row.label)
+            sentence = f"{row.verdict} {{}}: {row.reason}"
+            labels_by_sentence.setdefault(sentence, []).append(row.label)
     sentences = [
-        text.replace("{}", listed(labels, MOST_NAMED), 1) for text, labels in reasons.items()
+        sentence.replace("{}", listed(labels, MOST_NAMED), 1)
+        for sentence, labels in labels_by_sentence.items()
     ]
     sentences += [_value_sentence(contrast, value) for value in values]
     head = tolerance_text(row for _, row in contrast.rows)
@@ -183,31 +195,32 @@ def contrast_text(contrast: Contrast, width: int, colour: bool) -> str:
 def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
     """Return the table of both times, with speed-up and verdict.
 
-    Of several values a column has each.
+    Where several values are compared with the base, a column names the value of each row.
     """
-    several = len(values) > 1
+    has_several = len(values) > 1
     heads = (
         printable(contrast.base),
-        "other" if several else printable(values[0]),
+        "other" if has_several else printable(values[0]),
         "speed-up",
         "99 % interval",
         "n",
     )
-    table = TextTable(("test", "left"), *[(printable(contrast.parameter), "left")] * several,
+    table = TextTable(("test", "left"), *[(printable(contrast.parameter), "left")] * has_several,
                       *[(head, "right") for head in heads], ("verdict", "left"))  # fmt: skip
     for value, row in contrast.rows:
         times = [
             "" if time_s is None else format_seconds(time_s)
             for time_s in (row.baseline_time_s, row.time_s)
         ]
+        # The largest change of the time is the smallest speed-up.
         bounds = " … ".join(
             f"{1 / (1 + bound):.2f}"
             for bound in (row.change_high, row.change_low)
             if bound is not None
         )
-        cells = [*times, _times(_speedup(row.change)), bounds, f"{row.processes or ''}"]
+        cells = [*times, _speedup_text(_speedup(row.change)), bounds, f"{row.processes or ''}"]
         table.add_row(
-            printable(row.label), *[printable(value)] * several, *cells, styled(row.verdict)
+            printable(row.label), *[printable(value)] * has_several, *cells, styled(row.verdict)
         )
     return table
 
@@ -223,7 +236,8 @@ def _value_sentence(contrast: Contrast, value: str) -> str:
     speedups = [_speedup(row.change) or 1.0 for row in rows if row.change is not None]
     if not speedups:
         return text
-    return f"{text}; {_times(geometric_mean(speedups))} as fast, the geometric mean of {count(len(speedups), 'test')}"
+    mean_text = _speedup_text(geometric_mean(speedups))
+    return f"{text}; {mean_text} as fast, the geometric mean of {count(len(speedups), 'test')}"
 
 
 def _speedup(change: float | None) -> float | None:
@@ -231,19 +245,19 @@ def _speedup(change: float | None) -> float | None:
     return None if change is None else 1 / (1 + change)
 
 
-def _times(speedup: float | None) -> str:
+def _speedup_text(speedup: float | None) -> str:
     return "" if speedup is None else f"{speedup:.2f}x"
 
 
-# Devices, tests or reasons that are named.
+# Devices, tests or reasons that a line lists before it counts the others.
 MOST_PLACES = 6
 
 
 def rollout_text(rollout: Rollout, width: int, colour: bool) -> str:
     """Return both sides, a row a test, and notes.
 
-    The worst row comes first. The notes tell what would decide, which devices stand out, and what
-    was lost.
+    The worst row comes first. The notes tell the reasons of undecided tests, the devices whose
+    change stands out, and the tests that have no valid time any more.
     """
     lines = [*_side_lines("changed", rollout.treated), *_side_lines("control", rollout.controls)]
     lines += filter(None, (tolerance_text(rollout.rows),))
@@ -260,9 +274,14 @@ def rollout_text(rollout: Rollout, width: int, colour: bool) -> str:
 
 
 def _side_lines(word: str, side: RolloutSide) -> list[str]:
+    """Return the devices of a side, and how they changed.
+
+    These are changes of the environment, and devices that only one of both times has.
+    """
     lines = [f"{word}: {listed([_place_text(place) for place in side.devices], MOST_PLACES)}"]
     changes = [
-        f"{change} on {count} of {len(side.devices)}" for change, count in side.environment.items()
+        f"{change} on {device_count} of {len(side.devices)}"
+        for change, device_count in side.environment.items()
     ]
     lines += [f"  {listed(changes, MOST_PLACES, '; ')}"] if changes else []
     lines += [f"  only before: {listed(side.gone, MOST_PLACES)}"] if side.gone else []
@@ -270,11 +289,19 @@ def _side_lines(word: str, side: RolloutSide) -> list[str]:
 
 
 def _place_text(place: Place) -> str:
+    """Return a device with its host, or the host alone.
+
+    It is the host alone where the device has the same name.
+    """
     host, device = place
     return host if host == device else f"{device} ({host})"
 
 
 def _rollout_table(rollout: Rollout, width: int, colour: bool) -> str:
+    """Return the table of mean changes on both sides.
+
+    The effect is their difference; `n` counts the units that changed and those of the control.
+    """
     table = TextTable(("test", "left"), ("changed", "right"), ("control", "right"), ("effect", "right"),
                       ("99 % interval", "right"), ("n", "right"), ("verdict", "left"))  # fmt: skip
     for row in rollout.rows:
@@ -294,10 +321,12 @@ def _rollout_table(rollout: Rollout, width: int, colour: bool) -> str:
 
 
 def _mean_change_text(changes: Changes) -> str:
+    """Return the mean change of devices in percent."""
     return format_percent(growth(fmean(changes.values())))
 
 
 def _open_lines(rows: Sequence[Row]) -> list[str]:
+    """Return the reason of each INCONCLUSIVE test."""
     lines = [
         f"INCONCLUSIVE {row.label}: {row.reason}"
         for row in rows
@@ -311,27 +340,29 @@ def _open_lines(rows: Sequence[Row]) -> list[str]:
 def _outlier_lines(rollout: Rollout) -> list[str]:
     """Return the devices whose change stands out on their side.
 
-    They differ from its middle by more than the tolerance; a mean hides them.
+    Their change differs from the median of the side by more than the tolerance, which the mean in
+    the table hides. Of two devices neither can be called the odd one, so a side needs three.
     """
     lines = []
     for row in rollout.rows:
         device_changes = rollout.changes_of(row)
         for changes in (device_changes.treated, device_changes.controls):
             middle = median(changes.values())
-            far = [
+            outliers = [
                 f"{_place_text(place)} {format_percent(growth(change))}"
                 for place, change in changes.items()
                 if abs(growth(change - middle)) > (row.tolerance or 0.0)
             ]
-            if far and len(changes) > 2:
+            if outliers and len(changes) > 2:
                 middle_change = format_percent(growth(middle))
                 lines.append(
-                    f"{row.label}: {listed(far, MOST_PLACES)}, but the median of its side is {middle_change}"
+                    f"{row.label}: {listed(outliers, MOST_PLACES)}, but the median of its side is {middle_change}"
                 )
     return lines
 
 
 def _lost_lines(rollout: Rollout) -> list[str]:
+    """Return the tests without a valid time after the change, and those without a control."""
     lines = []
     for label, places in rollout.lost.items():
         devices = listed([_place_text(place) for place in places], MOST_PLACES)
@@ -349,7 +380,7 @@ def _lost_lines(rollout: Rollout) -> list[str]:
 def rollout_as_json(rollout: Rollout) -> list[dict[str, object]]:
     """Return a row a test as JSON, with each device's change.
 
-    Changes are shares of time.
+    Changes are shares of time. A test without a valid time after the change has an INVALID row.
     """
     reason = "no valid time after the change"
     lost = [
@@ -367,6 +398,10 @@ def rollout_as_json(rollout: Rollout) -> list[dict[str, object]]:
 
 
 def _device_fields(rollout: Rollout, row: Row) -> dict[str, object]:
+    """Return the p-value, and the change of each device on both sides.
+
+    They are empty for a test without a valid time after the change.
+    """
     if row.key is None or row.time_verdict is None:
         return {"p": None, "control_change": None, "devices": {}, "control_devices": {}}
     changes = rollout.changes_of(row)

@@ -14,16 +14,16 @@ from .tables import TextTable, render
 
 Quantity = Literal["time", "rate", "peak"]
 
-# What stands for a test without a number of its own.
+# Cells of tests without a number.
 NO_MEMORY, INVALID = "OOM", "inv."
-# By the SI unit of a value, what it is shown in: the largest that is not above the middle of all values.
+# The units that values of an SI unit are shown in. A table takes the largest that its median value reaches.
 _UNITS: dict[str, tuple[tuple[float, str], ...]] = {
     "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")),
     "B/s": ((1e9, "GB/s"),),
     "FLOP/s": ((1e12, "TFLOP/s"), (1e9, "GFLOP/s")),
     "B": ((GIB, "GiB"), (MIB, "MiB")),
 }
-# Of a heading, so that several devices stand beside each other in 80 columns.
+# Columns of a device's heading, which is wrapped, so that several devices fit into 80 columns.
 _HEADING = 14
 
 
@@ -32,8 +32,11 @@ class DeviceTable:
     """One benchmark on several devices.
 
     Args:
-        si: the unit of `value`; cells are in `unit`, of which one is `scale`.
-        lines: by label, a row for each device; None where it has none.
+        si: the SI unit of what `value` returns.
+        unit: the unit of the cells.
+        scale: one `unit` in the SI unit.
+        devices: the headings of the columns.
+        lines: by the label of a test, its row on each device; None where the device has none.
     """
 
     benchmark: str
@@ -52,12 +55,12 @@ class DeviceTable:
     def value(self, row: Row | None) -> float | None:
         """Return the number of a cell in SI units, or None.
 
-        None where there is none, or it is not to be trusted.
+        It is None where no number was measured, and where the measurement is INVALID.
         """
         return None if row is None or row.verdict == Kind.INVALID else _value(row, self.quantity)
 
     def cell(self, row: Row | None) -> str:
-        """Return the number in the table's unit, or a word for it."""
+        """Return the number in the table's unit, or why there is none."""
         value = self.value(row)
         if value is not None:
             return three_digits(value / self.scale)
@@ -70,13 +73,13 @@ class DeviceTable:
 def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list[DeviceTable]:
     """Return a table for each benchmark and unit.
 
-    Tests are in the order in which they were measured. Without `quantity` it is the rate of what
-    moves bytes, and the time of everything else.
+    Tests are in the order in which they were measured. Without `quantity`, tests that move bytes
+    show their rate and all others their time.
     """
     devices = _devices(rows)
     # By label, since node ids of imported tests begin with the name of their file.
     tests = group_by((row for row in rows if row.metric == TIME), lambda row: row.label)
-    # What failed, was skipped or ran out of memory ahead of any number.
+    # Rows of tests that failed, were skipped or ran out of memory before they had a number.
     rows_without_number = {(row.test, row.run): row for row in rows if row.metric in (None, MEMORY)}
     groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}
     for members in tests.values():
@@ -112,6 +115,7 @@ def _table(
     devices: tuple[str, ...],
     lines: dict[str, tuple[Row | None, ...]],
 ) -> DeviceTable:
+    """Return a table in the unit that suits its median value."""
     values = (_value(row, quantity) for line in lines.values() for row in line)
     middle = median(value for value in values if value is not None)
     scale, unit = next((pair for pair in _UNITS[si] if middle >= pair[0]), _UNITS[si][-1])
@@ -119,6 +123,7 @@ def _table(
 
 
 def _value(row: Row | None, quantity: Quantity) -> float | None:
+    """Return the finite value of a quantity in SI units, or None."""
     if row is None or row.measurement is None:
         return None
     return finite(

@@ -20,11 +20,11 @@ def failure_message(row: Row, where: str) -> str:
     """Return why a result is red, the difference first."""
     before = baseline_text(row)
     figures = f"({now_text(row)}{f', baseline {before}' if before else ''})"
-    first = " ".join(filter(None, (difference_text(row), row.metric, figures, row.verdict)))
+    headline = " ".join(filter(None, (difference_text(row), row.metric, figures, row.verdict)))
     remarks = row.exact.remarks if row.exact is not None else ()
     details = f"Details: {where}" if where else "The run could not be saved"
     reasons = "; ".join(filter(None, ("exact", row.reason, *remarks)))
-    return f"{printable(f'{row.label}: {first}; {reasons}')}\n  {details}."
+    return f"{printable(f'{row.label}: {headline}; {reasons}')}\n  {details}."
 
 
 def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:

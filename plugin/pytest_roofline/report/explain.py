@@ -73,11 +73,13 @@ def _no_verdict_reason(row: Row) -> str:
 def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
     """Return a line for each process, on one common scale.
 
-    It has the median, the blocks and the samples.
+    The line has the median, the samples as a strip, and the number of blocks. Lines on first calls,
+    compiling and blocks that were left out may follow it.
     """
     seconds = sorted(
         sample_s for measurement in measurements for sample_s in measurement.samples.seconds
     )
+    # The slowest 2 % would stretch the scale; the strip counts them at its last place.
     low, high = seconds[0], seconds[min(len(seconds) - 1, int(0.98 * len(seconds)))]
     lines = [
         f"samples by process, each strip from {format_seconds(low)} to {format_seconds(high)}:"
@@ -85,11 +87,11 @@ def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
     for measurement in measurements:
         samples = measurement.samples
         strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
-        invalid = f"; left out: {measurement.invalid}" if measurement.invalid else ""
+        invalid_text = f"; left out: {measurement.invalid}" if measurement.invalid else ""
         lines.append(
             f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
             f"|{strip}| {count(len(samples.seconds), 'sample')} in "
-            f"{count(len(samples.block_medians), 'block')}{invalid}"
+            f"{count(len(samples.block_medians), 'block')}{invalid_text}"
         )
         if samples.first_calls_s:
             lines.append(f"      first calls: {first_call_text(measurement)}")
@@ -104,18 +106,21 @@ def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
 
 
 def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str:
-    """Return the samples by place between two times, as bars.
+    """Return a histogram of samples between two times, as bars.
 
-    Those beyond are in the last.
+    Samples outside of the two times are counted in the first or last bar.
     """
     shares = (0.0 if high == low else (sample_s - low) / (high - low) for sample_s in seconds)
     counts = Counter(min(width - 1, max(0, int(share * width))) for share in shares)
-    most = max(counts.values())
-    heights = (math.ceil(counts[place] / most * (len(_HEIGHTS) - 1)) for place in range(width))
+    highest_count = max(counts.values())
+    heights = (
+        math.ceil(counts[place] / highest_count * (len(_HEIGHTS) - 1)) for place in range(width)
+    )
     return "".join(_HEIGHTS[height] for height in heights)
 
 
 def _reference_lines(verdict: Verdict) -> list[str]:
+    """Return the baseline, with a line for each session."""
     if verdict.reference is None:
         return []
     lines = [f"baseline {verdict.reference.source}:"]
@@ -133,7 +138,7 @@ def _reference_lines(verdict: Verdict) -> list[str]:
 
 
 def _reasoning_lines(verdict: Verdict) -> list[str]:
-    """Return the steps of the rule, each with its figures."""
+    """Return the steps that led to a verdict, each with its figures."""
     reason = reason_text(verdict)
     if verdict.estimate is None or verdict.difference is None or verdict.interval is None:
         word = printable(f"{verdict.kind}: {reason or 'nothing to compare with'}")
@@ -173,6 +178,7 @@ def _memory_line(peak: ExactVerdict) -> str:
 
 
 def _p_text(verdict: Verdict) -> str:
+    """Return `yes` where a difference is significant, with its p-values."""
     if verdict.p is None or verdict.p_adjusted is None:
         return "not asked"
     return (
@@ -182,9 +188,9 @@ def _p_text(verdict: Verdict) -> str:
 
 
 def detail_lines(rows: Sequence[Row]) -> list[str]:
-    """Return three lines for each verdict.
+    """Return a heading and three lines for each verdict.
 
-    They have its spreads, its chances of error and the processes behind it.
+    The lines have its spreads, its chances of error, and both sides with their processes.
     """
     return [
         line
@@ -217,7 +223,10 @@ def _spreads_line(difference: Difference) -> str:
 
 
 def _chances_line(verdict: Verdict, difference: Difference) -> str:
-    """Return the standard error, p, adjusted p and detectable effect."""
+    """Return the standard error, p, adjusted p and detectable effect.
+
+    Degrees of freedom of None mean that the spread is known.
+    """
     freedom = (
         "known" if difference.freedom is None else f"{difference.freedom:.3g} degrees of freedom"
     )
@@ -226,7 +235,7 @@ def _chances_line(verdict: Verdict, difference: Difference) -> str:
         ("adjusted for all tests {:.2g}", verdict.p_adjusted),
         ("detects {:.1%}", verdict.reach),
     )
-    texts = [form.format(value) for form, value in chances if value is not None]
+    texts = [template.format(value) for template, value in chances if value is not None]
     return ", ".join([f"standard error {difference.error:.2%} ({freedom})", *texts])
 
 
@@ -296,6 +305,8 @@ def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _test_fields(run: Run, label: str) -> dict[str, object]:
+    """Return every record that a run has of one label."""
+
     def records(name: str) -> list[dict[str, object]]:
         return [asdict(record) for record in getattr(run, name) if record.label == label]
 

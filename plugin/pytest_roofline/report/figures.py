@@ -27,15 +27,15 @@ from ..core.work import rate_suffix
 from ..stats.outlook import DEFAULT_TOLERANCE
 from .words import cut
 
-# A sweep may give figures in every test; the run file has them all.
+# Tests whose figures are listed. A sweep may have figures in every test; the run file has them all.
 MOST_LISTED = 30
 
 
 def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[str]:
     """Return the figures of each test, in the order run.
 
-    A line reads `transformer_ranks[ddp-2]: efficiency 87.3 %, communicating 12.1 %`. Of a test that
-    was run again the last figure of a name stands.
+    A line reads `transformer_ranks[ddp-2]: efficiency 87.3 %, communicating 12.1 %`. If a test ran
+    several times, the line has the last figure of each name.
     """
     lines = []
     for members in group_by(figures, lambda figure: figure.test_id).values():
@@ -46,7 +46,7 @@ def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[
 
 def figure_text(figure: Figure) -> str:
     """Return `efficiency 87.3 %`."""
-    # Formatters choose a unit by size, so the sign is none of theirs.
+    # Formatters choose a unit by the size of a positive number, so the sign is written here.
     return f"{figure.name} {'-' * (figure.value < 0)}{_FORMS[figure.unit](abs(figure.value))}"
 
 
@@ -62,24 +62,24 @@ _FORMS: dict[str, Callable[[float], str]] = {
 }
 
 
-# Of the calls behind call 0.
+# Calls after call 0 that a line lists, and measurements that have a line.
 MOST_CALLS = 4
 MOST_FIRST_CALLS = 12
 # Standard deviations of a single call that it may lie above the median and still be a steady one.
 DEVIATIONS = 3.0
-# From the median absolute deviation of normal values to their standard deviation.
+# The standard deviation of normal values, as a multiple of their median absolute deviation.
 MAD_TO_SIGMA = 1.4826
 
 
 def first_call_lines(rows: Sequence[Row], at_most: int = MOST_FIRST_CALLS) -> list[str]:
     """Return a line for each measurement with first calls.
 
-    There is none for one that only compiled in its first.
+    A measurement that timed one first call, in which it compiled, has none.
     """
     lines = [
         f"{printable(row.label)}: {first_call_text(row.measurement, row.tolerance)}"
         for row in rows
-        # The one call of a function that compiles stands in a column of its own.
+        # The only first call of a function that compiles is shown by the column `compile`.
         if row.measurement is not None
         and len(row.measurement.samples.first_calls_s) > (row.measurement.compile_s is not None)
     ]
@@ -92,11 +92,11 @@ def first_call_text(measurement: Measurement, tolerance: float | None = None) ->
     It reads `call 0 took 1.76 s, 12.6 x the steady 140 ms; call 1 1.00 x; steady from call 1 on`.
 
     Args:
-        measurement: with first calls; their times and the steady one are the host's, of calls by themselves.
+        measurement: with first calls. Their times and the steady time are of single calls, by the host's clock.
         tolerance: of its verdict, as a share of the time; by default the measurement's own.
     """
     steady_s, calls = measurement.samples.alone_s, measurement.samples.first_calls_s
-    # Beside a time of the device, which is another one, the clock has to be told.
+    # Warm calls were timed only where the samples are by another clock, the device's.
     clock = " by the host's clock" if measurement.samples.warm_calls_s else ""
     steady_call = steady_from(measurement, tolerance)
     ranks = " on new ranks" if measurement.ranks is not None and measurement.ranks.fresh else ""
@@ -119,12 +119,12 @@ def first_call_text(measurement: Measurement, tolerance: float | None = None) ->
 
 
 def steady_from(measurement: Measurement, tolerance: float | None = None) -> int | None:
-    """Return the first call from which all are steady, or None.
+    """Return the number of the first steady call, or None.
 
-    None where the last is not. As fast is at most a warm call by itself, plus the tolerance, plus
-    three standard deviations of a single call. These come from the samples, by their median
-    absolute deviation: a sample is the mean of so many calls, so a call alone deviates by the root
-    of that number more. What the slowest of the warm calls took is steady in any case.
+    All calls after it are steady too. It is None where the last first call is not steady. A steady
+    call takes at most the time of a warm call, plus the tolerance, plus three standard deviations of
+    a single call. A sample is the mean of several calls, so a single call deviates by the root of
+    their number more than a sample does. A call as fast as the slowest warm call is always steady.
     """
     samples = measurement.samples
     allowed = tolerance or measurement.tolerance or DEFAULT_TOLERANCE
@@ -133,19 +133,23 @@ def steady_from(measurement: Measurement, tolerance: float | None = None) -> int
     limit_s = max(
         samples.alone_s * (1 + allowed) + DEVIATIONS * sigma_s, *samples.warm_calls_s, 0.0
     )
-    late = [number for number, seconds in enumerate(samples.first_calls_s, 1) if seconds > limit_s]
-    last_late = max(late, default=0)
-    return last_late if last_late < len(samples.first_calls_s) else None
+    # Calls are numbered from 0; each slow call is listed by the number of the call after it.
+    after_slow = [
+        number for number, seconds in enumerate(samples.first_calls_s, 1) if seconds > limit_s
+    ]
+    first_steady = max(after_slow, default=0)
+    return first_steady if first_steady < len(samples.first_calls_s) else None
 
 
-# Warm-up steps, and the steps behind them, whose mean and deviation assignments and papers tell of a model.
+# Assignments and papers report the mean and deviation of 10 steps of a model after 0, 1 or 5 warm-up steps.
 WARM_UPS, STEPS = (0, 1, 5), 10
 
 
 def after_warm_up(measurement: Measurement) -> list[tuple[float, float]]:
     """Return mean and standard deviation of ten calls, in seconds.
 
-    They are the calls behind 0, 1 and 5 others; none where fewer were timed.
+    There are three pairs, of the ten calls after 0, 1 and 5 warm-up calls. The list is empty where
+    fewer than 15 calls were timed.
     """
     calls = measurement.samples.first_calls_s
     if len(calls) < max(WARM_UPS) + STEPS:
@@ -164,23 +168,34 @@ BUSBW = "rates of collectives are bus bandwidth (busbw, as in nccl-tests): the r
 
 
 def rank_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the launches, stragglers and oversubscribed tests of ranks.
+    """Return the lines on tests that ranks measured.
 
-    A launch has a line; a straggler is named by rank and host.
+    They tell how the ranks were started, each straggler, the part of a whole program that is its
+    work, and which tests had more ranks than cores.
     """
-    measured = [row.measurement for row in rows if row.measurement is not None]
-    ranked = [(record, record.ranks) for record in measured if record.ranks is not None]
-    measurements = [record for record, _ in ranked]
-    collectives = any(rate_suffix(record.key.metric) == "busbw_GBps" for record in measurements)
-    lines = [BUSBW] * collectives
-    lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in ranked)]
-    late = [straggler_text(*pair) for pair in ranked if pair[1].straggler is not None]
-    lines += cut(late, MOST_RANKS, "with a straggler")
-    lines += [text for record in measurements for text in job_text(record, measurements)]
+    all_measurements = [row.measurement for row in rows if row.measurement is not None]
+    pairs = [
+        (measurement, measurement.ranks)
+        for measurement in all_measurements
+        if measurement.ranks is not None
+    ]
+    measurements = [measurement for measurement, _ in pairs]
+    has_collectives = any(
+        rate_suffix(measurement.key.metric) == "busbw_GBps" for measurement in measurements
+    )
+    lines = [BUSBW] * has_collectives
+    lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in pairs)]
+    stragglers = [
+        straggler_text(measurement, ranks)
+        for measurement, ranks in pairs
+        if ranks.straggler is not None
+    ]
+    lines += cut(stragglers, MOST_RANKS, "with a straggler")
+    lines += [text for measurement in measurements for text in job_text(measurement, measurements)]
     oversubscribed = [
-        printable(record.label)
-        for record in measurements
-        if OVERSUBSCRIBED in record.samples.labels
+        printable(measurement.label)
+        for measurement in measurements
+        if OVERSUBSCRIBED in measurement.samples.labels
     ]
     if oversubscribed:
         lines.append(
@@ -222,9 +237,9 @@ def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
 
 
 def job_text(job: Measurement, measurements: Sequence[Measurement]) -> list[str]:
-    """Return a whole program beside its steady time.
+    """Return how much of a whole program is one steady call.
 
-    There is none where no test measured both.
+    The list is empty where `job` is no whole program, and where its test measured no steady call.
     """
     return [
         f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "

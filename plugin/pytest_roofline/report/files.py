@@ -28,12 +28,12 @@ def write_report(
 ) -> list[Path]:
     """Write the report of some runs, and return its paths.
 
-    A report that is there is written over.
+    Files of an earlier report are overwritten.
 
     Args:
-        runs: that it is of.
-        folder: made where it is missing.
-        rows: what `rows_of` makes of them, where that is known already.
+        runs: the runs to report.
+        folder: created if it is missing.
+        rows: the result of `rows_of(runs)`, from a caller that has it already.
 
     Raises:
         CannotStore: a file could not be made or written; the others have been.
@@ -50,7 +50,7 @@ def write_report(
         try:
             write_atomically(folder / name, make(runs, results))
         except Exception as error:
-            # Whatever is wrong with one file, or with a record that one of them shows, takes no other along.
+            # A fault in one file, or in a record that it shows, must not keep the others from being written.
             text = reason(error)
             troubles.append(text if str(folder / name) in text else f"{folder / name}: {text}")
     if troubles:
@@ -61,7 +61,8 @@ def write_report(
 def reason(error: Exception) -> str:
     """Return the cause of an error.
 
-    It is our own sentence, else also its place, for those who can mend it.
+    An error of this package is a sentence for the user. Any other error is a defect, so its line
+    of code is added for the developer.
     """
     if isinstance(error, RooflineError):
         return str(error)
@@ -86,7 +87,7 @@ def _page(runs: Sequence[Run], rows: Sequence[Row]) -> str:
 def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None = None) -> None:
     """Append the summary to the file that GitHub shows.
 
-    The file stays below a mebibyte with what is in it.
+    The summary is as long as fits: the file stays below 1 MiB, its earlier content included.
 
     Raises:
         CannotStore: it cannot be written, or has no room left.
@@ -105,18 +106,18 @@ def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None =
         raise CannotStore(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-# What a spreadsheet takes for the beginning of a formula, also in its wide form.
+# Characters that begin a formula in a spreadsheet, the full-width forms included.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def results_csv(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
     """Return `results.csv` as text, in the form of RFC 4180.
 
-    That is CRLF, quotes where a cell needs them, the names first.
+    Lines end in CRLF, cells are quoted where they need it, and the first line has the names.
 
     Args:
-        runs: that it is of.
-        rows: what `rows_of` makes of them, where that is known already.
+        runs: the runs to report.
+        rows: the result of `rows_of(runs)`, from a caller that has it already.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
@@ -129,7 +130,7 @@ def results_csv(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 def _csv_cell(value: object) -> object:
     """Return a value as a cell.
 
-    Text has no control characters, and an apostrophe where a spreadsheet would compute it.
+    Text has no control characters. An apostrophe in front of it keeps a spreadsheet from computing it.
     """
     if isinstance(value, dict | list | bool):
         return json_text(value, ensure_ascii=True, indent=None).rstrip()
@@ -139,9 +140,9 @@ def _csv_cell(value: object) -> object:
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
-# The version of the file; the records in it have their own, in each run's header. 1 had other names in its results.
+# The version of `run.json`. The records of a run have a version of their own, in the run's header.
 SCHEMA = 2
-# Where the lines of a run file go; of a header there is one, of a footer at most one.
+# The lists of records in a run. The header and the footer are single records.
 _LISTS = (
     "calibrations",
     "measurements",
@@ -160,8 +161,8 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
     """Return `run.json` as text, without NaN or infinities.
 
     Args:
-        runs: that it holds.
-        rows: what `rows_of` makes of them, where that is known already.
+        runs: the runs to report.
+        rows: the result of `rows_of(runs)`, from a caller that has it already.
     """
     return json_text(as_plain(runs, rows), indent=None)
 
@@ -188,12 +189,16 @@ def _run(run: Run, name: str, sentence: str) -> dict[str, object]:
         "path": printable(str(run.path)),
         "cut": run.cut,
         "header": to_plain(run.header),
-        **{name: [_record(record) for record in getattr(run, name)] for name in _LISTS},
+        **{field: [_record(record) for record in getattr(run, field)] for field in _LISTS},
         "footer": to_plain(run.footer) if run.footer is not None else None,
     }
 
 
 def _record(record: object) -> dict[str, object]:
+    """Return a record as plain data.
+
+    A measurement also gets its derived figures, such as its rate, as far as they are finite.
+    """
     columns = to_plain(record)
     if isinstance(record, Measurement):
         columns["derived"] = {

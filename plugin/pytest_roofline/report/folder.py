@@ -1,4 +1,4 @@
-"""The folder of a report, checked before a measurement; light, as every configured run asks."""
+"""The folder of a report, checked before a measurement. Every run imports this, so it imports little."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ def check_folder(folder: Path, setting: str) -> Path:
     """Return a folder that a report can be written into.
 
     Raises:
-        BadInput: it or a file of the report in it is something else, or it cannot be written; the sentence calls it
-            `setting`.
+        BadInput: the folder is no directory or cannot be written, or a file of the report in it is a directory. The
+            message names the folder by `setting`, the option that it comes from.
     """
     check_writable(folder, f"{setting}={folder}")
     directory = next((folder / name for name in FILES if (folder / name).is_dir()), None)

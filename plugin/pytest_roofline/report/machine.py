@@ -12,15 +12,15 @@ from .tables import TextTable, render
 def machine_lines(machine: Machine) -> list[str]:
     """Return the processor, memory and every GPU."""
     host = machine.host
-    limits = f", of which {format_amount(host.usable_memory_bytes)} usable" * (
+    usable_text = f", of which {format_amount(host.usable_memory_bytes)} usable" * (
         host.usable_memory_bytes < host.memory_bytes
     )
-    usable = "" if machine.torch_devices is None else f"; torch uses {machine.torch_devices}"
+    torch_text = "" if machine.torch_devices is None else f"; torch uses {machine.torch_devices}"
     return [
         f"host {printable(host.name)}: {printable(host.cpu_model)}, {host.usable_cores} of {host.cores} cores, "
-        f"{format_amount(host.memory_bytes)} memory{limits}, kernel {printable(host.kernel)}",
+        f"{format_amount(host.memory_bytes)} memory{usable_text}, kernel {printable(host.kernel)}",
         *(printable(_gpu_line(gpu)) for gpu in machine.gpus),
-        f"{len(machine.gpus) or 'no'} GPU{'s' * (len(machine.gpus) != 1)} seen{usable}",
+        f"{len(machine.gpus) or 'no'} GPU{'s' * (len(machine.gpus) != 1)} seen{torch_text}",
     ]
 
 
@@ -40,9 +40,9 @@ def _gpu_line(gpu: Gpu) -> str:
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
-    """Return the limits of trust, each with its remedy.
+    """Return each fault of the machine with its remedy.
 
-    They are wrapped to a terminal.
+    Lines are wrapped to `width` columns.
     """
     if not findings:
         return ["no fault was found that makes numbers unreliable"]
@@ -79,7 +79,7 @@ def difference_lines(differences: Sequence[Unexpected], expectations: str) -> li
 def property_line(proven: Property, width: int) -> str:
     """Return one property with its outcome and observation.
 
-    Where it fails the expectation follows.
+    The expectation follows where the property does not hold.
     """
     text = f"{proven.outcome:15}{proven.name}: {proven.observed}"
     if proven.outcome == "FAILS":
@@ -87,7 +87,7 @@ def property_line(proven: Property, width: int) -> str:
     return "\n".join(_wrap(text, width, 15))
 
 
-# What most tests are held against.
+# Peaks in the table of products by heading: those that most tests are compared with.
 _SHOWN = {
     "GB/s": "memory_GBps", "PCIe": "pcie_GBps", "NVLink": "nvlink_GBps",
     "bf16": "bf16_TFLOPS", "fp16": "fp16_TFLOPS", "tf32": "tf32_TFLOPS", "fp32": "fp32_TFLOPS",
@@ -108,9 +108,9 @@ def product_table(products: Sequence[Product], width: int, colour: bool) -> str:
 
 
 def peak_text(figure: Peak | None) -> str:
-    """Return `989`, in brackets where it bounds nothing.
+    """Return a peak as `989`, in brackets where it limits nothing.
 
-    It is empty where there is none.
+    It is empty where the peak is unknown.
     """
     if figure is None:
         return ""
@@ -118,9 +118,9 @@ def peak_text(figure: Peak | None) -> str:
 
 
 def product_lines(product: Product) -> Iterator[str]:
-    """Yield one product with its names and figures.
+    """Yield the lines on one product.
 
-    Every figure has its source.
+    They are its components, the names that drivers print, and its figures, each with its source.
     """
     parts = (product.memory_type, product.pcie, product.nvlink, product.xgmi)
     components = ", ".join(part for part in (product.architecture, *parts) if part)

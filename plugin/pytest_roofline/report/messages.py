@@ -31,22 +31,24 @@ from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
 from .words import counts_text, cut, sentence, slow_text
 
-# Why tests were not measured: a sweep has a reason of its own for every size.
+# Reasons why tests were not measured that a line lists: a sweep may have another reason for every size.
 MOST_REASONS = 4
-# Of the nights on which a gate would have been red, the last.
+# Runs that would have been red under a shadow gate; the latest are listed.
 MOST_ALARMS = 3
 
-# A device that idles for less of a call costs no one a verdict.
+# The least share of a call that the device idles for a line to say so; less changes no verdict.
 LEAST_WAIT = 0.01
 
-# Relative errors of a fit beyond which a sweep has another shape, as where its small sizes stay in a cache.
+# The relative error of a fit above which latency and bandwidth do not describe a sweep, for example because its
+# small sizes stay in a cache.
 FAIR_FIT = 0.25
 
 
 def curve_line(curve: CurveSummary) -> str:
-    """Return a sweep in a line.
+    """Return the results of a sweep as one line.
 
-    It has the plateau, the sizes that reach it and the roofline, latency and bandwidth.
+    It has the plateau, the sizes that reach shares of the plateau and of the roofline, and the
+    fit of latency and bandwidth.
     """
     unit, name = _rate_unit(curve)
     shares = curve.reached | {f"{share} of roof": size for share, size in curve.of_roof.items()}
@@ -54,7 +56,7 @@ def curve_line(curve: CurveSummary) -> str:
         f"{share} from {format_bytes(size)}" for share, size in shares.items() if size is not None
     ]
     plateau = f"plateau {three_digits(curve.plateau / unit)} {name} ({curve.metric})"
-    # Starting a program is in its time, so that no size shows the rate of its work.
+    # The time of a whole program includes its start, so its rate has no plateau.
     parts = [] if curve.metric == JOB_METRIC else [", ".join([plateau, *sizes])]
     return f"{printable(curve.label)}: {'; '.join([*parts, fit_text(curve)])}"
 
@@ -76,11 +78,12 @@ def fit_text(curve: CurveSummary) -> str:
 
 
 def _rate_unit(curve: CurveSummary) -> tuple[float, str]:
+    """Return the size and the name of the unit of a sweep's rate."""
     return (1e12, "TFLOP/s") if rate_suffix(curve.metric) == "TFLOPS" else (1e9, "GB/s")
 
 
-def _error_text(error: float | None, text: Callable[[float], str]) -> str:
-    return f" ± {text(error)}" if error else ""
+def _error_text(error: float | None, format_error: Callable[[float], str]) -> str:
+    return f" ± {format_error(error)}" if error else ""
 
 
 def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
@@ -95,9 +98,9 @@ def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
 
 
 def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
-    """Return the peaks that differ from the baseline.
+    """Return the peaks of memory that differ from the baseline.
 
-    The number of those that the baseline has not follows.
+    A last line lists the tests whose peak the baseline does not have.
     """
     peaks = [(printable(row.label), row.peak) for row in rows if row.peak is not None]
     changed = [
@@ -114,41 +117,49 @@ def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
 def condition_lines(
     rows: Sequence[Row], at_most: int = 3, unknown_since: str = "the driver does not report it"
 ) -> list[str]:
-    """Return the conditions under which the numbers were taken.
+    """Return the conditions under which the numbers were measured.
 
-    These are the host's pace, excluded blocks, drift, the power cap, and facts that no device gave.
+    These are tests that the host slows down, drift, excluded blocks, the power cap, and unknown
+    facts. Each line lists the tests of one condition.
+
+    Args:
+        rows: of a run.
+        at_most: the number of tests that a line lists.
+        unknown_since: the reason why facts about the device are unknown.
     """
     lines: list[str] = []
-    samples = [
+    samples_by_test = [
         (printable(row.label), row.measurement.samples)
         for row in rows
         if row.measurement is not None
     ]
-    for label, meaning in _PACES.items():
+    for condition, meaning in _PACES.items():
         paces = [
-            f"{name} ({format_seconds(sample.median_s)} on the device's clock, "
-            f"{format_seconds(sample.wall_s)} on the host's)"
-            for name, sample in samples
-            if label in sample.labels and sample.wall_s is not None
+            f"{test} ({format_seconds(samples.median_s)} on the device's clock, "
+            f"{format_seconds(samples.wall_s)} on the host's)"
+            for test, samples in samples_by_test
+            if condition in samples.labels and samples.wall_s is not None
         ]
         lines += _about_lines(meaning, paces, at_most)
-    for label, meaning in _LABELS.items():
-        lines += _about_lines(
-            meaning, [name for name, sample in samples if label in sample.labels], at_most
-        )
-    excluded = [f"{label} ({_causes_text(sample)})" for label, sample in samples if sample.excluded]
+    for condition, meaning in _LABELS.items():
+        tests = [test for test, samples in samples_by_test if condition in samples.labels]
+        lines += _about_lines(meaning, tests, at_most)
+    excluded = [
+        f"{test} ({_causes_text(samples)})" for test, samples in samples_by_test if samples.excluded
+    ]
     lines += _about_lines("blocks excluded", excluded, at_most)
     capped = [
-        f"{label} (in {sample.power_capped_share:.0%} of its blocks"
-        + (f", at {sample.clock_hz / 1e6:.0f} MHz)" if sample.clock_hz else ")")
-        for label, sample in samples
-        if sample.power_capped_share
+        f"{test} (in {samples.power_capped_share:.0%} of its blocks"
+        + (f", at {samples.clock_hz / 1e6:.0f} MHz)" if samples.clock_hz else ")")
+        for test, samples in samples_by_test
+        if samples.power_capped_share
     ]
     lines += _about_lines("at the software power cap, as usual under load", capped, at_most)
+    # The modes by the device's clock; a time by the host's clock asks no driver for these facts.
     neighbours_unknown = [
-        name
-        for name, sample in samples
-        if sample.mode in ("events", "graph") and sample.neighbours == "unknown"
+        test
+        for test, samples in samples_by_test
+        if samples.mode in ("events", "graph") and samples.neighbours == "unknown"
     ]
     lines += _about_lines(
         f"not known whether others used the device, since {unknown_since}",
@@ -156,9 +167,9 @@ def condition_lines(
         at_most,
     )
     throttle_unknown = [
-        name
-        for name, sample in samples
-        if sample.mode in ("events", "graph") and not sample.throttle_known
+        test
+        for test, samples in samples_by_test
+        if samples.mode in ("events", "graph") and not samples.throttle_known
     ]
     lines += _about_lines(
         f"not known whether the device was throttled, since {unknown_since}",
@@ -167,7 +178,7 @@ def condition_lines(
     )
     lines += _about_lines(
         "another process uses the device",
-        [label for label, sample in samples if sample.neighbours == "seen"],
+        [test for test, samples in samples_by_test if samples.neighbours == "seen"],
         at_most,
     )
     return lines
@@ -175,9 +186,9 @@ def condition_lines(
 
 def _causes_text(samples: Samples) -> str:
     """Return how many blocks were excluded by each cause: `2 of 40 by heat`."""
-    total = len(samples.blocks)
+    block_count = len(samples.blocks)
     return ", ".join(
-        f"{number} of {total} by {cause}" for cause, number in samples.excluded.items()
+        f"{number} of {block_count} by {cause}" for cause, number in samples.excluded.items()
     )
 
 
@@ -198,6 +209,7 @@ def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     return cut(lines, at_most, "of these")
 
 
+# The meanings of labels that samples have. Lines on the first show the times of both clocks.
 _PACES = {
     "host_bound": "host-bound: the host is measured, not the device",
     "waits_inside": "a call waits for the device, so the time includes the host's part",
@@ -213,8 +225,9 @@ _LABELS = {
 }
 
 
-def _about_lines(meaning: str, names: Sequence[str], at_most: int) -> list[str]:
-    return [f"{meaning}: {listed(names, at_most)}"] if names else []
+def _about_lines(meaning: str, tests: Sequence[str], at_most: int) -> list[str]:
+    """Return a line that lists the tests of a condition, if any."""
+    return [f"{meaning}: {listed(tests, at_most)}"] if tests else []
 
 
 def counts_line(numbers: Mapping[str, int], not_measured: Mapping[str, int]) -> str:
@@ -223,8 +236,8 @@ def counts_line(numbers: Mapping[str, int], not_measured: Mapping[str, int]) -> 
     line = ", ".join(f"{number} {kind}" for kind, number in counts.items())
     if not_measured:
         reasons = [
-            printable(reason) + (f" ({count}×)" if len(not_measured) > 1 else "")
-            for reason, count in list(not_measured.items())[:MOST_REASONS]
+            printable(reason) + (f" ({number}×)" if len(not_measured) > 1 else "")
+            for reason, number in list(not_measured.items())[:MOST_REASONS]
         ]
         remaining = len(not_measured) - len(reasons)
         reasons_text = "; ".join(
@@ -235,7 +248,10 @@ def counts_line(numbers: Mapping[str, int], not_measured: Mapping[str, int]) -> 
 
 
 def compared_of(rows: Sequence[Row]) -> int:
-    """Return how many results were compared with anything."""
+    """Return how many results were compared with anything.
+
+    Results without a baseline and INVALID results were not.
+    """
     return sum(
         _main_verdict(row) not in (Kind.NO_BASELINE, Kind.INVALID)
         for row in _rows_with_verdict(rows)
@@ -254,14 +270,14 @@ def _main_verdict(row: Row) -> str:
     return row.time_verdict.kind.value if row.time_verdict is not None else row.verdict
 
 
-# Of what failed so many are told of above the closing sentence.
+# Failures that are listed above the closing sentence.
 MOST_FAILURES = 5
 GREEN, GREY, RED = "GREEN", "GREY", "RED"
-# By test, what is red about it: a word, and a sentence.
+# The red tests by id, each with its worst verdict and a sentence.
 Reds = Mapping[str, tuple[str, str]]
-# The item that fails where a gate compared too little.
+# The name of the item that fails where a gate compared too little.
 GATE = "roofline gate"
-# What pytest's exit status tells beside what is red here.
+# Why pytest ended with a status other than 0, though no result is red.
 _STATUS = {
     1: "other tests failed",
     2: "the run was interrupted",
@@ -273,40 +289,46 @@ _STATUS = {
 def reds_of(endings: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
     """Return the red tests, worst first, each with its sentence.
 
-    Also those that a gate that only watched would have failed.
+    A test that a shadow gate would have failed counts as red.
     """
     reds = {}
     for test_id, ending in endings.items():
         if ending.last is not None and (ending.red or ending.last.shadow):
             reds[test_id] = _red_word(ending), _red_sentence(ending, test_id)
+    # A regression is red even if its test did not fail, unless a mark expected it to.
     for row in rows:
-        expected = how_it_ended(endings.get(row.test, Ending()).outcome)[0] == XFAIL
-        if row.verdict == Kind.REGRESSED and row.test not in reds and not expected:
+        word, _ = how_it_ended(endings.get(row.test, Ending()).outcome)
+        if row.verdict == Kind.REGRESSED and row.test not in reds and word != XFAIL:
             reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
-    slower: dict[str, float] = {}
+    change_by_test: dict[str, float] = {}
     for row in rows:
-        slower[row.test] = max(slower.get(row.test, 0.0), row.change or 0.0)
-    return dict(sorted(reds.items(), key=lambda red: badness(red[1][0], slower.get(red[0]))))
+        change_by_test[row.test] = max(change_by_test.get(row.test, 0.0), row.change or 0.0)
+
+    def sort_key(red: tuple[str, tuple[str, str]]) -> tuple[int, float]:
+        test_id, (word, _) = red
+        return badness(word, change_by_test.get(test_id))
+
+    return dict(sorted(reds.items(), key=sort_key))
 
 
 def _red_word(ending: Ending) -> str:
     """Return the worst verdict of a red test, else FAILED.
 
-    FAILED is for a test that failed for itself.
+    FAILED is the word for a test that failed for another reason than its verdicts.
     """
     last = ending.last
     if last is None or not last.by_verdict:
         return FAILED
-    # What is SHIFTED turns no test red.
+    # A SHIFTED result does not turn its test red, so it is not the reason.
     words = [word for word in last.verdicts if word != Kind.SHIFTED]
     default = GATE if last.test_id == GATE else Kind.REGRESSED.value
     return min(words, key=badness, default=default)
 
 
 def _red_sentence(ending: Ending, test_id: str) -> str:
-    """Return why a test is red.
+    """Return why a test is red, beginning with its name.
 
-    A failure of its own gets the test's name, which a verdict has.
+    The sentence of a verdict has the name already; that of any other failure gets it here.
     """
     last, name = ending.last, short_name(test_id)
     reason = printable(last.reason if last is not None else "").removeprefix("Failed: ")
@@ -320,55 +342,63 @@ def _red_sentence(ending: Ending, test_id: str) -> str:
 def colour_of(rows: Sequence[Row], reds: Reds, status: int = 0) -> str:
     """Return RED where a test is slower or broken.
 
-    It is GREY where nobody can tell, else GREEN. A run of which fewer than half of the results are
-    fast enough is GREY at best, and so is a run that did not come to its end, as its exit status
-    tells.
+    A run is GREEN if nothing is slower, and at least half of its results are fast enough. All other
+    runs are GREY, those that did not come to their end included.
+
+    Args:
+        rows: the results of the run.
+        reds: its red tests.
+        status: pytest's exit status; a complete run has 0, or 1 where tests failed.
     """
-    # What is worse and not red was expected to be.
-    decided = [row for row in rows if row.verdict not in WORSE]
-    run_status = status_of(decided, worse=bool(reds), complete=status in (0, 1))
+    # Worse results that are not red were expected by an xfail, so they decide nothing.
+    deciding_rows = [row for row in rows if row.verdict not in WORSE]
+    run_status = status_of(deciding_rows, worse=bool(reds), complete=status in (0, 1))
     if run_status is Status.SLOWER:
         return RED
-    mostly = 2 * sum(map(is_green, rows)) >= len(rows)
-    return GREEN if run_status is Status.NOTHING_SLOWER and mostly else GREY
+    is_mostly_green = 2 * sum(map(is_green, rows)) >= len(rows)
+    return GREEN if run_status is Status.NOTHING_SLOWER and is_mostly_green else GREY
 
 
 def closing_lines(
     rows: Sequence[Row],
     reds: Reds,
     planned: Sequence[str],
-    record: str = "",
-    most: int = 1,
+    record_command: str = "",
+    most_undecided: int = 1,
     status: int = 0,
-    lost: str = "",
+    lost_output: str = "",
     settings: Sequence[str] = (),
     tell_reds: bool = True,
 ) -> list[str]:
     """Return the closing lines, the sentence on the run last.
 
-    Ahead of it is what is red, or what would decide what is open.
+    The lines before it tell why tests are red. Where no test is red, they tell what would decide
+    the undecided tests.
 
     Args:
-        rows: what was measured, what was compiled, and where memory ran out.
-        reds: what is red.
-        planned: the tests that were to measure.
-        record: the command that records these tests; empty where nobody is to type it.
-        most: of what is open, so many are told of.
-        status: with which the tests ended; what could not be written, which `lost` names, makes 1 of a 0.
-        settings: that bear on the gate, stand outside its command, and are new: `pytest.ini: tolerance 45 %`.
-        tell_reds: whether nobody else has said why each red test failed.
+        rows: the results: times, compiled kernels, and tests that ran out of memory.
+        reds: the red tests.
+        planned: the ids of the tests that were to measure.
+        record_command: the command that records these tests; empty where no line should show it.
+        most_undecided: the number of undecided tests whose reason is shown.
+        status: pytest's exit status.
+        lost_output: the output that could not be written, if any; pytest then ends with 1 instead of 0.
+        settings: the settings of the gate that are not in its command and are new: `pytest.ini: tolerance 45 %`.
+        tell_reds: whether to show why tests are red; False where pytest prints their failures itself.
     """
-    # Where memory ran out as a test expected it, nothing is left to decide.
-    expected = sum(row.metric == MEMORY and row.test not in reds for row in rows)
+    # A test that ran out of memory as it expected leaves nothing to decide.
+    expected_lost_count = sum(row.metric == MEMORY and row.test not in reds for row in rows)
     rows = [row for row in rows if row.metric != MEMORY or row.test in reds]
-    # A regression that is not red is that of an xfail.
-    slower = [row for row in rows if row.verdict == Kind.REGRESSED and row.test not in reds]
+    # Only a test that an xfail expected to be slower has regressed without being red.
+    expected_slower = [
+        row for row in rows if row.verdict == Kind.REGRESSED and row.test not in reds
+    ]
     undecided = worst_first(
         row
         for row in rows
         if not (is_green(row) or row.verdict == Kind.SHIFTED)
         and row.test not in reds
-        and row not in slower
+        and row not in expected_slower
     )
     if reds:
         reasons = [printable(sentence) for _, sentence in reds.values()] if tell_reds else []
@@ -376,24 +406,24 @@ def closing_lines(
     else:
         lines = [
             printable(f"{row.verdict} {row.label}: {_row_reason(row)}")
-            for row in undecided[:most]
+            for row in undecided[:most_undecided]
             if _row_reason(row)
         ]
-    if len(undecided) > len(lines) > 0 and not reds and most:
+    if len(undecided) > len(lines) > 0 and not reds and most_undecided:
         lines[-1] += f" (and {len(undecided) - len(lines)} more)"
     colour = colour_of(rows, reds, status)
     colour += f" ({printable(', '.join(settings))})" if settings else ""
-    last = [_sentence(rows, reds, undecided, planned, colour)]
-    last += [f"{expected} OUT OF MEMORY as expected"] if expected else []
-    last += [f"{len(slower)} REGRESSED as expected (xfail)"] if slower else []
-    # Tests that measure nothing are none of ours, but nobody should take their failure for a green run.
-    if (status or lost) and not reds:
-        cause = _STATUS.get(status, "see above") if status else f"{lost} could not be saved"
-        last.append(f"but pytest ended with status {status or 1} ({cause})")
-    # A gate that compared nothing has said it in its failure.
-    gate_failed = any(word == GATE for word, _ in reds.values())
-    recording_lines = [] if gate_failed else recording(rows, record)
-    return [*recording_lines, *lines, "; ".join(last)]
+    clauses = [_sentence(rows, reds, undecided, planned, colour)]
+    clauses += [f"{expected_lost_count} OUT OF MEMORY as expected"] if expected_lost_count else []
+    clauses += [f"{len(expected_slower)} REGRESSED as expected (xfail)"] if expected_slower else []
+    # Tests that measure nothing are not in `reds`, but their failure must not look like a green run.
+    if (status or lost_output) and not reds:
+        cause = _STATUS.get(status, "see above") if status else f"{lost_output} could not be saved"
+        clauses.append(f"but pytest ended with status {status or 1} ({cause})")
+    # The failure of a gate that compared too little shows the command already.
+    has_failed_gate = any(word == GATE for word, _ in reds.values())
+    hint_lines = [] if has_failed_gate else record_hint_lines(rows, record_command)
+    return [*hint_lines, *lines, "; ".join(clauses)]
 
 
 def _sentence(
@@ -408,29 +438,34 @@ def _sentence(
         return f"{colour}: nothing was compared, since 0 of {count(len(planned), 'test')} measured anything"
     if not reds and not any(map(is_compared, rows)):
         return f"{colour}: nothing was compared ({counts_text(undecided)})"
-    total = len(rows) + len(reds.keys() & set(planned) - {row.test for row in rows})
-    fine = "no worse" if {row.metric for row in rows} - {MEMORY} == {KERNEL} else "fast enough"
-    words = Counter(word for word, _ in reds.values())
+    # A planned test that failed before it had a result counts as a result.
+    reds_without_row = reds.keys() & set(planned) - {row.test for row in rows}
+    result_count = len(rows) + len(reds_without_row)
+    has_only_kernels = {row.metric for row in rows} - {MEMORY} == {KERNEL}
+    green_word = "no worse" if has_only_kernels else "fast enough"
+    counts = Counter(word for word, _ in reds.values())
     parts = [
-        "the gate compared too little" if word == GATE else f"{words[word]} {word}"
-        for word in sorted(words, key=badness)
+        "the gate compared too little" if word == GATE else f"{counts[word]} {word}"
+        for word in sorted(counts, key=badness)
     ]
-    parts += [f"{sum(map(is_green, rows))} of {total} {fine}{_evidence_text(rows)}"]
-    shifted = sum(row.verdict == Kind.SHIFTED for row in rows)
-    parts += [f"{shifted} SHIFTED"] if shifted else []
+    green_count = sum(map(is_green, rows))
+    parts += [f"{green_count} of {result_count} {green_word}{_evidence_text(rows)}"]
+    shifted_count = sum(row.verdict == Kind.SHIFTED for row in rows)
+    parts += [f"{shifted_count} SHIFTED"] if shifted_count else []
     parts += [f"{len(undecided)} undecided ({_undecided_text(undecided)})"] if undecided else []
     return f"{colour}: {', '.join(parts)}"
 
 
 def _undecided_text(undecided: Sequence[Row]) -> str:
-    """Return the estimates of what looks slow, then words.
+    """Return the tests that look slow, then counts of verdicts.
 
     It reads `copy[64MiB] +30 %, 1 INVALID`.
     """
-    calm = [row for row in undecided if not looks_slow(row)]
-    return ", ".join(filter(None, (slow_text(undecided), counts_text(calm))))
+    other_rows = [row for row in undecided if not looks_slow(row)]
+    return ", ".join(filter(None, (slow_text(undecided), counts_text(other_rows))))
 
 
+# The evidence of a verdict, by the kind of limit that it was compared with.
 _LIMITS = {
     "published": "published limits",
     "floor": "floors of published figures",
@@ -439,6 +474,7 @@ _LIMITS = {
 
 
 def _limit_of(row: Row) -> str:
+    """Return the limits that a time was compared with, or an empty text."""
     limit = row.time_verdict.limit if row.time_verdict is not None else None
     return _LIMITS[limit.kind] if limit is not None else ""
 
@@ -449,12 +485,12 @@ def _evidence_text(rows: Sequence[Row]) -> str:
     It reads ` (3 by published limits)`.
     """
     counts = Counter(filter(None, map(_limit_of, filter(is_green, rows))))
-    siblings = sum(
+    sibling_count = sum(
         row.time_verdict is not None and row.time_verdict.siblings > 0
         for row in rows
         if is_green(row)
     )
-    counts.update({"their siblings": siblings} if siblings else {})
+    counts.update({"their siblings": sibling_count} if sibling_count else {})
     return (
         f" ({', '.join(f'{number} by {noun}' for noun, number in counts.items())})"
         if counts
@@ -463,45 +499,54 @@ def _evidence_text(rows: Sequence[Row]) -> str:
 
 
 def _row_reason(row: Row) -> str:
+    """Return the reason of the time's verdict, or of the only verdict."""
     return row.time_reason if row.time_verdict is not None else row.reason
 
 
-def recording(rows: Sequence[Row], record: str) -> list[str]:
-    """Return the command that records a baseline.
+def record_hint_lines(rows: Sequence[Row], record_command: str) -> list[str]:
+    """Return the hint to record a baseline, with the command.
 
-    It is empty where something was held against one.
+    There is none where a result was compared with a baseline, and where no result could be.
     """
-    # What a drill slowed down becomes no baseline, nor what only its position names.
-    rows = [row for row in rows if "replaced" not in (row.labels or ()) and not _is_nameless(row)]
-    compared = compared_of(rows)
-    by_limit = sum(bool(_limit_of(row)) for row in rows)
-    missing = any(_main_verdict(row) == Kind.NO_BASELINE for row in _rows_with_verdict(rows))
-    if not record or compared > by_limit or not (missing or by_limit):
+    # A drill's slow times never become a baseline, nor do tests that only their position identifies.
+    rows = [row for row in rows if "replaced" not in (row.labels or ()) and not _is_positional(row)]
+    limit_count = sum(bool(_limit_of(row)) for row in rows)
+    # Results that were compared, but with no limit, were compared with a baseline.
+    has_baseline = compared_of(rows) > limit_count
+    lacks_baseline = any(_main_verdict(row) == Kind.NO_BASELINE for row in _rows_with_verdict(rows))
+    if not record_command or has_baseline or not (lacks_baseline or limit_count):
         return []
-    remark = "A limit only finds results below it. " if by_limit else ""
-    return [f"{remark}Record a baseline:", f"  {record}"]
+    remark = "A limit only finds results below it. " if limit_count else ""
+    return [f"{remark}Record a baseline:", f"  {record_command}"]
 
 
-def _is_nameless(row: Row) -> bool:
-    key = row.key if row.key is not None else row.resources.key if row.resources else None
+def _is_positional(row: Row) -> bool:
+    """Return True where only its position in a list identifies a test."""
+    kernel_key = row.resources.key if row.resources else None
+    key = row.key if row.key is not None else kernel_key
     return key is not None and bool(positional_names_note(key.parameters))
 
 
 def shadow_lines(sentences: Sequence[str], shadow_runs: Sequence[ShadowRun]) -> list[str]:
-    """Return what a gate that only watches would have failed.
+    """Return the failures that a shadow gate would have caused.
 
-    The worst comes first, and last how often it would have so far.
+    The worst comes first. The last line tells how many runs would have been red so far.
 
     Args:
-        sentences: of this run.
-        known: every run on this hardware that watched, this one included.
+        sentences: the failures of this run.
+        shadow_runs: every run with a shadow gate on this hardware, this one included.
     """
     lines = [f"SHADOW: would have failed: {sentence}" for sentence in sentences]
     lines = lines or ["SHADOW: nothing would have failed"]
-    nights, red = len({run.night for run in shadow_runs}), [run for run in shadow_runs if run.red]
-    text = f"SHADOW: in {count(nights, 'night')} {len(red)} of {count(len(shadow_runs), 'run')} would have been red"
-    text += ": " * bool(red) + "; ".join(f"{run.night} {run.why}" for run in red[-MOST_ALARMS:])
-    if nights < NIGHTS:
+    night_count = len({run.night for run in shadow_runs})
+    red_runs = [run for run in shadow_runs if run.red]
+    text = (
+        f"SHADOW: in {count(night_count, 'night')} {len(red_runs)} of {count(len(shadow_runs), 'run')} "
+        "would have been red"
+    )
+    alarms = "; ".join(f"{run.night} {run.why}" for run in red_runs[-MOST_ALARMS:])
+    text += f": {alarms}" if red_runs else ""
+    if night_count < NIGHTS:
         return [
             *lines,
             f"{text}; after {NIGHTS} nights this rate shows whether to switch the gate on",

@@ -14,14 +14,15 @@ from ..stats.stats import CONFIDENCE, growth
 from ..stats.verdicts import span_text as bounds_text
 from .words import span_text
 
-# Of the tests that a sentence is about.
+# Tests that a sentence lists before it counts the others.
 MOST_NAMED = 3
 
 
 def overview_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the lines ahead of the tests.
+    """Return the lines about the whole run, above the tests.
 
-    These are a shift of the whole suite, slowdowns that the clock explains, and what changed.
+    They tell of a shift of all tests, odd sessions, slowdowns that the clock explains, modes, and
+    changes of the environment.
     """
     compared = [row for row in rows if row.time_verdict is not None and row.time_verdict.compared]
     changed = changed_texts(compared)
@@ -36,7 +37,7 @@ def overview_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def shift_line(rows: Sequence[Row]) -> list[str]:
-    """Return that all tests shifted together, where they did."""
+    """Return the line that all tests shifted together, if they did."""
     shift = common_shift(compared_verdicts(rows))
     if shift is None:
         return []
@@ -66,9 +67,9 @@ def together_text(row: Row) -> str:
 
 
 def clock_line(rows: Sequence[Row]) -> list[str]:
-    """Return the slowdowns that a lower clock explains.
+    """Return the line on slowdowns that a lower clock explains.
 
-    In cycles there is none.
+    Counted in clock cycles, these tests are not slower.
     """
     slow = [
         row
@@ -91,9 +92,9 @@ def clock_line(rows: Sequence[Row]) -> list[str]:
 
 
 def device_line(rows: Sequence[Row]) -> list[str]:
-    """Return that other devices than the known ones are compared.
+    """Return the line that the baseline is from another device.
 
-    It tells what is added for that.
+    It tells the spread between devices, which is added for that.
     """
     differences = [verdict.difference for verdict in compared_verdicts(rows)]
     spreads = [
@@ -112,9 +113,10 @@ def device_line(rows: Sequence[Row]) -> list[str]:
 
 
 def _mode_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the tests whose baseline has two modes.
+    """Return the line on tests whose processes have two modes.
 
-    Each tells how often the slow one is occupied now. What simply passed is left out.
+    It tells how many processes were in the slow mode before, and how many are now. Tests that
+    PASSED are left out.
     """
     texts = []
     for row in rows:
@@ -134,7 +136,7 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
 def changed_texts(rows: Sequence[Row]) -> list[str]:
     """Return the differences from the baselines' environments.
 
-    Each tells how many tests it concerns, where not all.
+    A difference that not all tests have tells how many have it.
     """
     verdicts = [row.time_verdict for row in rows if row.time_verdict is not None]
     compared = [verdict for verdict in verdicts if verdict.reference is not None]
@@ -147,29 +149,31 @@ def changed_texts(rows: Sequence[Row]) -> list[str]:
 
 
 def power_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the slowdowns that the run could detect.
+    """Return the detectable effects of a run.
 
-    They are followed by the number of tests where it could detect none.
+    A second line counts the tests with too few processes to detect any slowdown.
     """
     verdicts = compared_verdicts(rows)
     effects = detectable_effects(verdicts)
     parts = [
-        f"{format_tolerance(round(share, 6))} on {_share_text(caught, len(verdicts))}"
-        for share, caught, _ in effects
+        f"{format_tolerance(round(effect, 6))} on {_tests_text(test_count, len(verdicts))}"
+        for effect, test_count, _ in effects
     ]
     lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
-    if blind := [verdict.fewest for verdict in verdicts if verdict.reach is None]:
+    # The processes that red needs, for each test that cannot detect anything.
+    if needed := [verdict.fewest for verdict in verdicts if verdict.reach is None]:
         lines.append(
-            f"detects no slowdown on {_share_text(len(blind), len(verdicts))}: red needs {max(blind)} processes "
+            f"detects no slowdown on {_tests_text(len(needed), len(verdicts))}: red needs {max(needed)} processes "
             "against their baselines, more than this run measures (--roofline-rounds=auto)"
         )
     return lines
 
 
-def _share_text(caught: int, total: int) -> str:
+def _tests_text(number: int, total: int) -> str:
+    """Return `3 of 5 tests`, `all 5 tests` or `the one test`."""
     return (
-        f"{caught} of {total} tests"
-        if caught < total
+        f"{number} of {total} tests"
+        if number < total
         else f"all {total} tests"
         if total > 1
         else "the one test"
