@@ -45,12 +45,13 @@ from .sentences import sentences
 from .tables import KERNEL_COLUMNS, kernel_cells
 from .words import cells
 
-# What draws, the largest part of a page: `plotly.js-basic-dist-min` 4.1.1 of npm (scatter, bar, pie), as it came. To
-# renew it, `npm pack plotly.js-basic-dist-min@VERSION`; take its .js and its LICENSE, and say the version here.
+# The library that draws the plots, the largest part of a page: `plotly.js-basic-dist-min` 4.1.1 of npm (scatter, bar,
+# pie), unchanged. To renew it, `npm pack plotly.js-basic-dist-min@VERSION`; take its .js and its LICENSE, and write the
+# version here.
 PLOTLY = "plotly-basic.min.js"
-# So many rows stand in the page at once; more are drawn when somebody asks, so that ten thousand open quickly.
+# Rows that the page shows from the start. A click shows more, so that a page of ten thousand rows opens quickly.
 SHOWN_ROWS = 200
-# What a column means where its heading does not tell.
+# The meanings of columns whose headings do not tell them.
 _MEANS = {
     "time": "seconds per call",
     "roof": "share of the roofline; * if the roofline was measured on this machine",
@@ -68,9 +69,11 @@ _MEANS = {
     "matrix": "instructions that multiply matrices",
     "changed": "exact change from the baseline",
 }
-# What stands in front of all other columns of the results.
+# The first columns of numbers in the table of results.
 _FIRST = ("time", "rate", "roof", "diff %", "99 %", "baseline")
+# Columns of text; all other columns hold numbers.
 _TEXTS = ("test", "run", "verdict", "kernel", "target", "changed")
+# How to format a fact, by the unit at the end of its name.
 _UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_memory,
     "mhz": lambda value: f"{value:g} MHz",
@@ -80,7 +83,15 @@ _UNITS: dict[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: its text, the number it is sorted by, a sentence to fold out, its verdict, and what it is short for."""
+    """One cell of a table.
+
+    Args:
+        text: shown in the cell.
+        value: the number that the column is sorted by.
+        why: a sentence that a click folds out.
+        word: the verdict, of a cell that shows one.
+        full: the whole of an abbreviated text, shown beside the pointer.
+    """
 
     text: str
     value: float | None = None
@@ -91,31 +102,31 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, whether its cells are numbers, and what it means where the heading alone does not tell."""
+    """A heading, whether its cells are numbers, and its meaning where the heading alone does not tell it."""
 
     name: str
-    number: bool = True
-    means: str = ""
+    is_number: bool = True
+    meaning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a caption, which names it for who cannot see where it stands."""
+    """A table with a caption, which names it for readers who cannot see its place."""
 
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
 
     @property
-    def first(self) -> Sequence[Sequence[Cell]]:
-        """Return the rows that stand in the page from the start."""
+    def shown_rows(self) -> Sequence[Sequence[Cell]]:
+        """Return the rows that the page shows from the start."""
         return self.rows[:SHOWN_ROWS]
 
     @property
-    def rest(self) -> Sequence[Sequence[Cell]]:
-        """Return the rows that are drawn when somebody asks.
+    def hidden_rows(self) -> Sequence[Sequence[Cell]]:
+        """Return the rows that a click shows.
 
-        Without JavaScript the page has them at once.
+        Without JavaScript the page shows them from the start.
         """
         return self.rows[SHOWN_ROWS:]
 
@@ -123,25 +134,30 @@ class Table:
 def _table(caption: str, rows: Sequence[dict[str, Cell]]) -> Table:
     """Return a table of rows by heading, without empty columns."""
     filled = {name for row in rows for name, cell in row.items() if cell.text}
+    # All rows have the same headings, in the order of the columns.
     names = [name for name in (rows[0] if rows else ()) if name in filled]
     columns = [Column(name, name not in _TEXTS, _MEANS.get(name, "")) for name in names]
     return Table(caption, columns, [[row[name] for name in names] for row in rows])
 
 
-def results_table(rows: Sequence[Row], several: bool) -> Table:
-    """Return all rows in the order given.
+def results_table(rows: Sequence[Row], has_several_runs: bool) -> Table:
+    """Return the table of all results, in the order of the rows.
 
     Where there are several runs it has a column for the run.
     """
-    return _table("All results, worst first", [_result(row, several) for row in rows])
+    return _table("All results, worst first", [_result(row, has_several_runs) for row in rows])
 
 
-def _result(row: Row, several: bool) -> dict[str, Cell]:
+def _result(row: Row, has_several_runs: bool) -> dict[str, Cell]:
+    """Return the cells of a result by heading.
+
+    A heading keeps the place of its first mention, so the columns of `_FIRST` come before others.
+    """
     columns = {name: Cell(text, _finite(value)) for name, (text, value) in cells(row).items()}
     return {
         "test": Cell(row.label, full=row.test),
         "verdict": Cell(row.verdict, badness(row.verdict)[0], why=reason(row), word=row.verdict),
-        "run": Cell((row.run or "") * several),
+        "run": Cell((row.run or "") * has_several_runs),
         **{name: columns[name] for name in _FIRST},
         **columns,
     }
@@ -152,10 +168,9 @@ def _finite(value: float | None) -> float | None:
 
 
 def kernels_table(rows: Iterable[Row]) -> Table | None:
-    """Return the figures of compiled kernels, or None.
+    """Return the table of compiled kernels, or None without any.
 
-    They are registers, shared memory, spills and matrix instructions, with what of all figures
-    changed.
+    It has registers, shared memory, spills and matrix instructions, and the changes of any figure.
     """
     kernels = [_kernel(row) for row in rows if row.resources is not None]
     return _table("Compiled kernels", kernels) if kernels else None
@@ -176,25 +191,30 @@ def _kernel(row: Row) -> dict[str, Cell]:
 def machine_table(runs: Sequence[Run]) -> Table:
     """Return the facts of each run, a column for each.
 
-    Where they differ, the row says so in a word.
+    With several runs a last column marks the facts that differ.
     """
     facts, names = [_facts(run) for run in runs], run_names(runs)
-    several = len(runs) > 1
-    columns = ["fact", *(names[run.path] for run in runs), *["between runs"] * several]
+    has_several_runs = len(runs) > 1
+    columns = ["fact", *(names[run.path] for run in runs), *["between runs"] * has_several_runs]
     rows = []
     for name in dict.fromkeys(chain(*facts)):
-        values = [by_name.get(name, "") for by_name in facts]
-        rows.append([name, *values, *["differs" * (len(set(values)) > 1)] * several])
+        values = [facts_of_run.get(name, "") for facts_of_run in facts]
+        mark = "differs" if len(set(values)) > 1 else ""
+        rows.append([name, *values, *[mark] * has_several_runs])
     return Table(
         "Environment",
-        [Column(name, number=False) for name in columns],
+        [Column(name, is_number=False) for name in columns],
         [list(map(Cell, row)) for row in rows],
     )
 
 
 def _facts(run: Run) -> dict[str, str]:
+    """Return the facts of a run by name.
+
+    They are its start, end and command, its device, host, software and code, and its environment.
+    """
     header, footer, environment = run.header, run.footer, run.environment
-    ended = (
+    finished = (
         "was cut before its end"
         if footer is None
         else f"{footer.finished}, exit status {footer.exit_status}"
@@ -202,7 +222,7 @@ def _facts(run: Run) -> dict[str, str]:
     facts = {
         "run": header.run_id,
         "started": header.started,
-        "finished": ended,
+        "finished": finished,
         "command": " ".join(header.command),
         "tool": header.tool,
     }
@@ -228,19 +248,20 @@ def _facts(run: Run) -> dict[str, str]:
 def _measured_facts(owner: str, record: DeviceFacts | HostFacts) -> dict[str, str]:
     """Return the known facts of a device or host.
 
-    Each has its unit, which is the end of its name.
+    A name that ends in a unit, as `memory_bytes`, loses it; the value is shown with the unit.
     """
     facts = {}
     for name, value in asdict(record).items():
-        words, _, unit = name.rpartition("_")
-        form = _UNITS.get(unit) if words else None
+        stem, _, unit = name.rpartition("_")
+        format_value = _UNITS.get(unit) if stem else None
         if value is not None:
-            label = (words if form else name).replace("_", " ")
-            facts[f"{owner} {label}"] = form(value) if form else f"{value}"
+            label = (stem if format_value else name).replace("_", " ")
+            facts[f"{owner} {label}"] = format_value(value) if format_value else f"{value}"
     return facts
 
 
-# Inside a script element nothing is escaped by HTML, so what could end it or begin a comment is written otherwise.
+# HTML escapes nothing inside a script element. JSON escapes replace the characters that could end the element or
+# begin a comment.
 _IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
@@ -251,7 +272,7 @@ def page(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 
     Args:
         runs: read or just ended.
-        rows: what `rows_of` makes of them, where that is known already.
+        rows: the result of `rows_of(runs)`, from a caller that has it already.
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
     content = _content(runs, worst)
@@ -301,9 +322,9 @@ def _content(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, Any]:
 
 @cache
 def _templates() -> Environment:
-    """Return templates that escape all that they show.
+    """Return the templates of the page.
 
-    They refuse a name that nobody gave them.
+    They escape every text for HTML, and fail on an undefined name.
     """
     templates = Environment(
         loader=PackageLoader(__package__, "assets"),
@@ -313,32 +334,34 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         finalize=_printable_text,
     )
-    # In text that is shown, the end of a line would be written as an escape.
+    # `_printable_text` would write the end of a line as an escape; markup passes unchanged.
     templates.globals["newline"] = Markup("\n")
     templates.filters |= {"shape": shape, "family": family, "slug": slug, "for_script": for_script}
     return templates
 
 
 def _printable_text(value: Any) -> Any:
-    """Return text as it may stand in a page.
+    """Return text for a page, without characters that deceive.
 
-    It has no characters that are not seen, or that turn the reading round.
+    Invisible characters, and those that change the reading direction, are escaped. Markup and
+    values that are no text come back unchanged.
     """
-    # What `isprintable` lets pass, `printable` leaves as it is; the first is the quick one of the two.
-    plain = isinstance(value, str) and not isinstance(value, Markup)
-    return printable(value) if plain and not (value.isprintable() and "##" not in value) else value
+    is_plain_text = isinstance(value, str) and not isinstance(value, Markup)
+    # `printable` is slow, and changes only texts with unprintable characters or `##`.
+    needs_escapes = is_plain_text and not (value.isprintable() and "##" not in value)
+    return printable(value) if needs_escapes else value
 
 
 @cache
 def asset(name: str) -> str:
-    """Return the text of a style sheet or script of ours."""
+    """Return the text of a style sheet or script of this package."""
     return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
 
 
 def _policy(scripts: Sequence[str]) -> str:
     """Return the Content-Security-Policy of a page.
 
-    Under it nothing is loaded, and only these scripts run.
+    It lets these scripts run, each by its hash, and forbids to load anything else.
     """
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return (
@@ -353,11 +376,11 @@ def _digest(script: str) -> str:
 
 
 def for_script(value: Any) -> Markup:
-    """Return JSON that can stand in a script element.
+    """Return a value as JSON for a script element.
 
-    It does not matter what its texts hold.
+    No text in it can end the element.
 
     Raises:
-        ValueError: a number that JSON does not have.
+        ValueError: the value holds a number that JSON does not have.
     """
     return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_IN_SCRIPT))

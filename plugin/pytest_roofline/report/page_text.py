@@ -26,19 +26,19 @@ from .summary import remarks_of, run_tolerance, shadow_text
 from .tables import roofline_note
 from .words import cut, difference_text
 
-# Of so many failed tests, and of so many measurements of each, everything is told; the others stand in the table.
+# Failed tests with details, and measurements of each; the others are in the table of results only.
 MOST_DETAILED, MOST_OF_A_TEST = 40, 5
-# Of so many the samples are drawn.
+# Measurements of failed tests whose samples are drawn.
 MOST_DRAWN = 10
-# Of each kind of line, and of calls that were looked into; the run file has all.
+# Lines of each kind, and calls with profiles, memory or figures; the run file has all.
 MOST_LINES = 40
-# The item that looks at the device, which has no file to run it from.
+# The item that checks the device. It is no test of a file, so no command runs it.
 DEVICE = "device health"
 # Columns of an explanation.
 WIDTH = 110
-# A run file holds what the device told, and not why it told no more.
+# The reason for unknown facts: a run file does not record why the device did not report them.
 UNKNOWN_SINCE = "neither the driver nor a library reported it"
-# A verdict is told by its word and by a shape, so that nobody has to see colours; and by one of four colours.
+# The shape and the colour of each verdict. The shape is for readers who do not see colours.
 _LOOKS = {
     FAILED: ("✖", "bad"),
     Kind.REGRESSED.value: ("▲", "bad"),
@@ -70,7 +70,7 @@ MEANINGS = {
 
 
 def shape(word: str) -> str:
-    """Return the sign in front of a verdict."""
+    """Return the sign that the page shows before a verdict."""
     return _LOOKS.get(word, ("·", ""))[0]
 
 
@@ -86,27 +86,28 @@ _ENDS = {"RED": "bad", "GREY": "doubt", "GREEN": "good"}
 
 
 def sentence_family(sentence: str) -> str:
-    """Return the colour of a sentence on a run's end.
+    """Return the colour of a run's closing sentence.
 
-    A name may stand in front of its word.
+    The name of the run may precede the word that decides it: RED, GREY or GREEN.
     """
     words = (word.strip(":(") for word in sentence.split())
     return next((_ENDS[word] for word in words if word in _ENDS), "plain")
 
 
 def chips(rows: Sequence[Row]) -> list[tuple[str, int, str]]:
-    """Return each verdict with its number, worst first.
+    """Return each verdict with its count and slug, worst first.
 
-    The third is the name under which the page filters by it.
+    The page filters its tables by the slug.
     """
     counts = Counter(row.verdict for row in worst_first(rows))
     return [(word, number, slug(word)) for word, number in counts.items()]
 
 
 def reason(row: Row) -> str:
-    """Return why a row is what it is, in a sentence.
+    """Return the reason of a row's verdict, as a sentence.
 
-    Of a kernel it tells the figures and what of them changed, of lost memory how it ran out.
+    The sentence on a kernel has its figures and their changes; that on a test that ran out of
+    memory tells how it did.
     """
     texts = [row.reason]
     if row.resources is not None:
@@ -118,7 +119,15 @@ def reason(row: Row) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Red:
-    """A failed test as the page tells it: why, its samples, how that came about, and what to type next."""
+    """A failed test on the page.
+
+    Args:
+        row: its measurement.
+        message: the lines of its failure.
+        plot: its samples beside the baseline; None where they are not drawn.
+        explained: the lines that explain its verdict.
+        commands: the commands to type next.
+    """
 
     row: Row
     message: tuple[str, ...]
@@ -128,9 +137,10 @@ class Red:
 
 
 def reds(rows: Sequence[Row]) -> list[Red]:
-    """Return the measurements of failed tests, in order.
+    """Return the failed tests with details, in the order of rows.
 
-    They end at the number that anybody reads.
+    Each measurement of a test has an element. The numbers of tests, of measurements of a test, and
+    of plots are limited.
     """
     detailed = [row for test in _by_test(rows)[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
     plotted = [id(row) for row in detailed if row.measurements][:MOST_DRAWN]
@@ -138,9 +148,10 @@ def reds(rows: Sequence[Row]) -> list[Red]:
 
 
 def left_out_reds(rows: Sequence[Row]) -> str:
-    """Return how many failed tests have no details.
+    """Return the sentence that counts failures without details.
 
-    They, and further measurements of the others, stand in the table of all results alone.
+    These are further tests, and further measurements of tests with details. It is empty where there
+    are none.
     """
     tests = _by_test(rows)
     measurements = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
@@ -162,13 +173,15 @@ def _by_test(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _red(row: Row, *, plotted: bool) -> Red:
-    ended = row.ended.reason if row.ended is not None else ""
-    # The message of a verdict begins with the name, which stands above it already.
+    """Return one measurement of a failed test, with its samples if they are to be plotted."""
+    failure = row.ended.reason if row.ended is not None else ""
+    # The page shows the label above the message, so the message does not begin with it.
     message = (
-        ended.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)
+        failure.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)
     ).splitlines()
+    # The first line of an explanation is its heading.
     lines = explanation(row, WIDTH)[1:] if row.metric in (TIME, KERNEL) else []
-    # Nor does what explains a verdict say it once more.
+    # The message has the difference and the verdict already.
     explained = [line for line in lines if not line.startswith(("difference ", row.verdict))]
     return Red(
         row, tuple(message), sample_plot(row) if plotted else None, tuple(explained), _commands(row)
@@ -178,28 +191,29 @@ def _red(row: Row, *, plotted: bool) -> Red:
 def _commands(row: Row) -> tuple[str, ...]:
     """Return the commands to type next.
 
-    There are none for what looks at the device, which is no test.
+    There are none for the check of the device, which is no test of a file.
     """
     if row.test == DEVICE:
         return ()
     rounds = ["--roofline-rounds=auto"] if row.metric == TIME else []
-    # What holds no number explains nothing, and a run that could not be saved is told of by its report alone.
-    explained = row.metric in (TIME, KERNEL) and row.path.is_file()
-    commands = [["roofline", "explain", str(row.path), row.label]] * explained
+    # `roofline explain` needs a time or a kernel, and a run file that was saved.
+    can_explain = row.metric in (TIME, KERNEL) and row.path.is_file()
+    commands = [["roofline", "explain", str(row.path), row.label]] * can_explain
     commands += [["python", "-m", "pytest", row.test, *rounds]]
-    # Nobody can type what is written otherwise: a name is another one then.
+    # The page escapes unprintable characters, so a command with such a name cannot be copied; it is left out.
     return tuple(
         shlex.join(words) for words in commands if all(word == printable(word) for word in words)
     )
 
 
 def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Return the findings inside of calls, as lines by label.
+    """Return the lines on the inside of calls, by label.
 
-    They are where time and memory go, and figures.
+    They are profiles, the use of memory, and figures besides times.
     """
     names = run_names(runs)
     labels = [(run, label) for run in runs for label in note_labels(run)]
+    # The first line of the notes is a heading for the terminal.
     notes = [
         (label + f", run {names[run.path]}" * (len(runs) > 1), note_lines(run, label, WIDTH)[1:])
         for run, label in labels[:MOST_LINES]
@@ -211,7 +225,7 @@ def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 def changed_lines(rows: Sequence[Row]) -> list[str]:
     """Return the changes since the baselines.
 
-    Each tells how many results say so.
+    A change that not all results have tells how many have it.
     """
     texts, results = remarks_of(rows)
     lines = [
@@ -222,9 +236,10 @@ def changed_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def circumstance_lines(rows: Sequence[Row]) -> list[str]:
-    """Return how the numbers were taken.
+    """Return the circumstances of the measurements.
 
-    These are the roofline, ranks, pace, excluded blocks, first calls.
+    They are the roofline, ranks, calls that wait, conditions such as excluded blocks, and first
+    calls.
     """
     lines = [
         *filter(None, [roofline_note(rows)]),
@@ -236,7 +251,7 @@ def circumstance_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def published_of(rows: Sequence[Row]) -> list[str]:
-    """Return figures from elsewhere, which never gate."""
+    """Return the published figures that never gate, by test."""
     figures = [(row.label, figure_texts(row)) for row in rows if row.time_verdict is not None]
     lines = [f"{label}: {'; '.join(texts)}" for label, texts in figures if texts]
     return cut(lines, MOST_LINES, "of this kind")
@@ -245,29 +260,32 @@ def published_of(rows: Sequence[Row]) -> list[str]:
 def run_lines(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     """Return a line for each run.
 
-    It has the name, when and where it was, how many were measured, the tolerance, and that it was
-    cut.
+    It has the name, the start, the host, the number of tests, and the tolerance. It says whether
+    the run was cut before its end.
     """
     names = run_names(runs)
-    several = len({run.header.environment.device.product for run in runs}) > 1
-    lines = [_run_line(run, names[run.path], several, run_tolerance(run, rows)) for run in runs]
+    has_several_products = len({run.header.environment.device.product for run in runs}) > 1
+    lines = [
+        _run_line(run, names[run.path], has_several_products, run_tolerance(run, rows))
+        for run in runs
+    ]
     return cut(lines, MOST_ENDED, "runs")
 
 
-def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
+def _run_line(run: Run, name: str, shows_product: bool, tolerance: str) -> str:
     header, footer = run.header, run.footer
     facts = [
         f"run {name}",
         header.started.replace("T", " ").replace("Z", " UTC"),
         header.environment.host.name,
     ]
-    facts += [header.environment.device.product] * several
+    facts += [header.environment.device.product] * shows_product
     if footer is not None:
-        # Why, the rows of the tests say.
-        not_measured = sum(footer.not_measured.values())
+        # The rows of the tests give the reasons.
+        not_measured_count = sum(footer.not_measured.values())
         facts.append(
             counts_line({"measured": footer.measured, "compiled": footer.compiled}, {})
-            + f", {not_measured} not measured" * bool(not_measured)
+            + f", {not_measured_count} not measured" * bool(not_measured_count)
         )
         facts.append(shadow_text(run))
     facts.append(tolerance)
@@ -277,9 +295,9 @@ def _run_line(run: Run, name: str, several: bool, tolerance: str) -> str:
 
 
 def drill_line(runs: Sequence[Run]) -> str:
-    """Return that the run was a drill, or an empty text.
+    """Return the sentence that a run was a drill, or an empty text.
 
-    It tells the slowdown where the command says so.
+    It tells the slowdown if the command of the run has it.
     """
     if not any(
         "replaced" in measurement.samples.labels for run in runs for measurement in run.measurements

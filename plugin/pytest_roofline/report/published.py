@@ -12,7 +12,7 @@ from ..core.units import count, format_memory, listed, printable
 from ..stats.limits import published_s
 from .words import figure
 
-# A source may be a long address; what a person needs is whose it is.
+# Characters of a source that are shown. It may be a long address, of which the beginning tells whose it is.
 LONGEST_SOURCE = 72
 WHOLE_PROGRAM = "of whole programs, not comparable with a steady-state time"
 
@@ -20,9 +20,9 @@ WHOLE_PROGRAM = "of whole programs, not comparable with a steady-state time"
 def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = False) -> list[str]:
     """Return a line for each measurement with published figures.
 
-    They are for a reader and never gate. Those come first that are slower here than everything
-    published, the slowest first. With `verbose` all have a line, and below it every figure with the
-    words of its source.
+    The figures never gate. Measurements that are slower than everything published come first, the
+    slowest first. With `verbose` all have a line, and below it every figure with the words of its
+    source.
     """
     published = sorted((row for row in rows if _figures(row)), key=_lag)
     selected = published if verbose else published[:at_most]
@@ -40,15 +40,22 @@ def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = F
 
 
 def figure_texts(row: Row) -> tuple[str, ...]:
-    """Return every figure beside a measurement that does not gate.
+    """Return every published figure that does not gate a measurement.
 
     Each has its remarks.
     """
-    idle = {entry.identity: reason for entry, reason in row.idle}
-    return tuple(figure_text(entry, idle.get(entry.identity, "")) for entry in _figures(row))
+    idle_reasons = {entry.identity: reason for entry, reason in row.idle}
+    return tuple(
+        figure_text(entry, idle_reasons.get(entry.identity, "")) for entry in _figures(row)
+    )
 
 
 def _figures(row: Row) -> tuple[Entry, ...]:
+    """Return the published entries that do not gate a measurement.
+
+    These are figures, and limits that are idle for some reason. Peaks of memory are left out where
+    the row has none to compare.
+    """
     entries = (*row.published, *(entry for entry, _ in row.idle))
     has_peak = row.measurement is not None and row.measurement.peak_bytes is not None
     return tuple(entry for entry in entries if has_peak or entry.metric != PEAK_METRIC)
@@ -98,36 +105,40 @@ def _published_line(row: Row) -> str:
 
 
 def _time_parts(row: Row, entries: Sequence[Entry]) -> list[str]:
-    """Return the parts of a line on figures of time.
+    """Return the parts of a line on published times.
 
-    They are their span, a bound, and where memory ran out.
+    They are the span of the times, an upper bound, and a note that memory ran out. Figures that count
+    the work differently are only counted.
     """
     bounds = [entry for entry in entries if only_below(entry)]
     points = [entry for entry in entries if not only_below(entry)]
-    failed = [entry for entry in entries if entry.value == OUT_OF_MEMORY]
+    out_of_memory = [entry for entry in entries if entry.value == OUT_OF_MEMORY]
     parts = [_span_text(row, points)] if _seconds(row, points) else []
     parts += [f"{value_text(entry)} ({_short_source(entry)})" for entry in bounds[:1]]
-    parts += [f"{OUT_OF_MEMORY} ({_short_source(entry)})" for entry in failed[:1]]
+    parts += [f"{OUT_OF_MEMORY} ({_short_source(entry)})" for entry in out_of_memory[:1]]
     if entries and not parts:
         parts = [f"counted differently ({count(len(entries), 'figure')})"]
     return parts
 
 
 def _span_text(row: Row, entries: Sequence[Entry]) -> str:
-    """Return the slowest and the fastest figure.
+    """Return the span of the published figures.
 
-    They are in the measurement's own unit, with their number and the nearest source.
+    It is in the measurement's own unit, with the number of figures and the nearest source.
     """
     times = _seconds(row, entries)
     slowest, fastest = (figure(row, bound(seconds for _, seconds in times)) for bound in (max, min))
+    # The slowest figure is the lowest rate, but the highest time.
     low, high = (slowest, fastest) if slowest.endswith("/s") else (fastest, slowest)
-    value, _, unit = low.rpartition(" ")
-    text = low if low == high else f"{value if high.endswith(f' {unit}') else low} … {high}"
+    low_value, _, unit = low.rpartition(" ")
+    # A unit that both have is written once.
+    low_text = low_value if high.endswith(f" {unit}") else low
+    text = low if low == high else f"{low_text} … {high}"
     nearest, _ = min(times, key=lambda pair: abs(math.log(pair[1] / (row.time_s or 1.0))))
     distinct = {entry.identity: entry for entry, _ in times}
-    with_note = sum(bool(entry.note) for entry in distinct.values())
+    note_count = sum(bool(entry.note) for entry in distinct.values())
     figures = count(len(distinct), "figure") + (
-        f", {with_note} with a note (-v)" if with_note else ""
+        f", {note_count} with a note (-v)" if note_count else ""
     )
     job = f"; {WHOLE_PROGRAM}" if row.counting == JOB_METRIC else ""
     return f"{text} ({figures}; {'nearest ' * (low != high)}{_short_source(nearest)}{job})"
@@ -149,9 +160,9 @@ def _amounts(entries: Iterable[Entry]) -> list[float]:
 
 
 def _seconds(row: Row, entries: Iterable[Entry]) -> list[tuple[Entry, float]]:
-    """Return each figure as the time of this work.
+    """Return each figure as the time of the row's work, in seconds.
 
-    Of a range both ends count.
+    A range has two times, of both ends. A figure that counts the work differently has none.
     """
     if row.work is None:
         return []
@@ -166,13 +177,14 @@ def _seconds(row: Row, entries: Iterable[Entry]) -> list[tuple[Entry, float]]:
 
 
 def _lag(row: Row) -> float:
-    """Return the lag behind all published figures, in log seconds.
+    """Return a sort key by the lag behind all published figures.
 
-    It is zero where there is none, and negative, as a sort key.
+    It is minus the logarithm of the time over the slowest published time, and 0 without a lag. So the
+    largest lag comes first.
     """
     figures = [entry for entry in _figures(row) if not (entry.implausible or only_below(entry))]
     times = [seconds for _, seconds in _seconds(row, figures)]
-    # A clock's last digit must not shuffle the tests of a run.
+    # Rounded, so that noise in the last digits does not change the order of tests.
     return -max(0.0, round(math.log((row.time_s or 1.0) / max(times)), 3)) if times else 0.0
 
 
@@ -196,7 +208,7 @@ def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
 def idle_lines(rows: Iterable[Row]) -> list[str]:
     """Return the published limits that do not gate here.
 
-    Each reason is there once, with the labels.
+    Tests with the same reason share a line.
     """
     limits = [
         (reason, f"{row.label} ({value_text(entry)})") for row in rows for entry, reason in row.idle
@@ -208,9 +220,12 @@ def idle_lines(rows: Iterable[Row]) -> list[str]:
 
 
 def _group_names(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the first of each pair once, with at most three names."""
+    """Return each source or reason once, with its names listed.
+
+    A pair is a source or reason and a name. At most three names are listed.
+    """
     groups = group_by(pairs, lambda pair: pair[0])
     return [
-        (first, listed(list(dict.fromkeys(name for _, name in members)), 3))
-        for first, members in groups.items()
+        (text, listed(list(dict.fromkeys(name for _, name in members)), 3))
+        for text, members in groups.items()
     ]

@@ -9,7 +9,7 @@ from ..core.rows import Row
 from ..core.units import printable
 from .messages import closing_lines, reds_of
 
-# Of so many runs it is shown.
+# Runs whose sentence is shown.
 MOST_ENDED = 8
 
 
@@ -20,24 +20,24 @@ def sentence_of(run: Run, rows: Sequence[Row]) -> str:
 
     Args:
         run: read or just ended.
-        rows: its own, and those of others.
+        rows: the rows of several runs; those of other runs are ignored.
     """
     rows_of_run = [row for row in rows if row.path == run.path]
-    numbers = [row for row in rows_of_run if row.metric is not None]
+    results = [row for row in rows_of_run if row.metric is not None]
     status = run.footer.exit_status if run.footer is not None else 0
-    # The terminal leaves out those that an earlier green run had too.
+    # All settings of the gate; the terminal leaves out those that an earlier green run had too.
     settings = (run.footer.elsewhere if run.footer is not None else None) or ()
-    # What a run adds at its end, such as the device's health, is no test of a file.
+    # Items that a run adds at its end, such as the device's health, have no `::`: they are no tests of a file.
     tests = list({row.test: None for row in rows_of_run if "::" in row.test})
-    reds = reds_of(endings(run), numbers)
-    *_, text = closing_lines(numbers, reds, tests, status=status, settings=settings)
+    reds = reds_of(endings(run), results)
+    *_, text = closing_lines(results, reds, tests, status=status, settings=settings)
     return printable(text)
 
 
 def sentences(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     """Return the sentence of each run.
 
-    Where there are several it follows the run's name.
+    Where there are several runs, it follows the run's name.
     """
     names = run_names(runs)
     lines = [

@@ -30,16 +30,17 @@ from .words import (
 
 # GitHub takes less than a mebibyte for each step of a job.
 MOST_BYTES = 2**20 - 1
-# So many runs, changes and commands are told one by one.
+# Runs, changes, commands and reasons of skipped tests that are listed before the others are counted.
 MOST_RUNS, MOST_CHANGES, MOST_COMMANDS, MOST_REASONS = 20, 10, 3, 10
-# Nobody types a command of more characters.
+# The characters of a command that a person would still type; longer commands are left out.
 LONGEST_COMMAND = 500
-# A line on results with such a label.
+# Lines that the summary has if a result has the label.
 _LABELS = {
     "replaced": "**The measured functions were replaced through a hook, as in a drill.**",
     PROFILED: "Results measured under a profiler are never judged.",
 }
 _HEADING = ("verdict", "test", "now", "baseline", "difference", "99 % interval", "why")
+# Columns that are aligned to the right.
 _RIGHT = ("now", "baseline", "difference", "99 % interval")
 
 
@@ -51,10 +52,10 @@ def summary(
     It has verdicts, facts, changes, and a table worst first.
 
     Args:
-        runs: that it is of.
-        rows: what `rows_of` makes of them, where that is known already.
-        most_bytes: as UTF-8; rows that have no room are left out, and their number told. The rest of the text is
-            never cut, so where even that has no room, nothing comes back.
+        runs: the runs to summarise.
+        rows: the result of `rows_of(runs)`, from a caller that has it already.
+        most_bytes: the limit in bytes of UTF-8. Rows that do not fit are left out and counted. Nothing else is cut: if
+            it does not fit, the summary is empty.
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
     skipped, results = (
@@ -73,14 +74,16 @@ def summary(
     )
     tail = _join([*_skipped_lines(skipped), *_command_lines(worst)])
     table = _table(
-        results, several=len(runs) > 1, most_bytes=most_bytes - len((head + tail).encode())
+        results,
+        has_several_runs=len(runs) > 1,
+        most_bytes=most_bytes - len((head + tail).encode()),
     )
     text = head + table + tail
     return text if len(text.encode()) <= most_bytes else ""
 
 
 def _heading(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """Return how each run ended, a single one as heading."""
+    """Return the sentence of each run; that of a single run is the heading."""
     lines = [code(sentence) for sentence in sentences(runs, rows)]
     if len(lines) == 1:
         return [f"## roofline: {lines[0]}"]
@@ -126,7 +129,7 @@ def _run_line(run: Run, name: str, tolerance: str) -> str:
 
 
 def shadow_text(run: Run) -> str:
-    """Return that the gate only watched, or an empty text."""
+    """Return the text that a shadow gate only watched, if one did."""
     shadow = run.footer.shadow if run.footer is not None else None
     return "" if shadow is None else f"the gate only watched, {len(shadow)} would have failed"
 
@@ -140,9 +143,9 @@ def _end_text(run: Run) -> str:
 
 
 def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
-    """Return the remarks of results with their numbers.
+    """Return how many results have each remark.
 
-    The total of results with a verdict follows.
+    The second number is that of all results with a verdict.
     """
     texts = [row_texts for row in rows if (row_texts := _remarks_on(row)) is not None]
     return Counter(text for row_texts in texts for text in dict.fromkeys(row_texts)), len(texts)
@@ -156,7 +159,7 @@ def _remarks_on(row: Row) -> tuple[str, ...] | None:
 
 
 def _change_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the changes since the baselines, as results remark."""
+    """Return the changes since the baselines, the most common first."""
     numbers, total = remarks_of(rows)
     if not numbers:
         has_baseline = any(row.exact is not None or row.baseline_medians_s for row in rows)
@@ -174,7 +177,7 @@ def _change_lines(rows: Sequence[Row]) -> list[str]:
 def _skipped_lines(skipped: Sequence[Row]) -> list[str]:
     """Return the skipped tests by their reasons.
 
-    Rows of them would hide the others.
+    They have no rows in the table, which would hide the results.
     """
     reasons = Counter(row.reason for row in skipped)
     listed = reasons.most_common(MOST_REASONS)
@@ -184,12 +187,12 @@ def _skipped_lines(skipped: Sequence[Row]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
-    """Return the table, worst first, as far as it fits.
+def _table(rows: Sequence[Row], *, has_several_runs: bool, most_bytes: int) -> str:
+    """Return the table of the first rows that fit.
 
-    No row is cut.
+    A row is shown whole or not at all. A line below the table counts the rows that are left out.
     """
-    names = [*_HEADING, *(["run"] if several else [])]
+    names = [*_HEADING, *(["run"] if has_several_runs else [])]
     lines = [
         "",
         line(names),
@@ -197,9 +200,10 @@ def _table(rows: Sequence[Row], *, several: bool, most_bytes: int) -> str:
     ]
     if not rows:
         return ""
+    # The room for rows, beside the heading and the line on rows that are left out.
     free_bytes = most_bytes - len(_join([*lines, *_left_out_lines(len(rows))]).encode())
     for number, row in enumerate(rows):
-        text = line([*_cells(row), *([code(row.run or "")] if several else [])])
+        text = line([*_cells(row), *([code(row.run or "")] if has_several_runs else [])])
         free_bytes -= len(text.encode()) + 1
         if free_bytes < 0:
             return _join([*lines, *_left_out_lines(len(rows) - number)])
@@ -267,10 +271,12 @@ def code(text: str) -> str:
     visible = visible if len(visible) <= LONGEST else visible[: LONGEST - 1] + "…"
     if not visible.strip():
         return ""
+    # The fence is longer than any row of backticks in the text, so none of them ends the span.
     longest = max(map(len, re.findall(r"`+", visible)), default=0)
     fence = "`" * (longest + 1)
-    room = " " if visible[0] in "` " or visible[-1] in "` " else ""
-    return f"{fence}{room}{visible}{room}{fence}"
+    # Markdown removes one space at both ends, and a backtick there would join the fence.
+    padding = " " if visible[0] in "` " or visible[-1] in "` " else ""
+    return f"{fence}{padding}{visible}{padding}{fence}"
 
 
 def line(cells: Iterable[str]) -> str:
@@ -283,9 +289,9 @@ def line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(texts)} |"
 
 
-# GitHub shows so many of one kind for a step, and we show no more of both together.
+# GitHub shows at most ten annotations of a kind for each step; we write no more of all kinds together.
 MOST = 10
-# GitHub cuts what is longer than some four thousand bytes: a message, and each property, as they are written.
+# Bytes of a message and of a property, escapes included. GitHub cuts them at about four thousand.
 LONGEST_MESSAGE, LONGEST_PROPERTY = 2000, 900
 _WARNINGS = (Kind.INVALID.value, Kind.INCONCLUSIVE.value, Kind.NO_BASELINE.value)
 
@@ -305,13 +311,14 @@ def annotations(
 ) -> list[str]:
     """Return workflow commands for red and doubtful tests.
 
-    Red tests are errors, what could not be judged is a warning; there is one a test, worst first.
+    Red tests are errors, undecided tests are warnings. Each test has one command; the worst come
+    first.
 
     Args:
         rows: of one run.
-        place_of: where the test of an id stands; None where that is not known.
-        errors: whether failed tests are told; without, another plugin tells of them.
-        most: so many commands; how many were left out is said in a line of its own.
+        place_of: returns the file and line of the test with an id; None where they are unknown.
+        errors: whether to annotate failed tests; False where another plugin annotates them.
+        most: the limit of commands. One more line counts the annotations that are left out.
     """
     worst = [members[0] for members in group_by(worst_first(rows), lambda row: row.test).values()]
     annotated = [row for row in worst if (errors if row.red else _is_doubtful(row))]
@@ -326,12 +333,13 @@ def annotations(
 def _is_doubtful(row: Row) -> bool:
     """Return True where a result needs a warning.
 
-    It could not be judged, or would have failed, had the gate not only watched.
+    The result could not be judged, or a shadow gate would have failed it.
     """
     return row.verdict in _WARNINGS or (row.ended is not None and row.ended.shadow)
 
 
 def _command(row: Row, place: Place | None) -> str:
+    """Return the workflow command that annotates a result."""
     file, number = place or ("", None)
     properties = {
         "file": file,
@@ -343,7 +351,7 @@ def _command(row: Row, place: Place | None) -> str:
         for name, value in properties.items()
         if value
     )
-    # What is printable has no line ends, but only what is escaped here may be relied upon.
+    # The escapes keep the message from ending the command early, whatever its text holds.
     message = _escape(sentence(row), _SPECIAL, LONGEST_MESSAGE)
     return f"::{'error' if row.red else 'warning'} {','.join(pairs)}::{message}"
 

@@ -30,14 +30,15 @@ from .words import (
     span_text,
 )
 
-# Where an id breaks that is longer than a line.
+# The places where an id that is longer than a line may be broken.
 _BREAKS = re.compile(r"(?<=[-/.,:;\[\]()= ])")
 
 
 class TextTable:
-    """Columns of text, each a heading, of lines or one, and `left` or `right`. What is empty throughout is left out.
+    """A table of text. A column is a heading, of one line or several, and `left` or `right`.
 
-    Numbers and words stay whole; an id (`test`, `entry`) that leaves them no room gets a line of its own.
+    A column whose cells are all empty is left out. Numbers and words are never broken; an id (`test`, `entry`) that
+    leaves them no room gets a line of its own.
     """
 
     def __init__(self, *columns: tuple[str, str]) -> None:
@@ -51,41 +52,43 @@ class TextTable:
     def text(self, width: int) -> Text:
         """Return its lines, of at most `width` columns.
 
-        They are longer where what is no id does not fit.
+        A line is longer where the cells beside the id do not fit.
         """
-        filled = [
+        is_shown = [
             not column or any(row[column].plain for row in self._rows)
             for column in range(len(self._columns))
         ]
-        columns = list(compress(self._columns, filled))
-        rows = [list(compress(row, filled)) for row in self._rows]
+        columns = list(compress(self._columns, is_shown))
+        rows = [list(compress(row, is_shown)) for row in self._rows]
         heads = [name.split("\n") for name, _ in columns]
         widths = [
             max(*map(cell_len, head), *(row[column].cell_len for row in rows), 0)
             for column, head in enumerate(heads)
         ]
-        ids = next(
+        id_column = next(
             (column for column, (name, _) in enumerate(columns) if name in ("test", "entry")), None
         )
-        if ids is not None:
-            room = width - sum(widths) - 2 * len(widths) + 2 + widths[ids]
-            widths[ids] = max(len(columns[ids][0]), min(widths[ids], room))
+        if id_column is not None:
+            # Columns are two spaces apart; the id gets what the others leave.
+            room = width - sum(widths) - 2 * len(widths) + 2 + widths[id_column]
+            widths[id_column] = max(len(columns[id_column][0]), min(widths[id_column], room))
         text, most_lines = Text(), max(map(len, heads))
         for line in zip(*([""] * (most_lines - len(head)) + head for head in heads), strict=True):
             text.append_text(_line([Text(part) for part in line], columns, widths))
         text.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
         for row in rows:
-            if ids is not None and row[ids].cell_len > widths[ids]:
-                text.append("".join(f"{line}\n" for line in fold(row[ids].plain, width)))
-                row[ids] = Text()
+            if id_column is not None and row[id_column].cell_len > widths[id_column]:
+                text.append("".join(f"{line}\n" for line in fold(row[id_column].plain, width)))
+                row[id_column] = Text()
             text.append_text(_line(row, columns, widths))
         return text
 
 
 def _line(cells: Sequence[Text], columns: Sequence[tuple[str, str]], widths: Sequence[int]) -> Text:
+    """Return cells as one line, each padded to the width of its column."""
     text = Text()
-    for cell, (_, justify), room in zip(cells, columns, widths, strict=True):
-        blank = " " * (room - cell.cell_len)
+    for cell, (_, justify), width in zip(cells, columns, widths, strict=True):
+        blank = " " * (width - cell.cell_len)
         text.append(blank * (justify == "right")).append_text(cell).append(
             blank * (justify == "left") + "  "
         )
@@ -96,7 +99,7 @@ def _line(cells: Sequence[Text], columns: Sequence[tuple[str, str]], widths: Seq
 def fold(name: str, width: int) -> list[str]:
     """Return a name in lines of at most `width` columns.
 
-    Words break where one alone is longer.
+    A word that is longer than a line is broken.
     """
     lines = [""]
     for word in (part for section in _BREAKS.split(name) for part in chop_cells(section, width)):
@@ -109,7 +112,7 @@ def fold(name: str, width: int) -> list[str]:
 def render(table: TextTable | Text, width: int, colour: bool) -> str:
     """Return a table as text of at most `width` columns.
 
-    It may be lines that are laid out already; none ends in spaces.
+    A `Text` is laid out already. No line ends in spaces.
     """
     output = io.StringIO()
     console = Console(
@@ -130,17 +133,18 @@ STYLES = {
     "FAILED": "bold red",
     WORD: "yellow",
 }
-# Behind a test's id and before its verdict, by their names among all columns and by their headings.
+# Cells of the table of results between the id and the comparison, by their names in `cells`.
 _FIRST = ("time", "rate", "roof")
+# Headings of the table of results between the id and the verdict.
 _COLUMNS = ("time", "rate", "of roof", "against baseline")
-# What a verbose run shows in a table of its own.
+# Cells that a verbose run shows in a second table.
 _MORE = ("size", "tokens/s", "limit", "baseline", "peak", "held", "compile", "n")
-# What the share is called where work has tokens.
+# The name of the share of the roofline where the work has tokens.
 _MFU = {
     "datasheet": " (with tokens: MFU)",
     "measured": " (with tokens: MFU, relative to this product, not to a datasheet's peak)",
 }
-# Of what the last-level cache holds, so many are named below the table.
+# Tests whose buffers stay in the last-level cache that the note below the table lists.
 MOST_CACHED = 3
 
 
@@ -148,18 +152,18 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """Return the table of results.
 
     Its columns are test, time, rate, share of the roofline, difference to the baseline with its
-    interval, and verdict. The worst come first where a test failed.
+    interval, and verdict. If a test failed, the worst come first; else the order stays.
     """
-    failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
+    has_failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
     ordered = (
-        sorted(rows, key=lambda row: badness(row.verdict, row.change)) if failed else list(rows)
+        sorted(rows, key=lambda row: badness(row.verdict, row.change)) if has_failed else list(rows)
     )
-    columns = [(row, cells(row)) for row in ordered]
+    row_cells = [(row, cells(row)) for row in ordered]
     lines = [
         [row.label, *(texts[name][0] for name in _FIRST), against_text(row), row.verdict]
-        for row, texts in columns
+        for row, texts in row_cells
     ]
-    # One unit for all goes into the heading, which leaves its room to the tests' ids.
+    # A unit that all rates share goes into the heading, which leaves more room for ids. The rate is the third cell.
     units = {line[2].rpartition(" ")[2] for line in lines if line[2]}
     unit = units.pop() if len(units) == 1 else ""
     for line in lines if unit else []:
@@ -173,8 +177,8 @@ def more_table(rows: Sequence[Row], width: int) -> str:
 
     They are size, tokens, limit, baseline, memory, compiling and processes.
     """
-    columns = [(row.label, cells(row)) for row in rows]
-    lines = [[label, *(texts[name][0] for name in _MORE), ""] for label, texts in columns]
+    row_cells = [(row.label, cells(row)) for row in rows]
+    lines = [[label, *(texts[name][0] for name in _MORE), ""] for label, texts in row_cells]
     return (
         _align(["test", *_MORE, ""], lines, width, colour=False)
         if any(any(line[1:]) for line in lines)
@@ -185,7 +189,7 @@ def more_table(rows: Sequence[Row], width: int) -> str:
 def warm_up_table(rows: Sequence[Row], width: int) -> str:
     """Return mean and standard deviation of calls after warm-up.
 
-    They are of ten calls; it is empty where nobody asked for as many.
+    They are of ten calls each. The table is empty where no test timed enough first calls.
     """
     series = [
         (row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None
@@ -199,9 +203,9 @@ def warm_up_table(rows: Sequence[Row], width: int) -> str:
 
 
 def _align(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool) -> str:
-    """Return rows with the first and last column left-aligned.
+    """Return a table whose first and last column are left-aligned.
 
-    The last has the colour of a verdict.
+    The last column is a verdict, in its colour.
     """
     *middle, last = headings[1:]
     table = TextTable((headings[0], "left"), *((name, "right") for name in middle), (last, "left"))
@@ -216,22 +220,28 @@ def styled(word: str) -> Text:
 
 
 def roofline_note(rows: Sequence[Row]) -> str:
-    """Return what the column `roof` is a share of.
+    """Return the note on the rooflines of the column `roof`.
 
-    It names the tests of which it is none, and is empty where nothing is known.
+    It also names the tests whose buffers stay in a cache, which have no share. It is empty where no
+    roofline is known.
     """
-    measured = [(row, row.measurement) for row in rows if row.measurement is not None]
-    cached = [row for row, _ in measured if roof_text(row) == CACHED]
+    pairs = [(row, row.measurement) for row in rows if row.measurement is not None]
+    cached = [row for row, _ in pairs if roof_text(row) == CACHED]
     ceilings = {
-        record.ceiling
-        for row, record in measured
-        if roof_text(row) != CACHED and row.verdict != Kind.INVALID and record.ceiling is not None
+        measurement.ceiling
+        for row, measurement in pairs
+        if roof_text(row) != CACHED
+        and row.verdict != Kind.INVALID
+        and measurement.ceiling is not None
     }
-    utilized = {record.ceiling for _, record in measured if record.mfu is not None}
+    # Rooflines of tests that count tokens; their share is also known as model FLOPs utilization (MFU).
+    token_ceilings = {
+        measurement.ceiling for _, measurement in pairs if measurement.mfu is not None
+    }
     parts = [
         f"{'* ' * (ceiling.source == 'measured')}{ceiling.metric} {format_ceiling(ceiling)}, "
         f"{ceiling.source}: {printable(ceiling.origin)}"
-        + (_MFU[ceiling.source] if ceiling in utilized else "")
+        + (_MFU[ceiling.source] if ceiling in token_ceilings else "")
         for ceiling in sorted(ceilings, key=lambda ceiling: (ceiling.source, ceiling.metric))
     ]
     if cached:
@@ -244,10 +254,10 @@ def roofline_note(rows: Sequence[Row]) -> str:
 
 
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """Return the table of a comparison, in the order given."""
-    peaks = any(peak_text(row) for row in rows)
+    """Return the table of a comparison, in the order of the rows."""
+    has_peaks = any(peak_text(row) for row in rows)
     table = TextTable(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
-                      ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * peaks,
+                      ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * has_peaks,
                       ("verdict", "left"))  # fmt: skip
     for row in rows:
         table.add_row(
@@ -257,16 +267,16 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
             difference_text(row),
             span_text(row),
             processes_text(row),
-            *[peak_text(row)] * peaks,
+            *[peak_text(row)] * has_peaks,
             styled(row.verdict),
         )
     return render(table, width, colour)
 
 
 def _old_cell(row: Row) -> str:
-    """Return the time before, or the time of a limit.
+    """Return the old time, or the longest time that meets the limit.
 
-    The latter is the time that just meets it.
+    It is empty where there is neither a baseline nor a limit.
     """
     if row.baseline_time_s is not None:
         return format_seconds(row.baseline_time_s)
@@ -282,7 +292,7 @@ _FIGURES = tuple((name, "right") for name in KERNEL_COLUMNS)
 def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """Return the kernels of a run with their verdicts.
 
-    The worst come first; of a comparison they are those of the new side.
+    The worst come first. In a comparison the figures are those of the new side.
     """
     table = TextTable(("test", "left"), ("target", "left"), *_FIGURES, ("verdict", "left"))
     for row in sorted(rows, key=lambda row: badness(row.verdict)):
@@ -296,7 +306,7 @@ def kernels_table(rows: Sequence[Row], width: int, colour: bool) -> str:
 def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
     """Return a row for each exact entry.
 
-    It has the figures, and the compiler that they come from.
+    It has the figures, and the version of Triton that compiled the kernel.
     """
     table = TextTable(("entry", "left"), ("target", "left"), *_FIGURES, ("triton", "left"))
     for entry in entries:
@@ -306,7 +316,7 @@ def exact_table(entries: Sequence[ExactEntry], width: int, colour: bool) -> str:
 
 
 def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
-    """Return how each existing entry would change.
+    """Return the changes of each entry that is replaced.
 
     A line reads `gemm[sm_90]: replaced, registers 108 → 120`.
     """
@@ -320,7 +330,10 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
 
 
 def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
-    """Return a line for each kernel with other figures; then their meaning, once."""
+    """Return a line for each kernel with a reason or changed figures.
+
+    The advice on the changes follows, each sentence once.
+    """
     lines, advice = [], list[str]()
     for row in rows:
         assert row.exact is not None

@@ -17,21 +17,21 @@ from ..stats.stats import times_as_fast
 from .tables import TextTable, render
 from .words import cut
 
-# Fewer pairs than this are read as well in the table of all rows.
+# The pairs that a matrix needs; fewer are as easy to read in the table of all rows.
 FEWEST_PAIRS = 3
-# Of the pairs of one class of links, so many are named.
+# Pairs of one class of links that are listed.
 MOST_NAMED = 4
-# What a column takes at least: four digits and the space beside them.
+# The least width of a column: four digits and the space beside them.
 _COLUMN = 6
-# In place of a rate that must not be believed, or that the clock cannot tell.
+# The cells of a measurement that is invalid, and of one without a rate.
 INVALID, UNRESOLVED = "invalid", "?"
 
 
 def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
     """Return a matrix for every benchmark and size.
 
-    It needs three pairs of devices or more. Those rows count whose parameters have `source` and
-    `target`, both whole numbers. What is too wide goes on below.
+    A matrix needs three pairs of devices or more. A row counts if its parameters have `source` and
+    `target`, both whole numbers. Columns that do not fit into `width` go on below.
     """
     copies = [
         row
@@ -53,7 +53,7 @@ def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
 def pair_of(row: Row) -> tuple[int, int] | None:
     """Return the indexes of source and target, or None.
 
-    None of anything but a copy between two devices.
+    It is None for everything but a copy between two devices.
     """
     source, target = index_of(row, "source"), index_of(row, "target")
     return None if source is None or target is None else (source, target)
@@ -71,27 +71,28 @@ def title_of(row: Row) -> str:
 
 
 def _without(row: Row, *names: str) -> dict[str, Scalar]:
-    """Return the parameters of a row but for some."""
+    """Return the parameters of a row, without those named."""
     return {name: value for name, value in row.parameters.items() if name not in names}
 
 
 def _links(rows: Iterable[Row]) -> str:
     """Return the classes of the links, with their pairs.
 
-    The most common class comes without.
+    The most common class comes first, without its pairs.
     """
     groups = group_by(rows, _link)
-    pairs_of = {
+    pairs_by_link = {
         link: list(dict.fromkeys("→".join(map(str, pair_of(row) or ())) for row in members))
         for link, members in groups.items()
     }
-    first, *other_links = sorted(pairs_of, key=lambda link: -len(pairs_of[link]))
+    first, *other_links = sorted(pairs_by_link, key=lambda link: -len(pairs_by_link[link]))
     return "link " + ", ".join(
-        [first, *(f"{link} for {_list_pairs(pairs_of[link])}" for link in other_links)]
+        [first, *(f"{link} for {_list_pairs(pairs_by_link[link])}" for link in other_links)]
     )
 
 
 def _link(row: Row) -> str:
+    """Return the class of the link that a row measured, else `unknown`."""
     return (row.key.hardware.link if row.key is not None else None) or "unknown"
 
 
@@ -100,12 +101,17 @@ def _list_pairs(pairs: Sequence[str]) -> str:
 
 
 def _matrix(rows: Sequence[Row], width: int) -> list[str]:
+    """Return the rates of pairs as lines of a matrix.
+
+    It is split into several tables where not all targets fit into `width` columns.
+    """
     cells = {pair: _cell(row) for row in rows if (pair := pair_of(row)) is not None}
     sources, targets = (sorted({pair[end] for pair in cells}) for end in (0, 1))
-    at_once = max(1, (width - _COLUMN) // max(_COLUMN, *(len(cell) + 1 for cell in cells.values())))
+    column_width = max(_COLUMN, *(len(cell) + 1 for cell in cells.values()))
+    column_count = max(1, (width - _COLUMN) // column_width)
     lines: list[str] = []
-    for start in range(0, len(targets), at_once):
-        columns = targets[start : start + at_once]
+    for start in range(0, len(targets), column_count):
+        columns = targets[start : start + column_count]
         table = TextTable(("", "right"), *((f"{target}", "right") for target in columns))
         for source in sources:
             table.add_row(f"{source}", *(cells.get((source, target), "") for target in columns))
@@ -114,17 +120,19 @@ def _matrix(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def _cell(row: Row) -> str:
+    """Return the rate of a copy, or why there is none."""
     if row.measurement is not None and row.measurement.invalid:
         return INVALID
     rate, suffix = row.rate, rate_suffix(row.counting or "")
     return UNRESOLVED if rate is None or suffix is None else three_digits(rate / RATE_UNITS[suffix])
 
 
-# The parameter that says through which memory a message went, and the memory that each other is compared with.
+# The parameter for the memory that a message is sent from, and the value that others are compared with.
 MEMORY, HOST = "memory", "host"
-# How a benchmark is called that copies by a kernel, beside the one that leaves it to the driver.
+# The end of the name of a benchmark that copies by a kernel. Without it, it is the name of the one that lets the driver
+# copy.
 BY_KERNEL = "_triton"
-# Of pairs of devices, so many have a line.
+# Pairs of copies, by a kernel and by the driver, that have a line.
 MOST_ENGINES = 4
 
 
@@ -132,8 +140,8 @@ def engine_lines(rows: Sequence[Row]) -> list[str]:
     """Return copies by a kernel beside the driver's.
 
     A line reads `memcpy_h2d[512MiB-pinned]: 55.1 GB/s as the driver chooses, 24.0 GB/s by
-    multiprocessors (0.44 ×)`. It is at the largest size that a benchmark and the one called so with
-    `_triton` behind it share.
+    multiprocessors (0.44 ×)`. It compares `memcpy_h2d` with `memcpy_h2d_triton`, at the largest size
+    that both measured.
     """
     lines = []
     for name in dict.fromkeys(row.benchmark for row in rows if row.benchmark.endswith(BY_KERNEL)):
@@ -154,9 +162,9 @@ def engine_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _twin(row: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the same copy as the driver does it.
+    """Return the row of the same copy by the driver, or None.
 
-    It is of pinned memory where that is a choice.
+    If the driver's benchmark has several kinds of memory, it is the row of pinned memory.
     """
     name, parameters = row.benchmark.removesuffix(BY_KERNEL), {MEMORY: "pinned"} | row.parameters
     copies = (copy for copy in rows if copy.benchmark == name and copy.run == row.run)
@@ -166,56 +174,66 @@ def _twin(row: Row, rows: Sequence[Row]) -> Row | None:
 def transfer_lines(rows: Sequence[Row]) -> list[str]:
     """Return the lines on engines, fans, latencies and memories.
 
-    They are of valid measurements.
+    Invalid measurements are left out.
     """
-    sound = [row for row in rows if row.measurement is not None and not row.measurement.invalid]
-    return engine_lines(sound) + fan_lines(sound) + latency_lines(sound) + memory_lines(sound)
+    valid_rows = [
+        row for row in rows if row.measurement is not None and not row.measurement.invalid
+    ]
+    return (
+        engine_lines(valid_rows)
+        + fan_lines(valid_rows)
+        + latency_lines(valid_rows)
+        + memory_lines(valid_rows)
+    )
 
 
 def fan_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the rate between one device and all others.
+    """Return the rate between one device and all others (a fan).
 
-    Beside it stands the sum of its links measured singly. A fan has only one of `source` and
-    `target` among its parameters, and more than two devices; its links are the valid measurements
-    of that size and metric that have both.
+    It is compared with the sum of the rates of its links, measured one by one. A fan has only one of
+    `source` and `target` among its parameters, and more than two devices. Its links are the valid
+    measurements of the same size and metric that have both parameters.
     """
     return [line for row in rows for line in _fan(row, rows)]
 
 
 def _fan(row: Row, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the line on a row if it is a fan."""
     key, rate = row.key, row.rate
     ends = [name for name in ("source", "target") if index_of(row, name) is not None]
     if key is None or len(ends) != 1 or (key.hardware.devices or 1) <= 2 or rate is None:
         return
-    links = (key.hardware.devices or 1) - 1
+    link_count = (key.hardware.devices or 1) - 1
     rates = _rates_of_links(rows, row, ends[0])
-    text = f"{printable(row.label)}: {format_rate(rate)} over {links} links at once"
-    if len(rates) == links:
+    text = f"{printable(row.label)}: {format_rate(rate)} over {link_count} links at once"
+    if len(rates) == link_count:
         total = sum(rates)
         text += f", {rate / total:.0%} of their sum, {format_rate(total)} "
-        text += f"({links} × {format_rate(median(rates))} one by one)"
+        text += f"({link_count} × {format_rate(median(rates))} one by one)"
     else:
         text += f"; {len(rates)} of them were measured one by one, so their sum is unknown"
     peak = link_peak(product_like(key.hardware.product, key.hardware.memory), key.hardware.link)
-    # Through a switch or over PCIe all of them share what the one device has.
+    # Only xGMI has a link of its own to each device. Over a switch or PCIe all copies share one link.
     if peak is not None and key.hardware.link == "xgmi":
-        text += f"; rated {links} × {three_digits(peak.value)} GB/s"
+        text += f"; rated {link_count} × {three_digits(peak.value)} GB/s"
     yield text
 
 
 def _rates_of_links(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
     """Return the rates of the links at one end of a fan.
 
-    They were measured one by one, in bytes per second.
+    They were measured one by one, and are in bytes per second.
     """
 
-    def shared(row: Row) -> tuple[str | None, int | None, int | None]:
+    def common_parameters(row: Row) -> tuple[str | None, int | None, int | None]:
         return row.counting, index_of(row, "size_bytes"), index_of(row, end)
 
     rates = {
         pair: row.rate
         for row in rows
-        if row.rate and (pair := pair_of(row)) is not None and shared(row) == shared(fan)
+        if row.rate
+        and (pair := pair_of(row)) is not None
+        and common_parameters(row) == common_parameters(fan)
     }
     return list(rates.values())
 
@@ -223,7 +241,7 @@ def _rates_of_links(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
 def latency_lines(rows: Sequence[Row]) -> list[str]:
     """Return half a round trip of the smallest message.
 
-    There is one of every sweep whose parameter `pattern` is `round_trip`.
+    There is a line for every sweep whose parameter `pattern` is `round_trip`.
     """
     trips = [row for row in rows if row.parameters.get("pattern") == "round_trip"]
     sweeps = group_by(trips, lambda row: _identity_without(row, "size_bytes")).values()
@@ -235,7 +253,7 @@ def latency_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _identity_without(row: Row, *names: str) -> str:
-    """Return the identity of rows that differ in some parameters."""
+    """Return a key that is equal for rows that differ in `names` only."""
     return canonical({"": row.benchmark, **_without(row, *names)})
 
 
@@ -250,8 +268,8 @@ def _seconds(row: Row) -> float:
 def memory_lines(rows: Sequence[Row]) -> list[str]:
     """Return the speed-up of messages from other memory.
 
-    It is against the `host`'s, at the largest size of both. Those rows count that differ in their
-    parameter `memory` alone.
+    The speed-up is against messages from the memory `host`, at the largest size that both have. The
+    compared rows differ in their parameter `memory` only.
     """
     messages = [row for row in rows if isinstance(row.parameters.get(MEMORY), str)]
     groups = group_by(
@@ -259,20 +277,25 @@ def memory_lines(rows: Sequence[Row]) -> list[str]:
     )
     lines = []
     for members in groups.values():
-        sizes = [
+        rows_by_memory_of_sizes = [
             {f"{row.parameters[MEMORY]}": row for row in rows_of_size}
             for _, rows_of_size in sorted(group_by(members, _size).items())
         ]
-        comparable = [memories for memories in sizes if HOST in memories and len(memories) > 1]
-        lines += [_memory_text(memories) for memories in comparable[-1:]]
+        comparable = [
+            rows_by_memory
+            for rows_by_memory in rows_by_memory_of_sizes
+            if HOST in rows_by_memory and len(rows_by_memory) > 1
+        ]
+        # The last one, if any, has the largest size.
+        lines += [_memory_text(rows_by_memory) for rows_by_memory in comparable[-1:]]
     return lines
 
 
-def _memory_text(memories: Mapping[str, Row]) -> str:
-    host = memories[HOST]
+def _memory_text(rows_by_memory: Mapping[str, Row]) -> str:
+    host = rows_by_memory[HOST]
     texts = [
         f"{memory} {three_digits(_seconds(host) / _seconds(row))} × as fast"
-        for memory, row in memories.items()
+        for memory, row in rows_by_memory.items()
         if memory != HOST
     ]
     return f"{printable(host.label)}: from other memory {', '.join(texts)}, at {format_bytes(_size(host))}"
@@ -286,8 +309,9 @@ PYTORCH_METRICS = {HOST: "gloo_payload_GBps", "device": "auto_payload_GBps"}
 def path_lines(rows: Sequence[Row], width: int) -> list[str]:
     """Return MPI against PyTorch, one way between two ranks.
 
-    It is at equal sizes, and from which size on each is fast. MPI's rows have the parameters
-    `pattern` and `memory`; PyTorch's a `pattern` too where ranks copy, else a pair.
+    The lines compare rates at equal sizes, and the sizes from which each is fast. MPI's rows have
+    the parameters `pattern` and `memory`. PyTorch's rows have a `pattern` where ranks copy, else the
+    pair of devices 0 and 1.
     """
     one_way = [
         row
@@ -315,7 +339,10 @@ def path_lines(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def _ratios(pairs: Sequence[tuple[Row, Row]], width: int) -> list[str]:
-    """Return the table of sizes with the rates of PyTorch and MPI, and how many times as fast MPI is."""
+    """Return a table of the rates of PyTorch and MPI by size.
+
+    It also has how many times as fast MPI is, with an interval.
+    """
     table = TextTable(
         *((name, "right") for name in ("size", "PyTorch", "MPI", "times as fast", ""))
     )
@@ -340,7 +367,8 @@ def _medians_s(row: Row) -> list[float]:
 def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]:
     """Yield the sizes that reach 80 and 90 % of a rate.
 
-    It is that of the link, else of the slower plateau.
+    The rate is that of the link, else that of the slower plateau. Nothing is yielded where PyTorch
+    or MPI has too few sizes for a curve.
     """
     processes = [
         [process for row in rows.values() for process in row.measurements]
@@ -364,6 +392,10 @@ def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]
 
 
 def _shift(first: int | None, second: int | None) -> str:
+    """Return how many times as large the second size is.
+
+    It is empty where the sizes are equal, or one is unknown.
+    """
     if not first or not second or first == second:
         return ""
     times = max(first, second) / min(first, second)
@@ -371,6 +403,6 @@ def _shift(first: int | None, second: int | None) -> str:
 
 
 def _reached_from(rate: float, rows: Mapping[int, Row]) -> int | None:
-    """Return the size from which all reach a rate, or None."""
+    """Return the size from which on all sizes reach a rate, or None."""
     below = max((size for size, row in rows.items() if (row.rate or 0.0) < rate), default=0)
     return min((size for size in rows if size > below), default=None)

@@ -32,14 +32,15 @@ def status_word(row: Row) -> str:
 def status_words(rows: Sequence[Row]) -> list[str]:
     """Return the words of each result.
 
-    Siblings that all passed share them: `8 siblings, 2891 … 2904 GB/s`.
+    Siblings that all PASSED share one text: `8 siblings, 2891 GB/s to 2904 GB/s`.
     """
-    all_siblings = all(
+    are_passed_siblings = all(
         row.time_verdict and row.time_verdict.siblings and row.verdict == Kind.PASSED
         for row in rows
     )
-    if len(rows) < 2 or not all_siblings:
+    if len(rows) < 2 or not are_passed_siblings:
         return [status_word(row) for row in rows]
+    # The slowest sibling first.
     ordered = sorted(rows, key=lambda row: -(row.time_s or 0.0))
     return [f"{len(rows)} siblings, {figure(ordered[0])} to {figure(ordered[-1])}"]
 
@@ -56,12 +57,12 @@ def _interval(row: Row) -> str:
 def failure_message(row: Row, path: str, degraded: Sequence[str] = ()) -> str:
     """Return why a test is red, the difference first.
 
-    Short summaries truncate the rest; a second line says what changed.
+    Pytest's summary cuts the end of the first line. The second line tells the likely causes.
 
     Args:
         row: a measurement with a failing verdict.
-        where: the run file that holds the samples.
-        degraded: what the device itself lacks, which comes before all other causes.
+        path: the run file that holds the samples; empty where it could not be saved.
+        degraded: the faults of the device, which are the likeliest cause.
     """
     verdict = row.time_verdict
     assert verdict is not None
@@ -70,24 +71,26 @@ def failure_message(row: Row, path: str, degraded: Sequence[str] = ()) -> str:
     if peak_reason and row.by_peak:
         return _memory_message(row, verdict, details)
     details = f"{printable(peak_reason)}. {details}" if peak_reason else details
-    sick = f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
+    device_line = (
+        f"\n  the device is DEGRADED: {printable('; '.join(degraded))}" if degraded else ""
+    )
     if verdict.kind in (Kind.NO_BASELINE, Kind.INVALID):
-        return _plain_message(row, details) + sick
+        return _plain_message(row, details) + device_line
     if verdict.limit_s is not None:
-        return _limit_message(row, verdict, details) + sick
+        return _limit_message(row, verdict, details) + device_line
     if verdict.siblings:
         interval = f", {_interval(row)}" if row.interval is not None else ""
         return (
             f"{printable(row.label)}: {row.verdict}, {printable(row.time_reason)}{interval}\n  {details}."
-            + sick
+            + device_line
         )
-    return _slower_message(row, verdict, details) + sick + _next_command(row, verdict, path)
+    return _slower_message(row, verdict, details) + device_line + _next_command(row, verdict, path)
 
 
 def _next_command(row: Row, verdict: Verdict, path: str) -> str:
     """Return the command that explains a red comparison.
 
-    It has a line of its own, which no terminal breaks.
+    It has a line of its own, so that it can be copied. It is empty without a run file.
     """
     if not path or verdict.kind is not Kind.REGRESSED:
         return ""
@@ -95,13 +98,15 @@ def _next_command(row: Row, verdict: Verdict, path: str) -> str:
 
 
 def _memory_message(row: Row, verdict: Verdict, details: str) -> str:
-    first = f"{row.label}: {row.verdict} {row.reason}"
-    second = "; ".join([f"its time: {figure(row)} {verdict.kind}", *verdict.subject.changed])
-    accept = f"; {ACCEPT}" * (row.verdict == Kind.REGRESSED)
-    return f"{printable(first)}\n  {printable(second)}. {details}{accept}."
+    """Return the message of a test that is red for its peak memory."""
+    first_line = f"{row.label}: {row.verdict} {row.reason}"
+    second_line = "; ".join([f"its time: {figure(row)} {verdict.kind}", *verdict.subject.changed])
+    accept_hint = f"; {ACCEPT}" * (row.verdict == Kind.REGRESSED)
+    return f"{printable(first_line)}\n  {printable(second_line)}. {details}{accept_hint}."
 
 
 def _plain_message(row: Row, details: str) -> str:
+    """Return the message of a result that was not compared."""
     label, reason = printable(row.label), printable(row.reason)
     if row.verdict == Kind.INVALID:
         return (
@@ -114,10 +119,11 @@ def _plain_message(row: Row, details: str) -> str:
 
 
 def _limit_message(row: Row, verdict: Verdict, details: str) -> str:
+    """Return the message of a time beyond its limit."""
     assert verdict.limit_s is not None
     assert verdict.estimate is not None
     assert row.change is not None
-    # Of the processes as the limit's source sums them up, which may be their mean or their fastest call.
+    # The time that was compared. The limit's source may use a mean or the fastest call, so it is not the row's time.
     observed_s = verdict.limit_s * math.exp(verdict.estimate)
     return (
         f"{printable(row.label)}: {format_percent(row.change)} time beyond its limit "
@@ -126,30 +132,32 @@ def _limit_message(row: Row, verdict: Verdict, details: str) -> str:
 
 
 def _slower_message(row: Row, verdict: Verdict, details: str) -> str:
+    """Return the message of a time that was compared with a baseline."""
     assert row.change is not None
     processes = f"{against(row)} process{'es' * ((row.baseline_processes or 0) > 1)}"
-    first = (
+    first_line = (
         f"{printable(row.label)}: {format_percent(row.change)} time ({figure(row)}, baseline "
         f"{figure(row, row.baseline_time_s)}) {verdict.kind}, tolerance {format_tolerance(verdict.tolerance)}, "
         f"{_interval(row)}, {processes}"
     )
     if verdict.kind is Kind.INCONCLUSIVE:
-        return f"{first}\n  {'; '.join([printable(row.time_reason), *remarks(verdict)])}. {details}"
+        return f"{first_line}\n  {'; '.join([printable(row.time_reason), *remarks(verdict)])}. {details}"
     facts = [*since_lines(verdict), row.time_reason, *remarks(verdict), _agreement_text(verdict)]
-    return f"{first}\n  {printable('; '.join(filter(None, facts)))}.\n  {details}; {ACCEPT}."
+    return f"{first_line}\n  {printable('; '.join(filter(None, facts)))}.\n  {details}; {ACCEPT}."
 
 
 def _agreement_text(verdict: Verdict) -> str:
-    count = verdict.compared_processes
-    if count == 1:
+    """Return how many processes of the baseline were faster."""
+    process_count = verdict.compared_processes
+    if process_count == 1:
         return "one process of the baseline"
-    return f"{verdict.slower_processes} of {count} processes of the baseline were faster"
+    return f"{verdict.slower_processes} of {process_count} processes of the baseline were faster"
 
 
 def health_message(findings: Sequence[Finding]) -> str:
     """Return why a device is DEGRADED, the worst cause first.
 
-    Then follow all causes, each with its effect and remedy. Empty where nothing was found.
+    All causes follow, each with its effect and remedy. It is empty where no cause was found.
     """
     if not findings:
         return ""
@@ -166,7 +174,7 @@ def health_message(findings: Sequence[Finding]) -> str:
 def _without_parentheses(subject: str) -> str:
     """Return `GPU 0, NVIDIA H200` for `GPU 0 (NVIDIA H200)`.
 
-    It stands in parentheses itself.
+    The message puts the subject in parentheses itself.
     """
     name, between, product = subject.partition(" (")
     return f"{name}, {product.removesuffix(')')}" if between else subject

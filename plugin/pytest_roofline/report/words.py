@@ -25,9 +25,9 @@ from .kernels import changes_text
 
 # Below this a link's rate says more about its latency; the time is shown instead.
 RATE_FROM_BYTES = 16 * MIB
-# Of undecided tests that look slow, so many are named.
+# Undecided tests that look slow that a text lists.
 MOST_SLOW = 3
-# Columns that the properties of a test in JUnit XML have, of its time and of its memory.
+# Columns of a test's time that its properties in JUnit XML have.
 _PROPERTIES = (
     *(
         "time_s",
@@ -41,15 +41,16 @@ _PROPERTIES = (
     ),
     *("change", "change_low", "change_high", "baseline_time_s", "processes"),
 )
-# Where a share of the roofline would stand, of what the last-level cache holds.
+# Shown in place of a share of the roofline where the last-level cache holds the buffers.
 CACHED = "cache"
+# Columns of a test's peak memory that its properties in JUnit XML have.
 _PEAK_PROPERTIES = ("verdict", "baseline_value", "change")
 
 
 def cut(lines: Sequence[str], at_most: int, noun: str) -> list[str]:
-    """Return at most so many lines, and the number left out.
+    """Return the first lines, and a line that counts the others.
 
-    The last reads `… and 3 more of these`, where `noun` is `of these`.
+    That line reads `… and 3 more of these`, where `noun` is `of these`.
     """
     return [
         *lines[:at_most],
@@ -60,7 +61,8 @@ def cut(lines: Sequence[str], at_most: int, noun: str) -> list[str]:
 def rate_text(row: Row, seconds: float | None = None) -> str:
     """Return the rate of a row's work, in the metric's unit.
 
-    It is of another time than its own where `seconds` is given.
+    It is a time where the work has no rate. `seconds` replaces the row's own time, for example by
+    the baseline's.
     """
     seconds = seconds or row.time_s
     per_second = row.rate_of(seconds)
@@ -76,15 +78,17 @@ def rate_text(row: Row, seconds: float | None = None) -> str:
 def figure(row: Row, seconds: float | None = None) -> str:
     """Return the rate of a measurement, or its time.
 
-    It is the time where what crosses links is small.
+    It is the time where the work sends little over links. `seconds` replaces the row's own time.
     """
     work, seconds = row.work, seconds or row.time_s
-    crosses = (
+    is_small_message = (
         work is not None
         and bool(work.wire_bytes or work.algbw_bytes)
         and work.size_bytes < RATE_FROM_BYTES
     )
-    return format_seconds(seconds) if crosses and seconds is not None else rate_text(row, seconds)
+    if is_small_message and seconds is not None:
+        return format_seconds(seconds)
+    return rate_text(row, seconds)
 
 
 def limit_text(row: Row) -> str:
@@ -99,8 +103,8 @@ def limit_text(row: Row) -> str:
 def now_text(row: Row) -> str:
     """Return the number of a result in words.
 
-    It is a rate or a time, a kernel's registers and spills, a figure, or the memory that was asked
-    for.
+    It is a rate or a time, a kernel's registers and spills, or a figure. A test that ran out of
+    memory has the sizes that it asked for.
     """
     if row.resources is not None:
         figures = row.resources.figures
@@ -129,7 +133,7 @@ def value_text(value: float | None, unit: str | None) -> str:
 def baseline_text(row: Row) -> str:
     """Return the number of the baseline, in the same unit.
 
-    It is empty where there is none, or a limit in its place.
+    It is empty where there is no baseline, also where a limit replaces it.
     """
     if is_value(row):
         return value_text(row.baseline_value, row.unit)
@@ -156,7 +160,7 @@ def span_text(row: Row) -> str:
 def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     """Return the cells of a result by column.
 
-    Each is the text, and the number that it is sorted by; empty is unknown.
+    A cell is its text and the number that it is sorted by; an unknown cell is empty text and None.
     """
     measurement = row.measurement
     time_s = row.time_s or (measurement.median_s if measurement is not None else None)
@@ -190,7 +194,7 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
 def against_text(row: Row) -> str:
     """Return the change against the baseline: `+30.0 % (+25.8…+34.4)`.
 
-    Of a limit alone it is `limit 235 GB/s`.
+    It is `limit 235 GB/s` where a limit replaces the baseline.
     """
     if limit_text(row) and row.baseline_time_s is None:
         return f"limit {limit_text(row)}"
@@ -198,14 +202,17 @@ def against_text(row: Row) -> str:
     return difference_text(row) + (f" ({span})" if span else "")
 
 
-def _amount_cell(value: float | None, form: Callable[[float], str]) -> tuple[str, float | None]:
-    return ("", None) if value is None else (form(value), value)
+def _amount_cell(
+    value: float | None, format_value: Callable[[float], str]
+) -> tuple[str, float | None]:
+    return ("", None) if value is None else (format_value(value), value)
 
 
 def roof_text(row: Row) -> str:
-    """Return the share of the roofline, starred where that was measured.
+    """Return the share of the roofline, as `81%` or `81%*`.
 
-    It is `cache` where a rate of bytes was a cache's.
+    The star marks a roofline that was measured on this machine. It is `cache` where the bytes came
+    from a cache.
     """
     ceiling = row.measurement.ceiling if row.measurement is not None else None
     if row.roofline_share is None or ceiling is None:
@@ -218,15 +225,15 @@ def roof_text(row: Row) -> str:
 
 
 def peak_text(row: Row) -> str:
-    """Return the change of the peak of memory."""
+    """Return the change of the peak memory: `+2.0 %`."""
     change = row.peak.change if row.peak is not None else None
     return "" if change is None else format_percent(change)
 
 
 def processes_text(row: Row) -> str:
-    """Return the numbers of new and of baseline processes.
+    """Return the numbers of new and of baseline processes: `1:15`.
 
-    A published limit has none behind it.
+    A row that was compared with a published limit has the first number only.
     """
     if row.interval is None or row.processes is None:
         return ""
@@ -250,9 +257,9 @@ def sentence(row: Row) -> str:
 
 
 def counts_text(rows: Iterable[Row]) -> str:
-    """Return how many of each word: `1 REGRESSED, 6 PASSED`.
+    """Return how many rows have each verdict: `1 REGRESSED, 6 PASSED`.
 
-    They are in the order of the rows.
+    Verdicts are in the order of the rows.
     """
     counts = Counter(row.verdict for row in rows)
     return ", ".join(f"{number} {word}" for word, number in counts.items())
@@ -261,8 +268,8 @@ def counts_text(rows: Iterable[Row]) -> str:
 def tolerance_text(rows: Iterable[Row]) -> str:
     """Return the tolerance by which times were judged.
 
-    It reads `tolerance 5 %`, or `tolerance 5 % in 4 of 6 tests, 10 % in 2`. Empty where nothing was
-    compared by one.
+    It reads `tolerance 5 %`, or `tolerance 5 % in 4 of 6 tests, 10 % in 2`. It is empty where no
+    time was compared.
     """
     return tolerances_text(
         row.tolerance
@@ -279,9 +286,9 @@ def tolerances_text(tolerances: Iterable[float]) -> str:
     counts = Counter(map(format_tolerance, tolerances))
     if len(counts) < 2:
         return "".join(f"tolerance {share}" for share in counts)
-    (first, number), *other_counts = counts.most_common()
-    parts = [f"{first} in {number} of {counts.total()} tests"]
-    parts += [f"{share} in {times}" for share, times in other_counts]
+    (first, first_count), *others = counts.most_common()
+    parts = [f"{first} in {first_count} of {counts.total()} tests"]
+    parts += [f"{share} in {number}" for share, number in others]
     return f"tolerance {', '.join(parts)}"
 
 
@@ -299,7 +306,7 @@ def slow_text(rows: Iterable[Row]) -> str:
 
 
 def totals_text(rows: Sequence[Row]) -> str:
-    """Return how many of each word, and what is undecided."""
+    """Return the counts of verdicts, and undecided tests that look slow."""
     slow = slow_text(rows)
     return counts_text(rows) + (f"; undecided: {slow}" if slow else "")
 
@@ -307,7 +314,7 @@ def totals_text(rows: Sequence[Row]) -> str:
 def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return the times of a test as names and texts.
 
-    They are for JUnit XML and other reports; names are those of the columns.
+    They are for JUnit XML and other reports. Each name is `roofline.` and the name of a column.
     """
     pairs = []
     for row in rows:
@@ -318,7 +325,7 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def peak_properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Return the peaks of memory of a test, alike."""
+    """Return the peak memory of a test as names and texts."""
     return [
         pair
         for row in rows
@@ -329,6 +336,10 @@ def peak_properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _property_pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return known figures as names and texts.
+
+    The name of a named result of the test is part of each name.
+    """
     prefix = f"roofline.{row.name}." if row.name else "roofline."
     texts = {
         name: f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -339,7 +350,7 @@ def _property_pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, 
 
 
 def _peak_fields(peak: Columns, *, has_verdict: bool) -> dict[str, object]:
-    verdict = (
+    verdict_fields = (
         {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if has_verdict else {}
     )
-    return {PEAK: peak.value, **verdict}
+    return {PEAK: peak.value, **verdict_fields}

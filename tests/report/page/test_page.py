@@ -273,7 +273,9 @@ def test_of_very_many_failed_tests_and_measurements_some_are_told_and_the_others
 def test_a_result_fills_every_column_and_what_is_empty_everywhere_has_none(make, tmp_path):
     def results(*records):
         return texts(
-            results_table(rows_of_run(make.run(tmp_path / "run.jsonl", *records)), several=False)
+            results_table(
+                rows_of_run(make.run(tmp_path / "run.jsonl", *records)), has_several_runs=False
+            )
         )
 
     one = make.measurement(
@@ -399,7 +401,7 @@ def test_the_environment_has_units_and_what_differs_between_runs_says_so(make, r
     assert ("a", "b", "differs") == (drivers["a/n"], drivers["b/n"], drivers["between runs"])
     assert ["run a/n", "run b/n"] == [line.split(" · ")[0] for line in run_lines(runs, ())]
     assert ["a/n", "b/n"] == [
-        row["run"] for row in texts(results_table(rows_of(runs), several=True))
+        row["run"] for row in texts(results_table(rows_of(runs), has_several_runs=True))
     ]
 
 
