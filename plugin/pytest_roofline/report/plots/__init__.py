@@ -16,21 +16,21 @@ from .roofline import roofline_plots
 def plots_of(rows: Sequence[Row], runs: Sequence[Run] = ()) -> list[Plot]:
     """Return the plots of runs, in the order of reading.
 
-    There are none where there is nothing to plot.
+    A plot without data is left out.
 
     Args:
         rows: of the runs.
-        runs: with what else they tell of their calls: profiles, and what memory goes into.
+        runs: with their profiles and records of memory.
     """
-    measured = [row for row in rows if row.measurement is not None]
+    measured_rows = [row for row in rows if row.measurement is not None]
     return [
         *device_plots(rows),
-        *sweep_plots(measured),
-        *peer_plots(measured),
+        *sweep_plots(measured_rows),
+        *peer_plots(measured_rows),
         *attention_plots(rows),
-        *pair_plots(measured),
+        *pair_plots(measured_rows),
         *time_plots(runs),
         *memory_plots(runs),
         *over_time_plots(runs),
-        *roofline_plots(measured),
+        *roofline_plots(measured_rows),
     ]

@@ -59,38 +59,37 @@ ATTENTION, TIME, MEMORY = (
     "Where the memory goes",
 )
 _SEQUENCE, _BACK_ENDS = "sequence", ("implementation", "name", "backend", "back_end", "attention")
-# More bars than these leave no room for a number on each; of bars below each other a person still reads so many.
+# Bars side by side that leave room for a number on each, and bars below each other that a person still reads.
 _MOST_NUMBERED, MOST_BARS = 8, 20
 
 Note = TypeVar("Note", Profile, MemoryUse)
 # A back end, a sequence length, and its row: a measurement, or memory that ran out before there was one.
 Bar = tuple[str, int, Row]
-# One call: its name, and its parts by kind, each with how long it is and what stands beside the pointer.
+# One call: its name, and its parts by kind, each with its length and the lines that are shown beside the pointer.
 Call = tuple[str, dict[str, tuple[float, Sequence[str]]]]
 
 
 def attention_plots(rows: Sequence[Row]) -> list[Plot]:
     """Return a plot for each benchmark and shape of attention.
 
-    These have a parameter `sequence` and one that names the back end.
+    Such a benchmark has a parameter `sequence` and one that names the back end.
     """
     computing = [row for row in rows if row.lost is not None or computes(row.counting)]
     groups: dict[str, list[Bar]] = {}
-    several = of_several_runs(computing)
+    has_several_runs = of_several_runs(computing)
     for row in computing:
-        sequence, name = row.parameters.get(_SEQUENCE), of_attention(row)
-        if name is None or not isinstance(sequence, int):
+        sequence, back_end_parameter = row.parameters.get(_SEQUENCE), of_attention(row)
+        if back_end_parameter is None or not isinstance(sequence, int):
             continue
         values = [
             _value_text(parameter, value)
             for parameter, value in row.parameters.items()
-            if parameter not in (_SEQUENCE, name)
+            if parameter not in (_SEQUENCE, back_end_parameter)
         ]
         title = ", ".join([label_of(row.benchmark, {}, row.name), *values])
-        groups.setdefault(title, []).append(
-            (f"{row.parameters[name]}{of_run(row, several)}", sequence, row)
-        )
-    # Something stands beside something else, and one of them is a number.
+        back_end = f"{row.parameters[back_end_parameter]}{of_run(row, has_several_runs)}"
+        groups.setdefault(title, []).append((back_end, sequence, row))
+    # A plot needs two bars to compare, and a rate in at least one of them.
     plots = [
         group
         for group in groups.items()
@@ -102,9 +101,9 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
 
 
 def of_attention(row: Row) -> str | None:
-    """Return the parameter that names the back end, or None.
+    """Return the parameter that names the back end of attention, or None.
 
-    None without a sequence length.
+    It is None for a row that has no sequence length.
     """
     sequence = row.parameters.get(_SEQUENCE)
     if not isinstance(sequence, int) or isinstance(sequence, bool):
@@ -113,12 +112,14 @@ def of_attention(row: Row) -> str | None:
 
 
 def _value_text(name: str, value: Scalar) -> str:
+    """Return a parameter's value for a title, with its name where needed."""
     if name == "causal" and isinstance(value, bool):
         return "causal" if value else "full"
     return value if isinstance(value, str) else f"{name} {value}"
 
 
 def _attention(title: str, bars: Sequence[Bar]) -> Plot:
+    """Return the rates of back ends by sequence length, with rooflines."""
     rows, sequences = [row for *_, row in bars], sorted({sequence for _, sequence, _ in bars})
     scale, unit = flop_unit(row.rate for row in rows)
     # The horizontal axis counts sequences, so that lines reach past the outermost bars.
@@ -151,7 +152,15 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
 def _back_end(
     bars: Sequence[Bar], index: int, sequences: Sequence[int], scale: float, *, numbered: bool
 ) -> Trace:
-    """Return the bars of one back end."""
+    """Return the bars of one back end.
+
+    Args:
+        bars: of the back end.
+        index: of the back end, which its colour and pattern follow.
+        sequences: all sequence lengths of the plot, in order.
+        scale: the unit of the axis, in FLOP per second.
+        numbered: whether each bar has its number on it.
+    """
     rows = [row for *_, row in bars]
     return {
         "type": "bar",
@@ -166,7 +175,7 @@ def _back_end(
             for row in rows
         ],
         "textposition": "outside",
-        # Otherwise what stands above narrow bars is shrunk until nobody reads it.
+        # Otherwise Plotly shrinks the text above narrow bars until it is unreadable.
         "constraintext": "none",
         "textfont": {"size": 10},
         "textangle": 0 if numbered else -90,
@@ -184,28 +193,29 @@ def _hover_lines(back_end: str, sequence: int, row: Row) -> list[str]:
 
 
 def _attention_text(bars: Sequence[Bar]) -> str:
-    """Return the fastest back end, and those without memory.
+    """Return the fastest back end, and those that ran out of memory.
 
-    It is at the longest sequence that was measured, with its lead.
+    The fastest is that at the longest sequence with a valid rate; its lead follows.
     """
     measured = [row for *_, row in bars if row.measurement is not None]
     parts = [_fastest(bars), verdicts(measured, "measurement", lambda row: row.label)]
-    first: dict[str, int] = {}
+    shortest_lost: dict[str, int] = {}
     for name, sequence, row in sorted(bars, key=lambda bar: bar[1]):
         if row.lost is not None:
-            first.setdefault(name, sequence)
+            shortest_lost.setdefault(name, sequence)
     parts += [
         f"{name} runs out of memory (OOM) from {sequence} tokens on"
-        for name, sequence in first.items()
+        for name, sequence in shortest_lost.items()
     ]
     return printable(sentence("; ".join(parts)))
 
 
 def _fastest(bars: Sequence[Bar]) -> str:
-    sound = [bar for bar in bars if bar[2].rate is not None and bar[2].verdict != Kind.INVALID]
-    longest = max((sequence for _, sequence, _ in sound), default=0)
+    """Return the fastest back end at the longest sequence, with its lead."""
+    valid_bars = [bar for bar in bars if bar[2].rate is not None and bar[2].verdict != Kind.INVALID]
+    longest = max((sequence for _, sequence, _ in valid_bars), default=0)
     ordered = sorted(
-        (bar for bar in sound if bar[1] == longest), key=lambda bar: -(bar[2].rate or 0.0)
+        (bar for bar in valid_bars if bar[1] == longest), key=lambda bar: -(bar[2].rate or 0.0)
     )
     if not ordered:
         return "no valid number"
@@ -222,9 +232,9 @@ def _fastest(bars: Sequence[Bar]) -> str:
 
 
 def time_plots(runs: Sequence[Run]) -> list[Plot]:
-    """Return the shares of a call by class of kernel.
+    """Return the plot of the shares of calls by class of kernel.
 
-    Of a measurement that was profiled again the last time stands.
+    If a measurement was profiled several times, it shows the last profile.
     """
     profiles = [pair for pair in latest(runs, lambda run: run.profiles) if pair[1].classes]
     if not profiles:
@@ -244,6 +254,7 @@ def time_plots(runs: Sequence[Run]) -> list[Plot]:
 
 
 def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
+    """Return the share in percent and the hover lines of each class."""
     return {
         kernels.name: (
             100 * kernels.share,
@@ -259,9 +270,9 @@ def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
 
 
 def memory_plots(runs: Sequence[Run]) -> list[Plot]:
-    """Return the memory at the peak by category.
+    """Return the plot of the memory of calls at their peak, by category.
 
-    Of a call that was followed again the last time stands.
+    If the memory of a call was recorded several times, it shows the last record.
     """
     uses = [pair for pair in latest(runs, lambda run: run.memory_uses) if pair[1].peak_bytes]
     if not uses:
@@ -280,6 +291,7 @@ def memory_plots(runs: Sequence[Run]) -> list[Plot]:
 
 
 def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence[str]]]:
+    """Return the size in units of `scale` bytes and the hover lines of each category."""
     return {
         kind: (
             size / scale,
@@ -293,9 +305,9 @@ def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence
 
 
 def latest(runs: Sequence[Run], notes: Callable[[Run], Sequence[Note]]) -> list[tuple[str, Note]]:
-    """Return the last note of each test and name.
+    """Return the last note of each test and name in each run.
 
-    Its label names the run where several have notes.
+    A note has its label, which names the run where several runs have notes.
     """
     runs_with_notes = [run for run in runs if notes(run)]
     names = run_names(runs_with_notes)
@@ -311,17 +323,14 @@ def latest(runs: Sequence[Run], notes: Callable[[Run], Sequence[Note]]) -> list[
 
 
 def memory_unit(sizes: Iterable[float]) -> tuple[int, str]:
-    """Return the bytes and the name of a fitting unit.
-
-    It fits the largest of some sizes.
-    """
+    """Return the bytes and the name of the unit for the largest size."""
     return (GIB, "GiB") if max(sizes) >= GIB else (MIB, "MiB")
 
 
 def _stacked_bars(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[str, Any]:
-    """Return bars below each other, each of parts.
+    """Return a figure with a bar for each call, made of its parts.
 
-    Parts are in one order, and differ in colour and in pattern.
+    Bars lie below each other. The parts have the order of `kinds`, and differ in colour and pattern.
     """
     present = [kind for kind in kinds if any(kind in parts for _, parts in calls)]
     traces = [

@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 # Okabe and Ito's palette without black and yellow, which vanish on a dark and on a white page.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-# Of lines that are no series and of outlines: seen on white and on black alike.
+# The colour of outlines and of lines that are no series. It is visible on white and on black.
 GREY = "#808080"
 SYMBOLS = (
     "circle",
@@ -42,12 +42,12 @@ PATTERNS = ("", "/", "x", "-", "\\", "+", "|", ".")
 # More series than this nobody tells apart.
 MOST_SERIES = len(SYMBOLS)
 RED_SYMBOL = "x"
-# What a browser draws and a person reads without waiting; of one figure, and of plots of one kind.
+# Points of one figure, and plots of one kind, that a browser draws without a wait.
 MOST_POINTS, MOST_PLOTS = 2000, 12
 # More points than this are small, so that they leave each other room.
 _MOST_LARGE = 100
 _MOST_TICKS = 6
-# What no machine reaches, as a hand-made file may have it, would leave an axis no room for anything else.
+# Numbers beyond these are not drawn. No machine reaches them; from a hand-made file, one would squeeze all others.
 _DRAWN = (1e-30, 1e30)
 
 
@@ -102,10 +102,11 @@ def lines_of(texts: Iterable[str]) -> str:
 def wrap_label(text: str, width: int = 18, at_most: int = 4) -> str:
     """Return a label of an axis in short lines.
 
-    They leave room for the bars on a phone. The end of two labels often differs, and is kept.
+    Short lines leave room for the bars on a phone. Where a label has too many lines, its last line is
+    kept, since labels often differ at their ends.
     """
     lines = [""]
-    # Between words and the parts of a test's name, and only within a part where it is longer than a line.
+    # A line may end after a word or a part of a test's name, and within a part that is longer than a line.
     for part in re.findall(rf"[^\s\-_/,\[]{{0,{width - 1}}}(?:[\s\-_/,\[]|.$|.)", printable(text)):
         if len((lines[-1] + part).rstrip()) > width:
             lines.append("")
@@ -118,9 +119,10 @@ def wrap_label(text: str, width: int = 18, at_most: int = 4) -> str:
 def thin(
     elements: Sequence[Item], at_most: int, is_kept: Callable[[Item], bool] = lambda _: False
 ) -> list[Item]:
-    """Return at most so many elements, in their order.
+    """Return at most `at_most` elements, in their order.
 
-    Those of `is_kept` come first, the others at equal distances.
+    Elements for which `is_kept` is True are chosen first; the others fill the room that is left, at
+    equal distances.
     """
     if len(elements) <= at_most:
         return list(elements)
@@ -137,9 +139,9 @@ def thin(
 
 
 def thinning_note(number: int, total: int, noun: str) -> str:
-    """Return the sentence on what is left out.
+    """Return the sentence that some elements are left out.
 
-    It begins with a space, and is empty where nothing is left out.
+    It begins with a space. It is empty where nothing is left out.
     """
     return f" {number} of {total} {noun} are shown; the run file has all." if number < total else ""
 
@@ -149,8 +151,8 @@ def limit_plots(
 ) -> list[Plot]:
     """Return a plot for each group of one kind.
 
-    Groups with a red test come first where there are too many. The sentence of the last one says
-    how many are left out.
+    Where there are too many groups, those with a red test are chosen first. The sentence of the last
+    plot then says how many are left out.
     """
     selected = thin(groups, MOST_PLOTS, lambda group: any(row.red for row in rows_of(group)))
     plots = [draw(group) for group in selected]
@@ -165,7 +167,7 @@ def plain_figure(
 ) -> dict[str, Any]:
     """Return a figure as Plotly's JavaScript takes it.
 
-    It is without the colours of a page.
+    It has no colours of its own for background, text and grid, so it follows those of the page.
     """
     base = {
         "autosize": True,
@@ -201,9 +203,16 @@ def marks(
 ) -> Trace:
     """Return a series of points.
 
-    Those of failed tests and of invalid numbers among `rows` have marks of their own. Colour,
-    symbol and dash each tell the series of an `index` from its neighbours. `texts` are the lines
-    beside the pointer; what has no place on a logarithmic axis is left out.
+    Points without a place on a logarithmic axis are left out.
+
+    Args:
+        name: of the series, in the legend.
+        xs: the horizontal places.
+        ys: the vertical places.
+        texts: the lines beside the pointer, for each point.
+        index: of the series; its colour, symbol and dash each differ from those of its neighbours.
+        rows: of the points; failed tests and invalid numbers have marks of their own.
+        lines: whether lines join the points.
     """
     colour, symbol = COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)]
     size = 9 if len(xs) <= _MOST_LARGE else 6
@@ -212,7 +221,8 @@ def marks(
         for row in rows
     ]
     sizes = [size + 4 * row.red for row in rows]
-    # The legend looks like the first point, so a point of no place stands ahead of a failed one.
+    # The legend copies the mark of the first point. Where that is not the usual mark of the series, a point without a
+    # place comes before it.
     has_placeholder = symbols[:1] not in ([], [symbol])
     marker = {
         "color": colour,
@@ -235,9 +245,9 @@ def marks(
 
 
 def marks_explained(rows: Iterable[Row]) -> list[Trace]:
-    """Return legend entries for red and invalid points.
+    """Return the legend entries for marks of red and invalid points.
 
-    There are none where there are no such points.
+    An entry is left out where no row needs it.
     """
     states = {RED_SYMBOL if row.red else row.verdict for row in rows}
     entries = (
@@ -256,7 +266,7 @@ def dashed_line(
 ) -> list[Trace]:
     """Return a grey line with a name in the legend.
 
-    It is no series. There is none where a point of it has no place.
+    The list is empty where the line cannot be drawn: a value does not fit the axis, or it would run backwards.
     """
     if xs[0] > xs[-1] or not all(map(drawable, ys)):
         return []
@@ -277,9 +287,9 @@ def dashed_line(
 def bar_marker(index: int, **properties: object) -> dict[str, object]:
     """Return the colour and pattern of a series of bars.
 
-    The pattern is for whom the colour says nothing.
+    The pattern is for readers who do not see the colour.
     """
-    # Behind a full turn of the colours the patterns have moved on by one.
+    # After all colours were used once, the patterns shift by one, so that colour and pattern do not repeat together.
     shape = PATTERNS[(index + index // len(COLOURS)) % len(PATTERNS)]
     pattern = {
         "shape": shape,
@@ -317,13 +327,13 @@ def axis(title: str, **properties: object) -> dict[str, object]:
 def log_axis(title: str, values: Iterable[float | None], **properties: object) -> dict[str, object]:
     """Return a logarithmic axis around values, with round ticks.
 
-    It has room above for a label.
+    There is room above the highest value for a label.
     """
     logs = [math.log10(value) for value in values if drawable(value)] or [0.0]
     room = max(0.08, 0.05 * (max(logs) - min(logs)))
     low, high = min(logs) - room, max(logs) + 2 * room
     # Within a decade Plotly's own ticks are plain numbers; beyond it they would be bare digits between tens.
-    every = max(1, math.ceil((high - low) / _MOST_TICKS))
+    decade_step = max(1, math.ceil((high - low) / _MOST_TICKS))
     digits = (
         (1, 2, 5)
         if high - low < _MOST_TICKS / 3
@@ -333,7 +343,7 @@ def log_axis(title: str, values: Iterable[float | None], **properties: object) -
     )
     ticks = [
         digit * 10.0**decade
-        for decade in range(math.floor(low), math.ceil(high), every)
+        for decade in range(math.floor(low), math.ceil(high), decade_step)
         for digit in digits
     ]
     ticks = [float(f"{tick:.3g}") for tick in ticks if low <= math.log10(tick) <= high]
@@ -350,7 +360,7 @@ def log_axis(title: str, values: Iterable[float | None], **properties: object) -
 def size_axis(title: str, sizes: Sequence[float]) -> dict[str, object]:
     """Return a logarithmic axis of bytes.
 
-    It has a few ticks at powers of two in binary units, number above unit.
+    It has a few ticks at powers of two. Their labels have the number above the unit.
     """
     low, high = math.log2(min(sizes)), math.log2(max(sizes))
     exponents = range(
@@ -358,14 +368,14 @@ def size_axis(title: str, sizes: Sequence[float]) -> dict[str, object]:
     )
     room = max(0.05, 0.03 * (high - low) * math.log10(2))
     bounds = [math.log10(min(sizes)) - room, math.log10(max(sizes)) + room]
-    # In one line they would stand oblique on a phone.
+    # Plotly would turn labels of one line aslant on a phone.
     texts = [format_bytes(2**exponent).replace(" ", "<br>") for exponent in exponents]
     ticks = {"tickvals": [2**exponent for exponent in exponents], "ticktext": texts, "tickangle": 0}
     return axis(title, type="log", range=bounds, **ticks)
 
 
 def names_axis(names: Iterable[str]) -> dict[str, object]:
-    """Return an axis of names below each other, from 1."""
+    """Return an axis of names below each other, at places from 1 on."""
     texts = [wrap_label(name) for name in names]
     ticks = {
         "tickvals": list(range(1, len(texts) + 1)),

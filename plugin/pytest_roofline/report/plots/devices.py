@@ -22,20 +22,21 @@ from .rates import series_of
 from .words import hover
 
 SECTION = "Devices side by side"
-# Of a table on the page; the terminal has all.
+# Tests that a table on the page has; the table on the terminal has all.
 MOST_LINES = 200
 
 
 def device_plots(rows: Sequence[Row]) -> list[Plot]:
     """Return tables and points of several devices.
 
-    Each benchmark has a table with a column for each run. There are none of runs of one device.
+    Each benchmark has a table with a column for each run. A benchmark without a line by size also
+    has a plot of points. Runs of a single device have none of these.
     """
     if len({row.device for row in rows}) < 2:
         return []
     tables = device_tables(rows)
-    pointed = [table for table in tables if not series_of(_rows(table))]
-    return limit_plots(tables, _grid, _rows) + limit_plots(pointed, _points, _rows)
+    tables_without_series = [table for table in tables if not series_of(_rows(table))]
+    return limit_plots(tables, _grid, _rows) + limit_plots(tables_without_series, _points, _rows)
 
 
 def _rows(table: DeviceTable) -> list[Row]:
@@ -43,6 +44,7 @@ def _rows(table: DeviceTable) -> list[Row]:
 
 
 def _grid(table: DeviceTable) -> Plot:
+    """Return a table of devices as coloured cells."""
     selected = thin(list(table.lines.items()), MOST_LINES)
     rows = [
         (printable(label), [_cell(table, row, line) for row in line]) for label, line in selected
@@ -55,12 +57,21 @@ def _grid(table: DeviceTable) -> Plot:
 def _cell(
     table: DeviceTable, row: Row | None, line: Sequence[Row | None]
 ) -> tuple[str, float, str]:
+    """Return a cell: its text, how far it is below the best, and its hover text.
+
+    The best is the highest rate, or else the lowest number, of the line. A number half as good as
+    the best is 0.5 below it.
+    """
     values = [value for cell in line if (value := table.value(cell)) is not None]
     value = table.value(row)
     if row is None or value is None:
         return table.cell(row), 0.0, row.reason if row is not None else ""
-    share = value / max(values) if table.quantity == "rate" else min(values) / value
-    return table.cell(row), round(1 - share, 2), "; ".join(filter(None, hover(row, row.label)))
+    share_of_best = value / max(values) if table.quantity == "rate" else min(values) / value
+    return (
+        table.cell(row),
+        round(1 - share_of_best, 2),
+        "; ".join(filter(None, hover(row, row.label))),
+    )
 
 
 def _points(table: DeviceTable) -> Plot:

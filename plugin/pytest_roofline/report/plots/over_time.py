@@ -18,28 +18,29 @@ from .chart import (
     with_legend,
 )
 
-# One in every plot; what is rare is grey.
+# A category has the same colour in all plots. There are more categories than colours; the last ones are grey.
 _COLOUR_OF = dict(zip(CATEGORIES, COLOURS, strict=False))
 _DASHES = {"allocated": "dot", "reserved": "solid"}
 
 
 def over_time_plots(runs: Sequence[Run]) -> list[Plot]:
-    """Return a plot for each call whose memory was followed.
+    """Return a plot for each call whose memory was recorded over time.
 
-    Of one that was followed again the last time stands.
+    If it was recorded several times, the plot shows the last record.
     """
     pairs = [pair for pair in latest(runs, lambda run: run.memory_uses) if pair[1].over_time]
     return limit_plots(pairs, lambda pair: _plot(*pair), lambda _: ())
 
 
 def _plot(label: str, use: MemoryUse) -> Plot:
+    """Return the memory over one call: categories stacked, and lines of the allocator."""
     size, unit = memory_unit(
         [point.total_bytes for point in use.over_time]
         + [point.reserved_bytes for point in use.allocator]
     )
     last_s = max([point.at_s for point in use.over_time] + [point.at_s for point in use.allocator])
     scale, clock = (1.0, "s") if last_s >= 1 else (1e-3, "ms")
-    present = [
+    kinds = [
         kind for kind in CATEGORIES if any(kind in point.categories for point in use.over_time)
     ]
     times = [point.at_s / scale for point in use.over_time]
@@ -51,7 +52,7 @@ def _plot(label: str, use: MemoryUse) -> Plot:
             "hoverinfo": "text",
             "hovertext": [lines_of(_hover_lines(point, kind)) for point in use.over_time],
         }
-        for kind in present
+        for kind in kinds
     ]  # fmt: skip
     if use.allocator:
         times = [point.at_s / scale for point in use.allocator]
@@ -75,6 +76,7 @@ def _plot(label: str, use: MemoryUse) -> Plot:
 
 
 def _hover_lines(point: MemoryPoint, kind: str) -> list[str]:
+    """Return the lines beside the pointer, on one category at one time."""
     return [
         f"{kind}: {format_memory(point.categories.get(kind, 0))} of {format_memory(point.total_bytes)}",
         f"{point.step}, {format_seconds(point.at_s)}",

@@ -27,31 +27,36 @@ from .chart import (
 from .words import devices, hover, of_run, of_several_runs, sentence
 
 SECTION = "Two variants side by side"
-# The two rows of each pair by what they have in common.
+# The two rows of each pair, by the text of the parameters that they have in common.
 Pairs = dict[str, tuple[Row, Row]]
 
 
 def pair_plots(rows: Sequence[Row]) -> list[Plot]:
     """Return a plot for each parameter with two values.
 
-    Both must do the same work.
+    Rows with these values must do the same work.
     """
     timed = [row for row in rows if row.key is not None and drawable(row.time_s)]
-    several = of_several_runs(timed)
+    has_several_runs = of_several_runs(timed)
     groups = group_by(
-        timed, lambda row: (row.benchmark, row.name, row.counting, of_run(row, several))
+        timed, lambda row: (row.benchmark, row.name, row.counting, of_run(row, has_several_runs))
     )
     plots = [(name, pairs) for members in groups.values() for name, pairs in _pairs(members)]
     return limit_plots(
         plots,
-        lambda plot: _plot(*plot, several),
+        lambda plot: _plot(*plot, has_several_runs),
         lambda plot: chain(*plot[1].values()),
     )
 
 
 def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
+    """Yield each parameter with two values, and its pairs of rows.
+
+    The rows of a pair differ in that parameter only. Back ends of attention have a plot of their
+    own, and are left out.
+    """
     for name in dict.fromkeys(name for row in rows for name in row.parameters):
-        # In one order, whichever of the two failed.
+        # Rows of failed tests come first, so the values are sorted to have one order in every run.
         values = sorted(
             dict.fromkeys(row.parameters[name] for row in rows if name in row.parameters), key=str
         )
@@ -68,25 +73,30 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
             for common, by_value in sides.items()
             if set(values) <= set(by_value)
         }
-        # By their time, which is by size: what failed comes first in the rows.
+        # Pairs are ordered by time, so that small sizes come first.
         pairs = dict(sorted(pairs.items(), key=lambda pair: pair[1][0].time_s or 0.0))
-        # What does more work takes longer, which says nothing.
+        # Values that do different amounts of work are no variants: more work takes longer anyway.
         if pairs and all(_amounts(first) == _amounts(second) for first, second in pairs.values()):
             yield name, pairs
 
 
 def _amounts(row: Row) -> tuple[float | None, float | None]:
-    """Return the amount of a call's rate, and its FLOPs."""
+    """Return the work of a call in its own metric, and its FLOPs.
+
+    In one second, rates are amounts.
+    """
     return row.rate_of(1.0), row.rate_of(1.0, "TFLOPS")
 
 
 def _value_text(name: str, value: Scalar) -> str:
+    """Return a parameter's value as text, a number with its name."""
     if name.endswith("_bytes") and isinstance(value, int):
         return size_label(value)
     return value if isinstance(value, str) else f"{name} {value}"
 
 
-def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
+def _plot(name: str, pairs: Pairs, has_several_runs: bool) -> Plot:
+    """Return the times of both values of a parameter, a line for each pair."""
     selected = dict(
         thin(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
     )
@@ -118,11 +128,14 @@ def _plot(name: str, pairs: Pairs, several: bool) -> Plot:
         len(selected), len(pairs), "pairs"
     )
     figure = plain_figure(traces, layout, 150 + 46 * len(selected))
-    return Plot(SECTION, printable(title + of_run(first, several)), text, figure)
+    return Plot(SECTION, printable(title + of_run(first, has_several_runs)), text, figure)
 
 
 def _bars(pairs: Pairs, scale: float) -> Trace:
-    """Return the line between the two of each pair."""
+    """Return the lines that join the two points of each pair.
+
+    A None after each pair interrupts the line.
+    """
     xs = [
         x for pair in pairs.values() for x in (*((row.time_s or 0.0) / scale for row in pair), None)
     ]
@@ -132,27 +145,29 @@ def _bars(pairs: Pairs, scale: float) -> Trace:
 
 
 def _sentence(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
-    """Return the speed-up of the second value in a sentence.
+    """Return the sentence on how many times as fast a value is.
+
+    The value that is faster in the median of the pairs comes first.
 
     It reads `Compiled is 1.56 times as fast as eager (90.0 ms against 140 ms).`
     """
-    sound = [pair for pair in pairs if all(row.verdict != Kind.INVALID for row in pair)]
-    if not sound:
+    valid_pairs = [pair for pair in pairs if all(row.verdict != Kind.INVALID for row in pair)]
+    if not valid_pairs:
         return "No pair of valid numbers."
-    ratios = [(before.time_s or 1.0) / (after.time_s or 1.0) for before, after in sound]
+    ratios = [(before.time_s or 1.0) / (after.time_s or 1.0) for before, after in valid_pairs]
     names = (second, first)
     if median(ratios) < 1:
-        ratios, names, sound = (
+        ratios, names, valid_pairs = (
             [1 / ratio for ratio in ratios],
             (first, second),
-            [(pair[1], pair[0]) for pair in sound],
+            [(pair[1], pair[0]) for pair in valid_pairs],
         )
     text = f"{names[0]} is {median(ratios):.2f} times as fast as {names[1]}"
-    if len(sound) == 1:
-        ((slow, fast),) = sound
+    if len(valid_pairs) == 1:
+        ((slow, fast),) = valid_pairs
         text += (
             f" ({format_seconds(fast.time_s or 0.0)} against {format_seconds(slow.time_s or 0.0)})"
         )
     else:
-        text += f" (median of {len(sound)} pairs; {min(ratios):.2f} to {max(ratios):.2f})"
+        text += f" (median of {len(valid_pairs)} pairs; {min(ratios):.2f} to {max(ratios):.2f})"
     return printable(f"{sentence(text)} `roofline compare --by` shows whether this may be chance.")

@@ -63,9 +63,9 @@ from .words import (
 )
 
 SIZE = "size_bytes"
-# So many sizes make a line.
+# The sizes that a series needs.
 _FEWEST = 3
-# By section, what a rate counts, by metric.
+# The sections of the page. Each has the quantities of its plots, by metric.
 SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Bandwidth against size", {"traffic_GBps": "bytes read and written a second",
                                 "payload_GBps": "bytes arrived a second",
@@ -73,12 +73,12 @@ SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Collectives by size and world", {"busbw_GBps": "bus bandwidth", "algbw_GBps": "algorithm bandwidth"}),
     ("Whole programs by size and world", {JOB_METRIC: "time of a program"}),
 )  # fmt: skip
-# So many series are told in a sentence each.
+# Series that have a sentence each.
 MOST_SENTENCES = 3
 BETWEEN = "Copies between devices"
 # The rate of the darkest cell is at most this share of the brightest one's.
 _LEAST_SPAN = 0.7
-# Sources and targets of one matrix: those of a rack.
+# Sources and targets of one matrix: as many as a rack has devices.
 MOST_DEVICES = 72
 
 # The rows of one line by size in bytes, smallest first.
@@ -89,12 +89,12 @@ Pairs = dict[tuple[int, int], Row]
 def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
     """Return a plot for each benchmark with several sizes.
 
-    With many series it takes several.
+    Where it has too many series, they are split into several plots.
     """
     plots = []
     for section, names in SECTIONS:
         rows_of_section = [row for row in rows if _counting(row) in names]
-        # What copies by its own kernel belongs beside the driver's engine.
+        # A benchmark that copies by a kernel is drawn beside the one that lets the driver copy.
         groups = group_by(
             rows_of_section, lambda row: (row.benchmark.removesuffix(BY_KERNEL), _counting(row))
         )
@@ -124,6 +124,10 @@ def _counting(row: Row) -> str:
 
 
 def _sweep(section: str, title: str, rate_name: str, series_by_name: dict[str, Series]) -> Plot:
+    """Return the rates of series against size.
+
+    Rooflines, the baseline's processes and limits that gate are drawn beside them.
+    """
     total = sum(map(len, series_by_name.values()))
     drawn_series = {name: _thin_series(series, total) for name, series in series_by_name.items()}
     rows = _rows(drawn_series)
@@ -137,7 +141,7 @@ def _sweep(section: str, title: str, rate_name: str, series_by_name: dict[str, S
         traces += dashed_line([min(sizes), max(sizes)], [ceiling.value / unit] * 2, label, dash)
     for index, (name, series) in enumerate(drawn_series.items()):
         traces += _baseline(
-            series, index, unit, explained=not any(trace["name"] == "baseline" for trace in traces)
+            series, index, unit, in_legend=not any(trace["name"] == "baseline" for trace in traces)
         )
         ys = [(_height(row) or 0.0) / unit for row in series.values()]
         texts = [hover(row, name) for row in series.values()]
@@ -155,19 +159,24 @@ def _sweep(section: str, title: str, rate_name: str, series_by_name: dict[str, S
 
 
 def _height(row: Row) -> float | None:
-    """Return the rate of a row, of a program the time."""
+    """Return the number to draw: a rate, or the time of a whole program."""
     return row.time_s if row.counting == JOB_METRIC else row.rate
 
 
 def _thin_series(series: Series, total: int) -> Series:
-    share = len(series) if total <= MOST_POINTS else max(2, len(series) * MOST_POINTS // total)
-    return dict(thin(list(series.items()), share, lambda point: point[1].red))
+    """Return the points of a series that a figure of `total` points has room for.
+
+    Each series keeps the same share of its points; failed tests are kept first.
+    """
+    room = len(series) if total <= MOST_POINTS else max(2, len(series) * MOST_POINTS // total)
+    return dict(thin(list(series.items()), room, lambda point: point[1].red))
 
 
-def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> list[Trace]:
+def _baseline(series: Series, index: int, unit: float, *, in_legend: bool) -> list[Trace]:
     """Return bars over the baseline's processes, by size.
 
-    They reach from the slowest to the fastest process.
+    A bar reaches from the slowest to the fastest process. One series of a figure puts them in the
+    legend.
     """
     rates = {
         size: [
@@ -191,16 +200,16 @@ def _baseline(series: Series, index: int, unit: float, *, explained: bool) -> li
         {
             "type": "scatter", "mode": "markers", "x": list(spans),
             "y": [middle for _, middle, _ in spans.values()], "name": "baseline",
-            "showlegend": explained, "hoverinfo": "skip", "error_y": bars,
+            "showlegend": in_legend, "hoverinfo": "skip", "error_y": bars,
             "marker": {"symbol": "line-ew-open", "size": 9, "color": GREY},
         }
     ]  # fmt: skip
 
 
 def _limits(drawn_series: Iterable[Series], unit: float) -> list[Trace]:
-    """Return a mark where a limit gates.
+    """Return the marks of limits that gate.
 
-    It is a published limit, or a share of the roofline.
+    A limit is a published one, or a share of the roofline.
     """
     limits = [
         (size, row, rate)
@@ -225,7 +234,7 @@ def _limits(drawn_series: Iterable[Series], unit: float) -> list[Trace]:
 def series_of(rows: Sequence[Row]) -> dict[str, Series]:
     """Return the series of one benchmark by name.
 
-    Each has three sizes or more; there are none where no parameter is the size.
+    A series has three sizes or more. There are none where no parameter is the size.
     """
     parameter = size_parameter(rows)
     by_parts: dict[tuple[str, ...], Series] = {}
@@ -247,9 +256,9 @@ def _is_positive_integer(value: object) -> TypeGuard[int]:
 
 
 def natural(name: str) -> list[tuple[str, int]]:
-    """Return a key that sorts `2 ranks` before `16 ranks`.
+    """Return a sort key that puts `2 ranks` before `16 ranks`.
 
-    So an order does not depend on what failed.
+    Sorted names have the same order in every run, whichever tests failed.
     """
     return [
         (text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)
@@ -259,23 +268,22 @@ def natural(name: str) -> list[tuple[str, int]]:
 def size_parameter(rows: Iterable[Row]) -> str | None:
     """Return the parameter that is the size, or None.
 
-    It is `size_bytes`, else a whole number that the work's size is a multiple of.
+    It is `size_bytes`, else a whole number to which the bytes of the work are proportional.
     """
-    factors: dict[str, dict[Any, float]] = {}
+    bytes_per_unit: dict[str, dict[Any, float]] = {}
     for row in rows:
         for name, value in row.parameters.items():
             if _is_positive_integer(value):
-                factors.setdefault(name, {})[value] = (row.size_bytes or 0) / value
-    if SIZE in factors:
+                bytes_per_unit.setdefault(name, {})[value] = (row.size_bytes or 0) / value
+    if SIZE in bytes_per_unit:
         return SIZE
-    fixed = (
+    # Of several values, all have the same bytes per unit.
+    proportional = (
         name
-        for name, factors_by_value in factors.items()
-        if len(factors_by_value) > 1
-        and len({*factors_by_value.values()}) == 1
-        and 0 not in factors_by_value.values()
+        for name, factors in bytes_per_unit.items()
+        if len(factors) > 1 and len({*factors.values()}) == 1 and 0 not in factors.values()
     )
-    return next(fixed, None)
+    return next(proportional, None)
 
 
 def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
@@ -302,13 +310,16 @@ def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
 def _without_count(hardware: HardwareKey) -> str:
     """Return hardware without its number of devices.
 
-    The size of the world says it already.
+    The name of a series has that number already, as the number of ranks.
     """
     return str(replace(hardware, devices=1))
 
 
 def _names(series: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """Return names of series: parameters, and any differences."""
+    """Return the names of series, made of their parts.
+
+    The first part, the parameters, is always in a name; another part only where series differ in it.
+    """
     differs = [len(set(values)) > 1 for values in zip(*series, strict=True)]
     return {
         parts: ", ".join(
@@ -325,14 +336,14 @@ def _value_text(name: str, value: Scalar) -> str:
         return f"{value}"
     if name.endswith("_bytes"):
         return size_label(value)
-    # A bare number would say nothing.
+    # A number alone would not tell its meaning.
     return f"{value} ranks" if name == "world_size" else f"{name} {value}"
 
 
 def _sentences(series_by_name: dict[str, Series]) -> str:
     """Return a sentence for each of the worst series.
 
-    It has the plateau beside the roofline, and which sizes got slower.
+    The sentence has the plateau beside the roofline, and the sizes that are slower.
     """
     worst = sorted(
         series_by_name, key=lambda name: -sum(row.red for row in series_by_name[name].values())
@@ -352,19 +363,25 @@ def _series_text(series: Series) -> str:
 
     It reads `plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`.
     """
-    sound = [row for row in series.values() if row.verdict != Kind.INVALID]
+    valid_rows = [row for row in series.values() if row.verdict != Kind.INVALID]
     sizes = {id(row): format_bytes(size) for size, row in series.items()}
-    cached = sum("cache_resident" in (row.labels or ()) for row in sound)
-    texts = [_plateau(sound), verdicts(list(series.values()), "size", lambda row: sizes[id(row)])]
-    if cached:
-        texts.append(f"{cached} small enough to stay in a cache, where the roofline is no limit")
+    cached_count = sum("cache_resident" in (row.labels or ()) for row in valid_rows)
+    texts = [
+        _plateau(valid_rows),
+        verdicts(list(series.values()), "size", lambda row: sizes[id(row)]),
+    ]
+    if cached_count:
+        texts.append(
+            f"{cached_count} small enough to stay in a cache, where the roofline is no limit"
+        )
     return "; ".join(texts)
 
 
 def _plateau(rows: Sequence[Row]) -> str:
     """Return the plateau of the rate beside the roofline.
 
-    It is the median rate of the largest third of the sizes; of few sizes the rate of the largest.
+    The plateau is the median rate of the largest third of the sizes. With few sizes, the text has
+    the rate of the largest size; for a whole program it has the fit of latency and bandwidth.
     """
     if not rows:
         return "no valid size"
@@ -376,11 +393,11 @@ def _plateau(rows: Sequence[Row]) -> str:
             else f"{format_seconds(rows[-1].time_s or 0.0)} at the largest size"
         )
     last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
-    # Fewer make no plateau; as in the terminal's line on a sweep.
+    # The terminal's line on a sweep needs as many sizes for a plateau.
     has_plateau = len(rows) >= FEWEST_POINTS
     value = median(row.rate or 0.0 for row in last) if has_plateau else largest.rate or 0.0
-    reached = rate_words(value, largest.counting or "")
-    text = f"plateau {reached}" if has_plateau else f"{reached} at the largest size"
+    rate = rate_words(value, largest.counting or "")
+    text = f"plateau {rate}" if has_plateau else f"{rate} at the largest size"
     ceiling = ceiling_of(largest)
     if ceiling is None or largest.roofline_share is None or not largest.rate:
         return text
@@ -392,16 +409,16 @@ def _plateau(rows: Sequence[Row]) -> str:
 def peer_plots(rows: Sequence[Row]) -> list[Plot]:
     """Return a matrix for every benchmark and size.
 
-    It needs three pairs of devices or more.
+    A matrix needs three pairs of devices or more.
     """
     copies = [
         row
         for row in rows
         if pair_of(row) is not None and rate_suffix(row.counting or "") is not None
     ]
-    several = of_several_runs(copies)
+    has_several_runs = of_several_runs(copies)
     groups = group_by(
-        copies, lambda row: (f"{title_of(row)}, {row.counting}", of_run(row, several))
+        copies, lambda row: (f"{title_of(row)}, {row.counting}", of_run(row, has_several_runs))
     )
     plots = []
     for (title, run), members in groups.items():
@@ -418,7 +435,7 @@ def peer_plots(rows: Sequence[Row]) -> list[Plot]:
 def _select_pairs(pairs: Pairs) -> Pairs:
     """Return as many pairs as a figure has room for.
 
-    The numbers of sources and targets are limited; pairs of failed tests come first.
+    The numbers of sources and targets are limited. Those of failed tests are chosen first.
     """
     sources: set[int] = set()
     targets: set[int] = set()
@@ -430,26 +447,29 @@ def _select_pairs(pairs: Pairs) -> Pairs:
 
 
 def _matrix(title: str, pairs: Pairs) -> Plot:
+    """Return the rates of pairs as coloured cells, sources by targets."""
     selected = _select_pairs(pairs)
     sources, targets = (sorted({pair[end] for pair in selected}) for end in (0, 1))
     unit, unit_name = rate_unit(next(iter(selected.values())).counting or "")
-    sound = [
+    valid_rates = [
         row.rate
         for row in selected.values()
         if row.rate is not None and row.verdict != Kind.INVALID
     ]
-    high = max(sound, default=1.0)
-    # From zero a few percent would not show; from the lowest they would look like a collapse.
-    low = min([*sound, _LEAST_SPAN * high])
+    high = max(valid_rates, default=1.0)
+    # On a scale from zero, a difference of a few percent would not show. On a scale from the lowest rate, it would look
+    # like a collapse.
+    low = min([*valid_rates, _LEAST_SPAN * high])
 
     def cell(pair: tuple[int, int]) -> tuple[str, float, str]:
+        """Return the text of a cell, its darkness from 0 to 1, and its hover text."""
         row = selected.get(pair)
         if row is None:
             return "", 0.0, ""
         text = mark_text(row, three_digits((row.rate or 0.0) / unit))
-        sure = row.rate is not None and row.verdict != Kind.INVALID
-        below = (high - (row.rate or 0.0)) / ((high - low) or 1.0) if sure else 0.0
-        return text, round(below, 2), "; ".join(filter(None, hover(row, row.label)))
+        is_valid = row.rate is not None and row.verdict != Kind.INVALID
+        darkness = (high - (row.rate or 0.0)) / ((high - low) or 1.0) if is_valid else 0.0
+        return text, round(darkness, 2), "; ".join(filter(None, hover(row, row.label)))
 
     rows = [(f"{source}", [cell((source, target)) for target in targets]) for source in sources]
     roofs = {ceiling for row in pairs.values() if (ceiling := ceiling_of(row)) is not None}
@@ -468,20 +488,20 @@ def _pairs_text(pairs: Pairs) -> str:
 
     It reads `Lowest 312 GB/s for 2→5, median 390 GB/s, highest 395 GB/s for 0→1; …`.
     """
-    sound = {
+    rates = {
         pair: row.rate
         for pair, row in pairs.items()
         if row.verdict != Kind.INVALID and row.rate is not None
     }
     counts = f"{verdicts(list(pairs.values()), 'pair', lambda row: '→'.join(map(str, pair_of(row) or ())))}."
-    if not sound:
+    if not rates:
         return f"No pair has a valid number; {counts}"
-    low, high = (bound(sound, key=lambda pair: sound[pair]) for bound in (min, max))
+    low, high = (bound(rates, key=lambda pair: rates[pair]) for bound in (min, max))
     metric = next(iter(pairs.values())).counting or ""
     text = (
-        f"Lowest {rate_words(sound[low], metric)} for {low[0]}→{low[1]}, "
-        f"median {rate_words(median(sound.values()), metric)}, "
-        f"highest {rate_words(sound[high], metric)} for {high[0]}→{high[1]}"
+        f"Lowest {rate_words(rates[low], metric)} for {low[0]}→{low[1]}, "
+        f"median {rate_words(median(rates.values()), metric)}, "
+        f"highest {rate_words(rates[high], metric)} for {high[0]}→{high[1]}"
     )
     red_note = f" {RED} marks a failed test." if any(row.red for row in pairs.values()) else ""
     return f"{text}; {counts} Darker cells are slower.{red_note}"

@@ -36,7 +36,7 @@ Point = tuple[Row, float, float]
 def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
     """Return one plot for each kind of device.
 
-    It needs something with both FLOPs and bytes.
+    A device has a plot if one of its measurements has both FLOPs and bytes.
     """
     by_device = group_by(
         (row for row in rows if row.key is not None),
@@ -67,7 +67,7 @@ def points_of(rows: Sequence[Row]) -> list[Point]:
 def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
     """Return the roofs by metric, the lowest first.
 
-    A roof is a datasheet's, else the median of measured ones.
+    A roof is that of the datasheet, else the median of the measured ones.
     """
     ceilings = [
         ceiling
@@ -94,9 +94,11 @@ def _roofs(rows: Sequence[Row]) -> dict[str, Ceiling]:
 
 
 def _plot(name: str, rows: Sequence[Row]) -> Plot:
+    """Return the roofline of a device with the points of its tests."""
     roofs, points = _roofs(rows), points_of(rows)
     selected = thin(points, MOST_POINTS, lambda point: point[0].red)
     memory = roofs.get(_MEMORY)
+    # The intensities at which the memory's slope meets a level of arithmetic.
     ridges = [
         roof.value / memory.value
         for metric, roof in roofs.items()
@@ -112,19 +114,18 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
         "xaxis": log_axis("operational intensity (FLOP/byte)", [min(xs) / 2, max(xs) * 2]),
         "yaxis": log_axis(unit, [y for trace in traces for y in trace["y"]]),
     }
-    without_amounts = len(rows) - len(points)
+    skipped_count = len(rows) - len(points)
     text = _sentence(points, roofs) + thinning_note(len(selected), len(points), "points")
-    text += f" {without_amounts} without FLOPs or bytes are in the table only." * bool(
-        without_amounts
-    )
+    text += f" {skipped_count} without FLOPs or bytes are in the table only." * bool(skipped_count)
     figure = plain_figure(traces, layout, with_legend(420, len(traces), 10))
     return Plot(SECTION, printable(f"FLOP/s by operational intensity on {name}"), text, figure)
 
 
 def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[Trace]:
-    """Return the memory's slope, and a level for arithmetic.
+    """Return the memory's slope, and a level for each type of arithmetic.
 
-    Each type of arithmetic has a level.
+    The slope ends at the highest level, and a level begins at the slope. `low` and `high` are the
+    ends of the horizontal axis, in FLOP per byte.
     """
     memory = roofs.get(_MEMORY)
     traces: list[Trace] = []
@@ -150,7 +151,7 @@ def _roof_traces(roofs: Mapping[str, Ceiling], low: float, high: float) -> list[
 def _series(points: Sequence[Point]) -> list[Trace]:
     """Return a series for each benchmark.
 
-    With many of them the last stands for the rest.
+    Where there are too many benchmarks, the last series holds all others.
     """
     groups: dict[str, list[Point]] = {}
     for point in points:
@@ -170,32 +171,33 @@ def _series(points: Sequence[Point]) -> list[Trace]:
 
 
 def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
-    """Return the rate as a share of its roof.
+    """Return the rate as a share of the roof that limits it.
 
-    That is the memory's, or where its type has one, the lower one.
+    The roof is the memory's or that of the row's arithmetic, whichever is lower here.
     """
     row, intensity, flops = point
     arithmetic, memory = roofs.get(row.counting or ""), roofs.get(_MEMORY)
     shares = (
         [flops / arithmetic.value] if arithmetic is not None and computes(arithmetic.metric) else []
     )
-    # Bytes that came from a cache are no share of the memory's.
+    # The memory does not limit a test whose bytes come from a cache.
     if memory is not None and "cache_resident" not in (row.labels or ()):
         shares.append(flops / intensity / memory.value)
     return max(shares, default=None)
 
 
 def _sentence(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
-    trusted = [point for point in points if point[0].verdict != Kind.INVALID]
-    sound = sorted(
-        ((share, point[0].label) for point in trusted if (share := _share(point, roofs))),
+    """Return the tests nearest to and farthest from their roofs."""
+    valid_points = [point for point in points if point[0].verdict != Kind.INVALID]
+    shares = sorted(
+        ((share, point[0].label) for point in valid_points if (share := _share(point, roofs))),
         reverse=True,
     )
-    if sound:
-        (most, nearest), (least, farthest) = sound[0], sound[-1]
-        text = f"nearest to its roof {nearest} ({format_share(most)})"
-        text += f", farthest {farthest} ({format_share(least)})" if len(sound) > 1 else ""
-    elif trusted:
+    if shares:
+        (highest, nearest), (lowest, farthest) = shares[0], shares[-1]
+        text = f"nearest to its roof {nearest} ({format_share(highest)})"
+        text += f", farthest {farthest} ({format_share(lowest)})" if len(shares) > 1 else ""
+    elif valid_points:
         text = "none of them has a roofline" if roofs else "no roofline is known for them"
     else:
         text = "none of them valid"

@@ -26,38 +26,40 @@ from .words import sentence
 
 # Ticks of a figure.
 _MOST_TICKS = 12
-# How much of the room between two processes their samples take.
+# The share of the distance between two processes that the samples of one are spread over.
 _WIDTH = 0.7
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
-# Seconds of a block's median, and why it does not count; empty where it does.
+# The median of a block in seconds, and the reason why it is left out; empty where it counts.
 Block = tuple[float, str]
-# The same with its place along the axis of processes, and whose it is.
+# A block with its place along the axis of processes, and the name of its process.
 Dot = tuple[float, str, float, str]
 
 
 def sample_plot(row: Row) -> Plot:
-    """Return every block of a measurement beside its baseline.
+    """Return the plot of a measurement's blocks beside its baseline.
 
-    Blocks are in the order taken, process by process; the tolerance is drawn.
+    Blocks are in the order of time, process by process. A line shows the tolerance.
     """
     middle = median(process.median_s for process in row.measurements)
     scale, unit = next((pair for pair in _UNITS if middle >= pair[0]), _UNITS[-1])
     baseline = [(seconds, "") for seconds in row.baseline_medians_s]
     names = ["baseline"] * bool(baseline) + [_name(row, process) for process in row.measurements]
     processes = [list(_blocks(process)) for process in row.measurements]
-    room = (
+    # Where all blocks are too many for a figure, each process draws the same number.
+    most_of_process = (
         max(2, MOST_POINTS // len(processes))
         if sum(map(len, processes)) > MOST_POINTS
         else MOST_POINTS
     )
-    before = _dots(baseline, 0, "process of the baseline", MOST_POINTS // 4)
+    baseline_dots = _dots(baseline, 0, "process of the baseline", MOST_POINTS // 4)
     dots = [
         dot
         for place, blocks in enumerate(processes, bool(baseline))
-        for dot in _dots(blocks, place, names[place], room)
+        for dot in _dots(blocks, place, names[place], most_of_process)
     ]
     span = [-0.5, len(names) - 0.5]
+    # Every so many-th process has a label; the step is rounded up.
     labelled = range(0, len(names), -(-len(names) // _MOST_TICKS))
     ticks = {
         "tickvals": list(labelled),
@@ -65,7 +67,7 @@ def sample_plot(row: Row) -> Plot:
     }
     process_axis = axis("", range=span, showgrid=False, **ticks)
     traces = [
-        *_strip("process of the baseline, its median", before, scale, "diamond", COLOURS[2]),
+        *_strip("process of the baseline, its median", baseline_dots, scale, "diamond", COLOURS[2]),
         *_strip(
             "block of this run", [dot for dot in dots if not dot[1]], scale, "circle", COLOURS[0]
         ),
@@ -82,9 +84,9 @@ def sample_plot(row: Row) -> Plot:
 
 
 def _blocks(measurement: Measurement) -> Iterator[Block]:
-    """Yield the median of every block, and its exclusion.
+    """Yield the median of every block, and why it is left out.
 
-    They are in the order taken; without blocks every sample.
+    They are in the order of time. A measurement without blocks yields every sample.
     """
     samples, start = measurement.samples, 0
     if not samples.blocks:
@@ -95,7 +97,7 @@ def _blocks(measurement: Measurement) -> Iterator[Block]:
 
 
 def _name(row: Row, measurement: Measurement) -> str:
-    """Return `round 2`, with the attempt where several are."""
+    """Return `round 2`, or `round 2, attempt 1` of several attempts."""
     attempts = [process for process in row.measurements if process.round == measurement.round]
     return (
         f"round {measurement.round}"
@@ -104,10 +106,13 @@ def _name(row: Row, measurement: Measurement) -> str:
     )
 
 
-def _dots(blocks: Sequence[Block], centre: int, owner: str, most: int) -> list[Dot]:
-    """Return at most so many blocks around their process."""
+def _dots(blocks: Sequence[Block], centre: int, owner: str, at_most: int) -> list[Dot]:
+    """Return blocks as dots, spread around the place of their process.
+
+    Blocks that are left out of the median are drawn first where not all have room.
+    """
     selected = thin(
-        [block for block in blocks if drawable(block[0])], most, lambda block: bool(block[1])
+        [block for block in blocks if drawable(block[0])], at_most, lambda block: bool(block[1])
     )
     places = [
         centre + _WIDTH * ((index + 0.5) / len(selected) - 0.5) for index in range(len(selected))
@@ -119,6 +124,7 @@ def _dots(blocks: Sequence[Block], centre: int, owner: str, most: int) -> list[D
 
 
 def _strip(name: str, dots: Sequence[Dot], scale: float, symbol: str, colour: str) -> list[Trace]:
+    """Return dots as a series of the figure; none where there are no dots."""
     marker = {
         "symbol": symbol,
         "size": 8,
@@ -155,23 +161,26 @@ def _levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
 
 
 def _sentence(row: Row, processes: Sequence[Sequence[Block]]) -> str:
-    """Return how the processes compare with the baseline's.
+    """Return how many processes are slower than all of the baseline.
 
-    It ends with how many blocks do not count.
+    The number of blocks that are left out follows.
     """
-    baseline_s, sound = (
+    baseline_s, valid_processes = (
         row.baseline_medians_s,
         [process for process in row.measurements if not process.invalid],
     )
     parts = [f"{count(len(row.measurements), 'process', 'es')} measured"]
-    if baseline_s and sound:
-        beyond = sum(process.median_s > max(baseline_s) for process in sound)
+    if baseline_s and valid_processes:
+        slower_count = sum(process.median_s > max(baseline_s) for process in valid_processes)
         parts = [
-            f"{beyond} of {count(len(sound), 'process', 'es')} slower than all {len(baseline_s)} of the baseline"
+            f"{slower_count} of {count(len(valid_processes), 'process', 'es')} slower than all "
+            f"{len(baseline_s)} of the baseline"
         ]
-    total, excluded = (
+    block_count, excluded_count = (
         sum(map(len, processes)),
         sum(bool(exclusion) for blocks in processes for _, exclusion in blocks),
     )
-    parts += [f"{excluded} of {count(total, 'block')} left out"] if excluded else []
+    parts += (
+        [f"{excluded_count} of {count(block_count, 'block')} left out"] if excluded_count else []
+    )
     return printable(sentence("; ".join(parts)))

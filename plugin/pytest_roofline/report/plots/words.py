@@ -21,7 +21,7 @@ from ...core.verdicts import Kind
 from ...core.work import RATE_UNITS, rate_suffix
 from ..words import interval_text
 
-# Behind the number of a failed test.
+# The mark after the number of a failed test.
 RED = "✕"
 
 
@@ -48,7 +48,7 @@ def rate_words(value: float, metric: str) -> str:
 def flop_unit(flops: Iterable[float | None]) -> tuple[float, str]:
     """Return the size and name of a unit of FLOP/s.
 
-    The largest value has digits before the point.
+    It is the unit in which the largest value is at least 1.
     """
     largest = max((value for value in flops if value is not None), default=0.0)
     return (1e12, "TFLOP/s") if largest >= 1e12 else (1e9, "GFLOP/s")
@@ -60,7 +60,7 @@ def sentence(text: str) -> str:
 
 
 def ceiling_of(row: Row) -> Ceiling | None:
-    """Return the ceiling of a row's work, or None."""
+    """Return the roofline of a row's work, or None."""
     return row.measurement.ceiling if row.measurement is not None else None
 
 
@@ -72,7 +72,7 @@ def ceiling_words(ceiling: Ceiling) -> str:
 def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
     """Return each roofline once, with its label.
 
-    Of measured ones it is the median of a device.
+    Measured rooflines of the same device and metric are one: their median.
     """
     ceilings = [
         (ceiling, row.device, ceiling.value if ceiling.source == "datasheet" else None)
@@ -80,17 +80,17 @@ def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
         if (ceiling := ceiling_of(row)) is not None
     ]
     groups = group_by(ceilings, lambda entry: (entry[0].metric, *entry[1:]))
-    several = len({device for _, device, _ in groups}) > 1
+    has_several_devices = len({device for _, device, _ in groups}) > 1
     return [
-        _roof([ceiling for ceiling, *_ in entries], f", {device}" if several else "")
+        _roof([ceiling for ceiling, *_ in entries], f", {device}" if has_several_devices else "")
         for (_, device, _), entries in groups.items()
     ]
 
 
 def _roof(ceilings: Sequence[Ceiling], device: str) -> tuple[Ceiling, str]:
-    """Return the median of some ceilings, and its label.
+    """Return the median of rooflines of one metric, and its label.
 
-    They are of one metric; the label ends in the device.
+    The label ends in `device`, which is a text such as `, NVIDIA H200`, or empty.
     """
     first, values = ceilings[0], {ceiling.value for ceiling in ceilings}
     middle = Ceiling(first.metric, median(values), first.source, first.origin)
@@ -110,7 +110,7 @@ def share_words(row: Row) -> str:
 
 
 def change_words(row: Row) -> str:
-    """Return the change against the baseline, or empty.
+    """Return the change against the baseline, or an empty text.
 
     It reads `+20.0 % time against the baseline, 99 % interval +18.1 % … +22.0 %`.
     """
@@ -122,7 +122,10 @@ def change_words(row: Row) -> str:
 
 
 def hover(row: Row, name: str) -> list[str]:
-    """Return the facts of a point, a line each."""
+    """Return the lines beside the pointer on a row.
+
+    An unknown fact is an empty line, which the figure leaves out.
+    """
     amounts = (
         format_bytes(row.size_bytes) if row.size_bytes else "",
         format_seconds(row.time_s) if row.time_s is not None else "",
@@ -166,13 +169,13 @@ def mark_text(row: Row, number: str) -> str:
 def verdicts(rows: Sequence[Row], noun: str, name: Callable[[Row], str]) -> str:
     """Return how many rows are slower, and the slowest.
 
-    How many do not count follows.
+    The numbers of failed and of invalid rows follow.
     """
     slower = [row for row in rows if row.verdict == Kind.REGRESSED]
-    compared, total = sum(row.change is not None for row in rows), count(len(rows), noun)
+    compared_count, total = sum(row.change is not None for row in rows), count(len(rows), noun)
     text = (
-        f"{compared} of {total} compared, none found slower"
-        if compared
+        f"{compared_count} of {total} compared, none found slower"
+        if compared_count
         else f"none of {total} compared"
     )
     if slower:
@@ -194,15 +197,15 @@ def of_several_runs(rows: Iterable[Row]) -> bool:
     return len({row.run for row in rows}) > 1
 
 
-def of_run(row: Row, several: bool) -> str:
+def of_run(row: Row, has_several_runs: bool) -> str:
     """Return `, run nightly` where rows are of several runs."""
-    return f", run {row.run}" if several else ""
+    return f", run {row.run}" if has_several_runs else ""
 
 
 def devices(rows: Sequence[Row], at_most: int = 2) -> str:
-    """Return the devices of rows, at most a few.
+    """Return the names of the rows' devices, then how many more there are.
 
-    It reads `NVIDIA H200`.
+    It reads `NVIDIA H200, NVIDIA L4 and 1 more`.
     """
     names = list(dict.fromkeys(row.device or "" for row in rows))
     suffix = f" and {len(names) - at_most} more" if len(names) > at_most else ""
