@@ -57,11 +57,11 @@ def run(pool, function, *arguments, size=None, timeout_s=60.0):
 def test_a_number_is_a_process_of_ours_only_where_the_kernel_the_space_and_the_start_agree(three):
     three.works()
     *_, member = three.pool.members
-    assert (member.here, is_same(member.process)) == (True, True)
+    assert (member.is_here, is_same(member.process)) == (True, True)
     other = member.process._replace(ticks=member.process.ticks + 1)
     assert (is_same(other), signal_to(other, signal.SIGKILL)) == (False, False)
     # Of a container of the same name, where the number means another process.
-    assert not dataclasses.replace(member, space="another boot pid:[1]").here
+    assert not dataclasses.replace(member, space="another boot pid:[1]").is_here
     assert runs(member.process.pid)
 
 
@@ -133,7 +133,7 @@ def test_every_rank_says_who_it_is_and_its_arguments_travel_as_they_are(three):
         assert told["threads"] == max(1, cores // 3)
         assert told["folder"] == str(Path.cwd())
     members = three.pool.members
-    assert [(member.rank, member.host, member.here) for member in members] == [
+    assert [(member.rank, member.host, member.is_here) for member in members] == [
         (rank, HOST, True) for rank in range(3)
     ]
     assert [member.facts.rank for member in members] == [0, 1, 2]

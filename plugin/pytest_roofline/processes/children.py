@@ -1,7 +1,7 @@
 """Children of a run: fresh processes that run listed tests. They tell of each test, are waited for
 and ended, and are blamed if they die.
 
-The child's side is `plugin.round_child`; what it measured stands in run files, also when it did not come to its end.
+The child's side is `plugin.round_child`. It writes its measurements into run files, so they stay if it dies.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from .fork_server import ForkedProcess, ForkServer
 from .round_parent import RoundParent
 from .system import end_clause
 
-# A child that says nothing for so long, or for so many times the test's first duration, hangs.
+# A child that writes no event for so many seconds, or for so many times the test's first duration, hangs.
 QUIET_S, QUIET_FACTOR = 180.0, 10.0
 POLL_S = 0.05
 TAIL_LINES, TAIL_COLUMNS = 10, 160
@@ -29,11 +29,15 @@ TAIL_LINES, TAIL_COLUMNS = 10, 160
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """The end of a child: the tests that it came to, and its last words. `died_in` is the test that
-    it died in.
+    """The end of a child.
 
-    `planned` are the tests that it was to run where it had no list, `stray` the files of code that it ran from
-    elsewhere than from its side's folder.
+    Args:
+        started: the tests that it began.
+        finished: the tests that it ended.
+        status: its exit status; None where it hung and was killed.
+        tail: its last words.
+        planned: the tests that it was to run, of a child that had no list of tests.
+        stray: files of code that it ran from outside of its side's folder.
     """
 
     started: tuple[str, ...]
@@ -45,7 +49,7 @@ class ChildEnd:
 
     @property
     def died_in(self) -> str:
-        """The test during which it died; empty where it did not."""
+        """Return the test during which it died; empty where it did not."""
         open_tests = [test_id for test_id in self.started if test_id not in self.finished]
         return open_tests[-1] if open_tests else ""
 
@@ -73,15 +77,16 @@ def run_child(
     seconds.
 
     Args:
-        command: of pytest.
-        folder: its own, which gets its log and its run files.
-        order: what it is to do, beside its folder and its parent: see `plugin.round_child`.
-        variable: tells it the file that says so.
-        cwd: where it runs.
-        environ: all of its variables but that one.
+        command: the command line of pytest.
+        folder: gets the child's log, order and run files; no other child uses it.
+        order: what the child is to do; its folder and its parent are added. See `plugin.round_child`.
+        variable: the name of the variable that tells the child the file of its order.
+        cwd: the folder that it runs in.
+        environ: all of its other variables.
+        quiet_s: the seconds without an event after which it is ended.
         descriptors: open files that it inherits.
-        parent: forks it, in place of a fresh interpreter, while it works; `command` is then an interpreter, `-m`, a
-            module and the arguments, and `cwd` is where it starts.
+        parent: forks the child, as long as that works; otherwise it gets a fresh interpreter. `command` must then be
+            an interpreter, `-m`, a module and the arguments, and `cwd` the folder that the parent started in.
     """
     variables = {**environ, variable: str(folder / "round.json")}
     server = parent.next(environ) if parent is not None else None
@@ -92,6 +97,7 @@ def run_child(
         and not child_end.started
         and parent.gave_up(environ)
     ):
+        # The server died before the child began a test, so the child runs again in a fresh interpreter.
         return _run(command, folder, order, cwd, variables, quiet_s, descriptors, None)
     return child_end
 
@@ -115,6 +121,7 @@ def _run(
     order_file.write_text(json.dumps(content), encoding="utf-8")
     child: subprocess.Popen[bytes] | ForkedProcess
     if server is not None:
+        # The arguments follow the interpreter, `-m` and the module.
         child = server.fork(environ, str(log), command[3:])
     else:
         with log.open("wb") as output:
@@ -133,7 +140,7 @@ def _run(
         code = _wait(child, status, quiet_s)
     finally:
         if server is not None and not child.pid:
-            # It is not there yet, and must not come any more.
+            # The server has not forked the child yet, and must not do so later.
             server.end()
         _end(child)
     events = _events(status)
@@ -146,8 +153,8 @@ def why_void(outcome: Outcome | None, where: str) -> str:
     """Return why a test's measurements in a child do not count. Empty if it passed.
 
     Args:
-        outcome: None where the test did not come to its end.
-        where: `round 3`.
+        outcome: of the test in the child; None where it did not finish.
+        where: the name of the child in the reason: `round 3`.
     """
     if outcome is None:
         return f"its test did not finish in {where}"
@@ -160,12 +167,13 @@ def _wait(
     child: "subprocess.Popen[bytes] | ForkedProcess", status: Path, quiet_s: float
 ) -> int | None:
     """Return the child's exit status. None if it was silent for too long."""
-    status_bytes, heard_s = -1, time.monotonic()
+    # The child appends its events to the file `status`, so the file grows while the child works.
+    status_bytes, last_event_s = -1, time.monotonic()
     while (code := child.poll()) is None:
         size, now_s = status.stat().st_size, time.monotonic()
         if size != status_bytes:
-            status_bytes, heard_s = size, now_s
-        elif now_s - heard_s > quiet_s:
+            status_bytes, last_event_s = size, now_s
+        elif now_s - last_event_s > quiet_s:
             return None
         time.sleep(POLL_S)
     return code
@@ -173,7 +181,8 @@ def _wait(
 
 def _end(child: "subprocess.Popen[bytes] | ForkedProcess") -> None:
     """End a child and everything that it started, and reap it."""
-    # A forked one leads its group a moment after its start; the group of 0 would be this process's own.
+    # A forked child leads its group only a moment after its start; until then it is killed alone. A child that was not
+    # forked has the pid 0, and the group 0 would be this process's own.
     for kill in (os.killpg, os.kill) if child.pid else ():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(child.pid, signal.SIGKILL)
@@ -182,7 +191,10 @@ def _end(child: "subprocess.Popen[bytes] | ForkedProcess") -> None:
 
 
 def _events(status: Path) -> dict[str, tuple[str, ...]]:
-    """Return the events of a child, by their kind."""
+    """Return the events of a child, by their kind.
+
+    A line that the child did not finish is skipped.
+    """
     by_event: dict[str, list[str]] = {"start": [], "end": [], "planned": [], "stray": []}
     for line in status.read_text(encoding="utf-8").splitlines():
         with contextlib.suppress(json.JSONDecodeError):
@@ -192,21 +204,23 @@ def _events(status: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _tail(log: Path) -> str:
-    """Return a child's last words. If Python reported a fatal error, return that error and the
-    thread that died of it.
+    """Return the last lines of a child's log.
+
+    If Python reported a fatal error, return that error and the stack of the thread that died of it.
     """
     lines = [
         line[:TAIL_COLUMNS]
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
     ]
     lines = [line for line in lines if line.strip()]
-    fatal = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
-    if not fatal:
+    error_indices = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
+    if not error_indices:
         return "\n".join(lines[-TAIL_LINES:])
-    last_threads = [
+    error_index = error_indices[-1]
+    thread_indices = [
         index
         for index, line in enumerate(lines)
-        if index > fatal[-1] and line.startswith("Current thread")
+        if index > error_index and line.startswith("Current thread")
     ]
-    start = last_threads[0] if last_threads else fatal[-1] + 1
-    return "\n".join([lines[fatal[-1]], *lines[start : start + TAIL_LINES - 1]])
+    start = thread_indices[0] if thread_indices else error_index + 1
+    return "\n".join([lines[error_index], *lines[start : start + TAIL_LINES - 1]])

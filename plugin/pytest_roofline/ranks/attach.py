@@ -1,8 +1,9 @@
 """Attach mode: rank 0 is the only pytest of a launch. Under `torchrun|mpirun|srun … -m pytest` it
 leads the other processes.
 
-Rank 0 tells them whether it needs them, has each start the rank that it stands for, so that whatever befalls that costs
-one test only, and lets them go after its report. A round of rank 0, which is a child of it, inherits its connections.
+Rank 0 first tells the other processes whether it needs them. Each of them then starts its rank as a child, so that a
+crash of the rank costs one test only. Rank 0 lets them go after its report. A further round of rank 0, which is a child
+process of it, inherits its connections.
 """
 
 import json
@@ -24,21 +25,31 @@ from .identity import Identity
 from .local import Local
 from .rendezvous import MEET_S, Rendezvous, meet
 
-# Why a test of MPI is skipped here.
+# The reason why a test of MPI is skipped in attach mode.
 NO_MPI = (
     "needs ranks that MPI itself started; in attach mode a rank is a child of such a process, where MPI_Init "
     "fails; use --roofline-launcher=mpirun or srun"
 )
+# Seconds for a process to reply to an order.
 ASK_S = 10.0
-# Names the connections that a round of rank 0 has inherited.
+# The variable that lists the connections which a round of rank 0 has inherited.
 LENT_VARIABLE = "ROOFLINE_ATTACH_LENT"
+# Words of rank 0 to the other processes: stay, go on with a pytest of your own, exit.
 JOIN, ALONE, BYE = "join", "on your own", "bye"
-# What rank 0 may have the others do with their ranks: methods of `Local`.
+# Orders of rank 0 to the other processes: methods of `Local`, called for the rank that the process stands for.
 _ORDERS = ("start_one", "trouble", "fate", "stacks_of", "tail", "kill", "wait")
 
 
 class AttachedProcesses:
-    """The processes of a launch, as rank 0 sees them."""
+    """The processes of a launch, as rank 0 sees them.
+
+    Args:
+        identity: of rank 0.
+        channels: to the other processes, by rank.
+        hosts: their host names, by rank.
+        local_ranks: their numbers on their hosts, by rank.
+        borrowed: whether this process is a round that has inherited the channels.
+    """
 
     def __init__(
         self,
@@ -73,6 +84,7 @@ class AttachedProcesses:
         """Tell the other processes whether they are needed. `JOIN` keeps them. After another word
         they go on by themselves, or exit, and nobody leads them any more.
         """
+        # A round only borrows the channels, so it sends nothing, and leaves them open for rank 0.
         for rank in [] if self._borrowed else list(self._channels):
             self._send(rank, {"do": word})
         if word != JOIN:
@@ -80,24 +92,26 @@ class AttachedProcesses:
                 self._channels.pop(rank).close(shut=not self._borrowed)
 
     def ask(
-        self, ranks: Sequence[int], do: str, *arguments: Any, seconds: float = ASK_S
+        self, ranks: Sequence[int], method: str, *arguments: Any, seconds: float = ASK_S
     ) -> dict[int, Any]:
-        """Return the replies of some ranks' processes to an order. It is None from a process that
-        is gone, or late.
+        """Return the replies of some ranks' processes to an order.
+
+        The order is to call a method of their `Local`. The reply of a process that is gone or late
+        is None.
         """
-        # A round that was killed may have left a reply that nobody read.
+        # A round that was killed may have left a reply that nobody read, so each reply repeats the mark of its order.
         mark = secrets.token_hex(4)
-        reached_ranks = [
-            rank for rank in ranks if self._send(rank, {"do": do, "what": arguments, "mark": mark})
-        ]
+        order = {"do": method, "what": arguments, "mark": mark}
+        reached_ranks = [rank for rank in ranks if self._send(rank, order)]
         until_s = time.monotonic() + seconds
         return dict.fromkeys(ranks) | {
             rank: self._reply(rank, mark, until_s) for rank in reached_ranks
         }
 
     def lend(self) -> tuple[dict[str, str], tuple[int, ...]]:
-        """Return what a round needs to lead the other processes: environment and descriptors. A
-        round is a child of this process.
+        """Return the variables and descriptors that a round inherits.
+
+        With them the round, a child of this process, can lead the other processes.
         """
         entries = [
             [rank, channel.fileno(), self.hosts[rank], self.local_ranks[rank]]
@@ -108,6 +122,10 @@ class AttachedProcesses:
         )
 
     def _send(self, rank: int, order: dict[str, Any]) -> bool:
+        """Send an order to a rank's process, and return whether that worked.
+
+        A process that cannot be reached counts as gone.
+        """
         if rank not in self._channels:
             return False
         try:
@@ -118,6 +136,10 @@ class AttachedProcesses:
         return True
 
     def _reply(self, rank: int, mark: str, until_s: float) -> Any:
+        """Return the reply to the order with this mark; skip older replies.
+
+        It is None if none came in time. The process then counts as gone.
+        """
         try:
             while True:
                 reply = self._channels[rank].receive(max(0.01, until_s - time.monotonic()))
@@ -132,15 +154,17 @@ class AttachedProcesses:
 
 
 def inherit_processes(identity: Identity) -> AttachedProcesses | None:
-    """Return the processes that a round of rank 0 inherits. None if this process is no such round.
-    Call it once.
+    """Return the processes that a round of rank 0 inherits.
+
+    It is None if this process is no such round. It can be called once only, since it removes the
+    variable.
     """
     text = os.environ.pop(LENT_VARIABLE, "")
     if not text:
         return None
     channels, hosts, local_ranks = {}, {}, {}
     for rank, descriptor, host, local_rank in json.loads(text):
-        # What this process starts shall not have it as well.
+        # Processes that this one starts must not inherit the connection too.
         os.set_inheritable(descriptor, False)
         channels[rank] = Channel(socket.socket(fileno=descriptor))
         hosts[rank], local_ranks[rank] = host, local_rank
@@ -150,10 +174,15 @@ def inherit_processes(identity: Identity) -> AttachedProcesses | None:
 def gather(
     identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, bind: str = ""
 ) -> AttachedProcesses:
-    """Wait, as rank 0, until every other process of the launch has come."""
+    """Return the processes of a launch, once all have connected to rank 0.
+
+    Raises:
+        RanksFailed: a process did not connect within `timeout` seconds.
+    """
     until_s = time.monotonic() + timeout
 
     def check(missing: list[int]) -> None:
+        """Raise RanksFailed if ranks are missing after the time-out."""
         if time.monotonic() > until_s:
             raise RanksFailed(
                 f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {identity.size} did not connect "
@@ -198,14 +227,16 @@ class AttachPlacement:
         common = variables | (loopback() if self._attached.on_one_host else {})
         for rank in self._ranks:
             identity = Identity(rank, size, self._attached.local_ranks[rank], None, self.name)
+            # The reply is empty if the rank has started, and None if its process is gone.
             if (reason := self._ask(rank, "start_one", rank, common | identity.environ)) != "":
                 raise RanksFailed(
                     f"rank {rank} on {self._attached.hosts[rank]}: {reason or self._gone_text(rank)}"
                 )
 
     def trouble(self) -> str:
-        """Return why ranks will not come; empty while all is well. A rank, or the process that
-        stands for it, may have ended.
+        """Return why ranks will not come; empty while all is well.
+
+        A rank may have ended, or the process that was to start it.
         """
         reasons = {0: self._local.trouble()} | self._attached.ask(self._ranks[1:], "trouble")
         for rank in self._ranks:
@@ -223,7 +254,7 @@ class AttachPlacement:
         return self._ask(rank, "stacks_of", rank, descriptor) or ""
 
     def tail(self, rank: int) -> str:
-        """The last words of its log."""
+        """Return the last words of a rank's log."""
         return self._ask(rank, "tail", rank) or ""
 
     def kill(self) -> None:
@@ -235,26 +266,32 @@ class AttachPlacement:
     def wait(self, seconds: float) -> bool:
         """Return whether every rank ends by itself within so many seconds."""
         until_s = time.monotonic() + seconds
-        first_ended = self._local.wait(seconds)
-        left_s = max(0.0, until_s - time.monotonic())
-        replies = self._attached.ask(self._ranks[1:], "wait", left_s, seconds=left_s + ASK_S)
-        # A process that is gone took its rank along.
-        if not first_ended or any(reply is False for reply in replies.values()):
+        rank_0_ended = self._local.wait(seconds)
+        remaining_s = max(0.0, until_s - time.monotonic())
+        replies = self._attached.ask(
+            self._ranks[1:], "wait", remaining_s, seconds=remaining_s + ASK_S
+        )
+        # Without a reply the process is gone, and its rank with it.
+        if not rank_0_ended or any(reply is False for reply in replies.values()):
             return False
         self._ranks = range(0)
         return True
 
-    def _ask(self, rank: int, do: str, *arguments: Any, seconds: float = ASK_S) -> Any:
+    def _ask(self, rank: int, method: str, *arguments: Any, seconds: float = ASK_S) -> Any:
+        """Return what a method of `Local` returns in a rank's process.
+
+        It is None where the process is gone or late.
+        """
         if rank == 0:
-            return getattr(self._local, do)(*arguments)
-        return self._attached.ask([rank], do, *arguments, seconds=seconds)[rank]
+            return getattr(self._local, method)(*arguments)
+        return self._attached.ask([rank], method, *arguments, seconds=seconds)[rank]
 
     def _gone_text(self, rank: int) -> str:
         return f"the launched process of rank {rank} has ended"
 
 
 def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:
-    """Meet rank 0, and introduce this process."""
+    """Connect to rank 0, introduce this process, and return the channel."""
     channel = meet(identity, rendezvous, timeout)
     channel.send(
         {
@@ -273,7 +310,7 @@ def supervise(channel: Channel, local: Local | None = None) -> int | None:
     rank 0 is gone, None if pytest goes on here.
     """
     local = local or Local()
-    with _calm():
+    with _follower_signals():
         try:
             if channel.receive()["do"] == ALONE:
                 return None
@@ -290,9 +327,11 @@ def supervise(channel: Channel, local: Local | None = None) -> int | None:
 
 
 @contextmanager
-def _calm() -> Iterator[None]:
-    """Leave Ctrl-C to rank 0, which says bye. At the launcher's SIGTERM, clear everything away and
-    exit.
+def _follower_signals() -> Iterator[None]:
+    """Ignore Ctrl-C, and exit in order at SIGTERM.
+
+    Rank 0 handles Ctrl-C, and then lets this process go. SIGTERM comes from the launcher. Only the
+    main thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -309,4 +348,5 @@ def _calm() -> Iterator[None]:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
+    """Exit at a signal; Python calls this with its number and the current frame."""
     raise SystemExit(128 + number)

@@ -1,7 +1,8 @@
 """The report on a task that failed: the first bad rank, its host and the cause.
 
-In the order of certainty: a rank that was lost, or what all were forked from, then those that raised, the earliest
-first, then those that are stuck, of which the ones that wait in a collective are the victims of the ones that do not.
+Causes are in the order of certainty: first a rank that was lost, or the process that forks all ranks; then ranks that
+raised, the earliest first; then ranks that are stuck. Of these, ranks that wait in a collective are the victims of
+ranks that do not.
 """
 
 import re
@@ -17,11 +18,11 @@ from ..processes.system import FORKER
 
 How = Literal["ok", "raised", "skipped", "lost", "stuck", "closing"]
 _RANK = {"lost": 0, "raised": 1, "skipped": 2, "stuck": 3, "closing": 4}
-# What Gloo, NCCL and MPI say when it is a peer that failed.
+# Words in the errors of Gloo, NCCL and MPI where another rank has failed.
 _PEER_GONE = re.compile(
     r"by peer|remote (process|worker)|broken pipe|connection (closed|reset|refused)", re.IGNORECASE
 )
-# What a rank says that finds others at the end of another task.
+# The beginning of a rank's error where other ranks are at the end of another task.
 OUT_OF_STEP = "the ranks are out of step"
 _SAME_ORDER = "every rank must call the same collectives, in the same order"
 # Lines of a traceback or a stack, and ranks in a sentence, that are shown.
@@ -39,8 +40,14 @@ _WRAPPERS = ("wrapper", "_wrapper", "inner")
 class RankEnd:
     """The end of a task on one rank.
 
-    `stuck` did not answer, `closing` has returned from the function and waits for the others; `order` counts when the
-    controller heard of it, `collectives` the operations that it had submitted.
+    Args:
+        how: how the task ended. A rank that is `stuck` did not answer; one that is `closing` has returned from the
+            function, and waits for the others.
+        order: the position of its last message among those of all ranks.
+        text: the error, the reason of a skip, or how the process ended.
+        details: a traceback, or the stacks of a stuck rank.
+        stopped: whether a signal has stopped its process.
+        collectives: the number of operations that it had submitted; None where its back end does not count.
     """
 
     rank: int
@@ -55,7 +62,7 @@ class RankEnd:
 
     @property
     def name(self) -> str:
-        """`rank 1 (pid 4711 on node7)`."""
+        """Return `rank 1 (pid 4711 on node7)`."""
         return f"rank {self.rank} (pid {self.pid} on {self.host})"
 
     @property
@@ -65,7 +72,7 @@ class RankEnd:
 
     @property
     def is_victim(self) -> bool:
-        """True if it was lost with the process that forked it."""
+        """Return whether it was lost with the process that forked it."""
         return self.how == "lost" and self.text.startswith(FORKER)
 
     @property
@@ -78,32 +85,39 @@ def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) 
     """Return the failure report for a person. The first line names the first bad rank; the other
     lines tell what is known of each rank.
     """
-    alike = Counter(str(end.position) for end in ends if end.how == "stuck")
-    bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, alike))
+    counts = Counter(str(end.position) for end in ends if end.how == "stuck")
+    bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, counts))
     lines = [_first_line(bad, timeout_s)]
-    # Ranks that ended alike are told of once.
+    # Ranks that raised the same error are described together.
     for group in group_by(bad, key=_likeness).values():
-        lines += _about(group, bad, tails)
+        lines += _describe(group, bad, tails)
     return "\n".join(lines)
 
 
 def _likeness(end: RankEnd) -> tuple[str, str, int | None]:
-    """Return what ends have in common that are told of once."""
+    """Return a key that is equal for ends to describe together."""
     return end.how, end.text, None if end.how in ("raised", "skipped") else end.rank
 
 
-def _suspicion(end: RankEnd, alike: Mapping[str, int]) -> tuple[int, float, int]:
-    """Return a sort key; the least is the first bad rank's."""
+def _suspicion(end: RankEnd, counts: Mapping[str, int]) -> tuple[int, float, int]:
+    """Return a sort key; that of the first bad rank is the least.
+
+    `counts` has the number of stuck ranks at each position.
+    """
     if end.how != "stuck":
-        # One that lost its peer is perhaps only the victim of one that said later why it went.
+        # A rank that lost its peer may be the victim of a rank that reported its error later, so it comes after all.
         return _RANK[end.how], end.order + (1e6 if end.lost_its_peer else 0), end.rank
     if end.stopped or not end.position.collective:
         return _RANK[end.how], 0 if end.stopped else 1, end.rank
-    # Of those that wait in collectives the odd one out is suspect.
-    return _RANK[end.how], 2 + alike[str(end.position)], end.rank
+    # Of ranks that wait in collectives, the one at the rarest position is suspect.
+    return _RANK[end.how], 2 + counts[str(end.position)], end.rank
 
 
 def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
+    """Return the sentence on the first bad rank.
+
+    If no single rank is to blame, since the calls do not match, it names all that differ.
+    """
     first_bad = bad[0]
     if first_bad.is_victim:
         return first_bad.text
@@ -118,36 +132,41 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     cause = "was stopped by a signal (SIGSTOP)" if first_bad.stopped else f"is {first_bad.position}"
     line = f"{first_bad.name} did not answer within {timeout_s:g} s: it {cause}"
     stuck = [end for end in bad if end.how == "stuck"]
-    away = [end for end in bad if end.how == "closing"]
-    if first_bad.stopped or not first_bad.position.collective or not (away or stuck[1:]):
+    returned = [end for end in bad if end.how == "closing"]
+    if first_bad.stopped or not first_bad.position.collective or not (returned or stuck[1:]):
         return line
-    if away:
-        return _left_waiting(away, stuck, timeout_s)
-    # All wait, each for the others: then the calls do not match.
+    if returned:
+        return _left_waiting(returned, stuck, timeout_s)
+    # All ranks wait in collectives, each for the others, so their calls do not match.
     differ = len({(end.position.place, end.position.collective) for end in stuck}) > 1
     return f"{line}; {_where(stuck[1:])}" + (": they are in different operations" if differ else "")
 
 
-def _left_waiting(away: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: float) -> str:
-    """Describe ranks that returned while others wait in a collective."""
+def _left_waiting(returned: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: float) -> str:
+    """Describe ranks that returned while others wait in a collective.
+
+    The smaller group comes first, since it is the likelier cause.
+    """
     return_text = (
-        f"{' and '.join(end.name for end in away[:_MOST_NAMED])} returned from the function"
+        f"{' and '.join(end.name for end in returned[:_MOST_NAMED])} returned from the function"
     )
-    waits = _where(stuck)
+    wait_text = _where(stuck)
     sentence = (
-        f"{waits}, while {return_text}"
-        if len(stuck) < len(away)
-        else f"{return_text}, while others wait: {waits}"
+        f"{wait_text}, while {return_text}"
+        if len(stuck) < len(returned)
+        else f"{return_text}, while others wait: {wait_text}"
     )
     return f"{sentence}: no answer within {timeout_s:g} s; {_SAME_ORDER}"
 
 
 def _where(ends: Sequence[RankEnd]) -> str:
+    """Return the places of the first stuck ranks."""
     return "; ".join(f"{end.name} is {end.position}" for end in ends[:_MOST_NAMED])
 
 
 def _last_step(bad: Sequence[RankEnd]) -> str:
     """Describe a failure after every rank had returned from the function."""
+    # Ranks that only lost a peer come last.
     raisers = sorted(
         (end for end in bad if end.text),
         key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order),
@@ -158,11 +177,13 @@ def _last_step(bad: Sequence[RankEnd]) -> str:
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
-    """Name the ranks with an unusual number of submitted operations. Without a majority these are
-    all ranks.
+    """Name the ranks with another number of operations than most.
+
+    All ranks are named where no number has a majority.
     """
-    [(usual, often)] = Counter(end.collectives for end in bad).most_common(1)
-    odd = [end for end in bad if end.collectives != usual] if 2 * often > len(bad) else list(bad)
+    [(usual, rank_count)] = Counter(end.collectives for end in bad).most_common(1)
+    has_majority = 2 * rank_count > len(bad)
+    odd = [end for end in bad if end.collectives != usual] if has_majority else list(bad)
     counts = ", ".join(
         f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank)
     )
@@ -170,22 +191,30 @@ def _out_of_step(bad: Sequence[RankEnd]) -> str:
     return f"{names} left the function out of step (operations submitted: {counts}); {_SAME_ORDER}"
 
 
-def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int, str]) -> list[str]:
-    """Describe ranks that ended alike, beyond the first line."""
+def _describe(
+    group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int, str]
+) -> list[str]:
+    """Return the lines on ranks that ended alike, below the first line.
+
+    Args:
+        group: the ranks that ended alike.
+        bad: all bad ranks; the first line of the report is about the first of them.
+        tails: the last words in the log of each rank.
+    """
     first = group[0]
     names = first.name if len(group) == 1 else "ranks " + ", ".join(str(end.rank) for end in group)
     if first.how == "stuck":
-        failed = any(end.how in ("lost", "raised", "skipped") for end in bad)
-        word = "blocked on a peer" if failed else ("stopped" if first.stopped else "stuck")
+        has_failed_peer = any(end.how in ("lost", "raised", "skipped") for end in bad)
+        word = "blocked on a peer" if has_failed_peer else ("stopped" if first.stopped else "stuck")
         lines = [f"  {names}: {word}, {first.position}", *_cut(main_text(first.details))]
     elif first.how == "closing":
         end_text = f"then raised {first.text}" if first.text else "waits for the others"
         lines = [f"  {names}: has returned from the function, and {end_text}", *_cut(first.details)]
     else:
-        # The traceback of one that only lost its peer leads nowhere.
+        # The traceback of a rank that only lost its peer does not show the cause.
         details = [] if first.lost_its_peer and first is not bad[0] else _cut(first.details)
-        is_above = bad[0] in group or first.is_victim
-        text = f": {first.text}" if first.text and not details and not is_above else ""
+        is_in_first_line = bad[0] in group or first.is_victim
+        text = f": {first.text}" if first.text and not details and not is_in_first_line else ""
         lines = [f"  {names}: {first.how}{text}", *details]
     if first.how in ("lost", "stuck") and tails.get(first.rank):
         lines += [
@@ -196,6 +225,7 @@ def _about(group: Sequence[RankEnd], bad: Sequence[RankEnd], tails: Mapping[int,
 
 
 def _cut(text: str) -> list[str]:
+    """Return indented lines; the middle of a long text is left out."""
     lines = text.rstrip().splitlines()
     if len(lines) > _MOST_LINES:
         half = _MOST_LINES // 2
@@ -214,9 +244,10 @@ class Frame(NamedTuple):
     name: str
 
     @property
-    def is_users(self) -> bool:
-        """Return whether a rank function, or code that it calls, runs here. That code may be in a
-        package, but it is not Python's, torch's or ours.
+    def is_user_code(self) -> bool:
+        """Return whether a rank function, or code that it calls, runs here.
+
+        That code may be in a package, but not in Python's library, torch or this package.
         """
         if self.file.startswith((_OURS, "<")):
             return False
@@ -226,8 +257,12 @@ class Frame(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The place where a rank is. The user's innermost line, the collective that it waits in, or
-    else the innermost function.
+    """The place where a rank is.
+
+    Args:
+        place: the innermost line of the user's code.
+        collective: the collective that the rank waits in.
+        inside: the innermost function, where the rank waits in no collective.
     """
 
     place: str = ""
@@ -246,25 +281,32 @@ class Position(NamedTuple):
 def position(text: str) -> Position:
     """Return where a rank's main thread is, from all its stacks."""
     frames = main_frames(text)
-    users = next((frame for frame in frames if frame.is_users), None)
-    outside = frames[: frames.index(users)] if users is not None else frames
+    user_frame = next((frame for frame in frames if frame.is_user_code), None)
+    # The frames that the user's line has called, innermost first.
+    called_frames = frames[: frames.index(user_frame)] if user_frame is not None else frames
     collectives = [
         frame
-        for frame in outside
+        for frame in called_frames
         if frame.file.endswith(_COLLECTIVES) and frame.name not in _WRAPPERS
     ]
-    inner = next((frame for frame in outside if frame.name not in _WRAPPERS), None)
+    innermost = next((frame for frame in called_frames if frame.name not in _WRAPPERS), None)
+    place = (
+        f"{Path(user_frame.file).name}:{user_frame.line} in {user_frame.name}"
+        if user_frame is not None
+        else ""
+    )
     return Position(
-        place=f"{Path(users.file).name}:{users.line} in {users.name}" if users is not None else "",
-        # The outermost is what the user called; those inside it are how torch does it.
+        place=place,
+        # The outermost collective is the one that the user called; torch calls those inside it.
         collective=collectives[-1].name if collectives else "",
-        inside=inner.name if inner is not None and not collectives else "",
+        inside=innermost.name if innermost is not None and not collectives else "",
     )
 
 
 def main_frames(text: str) -> list[Frame]:
-    """Return the frames of the thread that runs rank functions. The innermost is first. If no
-    thread does, the first thread counts.
+    """Return the frames of the thread that runs rank functions.
+
+    The innermost frame is first. If no thread does, it is the thread that is listed last, the oldest.
     """
     threads: list[list[Frame]] = []
     for line in text.splitlines():
@@ -272,15 +314,16 @@ def main_frames(text: str) -> list[Frame]:
             threads.append([])
         elif (match := _FRAME.match(line)) is not None and threads:
             threads[-1].append(Frame(match["file"], match["line"], match["name"]))
-    serving = [frames for frames in threads if _in_ours(frames, "serve")]
-    # A stack of more than a hundred frames is cut off before it comes to that.
-    remaining = [frames for frames in threads if not _in_ours(frames, "_listen")]
+    serving = [frames for frames in threads if _runs_ours(frames, "serve")]
+    # `faulthandler` cuts a stack after a hundred frames, so `serve` may be missing from it.
+    remaining = [frames for frames in threads if not _runs_ours(frames, "_listen")]
     return (serving or remaining[::-1] or [[]])[0]
 
 
 def main_text(text: str) -> str:
-    """Return that thread's stack, formatted as by `faulthandler`. The frames that lead to the rank
-    function are left out.
+    """Return the stack of the thread that runs rank functions.
+
+    It is formatted as by `faulthandler`, without the frames that lead to the rank function.
     """
     frames = main_frames(text)
     shown_frames = [
@@ -291,5 +334,6 @@ def main_text(text: str) -> str:
     )
 
 
-def _in_ours(frames: list[Frame], name: str) -> bool:
+def _runs_ours(frames: list[Frame], name: str) -> bool:
+    """Return whether a function of this package runs in a stack."""
     return any(frame.name == name and frame.file.startswith(_OURS) for frame in frames)

@@ -22,19 +22,21 @@ from .tasks import MOST_BYTES, decode, encode
 
 _HELLO = b"pytest-roofline-3"
 _NONCE = 32
-# A result of the largest size, with what is wrapped around it.
+# The largest result, with room for the message around it.
 _MOST_FRAME = MOST_BYTES + 2**20
-# Where the controller listens, with the key that both know, in hexadecimal digits: no launcher's quoting harms them.
+# The variable with the address of the controller and the key. It is in hexadecimal digits, which no launcher's quoting
+# changes.
 CONTROLLER_VARIABLE = "ROOFLINE_RANK_CONTROLLER"
-# For a handshake.
+# Seconds for a handshake.
 HANDSHAKE_S = 5.0
 POLL_S = 0.05
-# A rank that is stopped in the middle of a message must not stop its controller; one that waits for a core may be slow.
+# Seconds without a byte of a message after which its peer counts as gone. A rank that is stopped in the middle of a
+# message must not stop its controller, but a rank that waits for a core may be slow.
 STALL_S = 5
-# A peer whose machine is gone ends no connection by itself: the kernel asks after it, and gives up in some 15 seconds.
+# A peer whose machine is gone does not end its connection. The kernel probes it, and gives up in some 15 seconds.
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3))
-# It asks nobody to whom something is on its way, but sends that again for a quarter of an hour. So the controller
-# waits at most so many milliseconds: more than a peer that is only stopped has stalls.
+# The kernel does not probe while data are unacknowledged, but resends them for a quarter of an hour. The controller
+# gives up after these milliseconds, which are more than a peer that is only stopped may stall.
 _UNANSWERED = (("TCP_USER_TIMEOUT", 25_000),)
 
 
@@ -45,7 +47,7 @@ class Endpoint:
     Args:
         addresses: of its host, to try in turn.
         port: that it listens on.
-        key: by which both sides prove themselves.
+        key: the secret that each side proves to know.
     """
 
     addresses: tuple[str, ...]
@@ -54,7 +56,7 @@ class Endpoint:
 
     @property
     def text(self) -> str:
-        """For a file or a variable that nobody else reads."""
+        """Return it as text, for a file or variable that nobody else reads."""
         return json.dumps({"addresses": self.addresses, "port": self.port, "key": self.key.hex()})
 
     @classmethod
@@ -70,7 +72,10 @@ class Endpoint:
 
 
 def to_controller(endpoint: Endpoint) -> dict[str, str]:
-    """The variable for ranks; never on a command line."""
+    """Return the variable that leads ranks to their controller.
+
+    It holds the key, so it must never be on a command line.
+    """
     return {CONTROLLER_VARIABLE: endpoint.text.encode().hex()}
 
 
@@ -87,14 +92,15 @@ def pop_controller() -> Endpoint:
 class Channel:
     """A connection whose peer has shown that it knows the key. One thread may receive, any may send.
 
-    At the end that has `stall_s`, a peer that moves no byte for so long in the middle of a message counts as gone.
+    With `stall_s`, a peer that moves no byte for so many seconds in the middle of a message counts as gone.
     """
 
     def __init__(self, connection: socket.socket, stall_s: int = 0) -> None:
         self._sending = threading.Lock()
-        self._cut_off = False
+        # True after a message was sent in part.
+        self._is_cut_off = False
         self.addresses = str(connection.getsockname()[0]), str(connection.getpeername()[0])
-        """Of this end and of the other."""
+        """The address of this end, and that of the other end."""
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -106,7 +112,7 @@ class Channel:
         self._connection: Connection[Any, Any] = Connection(connection.detach())
 
     def fileno(self) -> int:
-        """For selectors."""
+        """Return the descriptor, for selectors."""
         return self._connection.fileno()
 
     def send(self, message: object) -> None:
@@ -115,15 +121,15 @@ class Channel:
         """
         frame = encode(message, "a message", _MOST_FRAME)
         with self._sending:
-            if self._cut_off:
+            if self._is_cut_off:
                 raise TimeoutError(
                     "the peer missed an earlier message, so the connection is unusable"
                 )
             try:
                 self._connection.send_bytes(frame)
             except BlockingIOError:
-                # The rest of a message that was begun will never come.
-                self._cut_off = True
+                # The peer waits for the other part of this message, so no later message would be understood.
+                self._is_cut_off = True
                 raise TimeoutError("the peer accepted no message in time") from None
 
     def poll(self) -> list[Any]:
@@ -149,8 +155,9 @@ class Channel:
         return self._read()
 
     def close(self, *, shut: bool = True) -> None:
-        """End the connection. Without `shut`, end only this process's part in it, if another
-        process inherits it.
+        """End the connection.
+
+        Without `shut`, it stays open in a process that has inherited it.
         """
         if self._connection.closed:
             return
@@ -186,39 +193,43 @@ class Greeting:
             self._reply += _piece(self.connection, 2 * _NONCE - len(self._reply))
         if len(self._reply) < 2 * _NONCE:
             return None
-        theirs, proof = self._reply[:_NONCE], self._reply[_NONCE:]
-        if not hmac.compare_digest(proof, _proof(self._key, b"peer", self._nonce, theirs)):
+        peer_nonce, proof = self._reply[:_NONCE], self._reply[_NONCE:]
+        if not hmac.compare_digest(proof, _proof(self._key, b"peer", self._nonce, peer_nonce)):
             raise OSError("wrong key")
-        self.connection.sendall(_proof(self._key, b"controller", theirs, self._nonce))
+        self.connection.sendall(_proof(self._key, b"controller", peer_nonce, self._nonce))
         return Channel(self.connection, STALL_S)
 
 
 def connect(endpoint: Endpoint, timeout: float) -> Channel:
-    """Connect to a listener, by the first address that answers."""
-    until_s, why = time.monotonic() + timeout, "no address was given"
+    """Return a channel to a listener, by the first address that answers.
+
+    Raises:
+        ConnectionError: no address answered within `timeout` seconds; each was tried once at least.
+    """
+    until_s, reason = time.monotonic() + timeout, "no address was given"
     while True:
         for address in endpoint.addresses:
             try:
                 return Channel(_introduce(address, endpoint))
             except OSError as error:
-                why = f"{address}:{endpoint.port}: {error}"
+                reason = f"{address}:{endpoint.port}: {error}"
         if time.monotonic() > until_s:
-            raise ConnectionError(f"the controller did not answer within {timeout:g} s ({why})")
+            raise ConnectionError(f"the controller did not answer within {timeout:g} s ({reason})")
         time.sleep(POLL_S)
 
 
 def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
+    """Return a connection after a handshake that proves the key on both sides."""
     connection = socket.create_connection((address, endpoint.port), timeout=HANDSHAKE_S)
     try:
-        if _exactly(connection, len(_HELLO)) != _HELLO:
+        if _read_exactly(connection, len(_HELLO)) != _HELLO:
             raise ConnectionError(
                 "another program, or another version of pytest-roofline, answers there"
             )
-        theirs, nonce = _exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
-        connection.sendall(nonce + _proof(endpoint.key, b"peer", theirs, nonce))
-        if not hmac.compare_digest(
-            _exactly(connection, _NONCE), _proof(endpoint.key, b"controller", nonce, theirs)
-        ):
+        listener_nonce, nonce = _read_exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
+        connection.sendall(nonce + _proof(endpoint.key, b"peer", listener_nonce, nonce))
+        expected = _proof(endpoint.key, b"controller", nonce, listener_nonce)
+        if not hmac.compare_digest(_read_exactly(connection, _NONCE), expected):
             raise ConnectionError("it does not know the key")
     except BaseException:
         connection.close()
@@ -226,19 +237,24 @@ def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
     return connection
 
 
-def _proof(key: bytes, role: bytes, first: bytes, second: bytes) -> bytes:
-    return hmac.digest(key, role + first + second, "sha256")
+def _proof(key: bytes, role: bytes, asking_nonce: bytes, proving_nonce: bytes) -> bytes:
+    """Return the proof that the side with a role knows the key.
+
+    The nonces are random numbers of the side that asks for the proof, and of the side that gives it.
+    """
+    return hmac.digest(key, role + asking_nonce + proving_nonce, "sha256")
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def _read_exactly(connection: socket.socket, byte_count: int) -> bytes:
     content = b""
-    while len(content) < count:
-        content += _piece(connection, count - len(content))
+    while len(content) < byte_count:
+        content += _piece(connection, byte_count - len(content))
     return content
 
 
-def _piece(connection: socket.socket, most: int) -> bytes:
-    content = connection.recv(most)
+def _piece(connection: socket.socket, most_bytes: int) -> bytes:
+    """Return the bytes that have come, at least one. Raise ConnectionError at the end."""
+    content = connection.recv(most_bytes)
     if not content:
         raise ConnectionError("the connection ended during the handshake")
     return content

@@ -1,5 +1,5 @@
-"""Ranks from their boot to the end of a task, as the controller drives them. Also who did what
-while time ran.
+"""Ranks from their boot to the end of a task, as the controller drives them. Also the messages of
+each rank during a task.
 """
 
 import contextlib
@@ -31,14 +31,16 @@ if TYPE_CHECKING:
     from ..engine.log import LatestBlock
     from .facts import RankFacts
 
-# After a failure, for what the other ranks may have to say.
+# Seconds for the answers of the other ranks after a failure.
 GRACE_S = 1.0
-# For the last step of a task, when every rank has returned from the function.
+# Seconds for the last step of a task, after every rank has returned from the function.
 CLOSING_S = 5.0
-# For the stacks of stuck ranks, which they tell themselves; one whose interpreter is blocked, at a signal.
+# Seconds for stuck ranks to send their stacks. A rank whose interpreter is blocked cannot; a signal makes it write
+# them.
 ASK_S = 2.0
 POLL_S = 0.02
 
+# Takes the number of a rank and its latest block, while a task runs.
 Tell = Callable[[int, "LatestBlock"], None]
 
 
@@ -62,19 +64,20 @@ class Member:
 
     @classmethod
     def of(cls, channel: Channel, hello: dict[str, Any]) -> "Member":
-        """A rank by its first message."""
+        """Return the rank that sent a first message."""
         process = ProcessId(hello["pid"], hello["ticks"])
         return cls(hello["rank"], channel, hello["host"], process, hello["stacks"], hello["space"])
 
     @property
     def name(self) -> str:
-        """`rank 1 (pid 4711 on node7)`."""
+        """Return `rank 1 (pid 4711 on node7)`."""
         return f"rank {self.rank} (pid {self.process.pid} on {self.host})"
 
     @property
-    def here(self) -> bool:
-        """Return whether its number means the same process to this one. It does if it runs on this
-        host, and in no container.
+    def is_here(self) -> bool:
+        """Return whether this process can reach it by its process number.
+
+        It can if both run on the same host, and in the same container or none.
         """
         return self.space == process_space()
 
@@ -90,7 +93,7 @@ class Member:
     @property
     def stopped(self) -> bool:
         """Return whether a signal has stopped its process. Only this host can tell."""
-        if not self.here or not is_same(self.process):
+        if not self.is_here or not is_same(self.process):
             return False
         status = stat(self.process.pid)
         return status is not None and status.state in ("T", "t")
@@ -103,10 +106,10 @@ class Progress:
     Args:
         waiting: ranks that have not answered.
         until_s: when their time is over, by the monotonic clock.
-        answers: of those that have.
-        lost: in the order in which their connections ended.
-        order: when each was heard of last, counting.
-        closing: ranks that have returned from the function, with the operations that they had submitted.
+        answers: of the ranks that have answered.
+        lost: ranks whose connections ended, in that order.
+        order: the position of each rank's last message among those of all ranks.
+        closing: ranks that have returned from the function, with the number of operations that they had submitted.
     """
 
     waiting: set[int]
@@ -123,23 +126,29 @@ class Progress:
 
     @property
     def skipped(self) -> dict[int, Answer]:
-        """Return the ranks that cannot run the test here. None if anything worse happened."""
+        """Return the ranks that cannot run the test here.
+
+        It is empty if a rank was lost or raised, which is worse.
+        """
         if self.lost or any(answer.status == "raised" for answer in self.answers.values()):
             return {}
         return {rank: answer for rank, answer in self.answers.items() if answer.status == "skipped"}
 
     def how(self, rank: int) -> How:
-        """Return the end of the task on a rank."""
+        """Return how the task ended on a rank."""
         if rank in self.lost:
             return "lost"
         if rank in self.waiting:
             return "closing" if rank in self.closing else "stuck"
         status = self.answers[rank].status
-        # One that has returned from the function only noticed that the ranks are out of step.
+        # A rank that raised after it had returned from the function only noticed that ranks are out of step.
         return "closing" if status == "raised" and rank in self.closing else status
 
     def note(self, rank: int, message: dict[str, Any]) -> None:
-        """Take a message of a rank in."""
+        """Record a message of a rank.
+
+        The others get less time after a failure, and after all have returned from the function.
+        """
         if message["kind"] == "closing":
             self.closing[rank] = message["collectives"]
             if self.waiting <= self.closing.keys():
@@ -161,16 +170,16 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
     """
     progress = Progress({member.rank for member in members}, time.monotonic() + timeout_s)
     for member in members:
-        # One that is just gone shows as the end of its connection below.
+        # The loop below notices a member that is gone, by the end of its connection.
         with contextlib.suppress(OSError):
             member.channel.send({"kind": "run", "task": task})
     with select_members(members) as selector:
-        over = False
-        while progress.waiting and not over:
-            left_s = progress.until_s - time.monotonic()
-            # What came while this process was stopped is still there when time is up.
-            over = left_s <= 0
-            for key, _ in selector.select(max(0.0, left_s)):
+        is_over = False
+        while progress.waiting and not is_over:
+            remaining_s = progress.until_s - time.monotonic()
+            # When time is up, messages are read once more: they may have come while this process was stopped.
+            is_over = remaining_s <= 0
+            for key, _ in selector.select(max(0.0, remaining_s)):
                 member = key.data
                 for message in read_messages(member):
                     if message["kind"] != "progress":
@@ -200,12 +209,15 @@ def read_messages(member: Member) -> list[Any]:
 
 
 def ends(progress: Progress, members: Sequence[Member], placement: Placement) -> list[RankEnd]:
-    """Return the end of a task on every member. Call it before they are ended, since it asks them."""
+    """Return the end of a task on every member.
+
+    Call it before the members are killed, since it asks them for their stacks.
+    """
     stuck = [member for member in members if progress.how(member.rank) == "stuck"]
     stopped = {member.rank for member in stuck if member.stopped}
     stacks = stacks_of([member for member in stuck if member.rank not in stopped], placement)
     fates = {rank: placement.fate(rank) for rank in progress.lost}
-    nothing = Answer("ok")
+    no_answer = Answer("ok")
     return [
         RankEnd(
             rank=member.rank,
@@ -213,8 +225,9 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
             pid=member.process.pid,
             how=progress.how(member.rank),
             order=progress.order.get(member.rank, len(members)),
-            text=fates.get(member.rank) or progress.answers.get(member.rank, nothing).error,
-            details=stacks.get(member.rank) or progress.answers.get(member.rank, nothing).traceback,
+            text=fates.get(member.rank) or progress.answers.get(member.rank, no_answer).error,
+            details=stacks.get(member.rank)
+            or progress.answers.get(member.rank, no_answer).traceback,
             stopped=member.rank in stopped,
             collectives=progress.closing.get(member.rank),
         )
@@ -229,17 +242,20 @@ def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]
     stacks = _stacks_from_threads(members)
     blocked = [member for member in members if member.rank not in stacks]
     stacks |= stacks_at_a_signal(
-        {member.rank: (member.process, member.stacks) for member in blocked if member.here}
+        {member.rank: (member.process, member.stacks) for member in blocked if member.is_here}
     )
     return stacks | {
         member.rank: placement.stacks_of(member.rank, member.stacks)
         for member in blocked
-        if not member.here
+        if not member.is_here
     }
 
 
 def _stacks_from_threads(members: Sequence[Member]) -> dict[int, str]:
-    """Ask the thread of each member that listens to the controller."""
+    """Return the stacks that members send when asked.
+
+    A thread of each member listens to the controller, also while its task is stuck.
+    """
     stacks: dict[int, str] = {}
     for member in members:
         with contextlib.suppress(OSError):
@@ -256,7 +272,16 @@ def _stacks_from_threads(members: Sequence[Member]) -> dict[int, str]:
 
 
 class Boot:
-    """The start of ranks, until they fit together and have devices."""
+    """The start of ranks, until they fit together and have devices.
+
+    Args:
+        placement: starts the ranks.
+        size: the number of ranks.
+        kind: of their devices.
+        address: that the controller listens on.
+        seconds: the limit for the start.
+        explicit: whether the user chose the kind of device.
+    """
 
     def __init__(
         self,
@@ -301,17 +326,17 @@ class Boot:
         self._settle_in(store_port)
 
     def _check(self, missing: Sequence[int]) -> None:
-        """Give up where the launcher has, or the time is over."""
+        """Raise RanksFailed if the launcher has failed, or time is up."""
         trouble = self._placement.trouble()
         names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {self._size}"
         remark = self._listener.remark if self._listener is not None else ""
         if trouble:
-            cause, _, words = trouble.partition("\n")
+            cause, _, log_lines = trouble.partition("\n")
             start = (
                 f"{cause} ({self._placement.name}, started on {socket.gethostname()}); {names} did "
                 f"not connect{remark}"
             )
-            raise RanksFailed(f"{start}\n{words}".rstrip())
+            raise RanksFailed(f"{start}\n{log_lines}".rstrip())
         if time.monotonic() > self._until_s:
             tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))
             late = f"{names} did not connect within {self._seconds:g} s ({self._placement.name}){remark}"
@@ -345,9 +370,11 @@ class Boot:
         check_products(products)
 
     def _network(self) -> dict[str, Any]:
-        """Return whether ranks span nodes, and this node's address there."""
-        ends = [member.channel.addresses for member in self.members.values()]
-        outward = next((own_address for own_address, peer in ends if not is_loopback(peer)), "")
+        """Return whether ranks span hosts, and this host's address towards others."""
+        addresses = [member.channel.addresses for member in self.members.values()]
+        outward = next(
+            (address for address, peer_address in addresses if not is_loopback(peer_address)), ""
+        )
         return {
             "several_hosts": len({member.host for member in self.members.values()}) > 1,
             "outward": outward,
@@ -368,6 +395,7 @@ class Boot:
         return messages
 
     def _lost(self, member: Member) -> str:
+        """Return how a rank was lost, with the last words of its log."""
         fate = self._placement.fate(member.rank) or "its connection ended"
         text = (
             f"{member.name} was lost during its boot: {fate}\n{self._placement.tail(member.rank)}"

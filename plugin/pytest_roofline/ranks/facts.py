@@ -27,10 +27,11 @@ class RankFacts:
     """The facts that a rank tells of itself.
 
     Args:
-        devices: of each accelerator that it can see, in torch's order, what tells it from every other: the UUID.
+        devices: a unique name of each accelerator that it can see, in torch's order; the UUID, where there is one.
         affinity: the cores that it may run on: `0-3,8`.
-        threads: that it computes with.
-        quota: cores that its control groups leave it; None without a limit.
+        cores: the number of cores that it may use.
+        threads: the number of threads that it computes with.
+        quota: the number of cores that its control groups allow; None without a limit.
     """
 
     rank: int
@@ -87,7 +88,7 @@ def visible_devices(kind: str) -> tuple[str, ...]:
     names = [
         _name(index, module.get_device_properties(index)) for index in range(module.device_count())
     ]
-    # Partitions of one device share its place.
+    # Partitions of one device may share its name, so they are numbered.
     return tuple(
         f"{name} part {names[:i].count(name)}" if name in names[:i] else name
         for i, name in enumerate(names)
@@ -95,8 +96,9 @@ def visible_devices(kind: str) -> tuple[str, ...]:
 
 
 def _name(index: int, properties: Any) -> str:
+    """Return the UUID of an accelerator, else its place on the bus, else its index."""
     uuid, bus = str(getattr(properties, "uuid", "") or ""), getattr(properties, "pci_bus_id", None)
-    # ROCm tells some devices' UUID as all zeros; the place on the bus tells as much within a host.
+    # ROCm reports the UUID of some devices as zeros. Within a host, the place on the bus is unique too.
     if uuid.strip("GPU0-") or bus is None:
         return uuid if uuid.strip("GPU0-") else f"#{index}"
     return f"PCI {getattr(properties, 'pci_domain_id', 0):04x}:{bus:02x}:{getattr(properties, 'pci_device_id', 0):02x}"
@@ -123,13 +125,14 @@ def check(facts: Sequence[RankFacts], controllers: Mapping[str, str]) -> None:
     nodes.
     """
     for name in dict.fromkeys([*controllers, *(name for rank in facts for name in rank.versions)]):
-        holders: dict[str, list[str]] = defaultdict(list)
-        holders[controllers.get(name, "none")].append(f"pytest on {socket.gethostname()}")
+        names_by_version: dict[str, list[str]] = defaultdict(list)
+        names_by_version[controllers.get(name, "none")].append(f"pytest on {socket.gethostname()}")
         for rank in facts:
-            holders[rank.versions.get(name, "none")].append(f"rank {rank.rank} on {rank.host}")
-        if len(holders) > 1:
+            version = rank.versions.get(name, "none")
+            names_by_version[version].append(f"rank {rank.rank} on {rank.host}")
+        if len(names_by_version) > 1:
             versions_text = "; ".join(
-                f"{version}: {', '.join(who)}" for version, who in holders.items()
+                f"{version}: {', '.join(names)}" for version, names in names_by_version.items()
             )
             raise RanksFailed(
                 f"pytest and its ranks have different versions of {name} ({versions_text}); expected one"
@@ -137,13 +140,16 @@ def check(facts: Sequence[RankFacts], controllers: Mapping[str, str]) -> None:
 
 
 def check_products(products: Mapping[int, tuple[str, str]]) -> None:
-    """Refuse ranks that own different products. What is measured over them would be neither's."""
-    first: dict[str, str] = {}
+    """Refuse ranks that own different products.
+
+    A measurement over them would be valid for neither product.
+    """
+    text_by_product: dict[str, str] = {}
     for rank, (host, product) in sorted(products.items()):
-        first.setdefault(product, f"rank {rank} on {host} has {product}")
-    if len(first) > 1:
+        text_by_product.setdefault(product, f"rank {rank} on {host} has {product}")
+    if len(text_by_product) > 1:
         raise RanksFailed(
-            f"{', '.join(first.values())}; expected one product; choose nodes and devices of one kind"
+            f"{', '.join(text_by_product.values())}; expected one product; choose nodes and devices of one kind"
         )
 
 
@@ -161,16 +167,20 @@ def unwanted_cpu(device: Device) -> str:
 
 
 def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
-    """Return which of its visible accelerators each rank owns, by index. No two ranks of a host own
-    the same one.
+    """Return the index of the accelerator that each rank owns.
 
-    A rank that sees several takes the one with its local number where that is free, so that neighbours stay
-    neighbours; who has the least choice comes first.
+    The index is among those that the rank can see. No two ranks of a host own the same accelerator.
+    Ranks that see the fewest choose first. A rank takes the accelerator with its local number, if
+    that is free, so that neighbouring ranks have neighbouring accelerators.
+
+    Raises:
+        RanksSkipped: a host has fewer accelerators than ranks.
+        RanksFailed: all accelerators that a rank can see are owned by others.
     """
     for host, ranks in group_by(facts, key=attrgetter("host")).items():
-        there = {uuid for rank in ranks for uuid in rank.devices}
-        if len(there) < len(ranks):
-            raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(there)} on {host}")
+        devices_of_host = {uuid for rank in ranks for uuid in rank.devices}
+        if len(devices_of_host) < len(ranks):
+            raise RanksSkipped(f"needs {len(ranks)} GPUs, found {len(devices_of_host)} on {host}")
     owners: dict[tuple[str, str], RankFacts] = {}
     index_of_rank: dict[int, int] = {}
     for rank in sorted(facts, key=lambda rank: (len(rank.devices), rank.rank)):
@@ -193,18 +203,19 @@ def _no_device(rank: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> 
 
 
 def cores_of(facts: Sequence[RankFacts]) -> int:
-    """Return the cores that one host's ranks share, at least 1."""
-    # Where a launcher pins each rank to cores of its own, these are not shared.
-    usable = len({core for rank in facts for core in numbers_of(rank.affinity)}) or max(
+    """Return the number of cores that one host's ranks share, at least 1."""
+    # Ranks may be pinned to different cores, so the cores of all ranks count. The affinity may be unknown.
+    core_count = len({core for rank in facts for core in numbers_of(rank.affinity)}) or max(
         rank.cores for rank in facts
     )
     quota = min((rank.quota for rank in facts if rank.quota is not None), default=math.inf)
-    return max(1, math.floor(min(usable, quota)))
+    return max(1, math.floor(min(core_count, quota)))
 
 
 def threads(facts: Sequence[RankFacts]) -> dict[int, int]:
-    """Return the threads that each rank should compute with. It is its host's share, the same under
-    every launcher.
+    """Return the number of threads that each rank should compute with.
+
+    It is an equal share of its host's cores, under every launcher.
     """
     shares: dict[int, int] = {}
     for ranks in group_by(facts, key=attrgetter("host")).values():
@@ -222,16 +233,18 @@ class SeenDevice(RealDevice):
         self.traits = Traits(tick_s=0.0, shortest_span_s=0.0)
 
     def facts(self) -> DeviceFacts:
-        """Return what rank 0 told."""
+        """Return the facts that rank 0 told."""
         return self._facts
 
     def gpu(self) -> Gpu | None:
-        """Return what the vendor's management library tells of it. None if it tells nothing. This
-        needs no context.
+        """Return the facts from the vendor's management library.
+
+        It is None if the library tells nothing. No context is opened on the device.
         """
-        # Whatever a library does, a run must not end for its health.
+        # A fault in the library must not end the run.
         with contextlib.suppress(Exception):
             gpu = nvidia.gpu(self._facts.uuid)
+            # The ranks themselves use the memory, which is no sign of others.
             return None if gpu is None else replace(gpu, others_bytes=None)
         return None
 
@@ -240,12 +253,13 @@ class SeenDevice(RealDevice):
         return amd.silent() if torch.version.hip else nvidia.silent()
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing, since this process holds no memory of the device."""
 
     def synchronize(self) -> None:
-        """Nothing was submitted from here."""
+        """Do nothing, since this process submits no work to the device."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise for every method that needs an open device, whatever its arguments."""
         raise DeviceError(
             f"{self.name} is open in the ranks only, since every test uses the fixture distributed; "
             "measure with roofline.measure_ranks, and read memory with distributed.free_bytes()"

@@ -29,13 +29,18 @@ from ..processes.system import (
 from .identity import Identity, without_launch
 from .placement import MODULE, Placement
 
-# What forks ranks.
+# The module of the process that forks ranks.
 SERVER = "pytest_roofline.ranks.rank_server"
 RANK_COMMAND = (sys.executable, "-m", MODULE)
 
 
 class Local:
-    """Ranks as children of this process."""
+    """Ranks as children of this process.
+
+    Args:
+        forks: whether to fork ranks from one process, where the system can; otherwise each is started alone.
+        command: starts a rank that is not forked.
+    """
 
     name = "local"
     bind = "127.0.0.1"
@@ -49,6 +54,7 @@ class Local:
 
     def start(self, size: int, variables: dict[str, str]) -> None:
         """Start `size` ranks with these environment variables."""
+        # The error names rank 0 if already the server cannot be started.
         rank = 0
         try:
             self._renew_server(without_launch(os.environ) | loopback())
@@ -61,8 +67,9 @@ class Local:
             ) from None
 
     def start_one(self, rank: int, variables: Mapping[str, str]) -> str:
-        """Start one rank alone, after the end of what ran before. Return why it could not be
-        started, or an empty text.
+        """Start one rank alone, and end all that were started before.
+
+        Return why it could not be started, or an empty text.
         """
         self.kill()
         try:
@@ -72,6 +79,7 @@ class Local:
         return ""
 
     def _start(self, rank: int, variables: Mapping[str, str]) -> None:
+        """Start a rank: by the server that forks, or as a fresh process."""
         self._folder = self._folder or tempfile.mkdtemp(prefix=owned_prefix("ranks"))
         environ = without_launch(os.environ) | dict(variables)
         if self._server is not None:
@@ -88,6 +96,10 @@ class Local:
             )
 
     def _renew_server(self, environ: dict[str, str]) -> None:
+        """Start the server that forks ranks, if they are to be forked.
+
+        A server that has ended, or has other variables, is replaced.
+        """
         if self._server is not None and not (self.forks and self._server.serves(environ)):
             self._end_server()
         if self.forks and self._server is None:
@@ -97,7 +109,10 @@ class Local:
         return Path(self._folder, f"{rank}.log")
 
     def trouble(self) -> str:
-        """Return why ranks will not come: one of them has ended."""
+        """Return why ranks will not come: one of them has ended.
+
+        It is empty while all run.
+        """
         for rank, process in self._processes.items():
             if process.poll() is not None:
                 if isinstance(process, ForkedProcess) and process.why:
@@ -107,7 +122,10 @@ class Local:
         return ""
 
     def fate(self, rank: int) -> str:
-        """Return the end of a rank; empty while it runs. Wait a moment for it first."""
+        """Return how a rank ended; empty if it still runs.
+
+        Wait a moment for its end first.
+        """
         process = self._processes.get(rank)
         if process is None:
             return ""
@@ -118,8 +136,9 @@ class Local:
         return "" if process.returncode is None else ending(process.returncode)
 
     def stacks_of(self, rank: int, descriptor: int) -> str:
-        """Return the stacks that a blocked rank writes at a signal. Empty if it takes none. They go
-        into its nameless file.
+        """Return the stacks that a blocked rank writes at a signal.
+
+        It writes them into the file of a descriptor. They are empty if the rank has ended.
         """
         process = self._processes.get(rank)
         if process is None or process.poll() is not None:
@@ -127,13 +146,13 @@ class Local:
         return stacks_at_a_signal({rank: (ProcessId(process.pid, None), descriptor)}).get(rank, "")
 
     def tail(self, rank: int) -> str:
-        """Return the last words of its log."""
+        """Return the last words of a rank's log."""
         return last_words(text_of(self._log(rank)))
 
     def kill(self) -> None:
         """End every rank with all that it started, and reap it."""
         if not all(process.pid for process in self._processes.values()):
-            # Some are not there yet; what is to fork them ends, and takes those along that are.
+            # Ranks without a number are not forked yet. The server ends, so that it does not fork them later.
             self._end_server()
         self._kill_groups()
         self._reap(REAP_S)
@@ -143,20 +162,22 @@ class Local:
         """Return whether every rank ends by itself within so many seconds."""
         if not self._reap(seconds):
             return False
-        # What rank functions have started and left behind.
+        # Rank functions may have started processes and left them behind.
         self._kill_groups()
         self._forget()
         self._end_server()
         return True
 
     def _kill_groups(self) -> None:
+        """Kill every rank, with all processes of its group."""
         for process in self._processes.values():
             with contextlib.suppress(OSError):
-                # Of 0 it would be this process's own.
+                # The number of a rank that is not forked yet is 0, and the group 0 would be this process's own.
                 if process.pid:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def _reap(self, seconds: float) -> bool:
+        """Wait for the end of all ranks, and return whether all have ended in time."""
         until_s = time.monotonic() + seconds
         for process in self._processes.values():
             try:
@@ -179,12 +200,15 @@ class Local:
 
 @contextlib.contextmanager
 def whole_processes(placement: Placement) -> Iterator[None]:
-    """Start ranks as processes that import everything themselves. None is forked within this block."""
+    """Fork no rank within this block, so that each imports everything itself.
+
+    Ranks of launchers are never forked, so nothing changes for them.
+    """
     if not isinstance(placement, Local):
         yield
         return
-    before, placement.forks = placement.forks, False
+    forks_before, placement.forks = placement.forks, False
     try:
         yield
     finally:
-        placement.forks = before
+        placement.forks = forks_before

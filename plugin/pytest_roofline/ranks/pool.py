@@ -19,17 +19,27 @@ from .listener import store_server
 from .placement import Placement
 from .tasks import Answer, FunctionRef, Task, World, decode, encode
 
-# Until every rank of a world has come.
+# Seconds until every rank has connected.
 BOOT_S = 90.0
+# Seconds for ranks to end in order, before they are killed.
 STOP_S = 5.0
-# So many boots that failed in a row are not followed by another.
+# After so many failed boots in a row, no other is tried.
 MOST_FAILED_BOOTS = 2
-# torch gives up a collective after so many times the task's own time-out, and not before these ten minutes.
+# torch gives up a collective after this multiple of the task's own time-out, but not before these ten minutes.
 GROUP_FACTOR, GROUP_S = 4.0, 600.0
 
 
 class Pool:
-    """The ranks of one launcher. A task takes the first few of them."""
+    """The ranks of one launcher. A task takes the first few of them.
+
+    Args:
+        placement: starts and ends the ranks.
+        size: the number of ranks.
+        kind: of their devices.
+        address: that the controller listens on; None is the placement's.
+        boot_s: the limit for a start, in seconds.
+        explicit: whether the user chose the kind of device.
+    """
 
     def __init__(
         self,
@@ -50,23 +60,24 @@ class Pool:
         self._members: dict[int, Member] = {}
         self._store: Any = None
         self._world: World | None = None
-        self._worlds = 0
-        self._tasks = 0
-        self._inside = 0
-        # By number of ranks, how boots in a row have failed: what cannot be is not tried again and again.
+        self._world_count = 0
+        self._task_count = 0
+        # The number of ranks in the present world.
+        self._world_size = 0
+        # The failures of boots in a row, by number of ranks, so that a hopeless boot is not repeated for every test.
         self._boot_failures: dict[int, list[RanksFailed | RanksSkipped]] = defaultdict(list)
         # However pytest ends, its ranks do not outlive it.
         atexit.register(self.kill)
 
     @property
     def members(self) -> list[Member]:
-        """Its ranks, started where they are not there yet."""
+        """Return all ranks; start them if needed."""
         self._ensure(self.size)
         return [self._members[rank] for rank in sorted(self._members)]
 
     @property
     def present(self) -> list[Member]:
-        """Those of its ranks that are there."""
+        """Return the ranks that have been started; start none."""
         return [self._members[rank] for rank in sorted(self._members)]
 
     def run(
@@ -80,8 +91,21 @@ class Pool:
         plan: object = None,
         tell: Tell | None = None,
     ) -> list[Any]:
-        """Have the first ranks do a task."""
-        # For pytest, which takes this as a wish; whoever reads a failure wants the test's own line.
+        """Have the first ranks do a task, and return their results.
+
+        Args:
+            function: to call on each rank.
+            arguments: of the function.
+            size: the number of ranks that take part.
+            timeout_s: the limit for the task, in seconds.
+            backend: of the process group; None is the default of the devices.
+            plan: see `Task`.
+            tell: takes the latest block of each rank while it measures.
+
+        Raises:
+            RanksFailed: a rank failed, was lost, or did not answer in time.
+            RanksSkipped: ranks cannot run the test here.
+        """
         encoded_arguments = encode(tuple(arguments), "an argument")
         if not 1 <= size <= self.size:
             raise BadInput(
@@ -89,9 +113,9 @@ class Pool:
             )
         try:
             self._ensure(size)
-            self._tasks += 1
+            self._task_count += 1
             task = Task(
-                self._tasks,
+                self._task_count,
                 self._world_of(size, backend, timeout_s),
                 function,
                 encoded_arguments,
@@ -100,7 +124,7 @@ class Pool:
             self._let_go(size)
             progress = drive(task, [self._members[rank] for rank in range(size)], timeout_s, tell)
         except BaseException:
-            # Ctrl-C, a time-out of the test framework's: never leave ranks behind.
+            # This may be Ctrl-C or the test framework's time-out; no rank may be left behind.
             self.kill()
             raise
         if progress.failed or progress.waiting:
@@ -115,25 +139,25 @@ class Pool:
         members = self._forget()
         if not self.generation:
             return
-        # Each also ends by itself now, wherever it is.
+        # A rank ends by itself when its channel is closed; ranks within reach are killed at once.
         for member in members.values():
             member.channel.close()
-            if member.here and self.placement.name != "local":
+            if member.is_here and self.placement.name != "local":
                 signal_to(member.process, signal.SIGKILL)
         self.placement.kill()
 
     def stop(self) -> None:
-        """Let every rank end in order; what does not is killed."""
+        """Let every rank end in order; kill all if one does not."""
         members = self._forget()
         if not members:
             return
         for member in members.values():
             with contextlib.suppress(OSError):
                 member.channel.send({"kind": "stop"})
-        in_order = self.placement.wait(STOP_S)
+        has_ended = self.placement.wait(STOP_S)
         for member in members.values():
             member.channel.close()
-        if not in_order:
+        if not has_ended:
             self.placement.kill()
 
     def _world_of(self, size: int, backend: str | None, timeout_s: float) -> World:
@@ -147,31 +171,32 @@ class Pool:
             or (world.size, world.backend) != (size, backend_name)
             or world.timeout_s < group_s
         ):
-            self._worlds += 1
+            self._world_count += 1
             world = self._world = World(
-                f"{self.generation}.{self._worlds}", size, backend_name, group_s
+                f"{self.generation}.{self._world_count}", size, backend_name, group_s
             )
         return world
 
     def _let_go(self, size: int) -> None:
-        """Have ranks outside of the next world leave the last one. Letting go of a group may take
-        all its members.
+        """Have ranks outside of the next world leave the last one.
+
+        A group may end only after all its members have left it.
         """
-        for rank in range(size, self._inside):
+        for rank in range(size, self._world_size):
             with contextlib.suppress(OSError):
                 self._members[rank].channel.send({"kind": "leave"})
-        self._inside = size
+        self._world_size = size
 
     def _forget(self) -> dict[int, Member]:
-        """Its ranks, which it does not count on from now on."""
-        members, self._members, self._world, self._inside = self._members, {}, None, 0
+        """Return the ranks, and keep none of them."""
+        members, self._members, self._world, self._world_size = self._members, {}, None, 0
         return members
 
-    def _ensure(self, least: int) -> None:
-        """Have all ranks there. A rank that was lost between two tasks costs a new generation, not
-        a test.
+    def _ensure(self, needed_size: int) -> None:
+        """Start all ranks, unless they run and are connected.
 
-        Where there are not devices for all, as many as are needed now must do.
+        If a rank was lost between two tasks, all are started anew, and no test fails. If there are too
+        few devices for all ranks, the pool shrinks to the number that is needed now.
         """
         if self._members and all(member.connected for member in self._members.values()):
             return
@@ -180,12 +205,16 @@ class Pool:
         try:
             self._boot()
         except RanksSkipped:
-            if least == self.size:
+            if needed_size == self.size:
                 raise
-            self.size = least
+            self.size = needed_size
             self._boot()
 
     def _boot(self) -> None:
+        """Start the ranks, unless earlier starts have failed for good.
+
+        A start without enough devices is not tried again, another failure only a few times.
+        """
         failures = self._boot_failures[self.size]
         if failures and isinstance(failures[-1], RanksSkipped):
             raise RanksSkipped(str(failures[-1]))
@@ -209,28 +238,31 @@ class Pool:
             self.kill()
             if not isinstance(error, RanksFailed | RanksSkipped):
                 raise
-            # Without its traceback, which would hold on to the channels of those that came.
+            # A copy without the traceback, which would keep the channels of the ranks that came.
             failures.append(type(error)(printable_lines(str(error))))
             raise type(error)(*failures[-1].args) from None
         self._members = boot.members
         failures.clear()
 
     def store_port(self) -> int:
-        """Return the port of the store that worlds meet in. The store is made once and kept as long
-        as the pool.
+        """Return the port of the store that worlds meet in.
+
+        The store is made at the first call, and kept as long as the pool.
         """
         if self._store is None:
             self._store = store_server(self._address)
         return int(self._store.port)
 
     def _fail(self, progress: Progress, size: int, timeout_s: float) -> None:
-        """Raise a report of the first bad rank. The next task begins with ranks that know nothing
-        of this one.
+        """Raise the report on a task that failed, or the reason of its skip.
+
+        The ranks are killed, so that the next task begins with new ones.
         """
         members = [self._members[rank] for rank in range(size)]
         if skipped := progress.skipped:
             if len(skipped) == size:
-                # Nobody is stuck, so the processes are sound; what they may have left unfinished is not met again.
+                # No rank is stuck, so the processes are kept. A new world has none of the operations that they may have
+                # left unfinished.
                 self._world = None
             else:
                 self.kill()
@@ -246,6 +278,7 @@ class Pool:
 
 
 def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
+    """Return the reasons of a skip, with the ranks where not all have the reason."""
     parts = []
     for reason, ranks in group_by(sorted(skipped), key=lambda rank: skipped[rank].error).items():
         names = ", ".join(f"{rank} on {members[rank].host}" for rank in ranks)
