@@ -26,25 +26,26 @@ from typing import IO, Any
 from .system import FORKER, PARENT_VARIABLE, die_with_parent, end_clause, last_words
 
 SUPPORTED = sys.platform.startswith("linux")
-# For its end after the pair's, before it is killed.
+# Seconds for the server to end after the pair was closed, before it is killed.
 END_S = 1.0
-# Names what pytest does just now.
-_FLEETING = "PYTEST_CURRENT_TEST"
+# The variable in which pytest names the running test; it changes all the time.
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
 
 
 class ForkedProcess:
-    """A process that a server forks, used like a `subprocess.Popen`. `pid` is 0 until it is there."""
+    """A process that a server forks, used like a `subprocess.Popen`. `pid` is 0 until it is forked."""
 
     def __init__(self, server: "ForkServer") -> None:
         self.pid = 0
         self.returncode: int | None = None
         self.why = ""
-        """The reason of an end that was not its own: it could not be forked, or the server has ended."""
+        """Why it ended through no fault of its own: it could not be forked, or the server has ended."""
         self._server = server
 
     def poll(self) -> int | None:
-        """Return its exit status, or minus the signal that ended it. None while it runs or is not
-        there yet.
+        """Return its exit status, or minus the signal that ended it.
+
+        It is None while the process runs, or is not forked yet.
         """
         if self.returncode is None:
             self._server.listen(0.0)
@@ -58,25 +59,25 @@ class ForkedProcess:
         """
         until_s = None if timeout is None else time.monotonic() + timeout
         while self.poll() is None:
-            left_s = None if until_s is None else until_s - time.monotonic()
-            if timeout is not None and left_s is not None and left_s <= 0:
+            remaining_s = None if until_s is None else until_s - time.monotonic()
+            if timeout is not None and remaining_s is not None and remaining_s <= 0:
                 raise subprocess.TimeoutExpired("a forked process", timeout)
-            self._server.listen(left_s)
+            self._server.listen(remaining_s)
         assert self.returncode is not None
         return self.returncode
 
 
 class ForkServer:
-    """The process that others are forked from. It is started at once, and of use when it has
+    """The process that others are forked from. It is started at once, and forks when it has
     imported what they need.
 
     Args:
-        environ: of the server.
-        module: what imports all that the processes need; its function `live` is the life of one of them. Called with
-            arguments, it returns an exit status.
-        plugins: modules to import beside it, where they can be imported.
-        python: the interpreter.
-        folder: where the server starts; None is here.
+        environ: the variables of the server.
+        module: imports all that the processes need. Each process runs its function `live`, which takes the arguments
+            of the process and returns its exit status.
+        plugins: further modules to import, if they can be imported.
+        python: the interpreter of the server.
+        folder: that the server starts in; None is the present one.
     """
 
     def __init__(
@@ -88,54 +89,55 @@ class ForkServer:
         python: str = sys.executable,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._environ = _lasting_variables(environ)
+        self._environ = _without_current_test(environ)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
-        self._connection, theirs = Pipe()
-        with theirs:
+        self._connection, server_end = Pipe()
+        with server_end:
             self._process = subprocess.Popen(
-                [python, "-m", __name__, str(theirs.fileno()), module, *plugins],
+                [python, "-m", __name__, str(server_end.fileno()), module, *plugins],
                 cwd=folder,
                 env={**environ, PARENT_VARIABLE: str(os.getpid())},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[server_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._requests = 0
-        # Those that have not ended.
+        self._request_count = 0
+        # The processes that have not ended, by the number of their request.
         self._running: dict[int, ForkedProcess] = {}
         self._end = weakref.finalize(self, _end, self._process, self._connection, self._output)
 
     @property
     def pid(self) -> int:
-        """The parent of every process that it forks."""
+        """Return the server's number, which is the parent of all its processes."""
         return self._process.pid
 
     def serves(self, environ: Mapping[str, str]) -> bool:
         """Return whether it still runs, in an environment like this one."""
-        return self._process.poll() is None and self._environ == _lasting_variables(environ)
+        return self._process.poll() is None and self._environ == _without_current_test(environ)
 
     def fork(
         self, environ: Mapping[str, str], log: str, arguments: Sequence[str] = ()
     ) -> ForkedProcess:
-        """Have it fork a process when it is ready.
+        """Ask the server for a process, and return it before it is forked.
 
         Args:
-            environ: of the process.
+            environ: the variables of the process.
             log: the file that it prints into.
-            arguments: of its life.
+            arguments: of the function `live`.
         """
-        self._requests += 1
-        forked = self._running[self._requests] = ForkedProcess(self)
-        # Of one that has ended the next look tells.
+        self._request_count += 1
+        forked = self._running[self._request_count] = ForkedProcess(self)
+        # A server that has ended refuses the request; the next call of `listen` notices that.
         with contextlib.suppress(OSError):
-            self._connection.send((self._requests, dict(environ), log, list(arguments)))
+            self._connection.send((self._request_count, dict(environ), log, list(arguments)))
         return forked
 
     def listen(self, seconds: float | None) -> None:
-        """Note the server's messages for so many seconds. None waits for ever. Return at once after
-        a message.
+        """Record the server's messages; wait for the first one if there is none.
+
+        The wait is at most `seconds` long; with None it has no limit.
         """
         with contextlib.suppress(OSError):
             try:
@@ -145,18 +147,25 @@ class ForkServer:
             except (EOFError, ConnectionError):
                 self._note_end()
 
-    def _note(self, word: str, number: int, content: Any) -> None:
-        if word == "started":
-            self._running[number].pid = content
+    def _note(self, event: str, request_number: int, content: Any) -> None:
+        """Record a message of the server on one process.
+
+        The content is a pid, an exit status, or why the process could not be forked.
+        """
+        if event == "started":
+            self._running[request_number].pid = content
             return
-        forked = self._running.pop(number)
-        if word == "ended":
+        forked = self._running.pop(request_number)
+        if event == "ended":
             forked.returncode = content
         else:
             forked.returncode, forked.why = 1, f"{FORKER} could not fork another process: {content}"
 
     def _note_end(self) -> None:
-        """Note that it is gone, and every rank with it. The kernel kills them then."""
+        """Record the end of the server, and of all its processes.
+
+        The kernel kills them when their parent ends.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_S)
         why = self._end_text()
@@ -165,7 +174,10 @@ class ForkServer:
         self._running.clear()
 
     def _end_text(self) -> str:
-        """Return its end in words, with its last words. Empty if this process ended it."""
+        """Return how the server ended, with the last lines of its output.
+
+        It is empty if this process ended the server.
+        """
         if self._output.closed:
             return ""
         self._output.seek(0)
@@ -175,23 +187,25 @@ class ForkServer:
         return f"{FORKER} {end}\n{words}".rstrip()
 
     def end(self) -> None:
-        """End it, and with it every rank that still runs."""
+        """End the server, and with it every process that still runs."""
         self._end()
         self._note_end()
 
 
-def _lasting_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: setting for name, setting in environ.items() if name != _FLEETING}
+def _without_current_test(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that stay the same from test to test."""
+    return {name: setting for name, setting in environ.items() if name != _CURRENT_TEST}
 
 
 def _end(
     process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", output: IO[bytes]
 ) -> None:
+    """End a server in order, or else kill it."""
     connection.close()
     try:
         process.wait(END_S)
     except subprocess.TimeoutExpired:
-        # It may be importing still.
+        # While the server imports modules, it does not notice that its connection is closed.
         process.kill()
         process.wait()
     output.close()
@@ -202,11 +216,11 @@ def _end(
 
 def main(descriptor: str, module: str, *plugins: str) -> int:
     """Import what the processes need, and serve; return the exit status."""
-    # An import takes seconds, which this process must not live on alone.
+    # Before the imports, which take seconds: the parent may end meanwhile.
     die_with_parent()
     live = importlib.import_module(module).live
     for plugin in plugins:
-        # One that cannot be imported says so in the forked process.
+        # The forked process imports a plugin that fails here once more, and reports the error.
         with contextlib.suppress(Exception):
             importlib.import_module(plugin)
     return serve(int(descriptor), live)
@@ -216,16 +230,17 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
     """Fork a process for every request, until the other end of the socket is closed.
 
     Args:
-        descriptor: of the socket that requests come through, and word of each process goes back.
-        live: runs in a forked process with the arguments of its request; returns its exit status.
+        descriptor: of the socket from which requests come, and to which messages on each process go.
+        live: runs in a forked process with the arguments of its request, and returns its exit status.
 
     Returns:
         The exit status of the server.
     """
     connection: Connection[Any, Any] = Connection(descriptor)
-    # Garbage collection in the forked processes neither scans these objects nor copies them.
+    # Garbage collection in the forked processes does not scan these objects, so their memory stays shared.
     gc.collect()
     gc.freeze()
+    # Python writes a byte into this pipe when a child ends, which ends the wait below.
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -264,16 +279,21 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
 
 
 def _fork() -> int:
+    """Fork this process without Python's warning of threads."""
     with warnings.catch_warnings():
-        # Of numpy's threads, which rest and know of forks.
+        # The only threads are numpy's, which are idle and can be forked.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _reap_children() -> Iterator[tuple[int, int]]:
+    """Yield the number and the exit status of each child that has ended."""
     with contextlib.suppress(ChildProcessError):
-        while (reaped_child := os.waitpid(-1, os.WNOHANG))[0]:
-            yield reaped_child[0], os.waitstatus_to_exitcode(reaped_child[1])
+        while True:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            yield pid, os.waitstatus_to_exitcode(wait_status)
 
 
 def _live(
@@ -282,7 +302,10 @@ def _live(
     log: str,
     arguments: Sequence[str],
 ) -> None:
-    """Live in this environment, in a session of its own. It does not return."""
+    """Run `live` in a forked process, and exit with its status.
+
+    The process gets its own session, variables and log. The function never returns.
+    """
     status = 1
     try:
         server = os.getppid()
@@ -297,7 +320,8 @@ def _live(
         os.environ.update({**environ, PARENT_VARIABLE: str(server)})
         tempfile.tempdir = None
         if "numpy.random" in sys.modules:
-            # Python's own generator sees to that itself, and torch's begins alike in every process.
+            # Otherwise all forked processes would have the same random numbers. Python seeds its own generator again
+            # after a fork; torch's has the same seed in every fresh process too.
             sys.modules["numpy.random"].seed()
         status = live(arguments)
     except BaseException:
@@ -310,5 +334,5 @@ def _live(
 
 
 if __name__ == "__main__":
-    # What torch holds at the end of an orderly life is none of pytest's waiting.
+    # Without torch's clean-up, which pytest would have to wait for.
     os._exit(main(*sys.argv[1:]))

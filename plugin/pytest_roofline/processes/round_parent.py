@@ -6,19 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from .fork_server import SUPPORTED, ForkServer
 
-# What forks rounds.
+# The module of the process that forks rounds.
 SERVER = "pytest_roofline.plugin.round_server"
-# Rounds of one parent share the places of its libraries in memory, and the seed of its hashes.
+# Rounds that are forked before the parent is replaced. They all share the addresses of its libraries in memory and the
+# seed of its hashes, which may influence times.
 ROUNDS_PER_PARENT = 3
 
 
 class RoundParent:
-    """Gives the process to fork the next round from.
+    """Keeps the process that the next round is forked from.
 
     Args:
-        plugins: modules of pytest's plugins, to be imported there.
-        python: its interpreter.
-        folder: where it starts.
+        plugins: modules of pytest's plugins, which the process imports.
+        python: the interpreter of the process.
+        folder: that the process starts in.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class RoundParent:
         self._can_fork = SUPPORTED
 
     def next(self, environ: Mapping[str, str]) -> ForkServer | None:
-        """Return the server that forks the next round, started anew when it has forked its share.
+        """Return the server that forks the next round.
 
-        None where rounds cannot be forked, so that each is a fresh process.
+        It is a new one after a few rounds. It is None where rounds cannot be forked; then each round
+        is a fresh process.
 
         Args:
             environ: the variables of the round.
@@ -53,7 +55,11 @@ class RoundParent:
         return self._server
 
     def gave_up(self, environ: Mapping[str, str]) -> bool:
-        """Return whether the process has ended by itself. Then no other is started."""
+        """Return whether the server has ended by itself; then start no other.
+
+        Args:
+            environ: the variables of the last round.
+        """
         if self._server is None or self._server.serves(environ):
             return False
         self._can_fork = False

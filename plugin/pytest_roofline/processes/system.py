@@ -20,15 +20,17 @@ from typing import NamedTuple
 
 # Behind Gloo's reason for an abort come the stack and a list of modules.
 TAIL_LINES, TAIL_COLUMNS = 30, 200
+# Bytes that are read from the end of a log.
 MOST_READ = 2**20
-# After this long a process that was killed is left to the kernel.
+# Seconds to wait for the end of a process that was killed.
 REAP_S = 5.0
+# Seconds to wait for the exit status of a rank that was lost.
 FATE_S = 2.0
-# How a sentence on the end of the fork server begins, of which its ranks are the victims.
+# The beginning of the sentence on the end of the fork server, with which its ranks end.
 FORKER = "the process that forks the ranks"
-# Some launchers close every number up to the limit before they start a process.
+# The highest limit of open files to set. Some launchers close every possible descriptor before they start a process.
 MOST_FILES = 2**16
-# The limit of a process, and the system's.
+# Errors at the limit of open files: that of a process, and the system's.
 OF_FILES = (errno.EMFILE, errno.ENFILE)
 
 
@@ -42,28 +44,32 @@ def loopback() -> dict[str, str]:
 
 
 def ending(status: int) -> str:
-    """An exit status in words: `killed by SIGKILL`, `exit code 3`."""
+    """Return an exit status in words: `killed by SIGKILL`, `exit code 3`."""
     if status >= 0:
         return f"exit code {status}"
     try:
         name = signal.Signals(-status).name
     except ValueError:
         name = f"signal {-status}"
-    # Where nobody did so, the kernel may have, for lack of memory.
+    # The kernel kills a process for lack of memory.
     return f"killed by {name}" + (
         " (maybe out of memory; check dmesg)" if -status == signal.SIGKILL else ""
     )
 
 
 def end_clause(status: int) -> str:
-    """Return an exit status as the end of a sentence. For example `was killed by SIGKILL`, `ended
-    with exit code 3`.
+    """Return an exit status as the end of a sentence.
+
+    It reads `was killed by SIGKILL` or `ended with exit code 3`.
     """
     return f"{'was' if status < 0 else 'ended with'} {ending(status)}"
 
 
 def reason_of(error: OSError) -> str:
-    """Return the system's reason in words. Of too many open files it names the limit."""
+    """Return the system's reason in words.
+
+    Where a process has too many open files, the reason names the limit.
+    """
     text = error.strerror or str(error)
     if error.errno != errno.EMFILE:
         return text
@@ -80,7 +86,7 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     new_limit = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < new_limit:
-        # Some systems have a lower limit than the hard one that they tell.
+        # Some systems refuse a limit as high as the hard one that they report.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
@@ -94,15 +100,16 @@ def text_of(path: Path) -> str:
 
 
 def last_words(text: str) -> str:
-    """Return the last lines that say something, each from its beginning."""
+    """Return the last lines that are not blank or ruled, each shortened."""
     lines = [line[:TAIL_COLUMNS] for line in text.splitlines() if line.strip(" -=")]
     return "\n".join(lines[-TAIL_LINES:])
 
 
-# Names the process that a rank must not outlive, where that is its parent.
+# The variable with the number of a rank's parent, which the rank must not outlive.
 PARENT_VARIABLE = "ROOFLINE_RANK_PARENT"
+# Linux: the option of `prctl` for a signal at the end of the parent (man 2 prctl).
 _PR_SET_PDEATHSIG = 1
-# For a signal to be taken, and the stacks to be written: until they are there and nothing more comes for a moment.
+# Seconds for a rank to write its stacks after a signal, and seconds without a change after which they are complete.
 SIGNAL_S, SETTLED_S = 2.0, 0.1
 
 
@@ -119,11 +126,10 @@ class ProcessId(NamedTuple):
 
 
 def process_space() -> str:
-    """Return a name for the processes that this one reaches by number. It is the boot of the
-    kernel, and the pid namespace.
+    """Return a name of the space in which this process's number is valid.
 
-    Containers may have the same host name, and a node's processes other numbers than a container's. Without `/proc`
-    it is the host name.
+    It is made of the kernel's boot and the pid namespace: containers may have the same host name, and number their
+    processes differently. Without `/proc` it is the host name.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -133,33 +139,37 @@ def process_space() -> str:
 
 
 def process_now(pid: int) -> ProcessId:
-    """Return a process of this one's space, as it is now."""
+    """Return the process that has this number now."""
     status = stat(pid)
     return ProcessId(pid, None if status is None else status.ticks)
 
 
 def is_same(process: ProcessId) -> bool:
-    """Return whether its number still means that process. Assume so if the system does not tell
-    when it started.
+    """Return whether the number of a process still means that process.
+
+    It is True if the system does not tell when processes started.
     """
     return process.ticks is None or process_now(process.pid).ticks == process.ticks
 
 
-# Temporary folders that their process removes at its end, unless it is killed: kind, number, start, and space.
+# The name of a temporary folder: a kind, and the number, start and space of the process that removes it at its end.
 _OWNED = re.compile(r"roofline-[a-z]+-(\d+)-(\d+)-([0-9a-f]{12})-")
 
 
 def owned_prefix(kind: str) -> str:
-    """Return the beginning of the names of this process's temporary folders. `remove_abandoned`
-    reads it.
+    """Return the beginning of the names of this process's temporary folders.
+
+    It tells `remove_abandoned` which process owns a folder.
     """
     process = process_now(os.getpid())
     return f"roofline-{kind}-{process.pid}-{process.ticks or 0}-{_space_mark()}-"
 
 
 def remove_abandoned() -> None:
-    """Remove this user's temporary folders whose process is gone. A kill leaves them. Folders of
-    another space stay.
+    """Remove this user's temporary folders whose process is gone.
+
+    A process that was killed leaves its folders. Folders of another space stay, since their process
+    cannot be looked up.
     """
     for folder in Path(tempfile.gettempdir()).glob("roofline-*-*"):
         owner = _OWNED.match(folder.name)
@@ -175,11 +185,15 @@ def remove_abandoned() -> None:
 
 
 def _space_mark() -> str:
+    """Return a short text for this process's space, for the name of a folder."""
     return hashlib.sha256(process_space().encode()).hexdigest()[:12]
 
 
 def signal_to(process: ProcessId, number: int) -> bool:
-    """Send a signal to a process of this one's space. Return whether it was there to take it."""
+    """Send a signal to a process of this one's space, if it still runs.
+
+    Return whether it was sent.
+    """
     if is_same(process):
         with contextlib.suppress(OSError):
             os.kill(process.pid, number)
@@ -188,14 +202,18 @@ def signal_to(process: ProcessId, number: int) -> bool:
 
 
 def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, str]:
-    """Return the stacks that blocked ranks write at a signal. The ranks are of this space, by their
-    processes and descriptors.
+    """Return the stacks that blocked ranks write at a signal.
+
+    Args:
+        ranks: by number, the process of each, and the descriptor of the file that it writes into. All are of this
+            process's space.
     """
     reached_ranks = [
         rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)
     ]
     stacks, before = dict.fromkeys(reached_ranks, ""), dict[int, str]()
     until_s = time.monotonic() + SIGNAL_S
+    # Until every rank has written, and nothing has changed since the last look.
     while not (all(stacks.values()) and stacks == before) and time.monotonic() < until_s:
         time.sleep(SETTLED_S)
         before, stacks = stacks, {}
@@ -209,19 +227,20 @@ def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, 
 
 
 def descendants(pid: int) -> set[ProcessId]:
-    """Return everything that descends from a process now. Empty if the system has no `/proc`."""
-    family: dict[int, list[ProcessId]] = {}
+    """Return all present descendants of a process; none without `/proc`."""
+    children_by_parent: dict[int, list[ProcessId]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         status = stat(int(entry.name))
         if status is not None:
-            family.setdefault(status.parent, []).append(ProcessId(int(entry.name), status.ticks))
-    family_members: set[ProcessId] = set()
+            process = ProcessId(int(entry.name), status.ticks)
+            children_by_parent.setdefault(status.parent, []).append(process)
+    processes: set[ProcessId] = set()
     pending = [pid]
     while pending:
-        children = set(family.get(pending.pop(), ())) - family_members
-        family_members |= children
+        children = set(children_by_parent.get(pending.pop(), ())) - processes
+        processes |= children
         pending += [child.pid for child in children]
-    return family_members
+    return processes
 
 
 def kill_each(processes: set[ProcessId]) -> None:
@@ -231,47 +250,51 @@ def kill_each(processes: set[ProcessId]) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process with its parent. Only if the parent names itself, and even
-    if this process is stopped.
+    """Have the kernel kill this process when its parent ends.
+
+    It works on Linux, also while this process is stopped. Without the variable that names the parent,
+    nothing is done.
     """
     parent = os.environ.pop(PARENT_VARIABLE, "")
     if not parent or not sys.platform.startswith("linux"):
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have ended before the kernel was asked.
     if os.getppid() != int(parent):
         os._exit(1)
 
 
 def guard_group() -> None:
-    """Have another process end this one's group after it. A process that is killed cannot end what
-    it forked.
+    """Have another process kill this one's group after its end.
 
-    Only on Linux, and where this process leads a group; to be called before it has threads.
+    A process that is killed cannot end the processes that it forked. It works on Linux, and where
+    this process leads its group. Call it before this process has threads.
     """
     if not sys.platform.startswith("linux") or os.getpgrp() != os.getpid():
         return
     guarded = process_now(os.getpid())
-    # Where no process can be had, this one is no worse off than without.
+    # If no process can be forked, there is no guard, as on other systems.
     with contextlib.suppress(OSError):
-        first = os.fork()
-        if first == 0:
+        child_pid = os.fork()
+        if child_pid == 0:
             try:
                 os.setsid()
-                # No child of the guarded process, which may wait for all that it has.
+                # The guard is a grandchild, since the guarded process may wait for all its children.
                 if os.fork() == 0:
                     _guard(guarded)
             finally:
                 os._exit(0)
-        os.waitpid(first, 0)
+        os.waitpid(child_pid, 0)
 
 
 def _guard(guarded: ProcessId) -> None:
-    # Whoever reads what a process prints waits until nobody can write there.
+    """Wait for the end of a process, then kill its group."""
+    # Readers of the process's output wait until all writers have closed it, so the guard closes it first.
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the names are numbers
         with contextlib.suppress(OSError):
             os.close(int(name))
-    # Linux before 5.3, or a Python that was built there, knows no such descriptor, and so no guard.
+    # Linux before 5.3, and a Python built there, have no `pidfd_open`; then there is no guard.
     with contextlib.suppress(AttributeError):
         with contextlib.suppress(ProcessLookupError):
             select.select([os.pidfd_open(guarded.pid)], [], [])

@@ -9,7 +9,7 @@ from ..core.errors import BadInput
 # Slurm numbers steps that are shells and not launches (batch, extern, interactive) from here on.
 _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 _OMPI = "OMPI_COMM_WORLD_"
-# What launchers tell their processes. A launcher that one of these processes starts must not see them.
+# Variables that launchers set for their processes. A launcher that such a process starts must not see them.
 _PREFIXES = (
     *(
         "OMPI_APP_CTX_",
@@ -43,9 +43,9 @@ class Identity:
 
     Args:
         rank: its number, 0 … size − 1.
-        size: processes of the launch.
+        size: the number of processes of the launch.
         local_rank: its number on its host; 0 where the launcher does not tell.
-        local_size: processes on its host; None where the launcher does not tell.
+        local_size: the number of processes on its host; None where the launcher does not tell.
         launcher: `torchrun`, `env` (RANK and WORLD_SIZE set by something else, as Kubernetes does), `mpirun` or `srun`.
     """
 
@@ -71,7 +71,10 @@ class Identity:
 
 
 class _Source(NamedTuple):
-    """The variables of one launcher. Of `local_rank` and `local_size` the first that is set counts."""
+    """The variables of one launcher.
+
+    `local_rank` and `local_size` have several names; the first that is set counts.
+    """
 
     launcher: str
     rank: str
@@ -98,7 +101,13 @@ _SLURM = _Source("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID
 
 
 def identify(environ: Mapping[str, str]) -> Identity | None:
-    """Return the rank that a launcher made of this process."""
+    """Return the rank that a launcher made of this process.
+
+    It is None if no launcher started this process as one of several.
+
+    Raises:
+        BadInput: the launcher's variables contradict each other, or do not tell the number of ranks.
+    """
     for source in _SOURCES:
         if source.rank in environ and source.size in environ:
             return _read(environ, source, _launcher(environ, source))
@@ -122,43 +131,51 @@ def without_launch(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_slurm_step(environ: Mapping[str, str]) -> bool:
-    """Return whether `srun` started this process as one of several. A batch script and an
-    interactive shell are none.
+    """Return whether `srun` started this process as one of several.
+
+    It did not start a batch script or an interactive shell so.
     """
-    step, tasks = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
-    real = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP
-    return real and tasks.isdecimal() and int(tasks) > 1 and "SLURM_PROCID" in environ
+    step, task_count = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
+    is_launch = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP
+    has_several_tasks = task_count.isdecimal() and int(task_count) > 1
+    return is_launch and has_several_tasks and "SLURM_PROCID" in environ
 
 
 def _launcher(environ: Mapping[str, str], source: _Source) -> str:
+    """Return the launcher that set the variables of a source."""
     if source.launcher == "env":
         return "torchrun" if "TORCHELASTIC_RUN_ID" in environ else "env"
-    # `srun --mpi=pmi2` speaks PMI too. MPICH's own launcher inside a job has steps of one daemon a node.
-    same = [environ.get(name) for name in (_SLURM.rank, _SLURM.size)] == [
+    # `srun --mpi=pmi2` sets PMI's variables too, and they agree with Slurm's. Under MPICH's mpirun they do not: there
+    # Slurm's variables are those of a step with one daemon on each node.
+    agrees_with_slurm = [environ.get(name) for name in (_SLURM.rank, _SLURM.size)] == [
         environ[source.rank],
         environ[source.size],
     ]
-    return (
-        "srun" if source.rank == "PMI_RANK" and in_slurm_step(environ) and same else source.launcher
-    )
+    is_srun = source.rank == "PMI_RANK" and in_slurm_step(environ) and agrees_with_slurm
+    return "srun" if is_srun else source.launcher
 
 
 def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identity:
+    """Return the rank that the variables of a source describe."""
     size, rank = _number(environ, source.size, least=1), _number(environ, source.rank, least=0)
-    local = next((name for name in source.local_rank if name in environ), None)
-    of_size = next((name for name in source.local_size if name in environ), None)
+    local_rank_name = next((name for name in source.local_rank if name in environ), None)
+    local_size_name = next((name for name in source.local_size if name in environ), None)
     if rank >= size:
         raise BadInput(
             f"{source.rank}={rank} and {source.size}={size} contradict each other; expected a rank from 0 to "
             f"{size - 1}. Unset both to run without a launcher"
         )
-    local_rank = _number(environ, local, least=0) if local else 0
     return Identity(
-        rank, size, local_rank, _number(environ, of_size, least=1) if of_size else None, launcher
+        rank,
+        size,
+        local_rank=_number(environ, local_rank_name, least=0) if local_rank_name else 0,
+        local_size=_number(environ, local_size_name, least=1) if local_size_name else None,
+        launcher=launcher,
     )
 
 
 def _number(environ: Mapping[str, str], name: str, least: int) -> int:
+    """Return a variable as a whole number; raise BadInput if it is none."""
     text = environ[name].strip()
     if not (text.isascii() and text.isdecimal()) or int(text) < least:
         raise BadInput(

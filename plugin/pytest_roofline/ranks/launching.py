@@ -32,10 +32,12 @@ from .identity import identify, without_launch
 from .listener import own_addresses, store_server
 from .placement import MODULE
 
-# For a launcher to clear away; its ranks end before, when their controller hangs up, and a report waits for this.
+# Seconds for a launcher to clean up after SIGTERM. Its ranks have ended before, since their controller hung up. A
+# failure report waits for the launcher.
 TERMINATE_S = 1.0
+# Seconds for a launcher to print its version.
 PROBE_S = 20.0
-# How launchers label what a rank prints, as they are asked to: torchrun, Open MPI, MPICH and srun.
+# The label before a line that a rank prints, as torchrun, Open MPI, MPICH and srun are asked to write it.
 _LABEL = re.compile(r"\[default(\d+)\]:|\[(?:[^\s\[\],]+,)?(\d+)\](?:<std(?:out|err)>:| )|(\d+): ?")
 MpiFamily = Literal["openmpi", "mpich", "intel"]
 
@@ -50,7 +52,7 @@ _COUNTS = {
     "mpirun": ("-n", "-np", "--n", "--np", "-c"),
     "srun": ("-n", "--ntasks"),
 }
-# What users set for a run they expect on every rank, also where a launcher forwards nothing by itself.
+# Variables that every rank gets. Users who set them for a run expect that, also of launchers that forward none.
 _FORWARDED = re.compile(
     r"(PATH|LD_LIBRARY_PATH|PYTHONPATH|VIRTUAL_ENV|CONDA_PREFIX"
     r"|(CUDA|FI|GLOO|HIP|HSA|MKL|NCCL|NVIDIA|OMP|PYTORCH|RCCL|ROCR|ROOFLINE|TORCH|TRITON|UCC|UCX)_.*)"
@@ -58,15 +60,22 @@ _FORWARDED = re.compile(
 
 
 class LauncherPlacement:
-    """Ranks under `torchrun`, `mpirun` or `srun`."""
+    """Ranks under `torchrun`, `mpirun` or `srun`.
+
+    Args:
+        name: of the launcher.
+        arguments: the user's own, for the launcher.
+        mpi: whether the ranks use MPI themselves.
+        address: of this node, which ranks connect to; empty for any.
+    """
 
     def __init__(
         self, name: str, arguments: tuple[str, ...] = (), *, mpi: bool = False, address: str = ""
     ) -> None:
         self.name = name
-        # Alone on its node, nothing of a launch need be reachable from elsewhere.
-        here = name == "torchrun" and Launch(1, environ=os.environ).nodes == 1
-        self.bind = address or ("127.0.0.1" if here else "")
+        # The ranks of a launch on one node need no address that other nodes can reach.
+        is_on_one_node = name == "torchrun" and Launch(1, environ=os.environ).node_count == 1
+        self.bind = address or ("127.0.0.1" if is_on_one_node else "")
         self._arguments = arguments
         self._mpi = mpi
         self._folder = ""
@@ -74,11 +83,11 @@ class LauncherPlacement:
         self._store: Any = None
 
     def start(self, size: int, variables: dict[str, str]) -> None:
-        """Start the launcher."""
+        """Start the launcher, which starts `size` ranks with these variables."""
         if self.bind == "127.0.0.1":
             variables = variables | loopback()
-        in_launch = identify(os.environ) is not None
-        environ = (without_launch(os.environ) if in_launch else dict(os.environ)) | variables
+        is_in_launch = identify(os.environ) is not None
+        environ = (without_launch(os.environ) if is_in_launch else dict(os.environ)) | variables
         self._folder = tempfile.mkdtemp(prefix=owned_prefix("launch"))
         try:
             command = self._command(
@@ -92,6 +101,7 @@ class LauncherPlacement:
             raise
 
     def _run(self, command: list[str], environ: dict[str, str]) -> None:
+        """Start the launcher's process, with its output in a file."""
         try:
             with self._output.open("wb") as output:
                 self._process = subprocess.Popen(
@@ -106,15 +116,19 @@ class LauncherPlacement:
             raise RanksFailed(f"{self.name} could not be started: {error}") from None
 
     def trouble(self) -> str:
-        """Return why ranks will not come: the launcher has ended. Its last words follow."""
+        """Return why ranks will not come: the launcher has ended.
+
+        The last lines of its output follow. It is empty while the launcher runs.
+        """
         if self._process is None or self._process.poll() is None:
             return ""
         end = f"{self.name} has ended: {ending(self._process.returncode)}"
         return f"{end}\n{last_words(text_of(self._output))}".rstrip()
 
     def fate(self, rank: int) -> str:  # noqa: ARG002 - the seam's signature
-        """Return nothing, since no launcher tells one rank's end. Wait a moment first, so that its
-        last words can say what it knows.
+        """Return an empty text, since no launcher tells how a rank ended.
+
+        Wait a moment for the end of the launcher first, so that `tail` has its last lines.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self._process is not None:
@@ -122,28 +136,30 @@ class LauncherPlacement:
         return ""
 
     def stacks_of(self, rank: int, descriptor: int) -> str:  # noqa: ARG002 - the seam's signature
-        """None: launchers hand a signal to all ranks or to none."""
+        """Return an empty text, since a launcher cannot signal a single rank."""
         return ""
 
     def tail(self, rank: int) -> str:
-        """Return the last words of a rank and of its launcher. Of all ranks, if they cannot be told
-        apart.
+        """Return the last words of a rank and of its launcher.
+
+        Where the lines of ranks cannot be told apart, they are of all ranks.
         """
         text = text_of(self._output)
-        labels = [(_LABEL.match(line), line) for line in text.splitlines()]
-        # The agents of several nodes label by the number on the node, which tells no rank.
-        several = self._store is not None
-        of_ranks = [
-            (int(label[label.lastindex or 0]), line[label.end() :])
-            for label, line in labels
-            if label
+        matches = [(_LABEL.match(line), line) for line in text.splitlines()]
+        # On several nodes, torchrun labels lines by the number on the node, which does not tell the rank.
+        has_local_labels = self._store is not None
+        # The one group of the pattern that matched is the number.
+        labelled_lines = [
+            (int(match[match.lastindex or 0]), line[match.end() :])
+            for match, line in matches
+            if match
         ]
-        rank_lines = [line for number, line in of_ranks if several or number == rank]
+        rank_lines = [line for number, line in labelled_lines if has_local_labels or number == rank]
         if not rank_lines:
             return last_words(text)
-        launchers = [line for label, line in labels if not label]
+        launcher_lines = [line for match, line in matches if not match]
         return "\n".join(
-            filter(None, (last_words("\n".join(rank_lines)), last_words("\n".join(launchers))))
+            filter(None, (last_words("\n".join(rank_lines)), last_words("\n".join(launcher_lines))))
         )
 
     def kill(self) -> None:
@@ -153,15 +169,16 @@ class LauncherPlacement:
         process = self._process
         if process is None:
             return
-        ours = descendants(process.pid)
+        # Listed before and after SIGTERM: meanwhile a process may lose its parent, or start others.
+        started_processes = descendants(process.pid)
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(TERMINATE_S)
-        ours |= descendants(process.pid)
+        started_processes |= descendants(process.pid)
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
-        kill_each(ours)
+        kill_each(started_processes)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(REAP_S)
         self._forget()
@@ -181,21 +198,23 @@ class LauncherPlacement:
         return Path(self._folder) / "output"
 
     def _command(self, launch: "Launch") -> list[str]:
+        """Return the command line of this launcher."""
         if self.name == "mpirun":
             return mpirun(launch, mpi_family(_probe("mpirun", "--version")))
         if self.name == "srun":
             return srun(launch, mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
-        if min(launch.nodes, launch.size) == 1:
+        if min(launch.node_count, launch.size) == 1:
             return torchrun(launch)
         return torchrun(launch, self._endpoint(), secrets.token_hex(8))
 
     def _endpoint(self) -> str:
-        """Return the address of a store for torchrun's agents elsewhere."""
+        """Return the address of a store where torchrun's agents on all nodes meet."""
         self._store = self._store or store_server(self.bind)
         host = own_addresses(self.bind)[0]
         return f"[{host}]:{self._store.port}" if ":" in host else f"{host}:{self._store.port}"
 
     def _forget(self) -> None:
+        """Drop the launcher that has ended, its store and its folder."""
         self._process = None
         self._store = None
         if self._folder:
@@ -238,11 +257,11 @@ class Launch:
     """The ranks to start, and all that a launcher needs for it.
 
     Args:
-        size: ranks.
+        size: the number of ranks.
         arguments: the user's own, for the launcher.
         exported: names of variables that every rank must get; their values are in the launcher's environment.
-        environ: that pytest itself runs in.
-        folder: for files that the launcher keeps.
+        environ: the variables of the launcher.
+        folder: for the log files of the launcher.
     """
 
     size: int
@@ -253,21 +272,26 @@ class Launch:
 
     @property
     def forwarded(self) -> list[str]:
-        """Return every variable to hand on to the ranks. These are the exported ones, and the
-        user's that bear on a measurement.
+        """Return the names of the variables to hand on to ranks.
+
+        These are the exported ones, and the user's that can influence a measurement.
         """
-        users = [name for name in self.environ if _FORWARDED.fullmatch(name)]
-        return list(dict.fromkeys([*self.exported, *sorted(users)]))
+        user_names = [name for name in self.environ if _FORWARDED.fullmatch(name)]
+        return list(dict.fromkeys([*self.exported, *sorted(user_names)]))
 
     @property
-    def nodes(self) -> int:
-        """Return the nodes of pytest's Slurm allocation; 1 outside of one."""
+    def node_count(self) -> int:
+        """Return the number of nodes of pytest's Slurm allocation, else 1."""
         text = self.environ.get("SLURM_JOB_NUM_NODES", "1")
         return int(text) if text.isdecimal() else 1
 
 
 def parse_arguments(name: str, text: str) -> tuple[str, ...]:
-    """Return the user's arguments for a launcher."""
+    """Return the user's arguments for a launcher.
+
+    Raises:
+        BadInput: the text is no shell words, or sets the number of ranks or nodes.
+    """
     try:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
@@ -286,7 +310,7 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
 
 def mpi_family(version: str) -> MpiFamily:
     """Return the family that an mpirun belongs to."""
-    # The marks are in the order of trust: Intel's is built on Hydra too.
+    # Intel MPI is built on Hydra too, so its own name is looked for first.
     marks: tuple[tuple[str, MpiFamily], ...] = (
         (r"Open MPI|Open RTE|OpenRTE|PRRTE|Spectrum MPI", "openmpi"),
         (r"Intel\(R\) MPI", "intel"),
@@ -315,26 +339,31 @@ def mpi_plugin(listing: str) -> str:
 def torchrun(launch: Launch, endpoint: str = "", run_id: str = "") -> list[str]:
     """Return torchrun's command. In a Slurm allocation of several nodes it runs once on each of
     them, otherwise on this node.
+
+    Args:
+        launch: the ranks to start.
+        endpoint: the address of the store where agents of several nodes meet.
+        run_id: a name that these agents share.
     """
-    nodes = min(launch.nodes, launch.size)
-    if launch.size % nodes:
+    node_count = min(launch.node_count, launch.size)
+    if launch.size % node_count:
         raise BadInput(
-            f"{launch.size} ranks on {nodes} nodes under torchrun, which starts equally many on each "
+            f"{launch.size} ranks on {node_count} nodes under torchrun, which starts equally many on each "
             "node; expected a multiple of the nodes, or use --roofline-launcher=srun"
         )
     agent = [
         *(sys.executable, "-m", "torch.distributed.run"),
-        f"--nproc-per-node={launch.size // nodes}",
+        f"--nproc-per-node={launch.size // node_count}",
         *("--max-restarts=0", "--tee=3"),
         f"--log-dir={launch.folder}",
     ]
-    if nodes == 1:
+    if node_count == 1:
         return [*agent, "--standalone", *launch.arguments, *_RANK[1:]]
     return [
-        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
+        *("srun", f"--nodes={node_count}", f"--ntasks={node_count}", "--ntasks-per-node=1"),
         *_step_options(launch, "none"),
         *agent,
-        f"--nnodes={nodes}",
+        f"--nnodes={node_count}",
         *(f"--rdzv-endpoint={endpoint}", "--rdzv-backend=c10d", f"--rdzv-id={run_id}"),
         "--rdzv-conf=is_host=0",
         *launch.arguments,
@@ -343,20 +372,25 @@ def torchrun(launch: Launch, endpoint: str = "", run_id: str = "") -> list[str]:
 
 
 def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
-    """Return mpirun's command. Ranks are not bound to cores, since a launcher's binding would show
-    in what is measured.
+    """Return mpirun's command.
+
+    Ranks are not bound to cores, since a launcher's binding would influence their times.
     """
     if family == "openmpi":
         defaults = [("--bind-to", "none"), ("--oversubscribe", ""), ("--tag-output", "")]
         if os.geteuid() == 0:
             defaults.append(("--allow-run-as-root", ""))
-        # The user's own word on a variable stands; mpirun refuses two.
-        users = {after.split("=")[0] for word, after in pairwise(launch.arguments) if word == "-x"}
+        # mpirun refuses a variable that is passed twice, so those that the user passes are left out.
+        user_names = {
+            setting.split("=")[0]
+            for option, setting in pairwise(launch.arguments)
+            if option == "-x"
+        }
         variables = [
-            word for name in launch.forwarded if name not in users for word in ("-x", name)
+            word for name in launch.forwarded if name not in user_names for word in ("-x", name)
         ]
     else:
-        # Hydra hands on the whole environment, over its own connections.
+        # With `-genvall`, Hydra hands on the whole environment.
         defaults = [("-bind-to", "none"), ("-prepend-rank", ""), ("-genvall", "")]
         if family == "intel":
             defaults[0] = ("-genv", "I_MPI_PIN=0")
@@ -371,7 +405,7 @@ def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
 
 
 def srun(launch: Launch, plugin: str = "none") -> list[str]:
-    """Return srun's command."""
+    """Return srun's command, with Slurm's plugin for MPI."""
     return [
         *("srun", f"--ntasks={launch.size}", "--label"),
         *_step_options(launch, plugin),
@@ -381,6 +415,7 @@ def srun(launch: Launch, plugin: str = "none") -> list[str]:
 
 
 def _step_options(launch: Launch, plugin: str) -> list[str]:
+    """Return the options of `srun` that every step gets, unless the user sets them."""
     defaults = [
         ("--kill-on-bad-exit", "1"),
         ("--cpu-bind", "none"),
@@ -388,14 +423,18 @@ def _step_options(launch: Launch, plugin: str) -> list[str]:
         ("--export", "ALL"),
     ]
     options = _without_users_options(defaults, launch.arguments, joined=True)
-    # Within a step, the resources are the step's own, and a second one would wait for them for ever.
+    # The step that pytest itself runs in holds the resources; without `--overlap` a new step would wait for ever.
     return [*options, "--overlap"] if "SLURM_STEP_ID" in launch.environ else options
 
 
 def _without_users_options(
     defaults: Sequence[tuple[str, str]], arguments: Sequence[str], joined: bool = False
 ) -> list[str]:
-    """Return options without those that the user sets. Launchers refuse to take an option twice."""
+    """Return options without those that the user sets.
+
+    Launchers refuse an option that is set twice. With `joined`, an option and its setting are one
+    word, with `=` between them.
+    """
     names = {
         argument.split("=")[0].lstrip("-") for argument in arguments if argument.startswith("-")
     }

@@ -1,5 +1,5 @@
-"""The controller's end of connections: who knows the key comes in. Also the network interface by
-which ranks reach it.
+"""The controller's end of connections, which accepts peers that know the key. Also the network
+interface by which ranks reach it.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from ..core.units import printable
 from ..processes.system import OF_FILES, raise_file_limit, reason_of
 from .channel import HANDSHAKE_S, POLL_S, Channel, Endpoint, Greeting
 
-# For the first word of whoever has connected.
+# Seconds for the first message of a peer that has connected.
 HELLO_S = 10.0
 # Handshakes at a time; a further peer waits in the system's queue.
 MOST_GREETINGS = 64
-# For a handshake, while others wait for its place or its descriptor: a silent peer may try again.
+# Seconds for a handshake while other peers wait for room. A peer that was too slow may connect again.
 SHORT_HANDSHAKE_S = 0.25
 GLOO_VARIABLE = "GLOO_SOCKET_IFNAME"
 # Linux: the first IPv4 address of an interface (man 7 netdevice), in a record whose name has 16 bytes.
@@ -34,9 +34,9 @@ _ADDRESS = slice(20, 24)
 
 
 class Listener:
-    """Accept connections in a thread, so that a silent stranger delays nobody.
+    """Accepts connections in a thread, so that a silent peer does not delay others.
 
-    Only `close` ends it. Where a connection cannot be accepted, it waits a moment and goes on.
+    Only `close` ends the thread. If a connection cannot be accepted, it waits a moment and goes on.
     """
 
     def __init__(self, address: str, port: int = 0, key: bytes = b"") -> None:
@@ -50,6 +50,7 @@ class Listener:
         )
         self._accepted: queue.Queue[Channel] = queue.Queue()
         self._greetings: dict[socket.socket, Greeting] = {}
+        # Why the last connection could not be accepted, and when to accept the next one.
         self._trouble, self._resume_s = "", 0.0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="roofline-listener")
@@ -63,7 +64,10 @@ class Listener:
 
     @property
     def remark(self) -> str:
-        """Return why a connection was kept out, to end a sentence. Empty if none was."""
+        """Return the end of a sentence: why a connection could not be accepted.
+
+        It is empty if all could.
+        """
         return f"; a connection could not be accepted: {self._trouble}" if self._trouble else ""
 
     def accept(self, timeout: float) -> Channel | None:
@@ -80,7 +84,18 @@ class Listener:
         check: Callable[[list[int]], None],
         remedy: str = "",
     ) -> None:
-        """Wait until every one of these ranks has said hello."""
+        """Wait until every one of these ranks has introduced itself.
+
+        Args:
+            ranks: the numbers of the ranks.
+            size: the number of ranks of the launch.
+            arrivals: gets the channel and the first message of each rank, also of those that came before a failure.
+            check: called with the ranks that are missing; it raises to end the wait.
+            remedy: the end of the error about a rank that does not belong to the launch.
+
+        Raises:
+            RanksFailed: a rank that does not belong to the launch has connected, or one came twice.
+        """
         while len(arrivals) < len(ranks):
             channel = self.accept(POLL_S)
             hello = None if channel is None else _first_word(channel)
@@ -102,7 +117,7 @@ class Listener:
         """Accept nobody any more."""
         self._closed.set()
         with contextlib.suppress(OSError):
-            # Wakes the thread.
+            # This ends the thread's wait.
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()
@@ -110,12 +125,12 @@ class Listener:
             waiting.close()
 
     def _serve(self) -> None:
-        """Greet whoever connects, until this listener is closed."""
+        """Do the handshakes of all peers, until this listener is closed."""
         while not self._closed.is_set():
             now_s = time.monotonic()
-            room = len(self._greetings) < MOST_GREETINGS and now_s >= self._resume_s
-            self._hang_up(now_s, HANDSHAKE_S if room else SHORT_HANDSHAKE_S)
-            for ready in wait([*self._greetings, *[self._socket] * room], POLL_S):
+            has_room = len(self._greetings) < MOST_GREETINGS and now_s >= self._resume_s
+            self._hang_up(now_s, HANDSHAKE_S if has_room else SHORT_HANDSHAKE_S)
+            for ready in wait([*self._greetings, *[self._socket] * has_room], POLL_S):
                 if ready is self._socket:
                     self._admit()
                 elif isinstance(ready, socket.socket):
@@ -123,19 +138,22 @@ class Listener:
         for connection in self._greetings:
             connection.close()
 
-    def _hang_up(self, now_s: float, most_s: float) -> None:
-        """Hang up on peers whose handshake takes too long."""
+    def _hang_up(self, now_s: float, limit_s: float) -> None:
+        """Close the connections of peers whose handshake takes too long."""
         for connection, greeting in list(self._greetings.items()):
-            if now_s - greeting.began_s > most_s:
+            if now_s - greeting.began_s > limit_s:
                 del self._greetings[connection]
                 connection.close()
 
     def _admit(self) -> None:
-        """Accept one connection. If that fails, note why, and accept none for a moment."""
+        """Accept one connection, and begin its handshake.
+
+        If that fails, record why, and accept none for a moment.
+        """
         try:
             connection, _ = self._socket.accept()
         except BlockingIOError:
-            # It was gone again.
+            # The peer hung up before it was accepted.
             return
         except OSError as error:
             self._trouble, self._resume_s = reason_of(error), time.monotonic() + POLL_S
@@ -159,8 +177,9 @@ class Listener:
 
 
 def _first_word(channel: Channel) -> dict[str, Any] | None:
-    """Return a peer's hello. None if it is gone or sends something else; its channel is closed
-    then.
+    """Return the first message of a peer, which introduces it.
+
+    It is None if the peer is gone or sends something else. Its channel is closed then.
     """
     with contextlib.suppress(EOFError, OSError, BadInput):
         hello = channel.receive(HELLO_S)
@@ -223,18 +242,22 @@ def own_addresses(bound_to: str) -> tuple[str, ...]:
             str(entry[4][0])
             for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
         ]
-    # Last, since elsewhere it is another host, which then does not know the key.
+    # The loopback address comes last, since on another node it leads to that node, which does not know the key.
     return tuple(dict.fromkeys([*addresses, "127.0.0.1"]))
 
 
-# Network interfaces by their addresses, since Gloo is told by name which of them other nodes reach.
+# Network interfaces by their addresses, since Gloo takes the name of the one that other nodes reach.
 
 
 def keep_gloo_reachable(address: str, outward: str) -> None:
     """Set the interface on which Gloo meets ranks of other nodes. Call it before the first process
     group.
 
-    By itself it takes the address of the host's name, which on Debian is 127.0.1.1. What the user chose stays.
+    Without it, Gloo takes the address of the host's name, which on Debian is 127.0.1.1. A setting of the user stays.
+
+    Args:
+        address: of this rank, as its controller reaches it.
+        outward: the address of the controller's host towards other nodes, for ranks that share that host.
     """
     if GLOO_VARIABLE in os.environ:
         return
@@ -263,7 +286,7 @@ def interface_of(address: str) -> str | None:
     ):
         packed_address = socket.inet_aton(address)
         for _, name in socket.if_nameindex():
-            # One without an address refuses to answer.
+            # The request fails for an interface without an address.
             with contextlib.suppress(OSError):
                 if (
                     fcntl.ioctl(connection, _SIOCGIFADDR, _IFREQ.pack(name.encode()))[_ADDRESS]

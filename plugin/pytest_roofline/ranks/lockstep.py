@@ -3,9 +3,9 @@
 Every rank measures the same request on its own device, and all that decides how many calls are made is agreed upon
 (`engine.sizing.peers`). Runs on a rank; the controller gets `RankTimes` from each, and `progress` after every block.
 
-A time that is the longest over the ranks does not tell which of them made it long: whoever comes early waits for the
-late one, so all take as long. What tells is the time that a rank spends outside of collectives and of waiting for them.
-Taken in a pass of its own after timing, since looking at every operation costs time.
+The time of a call does not tell which rank made it long: ranks that come early wait for the late one, so the call takes
+as long on all. The straggler shows in the time that a rank spends outside of collectives and of waits for them. That
+time is taken in a pass of its own after timing, since it costs time to watch every operation.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from ..engine.measure import MeasuredRequest, Observer, measure_request
 from ..engine.request import Request, Timed
 from .worlds import Rank
 
+# The kinds of what a rank function may return, in words.
 KINDS = (
     "neither a function nor a Timed",
     "a function",
@@ -40,10 +41,10 @@ class RankTimes:
     """The measurement of a rank.
 
     Args:
-        measured: its own times, and what all ranks agree upon.
-        straggler: the rank that the others wait for; None where none stands out, or nobody looked.
-        lag_s: by rank, how much longer than the fastest it needs for its own part of a call, in seconds; empty where
-            nobody looked: one rank alone, or wrong data.
+        measured: the rank's own times, and the results that all ranks agree on.
+        straggler: the rank that the others wait for; None where none stands out, or none was looked for.
+        lag_s: by rank, how much longer than the fastest it needs for its own part of a call, in seconds. Empty where no
+            straggler was looked for: there is one rank alone, or the data are wrong.
     """
 
     measured: MeasuredRequest
@@ -58,8 +59,9 @@ def measure(
     request: Request,
     tell: Callable[[LatestBlock], None],
 ) -> RankTimes:
-    """Time what `fn(rank, *args)` returns. Every rank of the world must come here with the same
-    request.
+    """Measure the function that `fn(rank, *args)` returns.
+
+    Every rank of the world must call this with the same request. `tell` takes every block.
     """
     observer = _RankObserver(rank, request, tell)
     try:
@@ -71,18 +73,25 @@ def measure(
 
 
 def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> Timed:
-    """Return what `fn(rank, *args)` gives to time. It is a `Timed` or a function; if neither, that
-    very call.
+    """Return the work to time.
+
+    It is the `Timed` or the function that `fn(rank, *args)` returns. If it returns neither, the call
+    `fn(rank, *args)` itself is timed.
+
+    Raises:
+        BadInput: ranks returned different kinds.
     """
     output = fn(rank, *args)
+    # The index of the kind in `KINDS`.
     kind = (
         2 + (output.make_args is not None) if isinstance(output, Timed) else int(callable(output))
     )
     rows = rank.gather((kind, isinstance(output, Timed) and output.on_host))
+    first_kind, _ = rows[0]
     for number, (other_kind, _) in enumerate(rows):
-        if other_kind != rows[0][0]:
+        if other_kind != first_kind:
             raise BadInput(
-                f"on rank 0 the rank function returned {KINDS[int(rows[0][0])]}, "
+                f"on rank 0 the rank function returned {KINDS[int(first_kind)]}, "
                 f"on rank {number} {KINDS[int(other_kind)]}; "
                 "expected the same kind on every rank"
             )
@@ -92,8 +101,9 @@ def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) 
 
 
 def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Call `fn(rank, *args)`. If it returns something to time, as for `measure_ranks`, do that
-    once.
+    """Call `fn(rank, *args)` once.
+
+    If it returns a `Timed` or a function, as for `measure_ranks`, call that once too.
     """
     output = fn(rank, *args)
     if isinstance(output, Timed):
@@ -104,12 +114,13 @@ def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) ->
 
 
 class _RankObserver(Observer):
-    """Tells the controller of every block, and looks for the straggler."""
+    """Sends every block to the controller, and looks for the straggler."""
 
     def __init__(self, rank: Rank, request: Request, tell: Callable[[LatestBlock], None]) -> None:
         self._rank = rank
         self._request = request
         self._tell = tell
+        # The straggler and the lag of every rank, as in `RankTimes`.
         self.lateness: tuple[int | None, tuple[float, ...]] = None, ()
 
     def block_added(self, log: Log) -> None:
@@ -123,7 +134,7 @@ class _RankObserver(Observer):
         fn: Callable[..., object],
         sets: Sequence[tuple[object, ...]],
     ) -> None:
-        """Find the late rank, unless the data are wrong."""
+        """Look for the straggler, unless the data are wrong."""
         if self._rank.size > 1 and not measured.wrong:
             call_s, budget_s = measured.samples.median_s, self._request.budget_s
             self.lateness = find_straggler(self._rank, fn, sets, call_s, budget_s)
@@ -163,25 +174,36 @@ SHARE_OF_CALL = 0.05
 TIMES_THE_OTHERS = 3
 # and more than ranks leave a barrier apart, in seconds: on busy cores 0.17 ms were seen.
 BARRIER_SPREAD_S = 250e-6
-# Calls in the pass: fewer for long ones, by the share of the budget that a call takes.
+# The number of calls in the pass that looks for the straggler, by the share of the budget that a call exceeds: the
+# longer a call, the fewer.
 CALLS = ((1 / 5, 1), (1 / 25, 3), (0.0, 5))
 
 
 def straggler(
     calls: Sequence[Sequence[tuple[float, float]]],
 ) -> tuple[int | None, tuple[float, ...]]:
-    """Return the straggler, and by how much each rank lags."""
-    lags = [[own_s - min(own_s for own_s, _ in row) for own_s, _ in row] for row in calls]
+    """Return the straggler, and by how much each rank lags.
+
+    Args:
+        calls: for each call, by rank, the seconds outside of collectives and the seconds in all.
+
+    Returns:
+        The rank, or None where none stands out; and the median lag of each rank behind the fastest, in seconds.
+    """
+    lags = []
+    for row in calls:
+        fastest_s = min(outside_s for outside_s, _ in row)
+        lags.append([outside_s - fastest_s for outside_s, _ in row])
     lag_s = tuple(median(column) for column in zip(*lags, strict=True))
     call_s = median(max(whole_s for _, whole_s in row) for row in calls)
-    late = max(range(len(lag_s)), key=lag_s.__getitem__)
-    other_lags_s = [other_lag_s for rank, other_lag_s in enumerate(lag_s) if rank != late]
+    latest = max(range(len(lag_s)), key=lag_s.__getitem__)
+    other_lags_s = [other_lag_s for rank, other_lag_s in enumerate(lag_s) if rank != latest]
     noise_s = max(
         SHARE_OF_CALL * call_s,
         BARRIER_SPREAD_S,
         TIMES_THE_OTHERS * median(other_lags_s) if other_lags_s else 0.0,
     )
-    return (late if other_lags_s and lag_s[late] > noise_s else None), lag_s
+    return (latest if other_lags_s and lag_s[latest] > noise_s else None), lag_s
 
 
 def find_straggler(
@@ -191,14 +213,22 @@ def find_straggler(
     call_s: float,
     budget_s: float,
 ) -> tuple[int | None, tuple[float, ...]]:
-    """Return the straggler and every rank's lag, from a few untimed calls. Collective: every rank
-    calls it, and every rank gets the same.
+    """Return the straggler and every rank's lag, from a few more calls.
+
+    Every rank must call this, and every rank gets the same result.
+
+    Args:
+        rank: this rank.
+        fn: the function that was measured.
+        sets: its sets of arguments, used in turn.
+        call_s: the seconds that a call takes.
+        budget_s: the seconds of the test's budget.
     """
-    count = next(count for share, count in CALLS if call_s > share * budget_s or not share)
+    call_count = next(number for share, number in CALLS if call_s > share * budget_s or not share)
     calls = []
     inside = Inside(rank.meter)
     with inside.watching():
-        for index in range(count):
+        for index in range(call_count):
             rank.meter.synchronize()
             rank.barrier()
             call_seconds = _once(rank.meter, inside, fn, sets[index % len(sets)])
@@ -223,20 +253,21 @@ def _once(
 
 
 class Inside:
-    """Stamps where this thread enters and leaves a collective. A wait for a collective counts as
-    one.
-    """
+    """Records when this thread enters and leaves a collective, or a wait for one."""
 
     def __init__(self, device: Device) -> None:
         self.marks: list[Stamp] = []
-        """Entry and exit in turn."""
+        """The stamps of entries and exits in turn."""
         self._device = device
         self._depth = 0
         self._thread = threading.get_ident()
 
     @contextlib.contextmanager
     def collective(self) -> Iterator[None]:
-        """Inside of one; only the outermost counts."""
+        """Record the entry and the exit of this block.
+
+        A collective inside of another is not recorded, nor one on another thread.
+        """
         if threading.get_ident() != self._thread:
             yield
             return
@@ -249,15 +280,16 @@ class Inside:
             self._mark()
 
     def _mark(self) -> None:
+        """Stamp the present moment, unless an outer collective is open."""
         if not self._depth:
             self.marks.append(self._device.stamp())
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """See every collective within. Operations go through torch's dispatcher, waits through the
-        handle's method.
+        """Record every collective in this block.
 
-        Gloo's all_reduce returns from its operation at once and waits on the handle, so both are needed.
+        Operations are seen by torch's dispatcher, waits by a replacement of `dist.Work.wait`. Both
+        are needed: Gloo's all_reduce returns at once, and the work's handle is waited for.
         """
         original = dist.Work.wait
 
@@ -274,7 +306,7 @@ class Inside:
 
 
 class _Operations(TorchDispatchMode):
-    """Marks what torch.distributed submits; everything else passes."""
+    """Records the operations of torch.distributed; all others pass unchanged."""
 
     def __init__(self, inside: Inside) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -282,16 +314,17 @@ class _Operations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Keeping the compiler out of the method below imports it, which takes two seconds; it never gets there.
+        # True would import the compiler, to keep it out of the method below. That takes two seconds, and the compiler
+        # never gets there anyway.
         return False
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Let a compiled function run as it is, and do not look into it."""
+        """Return True, so that compiled functions run without being watched."""
         return True
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """One operation of torch."""
+        """Run an operation of torch, and record it if it is a collective."""
         if getattr(func, "namespace", "") not in NAMESPACES:
             return func(*args, **(kwargs or {}))
         with self._inside.collective():

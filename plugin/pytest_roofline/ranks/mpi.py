@@ -1,8 +1,8 @@
 """A test of an MPI with buffers on a device, by using them.
 
-Neither a build flag nor an environment variable proves that the transport in use can do it, and where it cannot it
-often hangs or crashes without a word. So the answer comes from ranks that may die of it. mpi4py is imported only in
-ranks: a process that imported `mpi4py.MPI` cannot start mpirun any more.
+Neither a build flag nor an environment variable proves that the transport in use can take such buffers. Where it
+cannot, it often hangs or crashes without a message. So ranks try it, which may die of it. mpi4py is imported only in
+ranks, since a process that has imported `mpi4py.MPI` cannot start mpirun any more.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ def world(size: int) -> Any:
     """Return mpi4py's `COMM_WORLD` in a rank. `mpirun` or `srun --mpi=pmix` has started the rank.
 
     Args:
-        size: how many ranks were asked for.
+        size: the expected number of ranks.
 
     Raises:
-        BadInput: the world is of another size: its times would be those of another test.
+        BadInput: the world has another size, so its times would be those of another test.
         ImportError: mpi4py is not installed here.
     """
     from mpi4py import MPI
@@ -59,8 +59,9 @@ def version() -> str:
 
 
 def probe(rank: Rank) -> dict[str, Any]:
-    """Send device buffers from rank 0 to rank 1 and back. The world may die of it; see
-    `gpu_awareness`.
+    """Send device buffers from rank 0 to rank 1 and back, and return which arrived wrong.
+
+    The ranks may crash; see `gpu_awareness`.
     """
     comm = world(rank.size)
     wrong = [size for size in SIZES_BYTES if not survives(comm, int(rank), rank.device, size)]
@@ -94,12 +95,11 @@ class Awareness:
 
 
 def gpu_awareness(run: Callable[..., Sequence[dict[str, Any]]]) -> Awareness:
-    """Return whether MPI takes device buffers here, by using them. The ranks are given up
-    afterwards.
+    """Return whether MPI takes device buffers here, by using them.
 
     Args:
-        run: runs a rank function in a world of its own and returns the results by rank, as `distributed.run` does;
-            whatever it raises says that the ranks died or hung.
+        run: runs a rank function in a world of its own, and returns the results by rank, as `distributed.run` does. Any
+            exception means that the ranks crashed or hung.
     """
     try:
         answers = run(probe, world_size=2, timeout=TIMEOUT_S)

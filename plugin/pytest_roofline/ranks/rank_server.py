@@ -9,10 +9,10 @@ from ..engine.devices import cpu
 from . import facts, lockstep, worlds
 from .worker import main
 
-# What takes a rank long to import.
+# Modules that a rank needs, and that take long to import.
 __all__ = ["cpu", "facts", "host", "lockstep", "measure", "torch", "worlds"]
 
 
-def live(arguments: Sequence[str]) -> int:  # noqa: ARG001 - a rank's controller says everything
-    """Be a rank; return its exit status."""
+def live(arguments: Sequence[str]) -> int:  # noqa: ARG001 - the controller sends all that a rank needs
+    """Run as a rank, and return the exit status."""
     return main()

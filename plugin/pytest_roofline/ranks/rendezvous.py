@@ -1,8 +1,8 @@
-"""The meeting of one launch's processes with rank 0. They use a file of this user's, or a secret
-that he gave all of them.
+"""The meeting of one launch's processes with rank 0. They use a file of this user, or a secret
+that the user gave to all of them.
 
-Whoever knows the key has the ranks run what he likes, so it travels only where nobody but this user reads: in a file of
-his, which is looked at before it is believed, or in a variable that he set for every process himself.
+The key lets its owner run any code on the ranks, so it goes only where nobody but this user can read it: into a file
+whose owner and mode are checked before it is used, or into a variable that the user sets for every process.
 """
 
 import contextlib
@@ -20,16 +20,17 @@ from .channel import Channel, Endpoint, connect
 from .identity import Identity
 from .listener import Listener, is_loopback
 
+# Seconds for all processes of a launch to meet.
 MEET_S = 60.0
 POLL_S = 0.1
-# One attempt to reach a rank 0; what was posted may be left from a launch that is gone.
+# Seconds for one attempt to reach rank 0. The address in the file may be that of an earlier launch.
 ATTEMPT_S = 2.0
 # A secret that the user gives to every process of a launch whose nodes share no folder.
 SECRET_VARIABLE = "ROOFLINE_ATTACH_KEY"
 SHORTEST_SECRET = 16
-# Ports behind MASTER_PORT that rank 0 tries under torchrun, whose agent holds that port itself.
+# The number of ports after MASTER_PORT that rank 0 tries under torchrun, whose agent uses that port itself.
 PORTS_BEHIND = 16
-# Variables that name a launch, or else its job: the first that is set.
+# Variables that name a launch, or else its job; the first that is set counts.
 _LAUNCH_NAMES = (
     *("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PALS_APID"),
     *("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"),
@@ -48,7 +49,7 @@ class FileRendezvous:
         )
 
     def listen(self, bind: str) -> Listener:
-        """Listen as rank 0, and post the address, at once and as a whole."""
+        """Listen as rank 0, and write the address into the file, as a whole."""
         listener = Listener(bind)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,11 +70,12 @@ class FileRendezvous:
         return listener
 
     def endpoints(self) -> list[Endpoint]:
-        """Return the address in the file, if only this user can have written it. Nobody else may be
-        able to read it either.
+        """Return the address in the file, if this user owns it and nobody else can read it.
+
+        Otherwise, and without a file, the list is empty.
         """
         with contextlib.suppress(OSError):
-            # Network file systems remember for long that a file is missing, unless its folder is looked at.
+            # Network file systems cache for long that a file is missing; reading its folder renews that.
             os.listdir(self._path.parent)  # noqa: PTH208 - the names are not wanted
             with self._path.open(encoding="utf-8") as file:
                 status = os.fstat(file.fileno())
@@ -82,7 +84,7 @@ class FileRendezvous:
         return []
 
     def close(self) -> None:
-        """Take it down."""
+        """Remove the file."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 
@@ -97,30 +99,36 @@ class SecretRendezvous:
         )
 
     def listen(self, bind: str) -> Listener:  # noqa: ARG002 - the others come by MASTER_ADDR
-        """Listen."""
-        why = ""
+        """Listen as rank 0, on the first port that is free."""
+        reason = ""
         for port in self._ports:
             try:
                 return Listener("127.0.0.1" if _leads_here(self._host) else "", port, self._key)
             except RanksFailed as error:
-                why = str(error).partition(";")[0]
+                reason = str(error).partition(";")[0]
         raise RanksFailed(
-            f"rank 0 {why} (MASTER_PORT); expected a free port on {socket.gethostname()}; choose another"
+            f"rank 0 {reason} (MASTER_PORT); expected a free port on {socket.gethostname()}; choose another"
         )
 
     def endpoints(self) -> list[Endpoint]:
-        """Every port that rank 0 may have taken."""
+        """Return an endpoint for every port that rank 0 may have taken."""
         return [Endpoint((self._host,), port, self._key) for port in self._ports]
 
     def close(self) -> None:
-        """Nothing was written anywhere."""
+        """Do nothing, since no file was written."""
 
 
 Rendezvous = FileRendezvous | SecretRendezvous
 
 
 def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) -> Rendezvous:
-    """Return the meeting place of a launch's processes."""
+    """Return the meeting place of a launch's processes.
+
+    It is a port that a secret guards, if the user gave one, else a file in the folder.
+
+    Raises:
+        BadInput: the secret is too short, or the address of rank 0 is missing or wrong.
+    """
     host, port, secret = (
         environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", SECRET_VARIABLE)
     )
@@ -143,31 +151,44 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
             f"RANK={identity.rank} and WORLD_SIZE={identity.size} are set, but not {missing}; "
             "set them to rank 0's host and a free port there, or unset RANK and WORLD_SIZE"
         )
-    return FileRendezvous(folder / "attach" / f"{identity.launcher}-{_launch(identity, environ)}")
+    name = f"{identity.launcher}-{_launch_name(identity, environ)}"
+    return FileRendezvous(folder / "attach" / name)
 
 
 def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) -> Channel:
-    """Connect to rank 0, past leftovers of earlier launches. These may have the same name."""
-    until_s, why = time.monotonic() + timeout, "rank 0 wrote nothing there"
-    while (left_s := until_s - time.monotonic()) > 0:
+    """Return a channel to rank 0, as soon as it can be reached.
+
+    An address that an earlier launch of the same name left behind is tried and passed over.
+
+    Raises:
+        RanksFailed: rank 0 was not reached within `timeout` seconds.
+    """
+    until_s, reason = time.monotonic() + timeout, "rank 0 wrote nothing there"
+    while (remaining_s := until_s - time.monotonic()) > 0:
         try:
             endpoints = rendezvous.endpoints()
         except ValueError as error:
-            endpoints, why = [], f"the file of rank 0 cannot be read: {error}"
+            endpoints, reason = [], f"the file of rank 0 cannot be read: {error}"
+        # Of several ports, each is tried once at a time, since rank 0 listens on only one of them.
+        attempt_s = 0.0 if len(endpoints) > 1 else min(ATTEMPT_S, remaining_s)
         for endpoint in endpoints:
             try:
-                return connect(endpoint, 0.0 if len(endpoints) > 1 else min(ATTEMPT_S, left_s))
+                return connect(endpoint, attempt_s)
             except ConnectionError as error:
-                why = f"its address cannot be reached: {error}"
+                reason = f"its address cannot be reached: {error}"
         time.sleep(POLL_S)
     raise RanksFailed(
         f"rank {identity.rank} of {identity.size} on {socket.gethostname()} did not find rank 0 within {timeout:g} s "
-        f"by {rendezvous.where}: {why}. Expected every process of this launch ({identity.launcher}) to run the same "
+        f"by {rendezvous.where}: {reason}. Expected every process of this launch ({identity.launcher}) to run the same "
         "pytest"
     )
 
 
 def _ports(port: int, environ: Mapping[str, str]) -> range:
+    """Return the ports that rank 0 may listen on.
+
+    It is MASTER_PORT itself, or those after it where torchrun's agent uses that port.
+    """
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return range(port, port + 1)
     first = min(port, 65535 - PORTS_BEHIND) + 1
@@ -175,6 +196,7 @@ def _ports(port: int, environ: Mapping[str, str]) -> range:
 
 
 def _master(environ: Mapping[str, str]) -> str:
+    """Return the variables of a launch's master as one text."""
     return "-".join(environ[name] for name in _MASTER_NAMES if environ.get(name))
 
 
@@ -182,25 +204,25 @@ def _leads_here(address: str) -> bool:
     return address == "localhost" or is_loopback(address)
 
 
-def _launch(identity: Identity, environ: Mapping[str, str]) -> str:
+def _launch_name(identity: Identity, environ: Mapping[str, str]) -> str:
     """Return a name that all processes of one launch share. Other launches have other names."""
     master = _master(environ)
     if _leads_here(environ.get("MASTER_ADDR", "")):
-        # Another host that shares the folder may have a launch at that port of its own.
+        # Another host that shares the folder may have a launch with the same loopback address and port.
         master = f"{socket.gethostname()}-{master}"
     if identity.launcher == "srun":
         name = f"{environ['SLURM_JOB_ID']}-{environ['SLURM_STEP_ID']}"
     elif identity.launcher in ("torchrun", "env"):
         name = master
     else:
-        launch = next(
+        job_name = next(
             (environ[variable] for variable in _LAUNCH_NAMES if environ.get(variable)), master
         )
-        if not launch and identity.local_size != identity.size:
+        if not job_name and identity.local_size != identity.size:
             raise BadInput(
                 f"this mpirun gives no job name to rank {identity.rank} of {identity.size}; "
                 "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port there"
             )
         # On one node, MPICH's ranks have the same parent.
-        name = launch or f"{socket.gethostname()}-{os.getppid()}"
+        name = job_name or f"{socket.gethostname()}-{os.getppid()}"
     return re.sub(r"[^\w.@-]", "_", name)

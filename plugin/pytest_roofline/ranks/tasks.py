@@ -1,9 +1,8 @@
 """The controller's requests to ranks, and their answers. Functions go by file and name, plain data
 and tensors as bytes.
 
-A function is found again on every rank, and refused where that cannot work. The bytes are data only, never code: pickle
-with the two doors shut that make it unsafe and surprising: what is written must be plain, and what is read may name
-nothing but the few classes below.
+Every rank loads a function by its place, and functions that have no such place are refused. The bytes are pickled data
+only, never code: only plain data may be written, and what is read may name nothing but the few classes below.
 """
 
 import dataclasses
@@ -23,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import BadInput
 
-# Torch is there where a tensor is: what starts a rank sends its first words without it.
+# Functions below import torch only when there is a tensor, since a rank sends its first messages before the import.
 if TYPE_CHECKING:
     import torch
 
-# Of one result or one set of arguments: more belongs into a file, or stays on the rank.
+# The most bytes of one result or one set of arguments. More belongs into a file, or stays on the rank.
 MOST_BYTES = 64 * 2**20
-# Records of ours that may travel, by the modules that they are defined in.
+# The modules of this package whose records may be sent.
 _OURS = (
     "pytest_roofline.core.",
     "pytest_roofline.ranks.",
@@ -45,9 +44,7 @@ _EXPECTED = "expected numbers, text, bytes, None, tuples, lists, sets, dicts, te
 
 @dataclass(frozen=True, slots=True)
 class FunctionRef:
-    """The place of a function: its file, module and name. The file comes with the SHA-256 of its
-    text.
-    """
+    """The place of a function: its file with its SHA-256, its module and its name."""
 
     file: str
     sha256: str
@@ -59,8 +56,7 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
     """Return the place of `fn`, so that every rank can load it. Raise BadInput if it is no function
     at the top of a module.
     """
-    # For pytest, which takes this as a wish; whoever reads a refusal wants the test's own line.
-    _refuse(fn)
+    _check_plain_function(fn)
     name, module = fn.__qualname__, sys.modules.get(fn.__module__)
     target: Any = module
     for part in name.split("."):
@@ -79,7 +75,8 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
         ) from None
 
 
-def _refuse(fn: object) -> None:
+def _check_plain_function(fn: object) -> None:
+    """Raise BadInput unless `fn` is a plain function at the top of a module."""
     name = getattr(fn, "__qualname__", repr(fn))
     if not inspect.isfunction(fn) or "<lambda>" in name or "<locals>" in name:
         raise BadInput(
@@ -101,7 +98,11 @@ def _digest(path: Path) -> str:
 
 
 def load(ref: FunctionRef) -> Callable[..., object]:
-    """Return the function, on a rank."""
+    """Return the function at a place, on a rank.
+
+    Raises:
+        BadInput: the file is missing or another version, or has no such function.
+    """
     path, host = Path(ref.file), socket.gethostname()
     try:
         digest = _digest(path)
@@ -127,11 +128,12 @@ _loaded: dict[tuple[str, str], ModuleType] = {}
 
 
 def _module(ref: FunctionRef, path: Path) -> ModuleType:
+    """Return the module of a function, loaded once for each version of its file."""
     key = ref.file, ref.sha256
     if key not in _loaded:
-        # A file that has changed since: what is known under its name is the version before.
-        changed = any(file == ref.file for file, _ in _loaded)
-        module = None if changed else _by_name(ref.module, path)
+        # If another version of the file was loaded, the module of that name is the old version.
+        has_changed = any(file == ref.file for file, _ in _loaded)
+        module = None if has_changed else _by_name(ref.module, path)
         _loaded[key] = module or _by_file(ref.module, path)
     return _loaded[key]
 
@@ -140,27 +142,30 @@ def _by_name(name: str, path: Path) -> ModuleType | None:
     """Return the module under its own name, if its file is `path`."""
     module = sys.modules.get(name)
     if module is not None:
-        return module if _is(getattr(module, "__file__", None), path) else None
+        return module if _is_file(getattr(module, "__file__", None), path) else None
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
         return None
-    return importlib.import_module(name) if spec is not None and _is(spec.origin, path) else None
+    if spec is None or not _is_file(spec.origin, path):
+        return None
+    return importlib.import_module(name)
 
 
-def _is(file: str | None, path: Path) -> bool:
+def _is_file(file: str | None, path: Path) -> bool:
     return file is not None and Path(file).resolve() == path
 
 
 def _by_file(name: str, path: Path) -> ModuleType:
+    """Return a module from its file, and register it under its name."""
     if name == "__main__":
-        # Under its own name a script would run as a program once more.
+        # Under the name `__main__`, a script would run its main program.
         name = f"__main__ of {path.name}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Under its name at once, as an import does: dataclasses look their module up.
+    # Registered before it is executed, as an import does: dataclasses look their module up.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -170,7 +175,7 @@ def _by_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-# Says of a task that it is a whole program, of which nobody wants the result.
+# The plan of a task that is a whole program, which has no result.
 JOB = "job"
 
 
@@ -189,9 +194,11 @@ class Task:
     """Something for the ranks of a world to do.
 
     Args:
-        function: what to call as `function(rank, *arguments)`.
-        arguments: encoded, since a rank must answer for what it cannot read.
-        plan: a `Request` to measure, `JOB` to do it once; None calls the function once and sends its result.
+        number: of the task, counted from 1.
+        world: the ranks that take part.
+        function: called as `function(rank, *arguments)`.
+        arguments: as bytes. The rank decodes them within the task, so that it can answer with an error.
+        plan: a `Request` to measure, or `JOB` to run the work once; None calls the function and sends its result.
     """
 
     number: int
@@ -203,8 +210,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The end of a task on a rank. It has the encoded result, the error and its traceback, or the
-    reason of a skip.
+    """The end of a task on a rank.
+
+    Args:
+        status: `ok`, `raised` or `skipped`.
+        value: the encoded result.
+        error: the error, or the reason of a skip.
+        traceback: of the error.
     """
 
     status: Literal["ok", "raised", "skipped"]
@@ -262,7 +274,7 @@ def _not_plain(content: object) -> BadInput:
 
 
 class _Pickler(pickle.Pickler):
-    """Asks about everything that is not built from the plainest types."""
+    """Writes plain data, tensors and records of this package, and refuses everything else."""
 
     def __init__(self, buffer: io.BytesIO, most_bytes: int) -> None:
         super().__init__(buffer, protocol=5)
@@ -270,6 +282,10 @@ class _Pickler(pickle.Pickler):
         self._tensor_bytes = 0
 
     def reducer_override(self, content: Any) -> Any:
+        """Return how to pickle a value of other than the plainest types.
+
+        pickle calls this. `NotImplemented` lets pickle do what it usually does.
+        """
         import torch
 
         kind = type(content)
@@ -296,6 +312,7 @@ class _Pickler(pickle.Pickler):
         raise _not_plain(content)
 
     def _reduce_tensor(self, tensor: "torch.Tensor") -> Any:
+        """Return how to pickle a tensor: by its dtype, its shape and its bytes."""
         import torch
 
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
@@ -310,9 +327,10 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows nothing but plain types, tensors and our records."""
+    """Reads plain types, tensors and records of this package, and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return a class or function that the bytes name, if it is allowed."""
         if module == __name__ and name in ("_tensor", "_dtype"):
             return globals()[name]
         if module == "builtins" and name in _BUILTINS:
@@ -325,10 +343,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_record(kind: type) -> bool:
+    """Return whether a type is a record of this package that may be sent."""
     return dataclasses.is_dataclass(kind) and kind.__module__.startswith(_OURS)
 
 
 def _tensor(dtype: str, shape: tuple[int, ...], content: bytes) -> "torch.Tensor":
+    """Return the tensor that was pickled; the bytes name this function."""
     import torch
 
     kind = _dtype(dtype)
@@ -338,6 +358,7 @@ def _tensor(dtype: str, shape: tuple[int, ...], content: bytes) -> "torch.Tensor
 
 
 def _dtype(name: str) -> "torch.dtype":
+    """Return the dtype that was pickled; the bytes name this function."""
     import torch
 
     kind = getattr(torch, name, None)

@@ -1,9 +1,9 @@
 """A rank: `python -m pytest_roofline.ranks.worker`, the one command that every launcher starts.
 
-It connects to its controller, says what it is, and does one task after the other. A thread listens meanwhile: if the
-controller is gone, the rank goes too, even in the middle of a collective. Torch, whose import takes seconds, comes only
-after what must hold before it is there: the rank ends with its controller, where that is its parent, and what it forks
-ends with it.
+It connects to its controller, introduces itself, and does one task after the other. A thread listens meanwhile: if the
+controller is gone, the rank ends too, even in the middle of a collective. The import of torch takes seconds, so it
+comes last. Before it, the rank has arranged that it ends with its parent, and that the processes which it forks end
+with it.
 """
 
 import contextlib
@@ -37,17 +37,20 @@ from .tasks import JOB, Answer, Task, decode, encode, load
 if TYPE_CHECKING:
     from ..engine.log import LatestBlock
 
-# For the controller, which listens before it has any rank started.
+# Seconds to reach the controller, which listens before it starts ranks.
 CONNECT_S = 60.0
-# An orderly end that takes longer is none; twice what the controller gives it.
+# Seconds for an orderly end, before the rank kills itself: twice as long as the controller waits.
 LEAVE_S = 10.0
-# Of an error's text and of its traceback.
+# Characters of an error's text, and of its traceback.
 _MOST_TEXT = 4_000
 _MOST_TRACEBACK = 20_000
 
 
 def serve(identity: Identity) -> int:
-    """Serve a controller until it says stop."""
+    """Connect to the controller, and serve it until it says stop.
+
+    Return the exit status.
+    """
     try:
         channel = connect(pop_controller(), CONNECT_S)
     except ConnectionError as error:
@@ -63,7 +66,7 @@ class Server:
         self._channel = channel
         self._identity = identity
         self._inbox: queue.Queue[Any] = queue.Queue()
-        # Without a name: nothing is left behind, however this process ends.
+        # A file without a name, of which nothing is left, however this process ends. Signals write stacks into it.
         self._stacks = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process lives
         if hasattr(faulthandler, "register"):
             faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
@@ -99,18 +102,21 @@ class Server:
         boot = self._inbox.get()
         if boot["kind"] == "stop":
             return 0
-        work = self._settle_in(join["device"], boot)
+        worlds = self._settle_in(join["device"], boot)
         while (message := self._inbox.get())["kind"] != "stop":
             if message["kind"] == "leave":
-                work.leave()
+                worlds.leave()
             else:
-                self._do(work, message["task"])
-        work.leave()
+                self._do(worlds, message["task"])
+        worlds.leave()
         self._channel.close()
         return 0
 
     def _settle_in(self, kind: str, boot: dict[str, Any]) -> Any:
-        """Open the device of this rank, and tell what it is."""
+        """Open the device of this rank, and send its facts.
+
+        Return the `Worlds` of this rank.
+        """
         import torch
 
         from ..engine.devices import open_device
@@ -118,9 +124,9 @@ class Server:
         from .facts import unwanted_cpu
         from .worlds import Worlds
 
-        own_address, controllers_address = self._channel.addresses
+        local_address, controller_address = self._channel.addresses
         if boot["several_hosts"]:
-            keep_gloo_reachable(own_address, boot["outward"])
+            keep_gloo_reachable(local_address, boot["outward"])
         torch.set_num_threads(boot["threads"])
         meter = open_device(kind if kind == "cpu" else f"{kind}:{boot['device']}")
         self._channel.send(
@@ -130,10 +136,13 @@ class Server:
                 "unwanted": unwanted_cpu(meter) if kind == "cpu" else "",
             }
         )
-        return Worlds(self._identity, meter, controllers_address, boot["store"])
+        return Worlds(self._identity, meter, controller_address, boot["store"])
 
     def _listen(self) -> None:
-        """Take messages as they come. End this rank when the controller is gone."""
+        """Receive messages as they come. Kill this rank when the controller is gone.
+
+        A request for stacks is answered at once; all other messages go into the inbox.
+        """
         try:
             while True:
                 message = self._channel.receive()
@@ -142,20 +151,23 @@ class Server:
                     continue
                 self._inbox.put(message)
                 if message["kind"] == "stop":
-                    # Nobody listens any more, and letting go of a group may wait for others.
+                    # To leave a group may mean to wait for other ranks, and this thread no longer notices that the
+                    # controller is gone.
                     _end_after(LEAVE_S)
                     return
-        except BaseException:  # Whatever it was, nobody is left to serve.
+        except BaseException:  # Whatever it was, the controller cannot be served any more.
             _end_at_once()
 
     def _read_stacks(self) -> str:
-        # Not into the file of the signal, whose stacks are of the moment that was asked about.
+        """Return the present stacks of all threads."""
+        # Not in the file of the signal, which may hold the stacks of an earlier moment.
         with tempfile.TemporaryFile("w+") as file:
             faulthandler.dump_traceback(file, all_threads=True)
             file.seek(0)
             return file.read()
 
     def _do(self, worlds: Any, task: Task) -> None:
+        """Run a task, and send its result or its error."""
         try:
             answer = Answer("ok", self._run_task(worlds, task))
         except BaseException as error:  # Also SystemExit: a rank ends when its controller says so.
@@ -163,12 +175,16 @@ class Server:
         self._channel.send({"kind": "answer", "answer": answer})
 
     def _run_task(self, worlds: Any, task: Task) -> bytes:
+        """Return the encoded result of a task.
+
+        After the function has returned, this rank says so, and waits until all ranks have returned.
+        """
         function = load(task.function)
         arguments = decode(task.arguments, "an argument")
         rank = worlds.enter(task.world)
-        outcome: object = None
+        result: object = None
         if task.plan is None:
-            outcome = function(rank, *arguments)
+            result = function(rank, *arguments)
         elif task.plan == JOB:
             from .lockstep import run_once
 
@@ -176,8 +192,8 @@ class Server:
         else:
             from .lockstep import measure
 
-            outcome = measure(rank, function, arguments, task.plan, self._tell)
-        encoded = encode(outcome, f"the result of rank {self._identity.rank}")
+            result = measure(rank, function, arguments, task.plan, self._tell)
+        encoded = encode(result, f"the result of rank {self._identity.rank}")
         rank.meter.synchronize()
         self._channel.send({"kind": "closing", "collectives": worlds.collectives})
         worlds.in_step(task.number)
@@ -188,6 +204,7 @@ class Server:
 
 
 def _answer(error: BaseException) -> Answer:
+    """Return the answer of a task that raised or skipped."""
     from .worlds import Skipped
 
     name = type(error).__name__
@@ -198,15 +215,15 @@ def _answer(error: BaseException) -> Answer:
     # pytest's own skip is known by its name, since ranks never import pytest by themselves.
     if isinstance(error, Skipped) or name == "Skipped":
         return Answer("skipped", error=encodable(text)[:_MOST_TEXT])
-    # What led to the rank function is none of its author's business.
+    # The author of the rank function does not need the frames that lead to it.
     with without_our_frames(error):
         try:
-            where = "".join(traceback.format_exception(error))
+            stack = "".join(traceback.format_exception(error))
         except Exception:
-            where = "".join(traceback.format_tb(error.__traceback__)) + name
+            stack = "".join(traceback.format_tb(error.__traceback__)) + name
     line = f"{name}: {text}" if text else name
     return Answer(
-        "raised", error=encodable(line)[:_MOST_TEXT], traceback=_shorten(encodable(where))
+        "raised", error=encodable(line)[:_MOST_TEXT], traceback=_shorten(encodable(stack))
     )
 
 
@@ -217,13 +234,14 @@ def _shorten(text: str) -> str:
 
 
 def _end_after(seconds: float) -> None:
+    """Kill this process after so many seconds, unless it has ended."""
     timer = threading.Timer(seconds, _end_at_once)
     timer.daemon = True
     timer.start()
 
 
 def _end_at_once() -> None:
-    """End this process and all that it started."""
+    """Kill this process and all that it started."""
     with contextlib.suppress(OSError):
         if os.getpgrp() == os.getpid() and os.getsid(0) == os.getpid():
             os.killpg(0, signal.SIGKILL)
@@ -234,14 +252,14 @@ def _end_at_once() -> None:
 def main() -> int:
     """Serve a controller until it says stop. Return the exit status."""
     faulthandler.enable()
-    # Into a log they would write in blocks, and a rank that is lost would take its last words along.
+    # Python writes into a log in blocks, so a rank that is lost would lose its last lines.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True)
     die_with_parent()
     started_by(os.getppid())
     identity = identify(os.environ) or Identity(0, 1, 0, 1, "none")
-    # Slurm has all ranks of a node in one group, and ends what a rank leaves behind itself.
+    # Slurm has all ranks of a node in one group, and itself ends the processes that a rank leaves behind.
     if identity.launcher != "srun":
         guard_group()
 
@@ -250,7 +268,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     status = main()
-    # What torch still holds at the end of an orderly life is none of the controller's waiting.
+    # Without torch's clean-up, which the controller would have to wait for.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,7 +1,7 @@
 """A rank's view of itself and of the world that it is in.
 
-The world of a test is the default process group, so a plain `dist.all_reduce(x)` works. It is kept until one of another
-size or back end is asked for; entering another takes some 30 ms with Gloo.
+The world of a test is the default process group, so a plain `dist.all_reduce(x)` works. It is kept until a test needs
+another size or back end; to enter another takes some 30 ms with Gloo.
 """
 
 import contextlib
@@ -132,27 +132,35 @@ class Rank(int):
         raise Skipped(reason)
 
 
-# Rank functions of ours.
+# Rank functions of this package.
 
 
 def free_bytes(rank: Rank) -> int:
-    """Memory that an allocation on this rank's device can still get."""
+    """Return the bytes that an allocation on this rank's device can get."""
     rank.meter.release()
     return rank.meter.free_bytes()
 
 
 def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> str:
-    """Return the class of the links among a host's accelerators. It is the word of a hardware key."""
+    """Return the class of the links among this host's accelerators.
+
+    It is the word of a hardware key; `none` where this host has one rank only.
+
+    Args:
+        rank: this rank.
+        hosts: the host of every rank.
+        uuids: the accelerator of every rank.
+    """
     from ..engine import inventory
 
-    there = [number for number, host in enumerate(hosts) if host == hosts[rank]]
+    ranks_here = [number for number, host in enumerate(hosts) if host == hosts[rank]]
     indices = [int(row[0]) for row in rank.gather((float(rank.device.index or 0),))]
-    if len(there) == 1:
+    if len(ranks_here) == 1:
         return "none"
-    if torch.cuda.device_count() >= len(there):
-        return inventory.kind_among([f"cuda:{indices[number]}" for number in there])
-    # Each was given its own and sees no other; the management library knows them all the same.
-    return inventory.kind_among_uuids([uuids[number] for number in there])
+    if torch.cuda.device_count() >= len(ranks_here):
+        return inventory.kind_among([f"cuda:{indices[number]}" for number in ranks_here])
+    # Each rank sees only its own accelerator, but the management library sees them all.
+    return inventory.kind_among_uuids([uuids[number] for number in ranks_here])
 
 
 class Worlds:
@@ -173,19 +181,20 @@ class Worlds:
         return self._rank
 
     def leave(self) -> None:
-        """Let go of the present world and its communicators."""
+        """Leave the present world, and free its communicators."""
         self._rank = self._world = None
         if dist.is_initialized():
             with contextlib.suppress(Exception):
                 dist.destroy_process_group()
 
     def _enter(self, world: World) -> Rank:
+        """Return this rank in a new world, after its process groups are made."""
         timeout = timedelta(seconds=world.timeout_s)
         if self._store is None:
             self._store = TCPStore(self._address, self._port, None, False, timeout=timeout)
         device = {"nccl": "cuda", "xccl": "xpu"}.get(world.backend)
         dist.init_process_group(
-            # Beside one for an accelerator, Gloo serves tensors on the host.
+            # Beside the back end of an accelerator, Gloo serves tensors on the host.
             f"cpu:gloo,{device}:{world.backend}" if device else world.backend,
             store=PrefixStore(world.name, self._store),
             rank=self._identity.rank,
@@ -203,13 +212,17 @@ class Worlds:
             timeout=timeout,
         )
         if rank.size > 1 and rank.device.type != "cpu":
-            # A library builds its communicator, which takes seconds, within the task's own time-out.
+            # The library builds its communicator at the first collective. It takes seconds, which should not be
+            # measured.
             dist.all_reduce(torch.zeros(1, device=rank.device))
             rank.meter.synchronize()
         return rank
 
     def in_step(self, number: int) -> None:
-        """Check that every member has ended the same task. No collective may be left over."""
+        """Raise an error unless every member has ended the same task.
+
+        A collective that a member has left over would meet this one, and its numbers would differ.
+        """
         rank = self._rank
         if rank is None or rank.size == 1:
             return
@@ -224,12 +237,13 @@ class Worlds:
 
     @property
     def collectives(self) -> int | None:
-        """Return how many operations this rank submitted to the default group. None if its back end
-        does not count.
+        """Return the number of operations that this rank submitted to the default group.
+
+        It is None if the back end does not count them.
         """
-        count = getattr(dist.group.WORLD, "_get_sequence_number_for_group", None)
+        read_count = getattr(dist.group.WORLD, "_get_sequence_number_for_group", None)
         with contextlib.suppress(RuntimeError):
-            return int(count()) if count is not None else None
+            return int(read_count()) if read_count is not None else None
         return None
 
 
@@ -253,7 +267,7 @@ def backend_of(kind: str, backend: str | None) -> str:
 
 def backends(kind: str) -> tuple[str, ...]:
     """Return torch's back ends for a kind of device, the default first."""
-    # Gloo carries an accelerator's tensors through host memory, which is another thing than to be measured there.
+    # Gloo would carry an accelerator's tensors through host memory, so it is none of the accelerator's back ends.
     candidates = ("gloo", "mpi") if kind == "cpu" else (default_backend(kind), "mpi")
     return tuple(name for name in candidates if dist.is_backend_available(name))
 
