@@ -8,17 +8,18 @@ from ..core.units import GIB, MIB, format_amount
 from ..engine.devices.cpu import QUIETEN, occupied_text
 from .health import degradations
 
-# NCCL and torch's loaders put their buffers here; a container's default of 64 MiB is too small for them.
+# The least size of /dev/shm, where NCCL and torch's loaders put their buffers. A container's default is 64 MiB.
 LEAST_SHM_BYTES = GIB
-# RDMA and pinned memory lock pages; the usual limit of a shell is 8 MiB or less.
+# The least limit of locked memory, which RDMA and pinned buffers need. The usual limit of a shell is 8 MiB or less.
 LEAST_MEMLOCK_BYTES = 64 * MIB
-# Idle contexts and the driver itself hold this much.
+# Memory in use that is no sign of other processes: idle contexts and the driver itself hold as much.
 OTHERS_BYTES = 256 * MIB
 
 
 def diagnose(machine: Machine) -> list[Finding]:
-    """Return everything that limits trust in numbers measured here. The worst is first; what the
-    machine withholds is included.
+    """Return everything that limits trust in numbers measured here.
+
+    Known faults come first, then facts that the machine does not tell.
     """
     findings = [
         *_accelerators(machine),
@@ -31,6 +32,7 @@ def diagnose(machine: Machine) -> list[Finding]:
 
 
 def _accelerators(machine: Machine) -> Iterator[Finding]:
+    """Yield findings on torch, on libraries for accelerators, and on profilers."""
     if machine.torch_devices is None:
         yield Finding(
             "limit",
@@ -67,6 +69,7 @@ def _accelerators(machine: Machine) -> Iterator[Finding]:
 
 
 def _gpu(gpu: Gpu) -> Iterator[Finding]:
+    """Yield findings on one GPU."""
     if not gpu.throttle_known:
         yield Finding(
             "unknown",
@@ -91,7 +94,8 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "other processes make times longer and noisier",
             "ask the scheduler for the whole device, or end them",
         )
-    for finding in degradations(gpu, gpu, ()):
+    # There is no run, so the facts are the same at both ends, and there are no measurements.
+    for finding in degradations(before=gpu, after=gpu, measurements=()):
         yield replace(finding, kind="limit")
     withheld = [name for name, fact in (
         ("power limit", gpu.power_limit_w), ("PCIe generation", gpu.pcie_generation), ("PCIe width", gpu.pcie_width),
@@ -132,13 +136,14 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _sharing(machine: Machine) -> Iterator[Finding]:
+    """Yield findings on GPUs that share memory, or are shared."""
     if machine.no_peers:
         pairs = ", ".join(f"{first}–{second}" for first, second in machine.no_peers[:6])
-        hidden_text = f" and {len(machine.no_peers) - 6} more" if len(machine.no_peers) > 6 else ""
+        more_text = f" and {len(machine.no_peers) - 6} more" if len(machine.no_peers) > 6 else ""
         yield Finding(
             "limit",
             "peer access",
-            f"GPUs {pairs}{hidden_text} cannot reach each other's memory",
+            f"GPUs {pairs}{more_text} cannot reach each other's memory",
             "copies between them go through the host",
             "check IOMMU and ACS settings; in a VM, check how GPUs are passed through",
         )
@@ -161,12 +166,13 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
 
 
 def _host(machine: Machine) -> Iterator[Finding]:
+    """Yield findings on the processor: its load, its clocks and its usable cores."""
     host = machine.host
-    if busy := occupied_text(machine.cores_taken, host.usable_cores, machine.taken_by):
+    if busy_text := occupied_text(machine.cores_taken, host.usable_cores, machine.taken_by):
         yield Finding(
             "limit",
             "busy machine",
-            busy,
+            busy_text,
             "measurements of a CPU and of ranks on it become INVALID, and a host that submits late slows a GPU",
             QUIETEN,
         )
@@ -205,6 +211,7 @@ def _host(machine: Machine) -> Iterator[Finding]:
 
 
 def _limits(machine: Machine) -> Iterator[Finding]:
+    """Yield findings on limits of memory."""
     host = machine.host
     if machine.shm_bytes is not None and machine.shm_bytes < LEAST_SHM_BYTES:
         yield Finding(

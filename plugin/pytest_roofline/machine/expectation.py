@@ -1,4 +1,4 @@
-"""The facts of a good node, made from one and held against others. `roofline doctor --expect` does
+"""The facts of a good node, made from one and compared with others. `roofline doctor --expect` does
 it.
 """
 
@@ -18,9 +18,9 @@ from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_r
 from ..core.units import format_amount
 from ..core.writing import write_json
 
-# Kernels reserve some of the memory, and not always the same.
+# The share by which memory may differ: kernels reserve some of it, and not always the same amount.
 MEMORY_TOLERANCE = 0.02
-# What a file says of a device that is no part of one.
+# The partition of a whole device in an expectation file.
 WHOLE = "none"
 _OMITTED = "a number above zero, or leave it out"
 Figure = Annotated[int, Meta(ge=1, description=_OMITTED)]
@@ -29,10 +29,9 @@ Watts = Annotated[float, Meta(gt=0, description=_OMITTED)]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGpus:
-    """So many GPUs of one product, and the facts that each must have. What is omitted may be
-    anything.
+    """The GPUs of one product that a node must have, and the facts of each.
 
-    `partition` is `none` for a whole device.
+    A fact that is omitted may be anything. `partition` is `none` for a whole device.
     """
 
     product: str
@@ -48,8 +47,9 @@ class ExpectedGpus:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The facts of a good node. Written by `roofline doctor --write-expect`, edited by people;
-    omitted means any.
+    """The facts of a good node. A fact that is omitted may be anything.
+
+    `roofline doctor --write-expect` writes them, and people edit them.
     """
 
     gpus: tuple[ExpectedGpus, ...]
@@ -69,7 +69,11 @@ class Expectation:
 
 
 def read_expectation(path: Path) -> Expectation:
-    """An expectation file."""
+    """Return the expectation in a file.
+
+    Raises:
+        BadInput: the file is missing, or is no expectation of this schema.
+    """
     where = f"expectation file {path}"
     raw = decode_json(read_bytes(path, "expectation file"), where)
     check_schema(raw, where)
@@ -82,11 +86,11 @@ def write_expectation(path: Path, expectation: Expectation) -> None:
 
 
 def expectation_of(machine: Machine) -> Expectation:
-    """Return what every node must have, if this one is good."""
-    products: dict[str, list[ExpectedGpus]] = {}
+    """Return the facts of this machine, as the expectation of every node."""
+    gpus_by_product: dict[str, list[ExpectedGpus]] = {}
     for gpu in machine.gpus:
-        products.setdefault(gpu.product, []).append(_expected_gpus(gpu))
-    gpus = tuple(_common(alike) for alike in products.values())
+        gpus_by_product.setdefault(gpu.product, []).append(_expected_gpus(gpu))
+    gpus = tuple(_common(gpus_of_product) for gpus_of_product in gpus_by_product.values())
     drivers = {gpu.driver for gpu in machine.gpus}
     host = machine.host
     return Expectation(
@@ -98,25 +102,28 @@ def expectation_of(machine: Machine) -> Expectation:
     )
 
 
-def _common(alike: list[ExpectedGpus]) -> ExpectedGpus:
-    """Return the common facts of all GPUs of a product. A fact in which they differ may be
-    anything.
+def _common(gpus: list[ExpectedGpus]) -> ExpectedGpus:
+    """Return the common facts of all GPUs of a product.
+
+    A fact in which they differ is omitted, so that it may be anything.
     """
-    shared = {f.name: {getattr(gpu, f.name) for gpu in alike} for f in fields(ExpectedGpus)}
-    facts = {
-        name: facts_seen.pop() if len(facts_seen) == 1 else None
-        for name, facts_seen in shared.items()
+    values_by_fact = {
+        field.name: {getattr(gpu, field.name) for gpu in gpus} for field in fields(ExpectedGpus)
     }
-    return ExpectedGpus(**facts | {"count": len(alike)})  # type: ignore[arg-type]
+    facts = {
+        name: values.pop() if len(values) == 1 else None for name, values in values_by_fact.items()
+    }
+    return ExpectedGpus(**facts | {"count": len(gpus)})  # type: ignore[arg-type]
 
 
 def _expected_gpus(gpu: Gpu) -> ExpectedGpus:
+    """Return the expectation that one GPU fulfils."""
+    # A driver that does not know a fact reports zero, so a zero is omitted.
     return ExpectedGpus(
         product=gpu.product,
         count=1,
         memory_bytes=gpu.memory_bytes or None,
-        # A zero is no fact: a driver that does not know says so that way.
-        # As this good node runs, which may be less than the card alone could: its slot decides too.
+        # The link as it is on this good node; its slot may allow less than the card.
         pcie_generation=gpu.pcie_generation or None,
         pcie_width=gpu.pcie_width or None,
         power_limit_w=gpu.power_limit_w or None,
@@ -127,8 +134,9 @@ def _expected_gpus(gpu: Gpu) -> ExpectedGpus:
 
 
 def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
-    """Return a GPU as its site rates it. A card in an older slot, or with a limit lowered on
-    purpose, is not sick there.
+    """Return a GPU with the ratings of the expectation.
+
+    So a card in an older slot, or with a power limit that was lowered on purpose, is not DEGRADED.
     """
     for group in expected.gpus:
         if group.product == gpu.product:
@@ -142,7 +150,10 @@ def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
 
 
 def differences(expected: Expectation, machine: Machine) -> list[Unexpected]:
-    """Every fact that is not as expected. What is better is a difference too, since it makes another node."""
+    """Return every fact that is not as expected.
+
+    A better fact is a difference too, since times on that node are not comparable.
+    """
     unexpected: list[Unexpected] = []
     counts = collections.Counter(gpu.product for gpu in machine.gpus)
     for group in expected.gpus:
@@ -163,18 +174,21 @@ def differences(expected: Expectation, machine: Machine) -> list[Unexpected]:
 
 
 def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
+    """Yield the facts of one GPU that differ from the expectation."""
     for fact in ("pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition"):
         expected_fact, actual_fact = getattr(expected, fact), getattr(gpu, fact)
+        # A whole device has no partition, but the expectation needs a word for it.
         actual_fact = actual_fact or WHOLE if fact == "partition" else actual_fact
         if expected_fact is not None and expected_fact != actual_fact:
             yield Unexpected(gpu.label, fact, _text(expected_fact), _text(actual_fact))
-    if expected.memory_bytes is not None and not _about(expected.memory_bytes, gpu.memory_bytes):
+    if expected.memory_bytes is not None and not _is_about(expected.memory_bytes, gpu.memory_bytes):
         yield Unexpected(
             gpu.label, "memory_bytes", _amount(expected.memory_bytes), _amount(gpu.memory_bytes)
         )
 
 
 def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
+    """Yield each other version of the driver; a machine without GPUs has none."""
     if expected.driver is not None:
         drivers = {gpu.driver for gpu in machine.gpus} or {None}
         for driver in sorted(drivers - {expected.driver}, key=str):
@@ -182,12 +196,13 @@ def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Une
 
 
 def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
+    """Yield the facts of the host that differ from the expectation."""
     host = machine.host
     if expected.cpu_model not in (None, host.cpu_model):
         yield Unexpected("host", "cpu_model", str(expected.cpu_model), host.cpu_model)
     if expected.usable_cores not in (None, host.usable_cores):
         yield Unexpected("host", "usable_cores", str(expected.usable_cores), str(host.usable_cores))
-    if expected.memory_bytes is not None and not _about(
+    if expected.memory_bytes is not None and not _is_about(
         expected.memory_bytes, host.usable_memory_bytes
     ):
         yield Unexpected(
@@ -198,7 +213,7 @@ def _host_differences(expected: Expectation, machine: Machine) -> Iterator[Unexp
         )
 
 
-def _about(expected: int, observed: int | None) -> bool:
+def _is_about(expected: int, observed: int | None) -> bool:
     return observed is not None and abs(observed / expected - 1) <= MEMORY_TOLERANCE
 
 

@@ -1,7 +1,7 @@
-"""The health of a device itself: facts below their rating, memory errors, slowdowns. Only slowdowns
-that would not end count.
+"""The health of a device itself: facts below their rating, memory errors, and slowdowns that do not
+end.
 
-A fact that nobody tells is no finding, and is never fine either: `unknown_health` names it.
+A fact that the machine does not tell is no finding, but it is not fine either: `unknown_health` names it.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _WORDS = {
     "usable_cores": "usable cores",
 }
 _RESET = "drain and reset it (nvidia-smi --gpu-reset -i {}, amd-smi reset --gpureset)"
-# By fact of memory that gave errors: the observation, its effect, and the remedy.
+# Facts about memory that gave errors, each with the observation, its effect, and the remedy.
 _REMAPPING = {
     "remap_failed": (
         "memory that gave errors could not be replaced by spare rows",
@@ -45,57 +45,70 @@ def degradations(
     measurements: Sequence[Measurement],
     differences: Sequence[Unexpected] = (),
 ) -> list[Finding]:
-    """Return what makes a device DEGRADED, worst first. Its own facts come first, then what a good
-    node has and this one lacks.
+    """Return the causes for which a device is DEGRADED, worst first.
 
-    A power limit, a lost link and a memory error count if seen at either end of the run. A PCIe link counts by the
-    better of both ends: it may be narrowed while the device idles (manual of nvidia-smi), so what was whole once is
-    whole. A slowdown counts by the blocks that it spoiled. The software power cap is a normal state and never counts.
+    Findings on the device come first, then differences of the node from the expectation. A power
+    limit, a lost link and a memory error count if seen at either end of the run. A PCIe link counts
+    by the better of both ends, since it may be narrower while the device idles (manual of
+    nvidia-smi). A slowdown counts by the blocks that it spoiled. The software power cap is a normal
+    state and never counts.
+
+    Args:
+        before: the facts of the device before the run; None where they are unknown.
+        after: its facts after the run.
+        measurements: of the run.
+        differences: of the node from the expectation. Those that a finding on the device tells are left out.
     """
     ends = [gpu for gpu in (before, after) if gpu is not None]
-    own_findings = _own_findings(ends, measurements)
-    own_facts = {(finding.subject, fact) for fact, finding in own_findings.items()}
+    device_findings = _device_findings(ends, measurements)
+    device_facts = {(finding.subject, fact) for fact, finding in device_findings.items()}
     node_findings = [
         _difference_finding(difference)
         for difference in differences
-        if (difference.subject, difference.fact) not in own_facts
+        if (difference.subject, difference.fact) not in device_facts
     ]
-    return [*own_findings.values(), *node_findings]
+    return [*device_findings.values(), *node_findings]
 
 
-def _own_findings(ends: Sequence[Gpu], measurements: Sequence[Measurement]) -> dict[str, Finding]:
-    """Return the findings by fact, worst first. First what makes data wrong, then what slows
-    everything, then what slows copies.
+def _device_findings(
+    ends: Sequence[Gpu], measurements: Sequence[Measurement]
+) -> dict[str, Finding]:
+    """Return the findings on a device by fact, worst first.
+
+    Facts that make data wrong come first, then those that slow everything, then those that slow
+    copies. `ends` are the facts of the device before and after the run.
     """
-    label, active = (
+    label, active_causes = (
         (_named_end(ends).label, ends[-1].active) if ends else (_label(measurements), None)
     )
-    by_fact = {
+    finding_by_fact = {
         "ecc_errors": _errors(ends),
         "remap_failed": _remapping(ends, "remap_failed"),
-        "slowdown": persistent_slowdown(label, measurements, active or ()),
+        "slowdown": persistent_slowdown(label, measurements, active_causes or ()),
         "power_limit_w": _power(ends),
         "links": _links(ends),
         "pcie_generation": _pcie(ends, "pcie_generation"),
         "pcie_width": _pcie(ends, "pcie_width"),
         "remap_pending": _remapping(ends, "remap_pending"),
     }
-    return {fact: finding for fact, finding in by_fact.items() if finding is not None}
+    return {fact: finding for fact, finding in finding_by_fact.items() if finding is not None}
 
 
 def _named_end(ends: Sequence[Gpu]) -> Gpu:
-    """Return the end of the run at which the device knows its name. A device that was lost since
-    answers nothing.
+    """Return the later end of the run at which the device told its product.
+
+    A device that was lost during the run tells nothing after it.
     """
     return next((gpu for gpu in reversed(ends) if gpu.product != "unknown"), ends[-1])
 
 
 def _label(measurements: Sequence[Measurement]) -> str:
-    """Return the label of a device that no library knows. It is the product of what was measured on
-    it.
+    """Return the label of a device that no library knows.
+
+    It is the product in the keys of its measurements.
     """
-    measured = sorted({str(measurement.key.hardware.product) for measurement in measurements})
-    return f"device ({', '.join(measured)})" if measured else "device"
+    names = sorted({str(measurement.key.hardware.product) for measurement in measurements})
+    return f"device ({', '.join(names)})" if names else "device"
 
 
 def _finding(ends: Sequence[Gpu], observed: str, effect: str, remedy: str) -> Finding:
@@ -103,14 +116,18 @@ def _finding(ends: Sequence[Gpu], observed: str, effect: str, remedy: str) -> Fi
 
 
 def _errors(ends: Sequence[Gpu]) -> Finding | None:
+    """Return a finding on uncorrected memory errors, if there are any."""
     counts = [gpu.ecc_errors for gpu in ends if gpu.ecc_errors is not None]
     if not any(counts):
         return None
-    most = max(counts)
-    grew = f", {counts[-1] - counts[0]} of them during the run" if counts[-1] > counts[0] else ""
+    error_count = max(counts)
+    growth_text = (
+        f", {counts[-1] - counts[0]} of them during the run" if counts[-1] > counts[0] else ""
+    )
     return _finding(
         ends,
-        f"{most} uncorrected ECC error{'s' * (most > 1)} since the driver was loaded{grew}, expected none",
+        f"{error_count} uncorrected ECC error{'s' * (error_count > 1)} since the driver was loaded"
+        f"{growth_text}, expected none",
         "data in its memory may be wrong, and a program that reads it is killed",
         f"{_RESET.format(ends[-1].index)}; if they come back, run the vendor's diagnostics (dcgmi diag "
         "-r 3) and replace "
@@ -119,6 +136,7 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
 
 
 def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
+    """Return a finding on faulty memory that is not replaced, if there is any."""
     if not any(getattr(gpu, fact) for gpu in ends):
         return None
     observed, effect, remedy = _REMAPPING[fact]
@@ -126,6 +144,7 @@ def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
 
 
 def _power(ends: Sequence[Gpu]) -> Finding | None:
+    """Return a finding on a power limit below the default, if it is."""
     limits = [gpu.power_limit_w for gpu in ends if gpu.power_limit_w]
     default_w = next((gpu.power_default_w for gpu in ends if gpu.power_default_w), None)
     if default_w is None or not limits or min(limits) >= default_w:
@@ -144,10 +163,10 @@ def _power(ends: Sequence[Gpu]) -> Finding | None:
 
 
 def _links(ends: Sequence[Gpu]) -> Finding | None:
-    """Return a finding about links that are down beside others.
+    """Return a finding on NVLinks, if some of them are down.
 
-    Without any, a device stands alone, and rightly so: one that a virtual machine was given on its own, or a card
-    without a bridge. Part of a device has no say in them.
+    A device with no link up at all may be right so: a virtual machine may have it alone, or a card may have no bridge.
+    A partition of a device tells nothing of its links.
     """
     counts = [gpu.links for gpu in ends if gpu.links is not None and gpu.partition is None]
     rated = _rated_links(_named_end(ends)) if counts else None
@@ -166,12 +185,12 @@ def _links(ends: Sequence[Gpu]) -> Finding | None:
 
 
 def _rated_links(gpu: Gpu) -> int | None:
-    """Return the NVLinks that every board of this product wires up. None if the product is not
-    known to have any.
+    """Return the number of NVLinks that every board of a product connects.
 
-    NVML is not asked: it counts those of the chip, of which a PCIe card wires some only (an H100 12 of 18: Azure's
-    azurehpc-health-checks, issue 162). Nor is amdsmi: its list of links is as long as there are devices, and has links
-    down on healthy boards (amd_smi.cc of ROCm 6.4, and its changelog).
+    It is None if the product is unknown, or has no known number. NVML's number is not used, since it counts the links
+    of the chip: a PCIe card connects only some of them (an H100 12 of 18: Azure's azurehpc-health-checks, issue 162).
+    amdsmi's list is not used, since it has a link for each device, and links that are down on healthy boards
+    (amd_smi.cc of ROCm 6.4, and its changelog).
     """
     product = products().get(gpu.product)
     rated = product.peaks.get("nvlinks") if product else None
@@ -179,6 +198,7 @@ def _rated_links(gpu: Gpu) -> int | None:
 
 
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
+    """Return a finding on a PCIe link below its rating, if it always was."""
     readings = [reading for gpu in ends if (reading := getattr(gpu, fact)) is not None]
     ratings = [reading for gpu in ends if (reading := getattr(gpu, f"{fact}_rated")) is not None]
     if not readings or not ratings or max(readings) >= max(ratings):
@@ -205,7 +225,10 @@ def _difference_finding(difference: Unexpected) -> Finding:
 
 
 def unknown_health(gpu: Gpu | None) -> str:
-    """Return what could not be checked of a device, in a sentence. Empty if everything is known."""
+    """Return the facts of a device that could not be checked, as a sentence.
+
+    It is empty if all are known.
+    """
     if gpu is None:
         return (
             "no management library knows this device, so power limit, links, memory errors and "
@@ -225,9 +248,10 @@ def unknown_health(gpu: Gpu | None) -> str:
 
 
 def _withheld_facts(gpu: Gpu) -> list[str]:
-    # A product that is known, and is rated for no links, has none to tell of.
+    """Return the names of the facts that a device does not tell."""
+    # A known product without rated links has none, so it withholds nothing.
     may_have_links = gpu.product not in products() or _rated_links(gpu) is not None
-    unknown_facts = {
+    is_unknown_by_name = {
         "power limit": gpu.power_limit_w is None or gpu.power_default_w is None,
         "PCIe generation": gpu.pcie_generation is None or gpu.pcie_generation_rated is None,
         "PCIe width": gpu.pcie_width is None or gpu.pcie_width_rated is None,
@@ -236,18 +260,20 @@ def _withheld_facts(gpu: Gpu) -> list[str]:
         "remapped memory": gpu.remap_pending is None and gpu.remap_failed is None,
         "throttling": not gpu.throttle_known,
     }
-    return [name for name, unknown in unknown_facts.items() if unknown]
+    return [name for name, is_unknown in is_unknown_by_name.items() if is_unknown]
 
 
 def _list_text(names: Sequence[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    """Return `a, b and c`."""
+    *first_names, last_name = names
+    return f"{', '.join(first_names)} and {last_name}" if first_names else last_name
 
 
-# As many as the engine wants before it knows a median: fewer, all slowed, may be one hiccup.
+# The blocks that a run needs for a finding: fewer, even if all were slow, may be one short disturbance.
 FEWEST_BLOCKS = 5
-# So many measurements, each slowed for most of its time, are no accident, however many others were not.
+# Measurements that were slow for most of their time and make a finding, however many others were not slow.
 FEWEST_MEASUREMENTS = 3
+# The causes of excluded blocks that degrade a device, each with its effect and remedy.
 _CAUSES = {
     THERMAL: (
         "clocks fall under load; such measurements do not count",
@@ -268,28 +294,37 @@ _CAUSES = {
 def persistent_slowdown(
     label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()
 ) -> Finding | None:
-    """Return the slowdown that spoiled most of a run's blocks. Or most blocks of three
-    measurements; None without one.
+    """Return a finding on a slowdown, or None without one.
+
+    A slowdown counts if it spoiled most blocks of the run, or most blocks of three measurements.
+
+    Args:
+        label: of the device.
+        measurements: of the run.
+        active: the causes that are still active after the run.
     """
-    block_counts = [
+    counts_by_cause = [
         Counter(block.excluded for block in measurement.samples.blocks)
         for measurement in measurements
     ]
-    slow_blocks = [sum(counts[cause] for cause in _CAUSES) for counts in block_counts]
-    total = sum(counts.total() for counts in block_counts)
-    mostly = sum(
-        blocks > MOST_EXCLUDED * counts.total()
-        for blocks, counts in zip(slow_blocks, block_counts, strict=True)
+    slow_counts = [sum(counts[cause] for cause in _CAUSES) for counts in counts_by_cause]
+    total = sum(counts.total() for counts in counts_by_cause)
+    slow_measurement_count = sum(
+        slow_count > MOST_EXCLUDED * counts.total()
+        for slow_count, counts in zip(slow_counts, counts_by_cause, strict=True)
     )
-    throughout = total >= FEWEST_BLOCKS and sum(slow_blocks) > MOST_EXCLUDED * total
-    if not throughout and mostly < FEWEST_MEASUREMENTS:
+    is_slow_run = total >= FEWEST_BLOCKS and sum(slow_counts) > MOST_EXCLUDED * total
+    if not is_slow_run and slow_measurement_count < FEWEST_MEASUREMENTS:
         return None
-    by_cause = Counter({cause: sum(counts[cause] for counts in block_counts) for cause in _CAUSES})
-    causes = [(cause, blocks) for cause, blocks in by_cause.most_common() if blocks]
+    totals = Counter({cause: sum(counts[cause] for counts in counts_by_cause) for cause in _CAUSES})
+    causes = [(cause, number) for cause, number in totals.most_common() if number]
     shares = ", ".join(
-        f"{cause} in {blocks} of {total} blocks ({blocks / total:.0%})" for cause, blocks in causes
+        f"{cause} in {number} of {total} blocks ({number / total:.0%})" for cause, number in causes
     )
-    where = f", mostly in {mostly} of {len(block_counts)} measurements"
-    still = "; still active after the last test" if causes[0][0] in active else ""
-    effect, remedy = _CAUSES[causes[0][0]]
-    return Finding("degraded", label, f"{shares}{where}{still}", effect, remedy)
+    measurements_text = (
+        f", mostly in {slow_measurement_count} of {len(counts_by_cause)} measurements"
+    )
+    main_cause, _ = causes[0]
+    active_text = "; still active after the last test" if main_cause in active else ""
+    effect, remedy = _CAUSES[main_cause]
+    return Finding("degraded", label, f"{shares}{measurements_text}{active_text}", effect, remedy)

@@ -1,5 +1,5 @@
-"""The proof that timing is right on this device. Each property has the figures behind it; no fake
-can show them.
+"""The proof that timing is right on this device. Each property has the figures that prove it, which
+only real hardware can give.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,36 +17,41 @@ from ..engine.sizing.calibration import calibrate
 from ..engine.sizing.stopwatch import Stopwatch
 from ..engine.timing import Engine, Plan
 
-# A pair of stamps that costs more could not time anything short.
+# The seconds that an empty pair of stamps may take; a longer one could not time anything short.
 DEAREST_PAIR_S = 1e-4
 SPIN_S = 5e-3
-# Copies in a row, long enough that launching and waiting are no part worth naming of what the host's clock sees.
+# Copies in a row that are timed by the host's clock: so many that their launch and the wait for them hardly count.
 CLOCK_CALLS = 50
 CLOCK_TOLERANCE = 0.05
 SPIN_TOLERANCE = 0.02
-# Twice the bytes take twice the time from sizes on where launches and caches no longer matter.
+# The share by which the time of twice the bytes may differ from twice the time, due to launches and caches.
 COPY_TOLERANCE = 0.15
-# A read from a cold cache pays what memory asks; more than this above it came from the cache.
+# The share by which a read after a flush may be faster than memory; a faster one came from the cache.
 COLD_ADVANTAGE = 0.15
-# Sizes read cold, in shares of the cache: a quarter of what is reported, and more in case less is reported than is.
+# Sizes to read after a flush, as multiples of the reported cache. The real cache may be larger than the device reports.
 COLD_SHARES = (0.25, 2, 8)
-# Below so many ticks a single call says nothing of its rate.
+# The ticks of the clock that a call must last for its rate to mean anything.
 FEWEST_TICKS = 5
 GRAPH_TOLERANCE = 0.10
+# Seconds for each measurement, and for the measurements under load.
 BUDGET_S = 0.5
 LOAD_S = 10.0
+# The most that a copy may reach, as a share of the datasheet's rate.
 UPPER_BOUND = 1.02
-# A copy of so much comes from memory on every device known; on CPUs of half of it.
+# The size of a copy that goes through memory, not a cache, on every known device; on CPUs half of it is enough.
 BEYOND_BYTES = 2**29
 
 
 def selftest(
     device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float = LOAD_S
 ) -> Iterator[Property]:
-    """Yield every property in turn. The last keeps the device at its power cap for `load_s`
-    seconds.
+    """Yield every property in turn.
 
-    What its memory can by its datasheet is None where that is not known.
+    Args:
+        device: to check.
+        workloads: the calls that are timed on it.
+        memory_bytes_per_s: the rate of its memory by the datasheet; None where that is unknown.
+        load_s: the seconds for which one of the checks keeps the device under load, at its power cap.
     """
     checks = _Checks(device, workloads, memory_bytes_per_s, load_s)
     for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,
@@ -58,6 +63,8 @@ def selftest(
 
 
 class _Checks:
+    """The checks of one device; each returns a property."""
+
     def __init__(
         self, device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float
     ) -> None:
@@ -70,33 +77,36 @@ class _Checks:
         self.cache_bytes, self._on_cpu = facts.last_level_cache_bytes or 0, facts.type == "cpu"
         self.watch = Stopwatch(device, wall=False, flush=None)
         self._neighbours = cpu.Neighbours(named=self._on_cpu)
-        self._spoiled = self._graph_refusal = ""
+        # Why a measurement of the present check is spoiled, and why no graph was timed; empty where neither happened.
+        self._spoiled_reason = self._graph_refusal = ""
 
     def judge(self, check: Callable[[], Property]) -> Property:
-        """Return a property, after a second attempt if need be. It fails if the measurements behind
-        it are spoiled.
+        """Return the property that a check proves.
+
+        If something disturbs its measurements, the check is repeated once. The property fails if they
+        are disturbed again.
         """
         for _ in range(2):
-            self._spoiled = ""
+            self._spoiled_reason = ""
             attempt = check()
-            if not self._spoiled:
+            if not self._spoiled_reason:
                 return attempt
         return replace(
             attempt,
             outcome="FAILS",
-            observed=self._spoiled,
+            observed=self._spoiled_reason,
             expected="undisturbed measurements",
         )
 
     def stamps(self) -> Property:
-        """Check that stamps are short, and the clock fine."""
+        """Check that a pair of stamps is short, and the clock's tick is fine."""
         calibration = calibrate(self.device)
-        fine = calibration.event_pair_s <= DEAREST_PAIR_S and 200 * calibration.tick_s <= max(
+        is_fine = calibration.event_pair_s <= DEAREST_PAIR_S and 200 * calibration.tick_s <= max(
             self.traits.shortest_span_s, 1e-3
         )
         return _property(
             "an empty pair of time stamps is short, and the clock has a fine tick",
-            fine,
+            is_fine,
             f"pair {format_seconds(calibration.event_pair_s)}, tick {format_seconds(calibration.tick_s)}",
             f"a pair of at most {format_seconds(DEAREST_PAIR_S)}, and 200 ticks in a sample",
             event_pair_s=calibration.event_pair_s,
@@ -106,8 +116,9 @@ class _Checks:
         )
 
     def clock_agrees(self) -> Property:
-        """Check that stamps and the host's clock agree on a long work. The host's clock reads
-        around it.
+        """Check that stamps and the host's clock agree on long work.
+
+        The host's clock also times the launch and the wait, which the tolerance allows for.
         """
         name = "the device's clock agrees with the host's"
         calibration = calibrate(self.device)
@@ -123,19 +134,22 @@ class _Checks:
         began_s = self.device.host_s()
         span_s = self.watch.span_s(work)
         wall_s = self.device.host_s() - began_s
-        off = span_s / wall_s - 1
-        slack = CLOCK_TOLERANCE + 2 * calibration.event_pair_s / wall_s
+        deviation = span_s / wall_s - 1
+        allowed = CLOCK_TOLERANCE + 2 * calibration.event_pair_s / wall_s
         return _property(
             name,
-            abs(off) <= slack,
+            abs(deviation) <= allowed,
             f"{format_seconds(span_s)} between the device's stamps, {format_seconds(wall_s)} by the host",
-            f"within {slack:.0%}",
+            f"within {allowed:.0%}",
             span_s=span_s,
             wall_s=wall_s,
         )
 
     def spin_ahead(self) -> Property:
-        """Check that the host gets ahead of a spin. Then the device catches up."""
+        """Check that the host submits work while the device spins.
+
+        Afterwards the device must reach all stamps.
+        """
         name, spin_hz = (
             "the host submits ahead of a spinning device",
             calibrate(self.device).spin_hz,
@@ -146,19 +160,19 @@ class _Checks:
         self.device.spin(int(SPIN_S * spin_hz))
         first = self.device.stamp()
         last = [self.device.stamp() for _ in range(20)][-1]
-        ahead = not self.device.reached(first)
+        host_is_ahead = not self.device.reached(first)
         self.device.synchronize()
-        caught_up = self.device.reached(last)
+        all_reached = self.device.reached(last)
         return _property(
             name,
-            ahead and caught_up,
-            f"the host was {'ahead' if ahead else 'behind'} after 21 stamps; then the device reached "
-            f"{'all' if caught_up else 'not all'}",
+            host_is_ahead and all_reached,
+            f"the host was {'ahead' if host_is_ahead else 'behind'} after 21 stamps; then the device reached "
+            f"{'all' if all_reached else 'not all'}",
             f"the host ahead during {format_seconds(SPIN_S)}, then all stamps reached",
         )
 
     def spin_lands(self) -> Property:
-        """Check that a spin takes as long as its cycles do."""
+        """Check that twice the cycles of a spin take twice the time."""
         name, spin_hz = (
             "a spin of twice the cycles takes twice the time",
             calibrate(self.device).spin_hz,
@@ -169,40 +183,41 @@ class _Checks:
             median(self._spin_s(int(share * SPIN_S * spin_hz)) for _ in range(5))
             for share in (1, 2)
         ]
-        off = (spans[1] - spans[0]) / SPIN_S - 1
+        deviation = (spans[1] - spans[0]) / SPIN_S - 1
         return _property(
             name,
-            abs(off) <= SPIN_TOLERANCE,
+            abs(deviation) <= SPIN_TOLERANCE,
             f"{format_seconds(spans[0])} and {format_seconds(spans[1])}",
             f"{format_seconds(SPIN_S)} more for the longer spin, within {SPIN_TOLERANCE:.0%}",
             spin_hz=spin_hz,
-            off=off,
+            off=deviation,
         )
 
     def _spin_s(self, cycles: int) -> float:
+        """Return the seconds that a spin of so many cycles takes."""
         self.device.synchronize()
         start = self.device.stamp()
         self.device.spin(cycles)
         return self.device.elapsed_s(start, self.device.stamp())
 
     def copy_lands(self) -> Property:
-        """Known work takes its time: twice the bytes, twice the seconds."""
+        """Check that a copy of twice the bytes takes twice the time."""
         small_s, large_s = self._time_interleaved(
             *(self.workloads.copy(n * self._beyond_cache) for n in (1, 2))
         )
-        off = large_s / small_s / 2 - 1
+        deviation = large_s / small_s / 2 - 1
         allowed = max(COPY_TOLERANCE, self.traits.repeatability)
         return _property(
             "a copy of twice the bytes takes twice the time",
-            abs(off) <= allowed,
+            abs(deviation) <= allowed,
             f"{format_seconds(small_s)} and {format_seconds(large_s)}",
             f"a factor of 2 within {allowed:.0%}",
             size_bytes=self._beyond_cache,
-            off=off,
+            off=deviation,
         )
 
     def below_peak(self) -> Property:
-        """No copy beats the memory's datasheet."""
+        """Check that a copy is not faster than the memory's datasheet."""
         name = "a copy stays below the memory's datasheet"
         if self.memory_bytes_per_s is None:
             return _missing(name, "no datasheet is known for this device")
@@ -217,10 +232,10 @@ class _Checks:
         )
 
     def flush_evicts(self) -> Property:
-        """Check that a read after the flush does not beat memory. The read is a quarter of the
-        cache, and larger ones, should the cache be larger.
+        """Check that a read after a flush is not faster than memory.
 
-        Not a copy: a write-back cache keeps the last that it wrote, and whoever comes behind the sample pays for it.
+        Several sizes are read, since the cache may be larger than reported. Copies would not do: a write-back cache
+        keeps the last bytes of a copy, and writes them to memory after the copy was timed.
         """
         name = "a flush evicts the cache"
         memory = self._memory_bytes_per_s()
@@ -231,34 +246,34 @@ class _Checks:
             if share * self.cache_bytes <= self._beyond_cache
         ]
         reads = {size: self._read(size, flush) for size in sizes}
-        cold = {
+        cold_rates = {
             size: size / samples.median_s
             for size, samples in reads.items()
             if samples.median_s >= FEWEST_TICKS * samples.tick_s
         }
-        if not cold:
+        if not cold_rates:
             return _missing(name, "every read that fits into a cache is too short for this clock")
-        # Once more after them: where memory itself is faster now, the cache is not what made them fast.
+        # Memory is measured again after the reads, since it may have become faster meanwhile.
         memory = max(memory, self._memory_bytes_per_s())
-        fastest = max(cold, key=lambda size: cold[size])
-        warm = sizes[0] / self._read(sizes[0]).median_s
+        fastest = max(cold_rates, key=lambda size: cold_rates[size])
+        warm_rate = sizes[0] / self._read(sizes[0]).median_s
         allowed = 1 + max(COLD_ADVANTAGE, self.traits.repeatability)
         return _property(
             name,
-            cold[fastest] <= allowed * memory,
-            f"{format_amount(fastest)} read cold at {format_rate(cold[fastest])}, "
-            f"{format_amount(sizes[0])} warm at {format_rate(warm)}",
+            cold_rates[fastest] <= allowed * memory,
+            f"{format_amount(fastest)} read cold at {format_rate(cold_rates[fastest])}, "
+            f"{format_amount(sizes[0])} warm at {format_rate(warm_rate)}",
             f"a cold read at most {allowed:g} × the memory's {format_rate(memory)}",
-            cold_bytes_per_s=cold[fastest],
-            warm_bytes_per_s=warm,
+            cold_bytes_per_s=cold_rates[fastest],
+            warm_bytes_per_s=warm_rate,
             memory_bytes_per_s=memory,
         )
 
     def graph_agrees(self) -> Property:
-        """Check that a graph's replay takes as long as plain calls. The calls stand between events.
+        """Check that a graph's replay takes as long as calls between events.
 
-        Of calls so long that what lies between two launches, which a graph saves, is no part worth naming. Reads, since
-        a driver may give a copy in a graph to another engine than one in a stream.
+        The calls are so long that the gaps between launches, which a graph saves, hardly count. They are reads, since a
+        driver may copy by another engine in a graph than in a stream.
         """
         name = "a graph's replay agrees with events"
         if not (self.traits.graphs and self.traits.spins):
@@ -270,32 +285,35 @@ class _Checks:
             return _property(
                 name, False, f"timed by {graph.mode}: {reason}", "a read timed by a graph's replay"
             )
-        off = graph.median_s / events.median_s - 1
-        slack = GRAPH_TOLERANCE + events.overhead_s / events.median_s
+        deviation = graph.median_s / events.median_s - 1
+        allowed = GRAPH_TOLERANCE + events.overhead_s / events.median_s
         return _property(
             name,
-            abs(off) <= slack,
+            abs(deviation) <= allowed,
             f"{format_seconds(graph.median_s)} by graph, {format_seconds(events.median_s)} by events",
-            f"within {slack:.0%}",
-            off=off,
+            f"within {allowed:.0%}",
+            off=deviation,
         )
 
     def runs_agree(self) -> Property:
-        """Two measurements of the same thing, interleaved, say the same."""
-        one_s, other_s = self._time_interleaved(
+        """Check that two interleaved measurements of the same work agree."""
+        first_s, second_s = self._time_interleaved(
             *(self.workloads.copy(self._beyond_cache) for _ in range(2))
         )
-        off = other_s / one_s - 1
+        deviation = second_s / first_s - 1
         return _property(
             "two measurements of the same work agree",
-            abs(off) <= self.traits.repeatability,
-            f"{off:+.2%} apart in the order A B B A",
+            abs(deviation) <= self.traits.repeatability,
+            f"{deviation:+.2%} apart in the order A B B A",
             f"at most {self.traits.repeatability:.0%}",
-            off=off,
+            off=deviation,
         )
 
     def under_load(self) -> Property:
-        """Check that results stay valid at the power cap. The cap is a normal state of a busy card."""
+        """Check that results stay valid under load, at the power cap.
+
+        The cap is a normal state of a busy card.
+        """
         name = f"{self.load_s:g} s of bf16 matrix products give valid results"
         call = self.workloads.matmul()
         if call is None:
@@ -304,8 +322,9 @@ class _Checks:
         while not runs or self.device.host_s() - began_s < self.load_s:
             runs.append(self._time(call))
         troubles = [samples.trouble for samples in runs if samples.trouble]
-        self._spoiled = ""
-        capped = [
+        # This check judges disturbances itself, so it is not repeated for them.
+        self._spoiled_reason = ""
+        capped_shares = [
             samples.power_capped_share for samples in runs if samples.power_capped_share is not None
         ]
         clocks = [samples.clock_hz for samples in runs if samples.clock_hz is not None]
@@ -317,38 +336,41 @@ class _Checks:
             else f"all of {len(runs)} measured valid; last {format_seconds(runs[-1].median_s)}"
             + (f", clock {clocks[0] / 1e6:.0f} to {clocks[-1] / 1e6:.0f} MHz" if clocks else "")
             + (
-                f", power cap active in {sum(capped) / len(capped):.0%} of the blocks"
-                if capped
+                f", power cap active in {sum(capped_shares) / len(capped_shares):.0%} of the blocks"
+                if capped_shares
                 else ""
             ),
             "all measurements valid; the software power cap is normal",
             measurements=len(runs),
             first_s=runs[0].median_s,
             last_s=runs[-1].median_s,
-            power_capped_share=sum(capped) / len(capped) if capped else None,
+            power_capped_share=(sum(capped_shares) / len(capped_shares) if capped_shares else None),
         )
 
     def on_host(self) -> list[Callable[[], Property]]:
-        """Return the further checks of a measured host."""
+        """Return the further checks where the host is the measured device."""
         return [self.left_alone] if self._on_cpu else []
 
     def left_alone(self) -> Property:
-        """Nobody else kept the cores busy since the first property."""
-        busy = self._neighbours.text(usable_cores())
+        """Check that no other process used the cores since the first check."""
+        busy_text = self._neighbours.text(usable_cores())
         return _property(
             "other processes leave the cores alone",
-            not busy,
-            busy or "they do",
+            not busy_text,
+            busy_text or "they do",
             f"idle ones: {cpu.QUIETEN}",
         )
 
     def _memory_bytes_per_s(self) -> float:
+        """Return the measured rate of reads from memory."""
         return self._beyond_cache / self._read(self._beyond_cache).median_s
 
     @property
     def _beyond_cache(self) -> int:
-        """Return the bytes of a buffer that no cache holds. It is larger than a cache much larger
-        than the device reports.
+        """Return the bytes of a buffer that no cache holds.
+
+        A cache may be much larger than the device reports, so the buffer is large as well: up to
+        `BEYOND_BYTES`, if there is as much memory.
         """
         affordable = min(
             BEYOND_BYTES // (1 if self.traits.queues else 2), self.device.free_bytes() // 16
@@ -367,6 +389,7 @@ class _Checks:
         return (times[0] + times[3]) / 2, (times[1] + times[2]) / 2
 
     def _read(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
+        """Return samples of a read of so many bytes, each after a flush if given."""
         return self._time(self.workloads.read(size_bytes), flush)
 
     def _time(
@@ -375,12 +398,19 @@ class _Checks:
         flush: Callable[[], object] | None = None,
         graph: bool | None = None,
     ) -> Samples:
+        """Return samples of a call, and record what disturbed it.
+
+        Args:
+            call: to time.
+            flush: evicts the cache before each sample.
+            graph: whether to time a graph's replay; None lets the engine decide.
+        """
         engine = Engine(
             self.device, Plan(call, sets=[()], budget_s=BUDGET_S, flush=flush, graph=graph)
         )
         watch = cpu.Neighbours()
         engine.run()
-        disturbed = cpu.too_busy(watch.cores_taken()) if self._on_cpu else ""
+        busy_text = cpu.too_busy(watch.cores_taken()) if self._on_cpu else ""
         samples = engine.samples()
         assert samples is not None
         self._spoiled = self._spoiled or samples.spoiled or disturbed
@@ -391,11 +421,13 @@ class _Checks:
 def _property(
     name: str, holds: bool, observed: str, expected: str, **figures: float | None
 ) -> Property:
+    """Return a property that holds or FAILS, with its known figures."""
     known_figures = {
         figure: float(amount) for figure, amount in figures.items() if amount is not None
     }
     return Property(name, "holds" if holds else "FAILS", observed, expected, known_figures)
 
 
-def _missing(name: str, why: str) -> Property:
-    return Property(name, "does not apply", why, "")
+def _missing(name: str, reason: str) -> Property:
+    """Return a property that does not apply to this device."""
+    return Property(name, "does not apply", reason, "")
