@@ -1,4 +1,4 @@
-"""The untimed pass behind a measurement: some calls under a profiler. The model's parts become
+"""The untimed pass after a measurement: some calls under a profiler, with the parts of the model as
 ranges.
 """
 
@@ -20,11 +20,11 @@ from ..engine.devices import Device
 from .external import is_bracketed
 from .shares import CALL, analyse
 
-# No author of a model gives a part one of these names: compiled, sharded, checkpointed.
+# The names that torch gives to a module inside a compiled, a sharded and a checkpointed one. No author uses them.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-# Data parallel modules have it alone, and nothing beside it.
+# The name of the only child of a data parallel module.
 PARALLEL = "module"
-# So many calls tell of a step, as long as they fit into this time, in seconds.
+# Calls to profile, and the seconds that they may take together.
 MOST_CALLS, LONGEST_S = 3, 2.0
 NO_DEVICE_ACTIVITIES = (
     "kernels on {kind}: torch.profiler does not record them, so "
@@ -38,7 +38,7 @@ ELSEWHERE = "everything except the time of a call, since the external profiler r
 
 
 class NoProfile(RooflineError):
-    """A profile could not be taken; the sentence says why."""
+    """A profile could not be taken; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Calls:
 
     Args:
         fn: the function that was measured.
-        sets: arguments to call it with, in turn.
-        model: whose parts become ranges; None for none.
-        call_s: how long a measured call took, in seconds.
+        sets: sets of arguments to call it with, in turn.
+        model: the model whose parts become ranges; None for none.
+        call_s: the seconds of a measured call.
     """
 
     fn: Callable[..., object]
@@ -59,15 +59,16 @@ class Calls:
 
     @property
     def count(self) -> int:
-        """Return how many calls to profile. There are three, or as many as fit into two seconds,
-        one at least.
+        """Return the number of calls to profile.
+
+        It is three, or as many as fit into two seconds, and one at least.
         """
         return (
             max(1, min(MOST_CALLS, int(LONGEST_S / self.call_s))) if self.call_s > 0 else MOST_CALLS
         )
 
     def call(self, index: int) -> None:
-        """One call; what it returns is let go at once."""
+        """Call the function once, and drop its result."""
         self.fn(*self.sets[index % len(self.sets)])
 
 
@@ -77,7 +78,18 @@ def watches(device: Device) -> bool:
 
 
 def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path | None) -> Profile:
-    """Return `empty` with the findings of a pass over some calls. `empty` names what was measured."""
+    """Return `empty` with the findings of a pass over some calls.
+
+    Args:
+        device: that runs the calls.
+        tool: the profiler.
+        calls: to profile.
+        empty: the profile of the test, without findings.
+        trace: the file for torch's trace; None for none.
+
+    Raises:
+        NoProfile: the profiler cannot be used here, or recorded nothing.
+    """
     profile = replace(
         empty, tool=tool, calls=calls.count, missing=tuple(_blind_spots(device, tool))
     )
@@ -92,7 +104,7 @@ def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path |
 
 
 def _blind_spots(device: Device, tool: Tool) -> list[str]:
-    """Return what a profiler cannot tell of this device, in sentences."""
+    """Return the facts that a profiler cannot tell of this device, in sentences."""
     if tool == "external":
         return [ELSEWHERE, *([HIP_NEVER_STOPS] if torch.version.hip is not None else [])]
     kind = device.name.partition(":")[0]
@@ -106,8 +118,9 @@ def _blind_spots(device: Device, tool: Tool) -> list[str]:
 def _under_torch(
     device: Device, calls: Calls, trace: Path | None
 ) -> tuple[float, list[FunctionEvent]]:
-    """Return the seconds of a call, and the events of all calls. The seconds are a median by the
-    host's clock.
+    """Return the median seconds of a call, and the events of all calls.
+
+    The seconds are by the host's clock.
     """
     if torch._C._autograd._profiler_enabled():
         raise NoProfile("another profiler runs in this process, and torch allows only one")
@@ -130,10 +143,10 @@ def _under_torch(
 
 
 def _under_external(device: Device, calls: Calls) -> float:
-    """Return the seconds of a call while a profiler watches from outside. The pass is the same; the
-    profiler is told when to look.
+    """Return the median seconds of a call under an external profiler.
 
-    It looks between cudaProfilerStart and cudaProfilerStop (HIP's of that name): `--capture-range=cudaProfilerApi`.
+    The calls stand between cudaProfilerStart and cudaProfilerStop (HIP's of that name), so that the profiler can be
+    told to record only them: `--capture-range=cudaProfilerApi`.
     """
     if not is_bracketed(device.name):
         raise NoProfile(
@@ -150,8 +163,9 @@ def _under_external(device: Device, calls: Calls) -> float:
 
 
 def _activities(device: Device) -> list[ProfilerActivity]:
-    """Return what torch.profiler can record here. It is the host's operators, and the device's
-    work.
+    """Return the activities that torch.profiler can record here.
+
+    They are the operators of the host, and the work of the device where torch supports it.
     """
     names = {"CPU", device.name.partition(":")[0].upper()}
     return [
@@ -160,15 +174,16 @@ def _activities(device: Device) -> list[ProfilerActivity]:
 
 
 def _warm_up(device: Device, calls: Calls) -> None:
-    """One call that no profiler looks at, unless that takes long."""
+    """Call the function once without the profiler, unless a call takes long."""
     if calls.call_s <= LONGEST_S:
         calls.call(0)
         device.synchronize()
 
 
 def _bracketed_call(device: Device, calls: Calls, index: int) -> float:
-    """Make one call as a range, and return its seconds. The range lasts until the device is done;
-    the seconds are by the host's clock.
+    """Make one call as a range, and return its seconds.
+
+    The range and the time end when the device is done. The seconds are by the host's clock.
     """
     began_s = device.host_s()
     with _mark(CALL, nvtx_of(device.name)), record_function(CALL):
@@ -177,34 +192,38 @@ def _bracketed_call(device: Device, calls: Calls, index: int) -> float:
     return device.host_s() - began_s
 
 
+# The functions that begin a range with a name, and that end it.
 Marks = tuple[Callable[[str], object], Callable[[], object]]
 
 
 def nvtx_of(device: str) -> Marks | None:
-    """Return the functions that show ranges to an external profiler. It is NVTX, which torch maps
-    to ROCTX under ROCm; None if neither.
+    """Return the functions that show ranges to an external profiler.
+
+    They are those of NVTX, which torch maps to ROCTX under ROCm. It is None for other devices.
     """
     return (torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop) if is_bracketed(device) else None
 
 
 @contextlib.contextmanager
 def _mark(name: str, marks: Marks | None) -> Iterator[None]:
+    """Show this block to an external profiler as a range, if it can see ranges."""
     if marks is None:
         yield
         return
-    marks[0](name)
+    push_range, pop_range = marks
+    push_range(name)
     try:
         yield
     finally:
-        marks[1]()
+        pop_range()
 
 
 @contextlib.contextmanager
 def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
-    """Make every part of a model a range, within this block. The hooks are gone behind it, whatever
-    happens.
+    """Make every part of a model a range, within this block.
 
-    They are set only as long as the profiled calls last: a timed call pays nothing for them.
+    Hooks of the model's modules do it. They are removed at the end of the block, so they cost a timed
+    call nothing.
     """
     with contextlib.ExitStack() as hooks:
         if model is not None:
@@ -217,7 +236,8 @@ def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
 
 
 def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the hooks that open and close a range. A part may be called within itself."""
+    """Return the hooks that open and close a range."""
+    # A list, since a part may be called within itself.
     open_ranges: list[Any] = []
 
     def before(*_: object) -> None:
@@ -228,7 +248,7 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
             open_ranges.append(ranges)
 
     def after(*_: object) -> None:
-        # A failed call ends its ranges too, and those that were never opened have no end.
+        # This hook also runs after a call that failed, perhaps before its range was opened.
         if not torch.compiler.is_compiling() and open_ranges:
             open_ranges.pop().close()
 
@@ -236,26 +256,27 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
 
 
 def part_names(model: nn.Module) -> Callable[[str], str]:
-    """Return a function from a module's path to its author's name. The path is of `named_modules`
-    or `named_parameters`.
+    """Return a function that takes a module's path to the name that its author gave it.
 
-    The model itself has an empty name: `module.blocks.3.attention` becomes `blocks.3.attention`, `module` nothing.
+    A path is one of `named_modules` or `named_parameters`. The names of wrappers are removed from it: in a data
+    parallel model, `module.blocks.3.attention` becomes `blocks.3.attention`, and `module` becomes empty.
     """
-    _, wrapped = _unwrap(model)
+    _, wrapper_count = _unwrap(model)
 
     def plain(path: str) -> str:
-        return ".".join(part for part in path.split(".")[wrapped:] if part not in WRAPPERS)
+        parts = path.split(".")[wrapper_count:]
+        return ".".join(part for part in parts if part not in WRAPPERS)
 
     return plain
 
 
 def class_name(model: nn.Module) -> str:
-    """The class of a model inside its wrappers."""
+    """Return the name of the class of a model inside its wrappers."""
     return type(_unwrap(model)[0]).__name__
 
 
 def _unwrap(model: nn.Module) -> tuple[nn.Module, int]:
-    """Return the model inside its wrappers, and how many there are."""
+    """Return the model inside its wrappers, and their number."""
     children = dict(model.named_children())
     if len(children) != 1 or not children.keys() <= {PARALLEL, *WRAPPERS}:
         return model, 0

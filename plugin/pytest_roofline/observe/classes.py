@@ -1,23 +1,23 @@
-"""The class of work of an operator or a kernel, by its name. A name that no rule knows is `other`."""
+"""The class of work of an operator or a kernel, by its name. A name without a rule is `other`."""
 
 import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A softmax that is attention's only if its range says so.
+# The class of rules for a softmax, of which the ranges around it decide whether it belongs to attention.
 SOFTMAX = "softmax"
 _ATTENTION = re.compile(r"(?i)(\w*_)?(attention|attn|mha|sdpa)\d*|[\w ]*attention")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Names that mean a class.
+    """The names of operators or kernels that belong to a class.
 
     Args:
-        kind: the class, or `softmax`, on which the range decides.
-        inclusive: whether all that happens inside belongs to it too; else what is inside may be known better.
-        pattern: of the whole name.
+        kind: the class, or `softmax`, for which the ranges decide.
+        inclusive: whether all operators inside belong to the class too; otherwise their own names decide.
+        pattern: matches the whole name.
     """
 
     kind: str
@@ -30,16 +30,17 @@ def _rule(kind: str, pattern: str, *, inclusive: bool = False) -> Rule:
 
 
 def _names(words: str) -> str:
+    """Return the pattern of some operators of aten, with all their variants."""
     return rf"aten::(_foreach_|_fused_)?({'|'.join(words.split())})(_backward)?_?(\.\w+)?"
 
 
-# Of operators, of autograd's nodes and of the ranges that torch itself makes; the first that fits decides.
+# The rules for operators, autograd's nodes and ranges that torch itself makes. The first that matches decides.
 OPERATORS = (
     _rule("communication", r"(c10d|_c10d_functional\w*|symm_mem|fsdp)::.*|record_param_comms|"
           r"(nccl|gloo|mpi|ucc|xccl):.*", inclusive=True),
-    # torch puts the range around step and zero_grad.
+    # torch itself puts this range around step and zero_grad.
     _rule("optimizer", r"Optimizer\..*|aten::_?fused_(adam|adamw|sgd|adagrad)_*", inclusive=True),
-    # One kernel does both products and the softmax.
+    # One kernel does both products and the softmax of attention.
     _rule("attention fused",
           r"aten::(_scaled_dot_product_(flash|efficient|cudnn|fused)_attention\w*|_(flash|efficient|cudnn)_attention_\w+|"
           r"_fused_sdp_choice|_triton_\w*attention\w*)|roofline_kernels::flash_\w+|flash_attn(_\d+)?::\w+|xformers\w*::\w+|"
@@ -47,14 +48,14 @@ OPERATORS = (
           r"_?ScaledDotProduct(Flash|Efficient|Cudnn|Fused)\w*", inclusive=True),
     _rule(SOFTMAX, r"aten::(_?softmax|_?softmax_backward_data|_safe_softmax|_masked_softmax\w*)|SoftmaxBackward\d*",
           inclusive=True),
-    # Norms are their statistics, losses the sum over what they are of.
+    # A norm is mostly its statistics, and a loss the sum over its elements.
     _rule("reduction",
           r"aten::((native_)?(layer|group|batch|instance|rms)_norm|_fused_(rms|layer)_norm|(cudnn|miopen)_batch_norm)"
           r"(_backward)?|(Native|Fused|Cudnn|Miopen)?(Layer|Rms|RMS|Group|Batch)Norm\w*Backward\d*|"
           r"aten::(cross_entropy_loss|nll_loss\w*|_?log_softmax\w*|(mse|l1|smooth_l1|huber)_loss\w*|kl_div\w*|"
           r"binary_cross_entropy\w*)|(NllLoss|LogSoftmax|MseLoss)\w*Backward\d*", inclusive=True),
     _rule("embedding and gather", r"aten::_?embedding\w*|EmbeddingBackward\d*", inclusive=True),
-    # A copy that a product needs is still a copy.
+    # Not inclusive: a copy that a product needs is still a copy.
     _rule("matrix product",
           r"aten::(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|addr|ger|linear|linear_backward|matmul|matmul_backward|"
           r"einsum|(_scaled)?(_grouped)?_mm|_int_mm|_addmm_activation|mkldnn_linear\w*|\w*convolution\w*|conv\dd|"
@@ -80,7 +81,7 @@ OPERATORS = (
     ) + r"|aten::_amp_\w+|aten::rotary\w*"),
 )  # fmt: skip
 
-# Of kernels that no known operator launched, and of all that communicate.
+# The rules for kernels without a known operator, and for all kernels that communicate.
 KERNELS = (
     # Inductor names a kernel after its kind, and then after everything that was fused into it.
     _rule("attention fused", r"triton_tem_fused_\w*flex_attention\w*"),
@@ -97,7 +98,7 @@ KERNELS = (
     _rule("reduction", r"(?i).*(log_?softmax|nll_loss|cross_entropy|gatherTopK|radixFindKthValues).*"),
     _rule(SOFTMAX, r"(?i).*softmax.*"),
     _rule("embedding and gather", r"(?i).*(embedding|index_?select|indexing|index_(elementwise|put)|gather|scatter).*"),
-    # Inside of torch's pointwise kernels too, so before those.
+    # Before the pointwise kernels, since torch's copies are among them.
     _rule("copy", r"(?i).*(copy_kernel|catarray|memcpy|memset|transpose|copyBuffer|fillBuffer).*"),
     _rule("reduction", r"(?i).*(reduce_kernel|layer_?norm|rms_?norm|batch_?norm|rowwise|argmax|cumsum|radixsort|"
           r"devicescan|devicereduce|cub::).*"),
@@ -108,30 +109,39 @@ KERNELS = (
 
 @functools.cache
 def first_rule(rules: tuple[Rule, ...], name: str) -> Rule | None:
-    """Return the rule that decides on a name. None if no rule knows it."""
+    """Return the first rule that matches a name, or None."""
     return next((rule for rule in rules if rule.pattern.fullmatch(name)), None)
 
 
 def class_of(around: Sequence[str], ranges: tuple[str, ...], kernel: str = "") -> str:
-    """Return the class of an operator's own work, or of a kernel."""
+    """Return the class of an operator's own work, or of a kernel.
+
+    Args:
+        around: the names of the operator and those around it, the outermost first; empty where unknown.
+        ranges: the model's parts around it, the outermost first.
+        kernel: the name of the kernel; empty for an operator's own work.
+    """
     rules = [rule for name in around if (rule := first_rule(OPERATORS, name)) is not None]
-    by_name = first_rule(KERNELS, kernel) if kernel else None
-    # An optimizer that is spread over ranks communicates.
-    if any(rule.kind == "communication" for rule in (*rules, by_name) if rule is not None):
+    kernel_rule = first_rule(KERNELS, kernel) if kernel else None
+    # Communication comes first, since an optimizer that is spread over ranks communicates too.
+    if any(rule.kind == "communication" for rule in (*rules, kernel_rule) if rule is not None):
         return "communication"
-    inside = in_attention(ranges)
-    if inside and "softmax" in ranges[-1].rpartition(".")[2].lower():
+    is_attention = in_attention(ranges)
+    if is_attention and "softmax" in ranges[-1].rpartition(".")[2].lower():
         return "attention softmax"
-    chosen = next((rule for rule in rules if rule.inclusive), rules[-1] if rules else by_name)
-    if chosen is not None and chosen.kind == SOFTMAX:
-        # Without any range nothing contradicts attention, which is where a transformer has its softmax.
-        return "attention softmax" if inside or not ranges else "reduction"
-    return chosen.kind if chosen is not None else "other"
+    # The outermost inclusive rule decides, else the innermost operator, else the name of the kernel.
+    innermost_rule = rules[-1] if rules else kernel_rule
+    rule = next((rule for rule in rules if rule.inclusive), innermost_rule)
+    if rule is not None and rule.kind == SOFTMAX:
+        # Without ranges a softmax counts as attention's, since that is where a transformer has it.
+        return "attention softmax" if is_attention or not ranges else "reduction"
+    return rule.kind if rule is not None else "other"
 
 
 @functools.cache
 def in_attention(ranges: tuple[str, ...]) -> bool:
-    """Return whether a range is attention, or inside it. One of the names between its dots says so;
-    `attention_norm` is none.
+    """Return whether one of some ranges is attention.
+
+    It is if one of the names between its dots is, such as `attn` or `self_attention`; `attention_norm` is not.
     """
     return any(_ATTENTION.fullmatch(part) for name in ranges for part in name.split("."))

@@ -7,17 +7,18 @@ from ..engine.host import attached_profiler
 
 
 def is_bracketed(device: str) -> bool:
-    """Return whether an external profiler can be told where to look. That goes through CUDA or
-    ROCm, by device.
+    """Return whether a device can mark calls for an external profiler.
+
+    CUDA and ROCm can; torch names the devices of both `cuda`.
     """
     return device.partition(":")[0] == "cuda"
 
 
 def tool_for(choice: str, environment: Mapping[str, str], device: str) -> tuple[Tool, str]:
-    """Return the profiler to use, and a remark. The remark is about a profiler that is not the one
-    asked for.
+    """Return the profiler to use, and a remark if it is not the user's choice.
 
-    Two tools cannot both listen to one driver (CUPTI's and ROCprofiler's rule); on the host nobody is in the way.
+    Two profilers cannot both use one driver (a rule of CUPTI and ROCprofiler). So under an external profiler, torch's
+    is used only for devices without such a driver.
     """
     if choice == "external":
         return "external", ""

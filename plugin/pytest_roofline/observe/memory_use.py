@@ -1,6 +1,4 @@
-"""The use of a call's memory. Torch's own tracker follows the storages of every operator of one
-call.
-"""
+"""The use of memory by one call. Torch's own tracker follows the storages of its operators."""
 
 import gc
 import time
@@ -21,7 +19,7 @@ from .over_time import allocator_trace, thin_out
 if TYPE_CHECKING:
     from .tracker import Tracker
 
-# Devices whose work can be recorded into a graph, which is replayed without any operator.
+# Devices whose work can be replayed as a graph, which runs no operators.
 WITH_GRAPHS = ("cuda", "xpu")
 NO_TRACKER = (
     "memory needs torch.distributed._tools.mem_tracker.MemTracker, which torch {version} does not have here ({why}); "
@@ -37,13 +35,13 @@ class FollowedCall:
     """The call to follow.
 
     Args:
-        fn: called once, as `fn(*arguments)`; what it returns is kept to the end.
+        fn: called once, as `fn(*arguments)`; its result is kept until the end.
         arguments: its arguments.
-        model: whose parameters, gradients and buffers are known from the start; without, from its forward pass on.
-        optimizer: whose state is known from the start; without, from its first step on.
+        model: its parameters, gradients and buffers are known from the start; without it, from its forward pass on.
+        optimizer: its state is known from the start; without it, from its first step on.
 
     Raises:
-        BadInput: the model or the optimizer is none.
+        BadInput: `model` is no module, or `optimizer` no optimizer.
     """
 
     fn: Callable[..., object]
@@ -61,9 +59,18 @@ class FollowedCall:
 
 
 def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
-    """Make the call, and return `empty` with its use of memory. `empty` names the call."""
+    """Make the call, and return `empty` with its use of memory.
+
+    Args:
+        device: that the call computes on.
+        call: to make.
+        empty: the record of the test, without figures.
+
+    Raises:
+        BadInput: this torch has no tracker, or the call allocated nothing on the device.
+    """
     tracker = _tracker(device)
-    # What only a collection would let go of is nothing that the call needs.
+    # Objects that only a garbage collection would free are none of the call's memory.
     gc.collect()
     device.synchronize()
     counted_bytes = device.allocated().now_bytes
@@ -101,16 +108,18 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
 def _missing(
     device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None
 ) -> list[str]:
+    """Return the facts that the record lacks, in sentences."""
     has_graphs = device.name.partition(":")[0] in WITH_GRAPHS
-    gaps = {
+    applies_by_sentence = {
         UNSEEN: not tracker.seen or (has_graphs and not tracker.allocated),
         UNCOUNTED.format(device=device.name): rise_bytes is None,
         UNCOMPILED: is_compiled(call.fn) or is_compiled(call.model),
     }
-    return [sentence for sentence, holds in gaps.items() if holds]
+    return [sentence for sentence, applies in applies_by_sentence.items() if applies]
 
 
 def _tracker(device: Device) -> "Tracker":
+    """Return a tracker for a device; raise BadInput if this torch has none."""
     try:
         from .tracker import Tracker
     except ImportError as error:
@@ -119,8 +128,9 @@ def _tracker(device: Device) -> "Tracker":
 
 
 def _measure_rise(device: Device, call: FollowedCall, tracker: "Tracker") -> int | None:
-    """Return the rise in memory by the device's own counter. The tracker follows the call
-    meanwhile; None if the device has no counter.
+    """Make the call, and return its rise in memory by the device's counter.
+
+    The tracker follows the call. The rise is None if the device has no counter.
     """
     outputs: list[object] = []
 
@@ -132,16 +142,16 @@ def _measure_rise(device: Device, call: FollowedCall, tracker: "Tracker") -> int
     try:
         rise_bytes = device.peak_bytes(run)
         if not outputs:
-            # A device that does not tell makes no call.
+            # A device without a counter has not made the call.
             run()
     finally:
-        # The traceback of a failure holds on to this list.
+        # The traceback of a failure keeps this list, and with it the memory of the results.
         outputs.clear()
     return rise_bytes
 
 
 def is_compiled(function: object) -> bool:
-    """Return true if torch.compile made something, or any submodule of it."""
+    """Return whether torch.compile made a function, or any part of a module."""
     if isinstance(function, nn.Module):
         return any(
             hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None)

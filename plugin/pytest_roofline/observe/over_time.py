@@ -1,6 +1,4 @@
-"""Memory over the time of a call. Points are thinned to what a plot shows; the trace is of torch's
-own allocator.
-"""
+"""Memory over the time of a call: points for a plot, and the trace of torch's own allocator."""
 
 import contextlib
 import itertools
@@ -12,12 +10,12 @@ import torch
 from ..core.memory import AllocatorPoint
 from ..engine.devices import Device, torch_device
 
-# Of so many equal parts of a call the fullest moment is kept.
+# Equal parts that the points of a call are divided into; of each part the largest point is kept.
 PARTS = 120
-# What the allocator remembers of one call: a step of billions of parameters has some ten thousand.
+# Entries that the allocator's trace may have; a training step of billions of parameters has some ten thousand.
 MOST_ENTRIES = 1_000_000
 Point = TypeVar("Point")
-# What an entry of the trace adds to memory that is handed out, and to memory that is reserved.
+# The actions of the trace that change the memory that is handed out, and that change the reserved memory, with signs.
 _ALLOCATED = {"alloc": 1, "free_requested": -1}
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
@@ -33,18 +31,17 @@ def thin_out(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Poi
 
 @contextlib.contextmanager
 def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPoint]]:
-    """Yield points of torch's allocator, complete when the block has ended. There are none if it
-    has no trace.
+    """Yield a list that has the points of torch's allocator after the block.
 
-    They begin at a time of the system's clock, as the trace's own are. Where somebody else has switched the history
-    on, it is left alone.
+    Times count from `began_s`, in seconds of the system's clock, as in the trace. The list stays
+    empty for devices without a trace, and where the user records the trace already.
     """
     points: list[AllocatorPoint] = []
-    place = torch_device(device)
-    if place.type != "cuda" or torch._C._cuda_isHistoryEnabled():
+    torch_place = torch_device(device)
+    if torch_place.type != "cuda" or torch._C._cuda_isHistoryEnabled():
         yield points
         return
-    index = place.index or 0
+    index = torch_place.index or 0
     before = torch.cuda.memory_allocated(index), torch.cuda.memory_reserved(index)
     torch.cuda.memory._record_memory_history(context=None, max_entries=MOST_ENTRIES)
     try:
@@ -61,7 +58,13 @@ def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPo
 def _points(
     entries: Sequence[dict[str, Any]], before: tuple[int, int], began_s: float
 ) -> list[AllocatorPoint]:
-    """Return running sums over one device's trace, from `before` on."""
+    """Return the running sums of one device's trace.
+
+    Args:
+        entries: of the trace.
+        before: the bytes that were handed out and reserved before the trace.
+        began_s: the time that points count from.
+    """
     allocated, reserved = before
     points = [AllocatorPoint(0.0, allocated, reserved)]
     for entry in entries:

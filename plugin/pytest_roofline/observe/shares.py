@@ -1,6 +1,4 @@
-"""A profile from the events of torch.profiler: classes, kernels, parts, attention. The parts are
-those of the model.
-"""
+"""A profile from the events of torch.profiler: classes, kernels, parts of the model, attention."""
 
 import math
 import re
@@ -25,24 +23,27 @@ from .classes import class_of, in_attention
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent
 
-# The range around each profiled call, until the device is done.
+# The name of the range around each profiled call, which lasts until the device is done.
 CALL = "roofline call"
-# What a profile keeps, and the names that stand behind a class.
+# The most kernels, operators, functions of autograd and parts of a profile, and the names that are listed with a class.
 MOST_KERNELS, MOST_OPERATORS, MOST_FUNCTIONS, MOST_PARTS, MOST_NAMES = 20, 40, 4, 40, 3
-# A convention: an exponential is many instructions, and a maximum is none that counts.
+# FLOPs of a softmax for each score. This is a convention: an exponential takes many instructions, a maximum none that
+# counts.
 SOFTMAX_FLOPS: dict[Phase, int] = {"forward": 5, "backward": 4}
 _SOFTMAX_OPERATORS = ("aten::_softmax", "aten::_softmax_backward_data", "aten::exp", "aten::exp_")
-# Products of activations with each other; those with weights have no batch of matrices, save in a linear layer.
+# Batched products, which multiply activations with each other. Products with weights are batched in a linear layer
+# only.
 _BATCHED = ("aten::bmm", "aten::baddbmm")
-# torch's record scope of a node of autograd's backward pass.
+# The scope that torch gives to a node of autograd's backward pass.
 _BACKWARD_FUNCTION = 1
-# Ranges that torch itself makes, which name no part of a model.
+# The names of ranges that torch itself makes; they are no parts of a model.
 _NOT_PARTS = re.compile(
     rf"{CALL}|ProfilerStep[*#].*|PyTorch Profiler.*|Optimizer\..*|enumerate\(DataLoader\).*|"
     r"(nccl|gloo|mpi|ucc|xccl):.*|## .* ##|"
     r"Torch-Compiled Region.*|TorchDynamo.*|.*CompiledFxGraph.*|Pregraph bytecode|Iteration Start.*"
 )
-# Below this share kernels may come from libraries that the profiler does not watch.
+# The share of the device's time up to which kernels may have no known operator without a remark: libraries that the
+# profiler does not watch launch some.
 FEW_UNKNOWN = 0.05
 
 NO_RANGES = (
@@ -71,10 +72,14 @@ class Activity:
     operator's own time.
 
     Args:
-        event: the operator that launched it, or that it is; None where nothing tells.
-        ranges: the model's parts around it, the outermost first; of backward work those of its forward operator.
-        count: how many launches; more than one only where nothing tells who launched them.
-        is_first: whether no other activity of its operator came before, so that work is counted once.
+        name: of the kernel or operator.
+        kind: its class.
+        seconds: that it took.
+        event: the operator that launched it, or the operator itself; None where it is unknown.
+        ranges: the model's parts around it, the outermost first. Backward work has those of its forward operator.
+        backward: whether it belongs to the backward pass.
+        count: the number of launches; more than one only where the operator is unknown.
+        is_first: whether it is the first of its operator, so that the operator's FLOPs are counted once.
     """
 
     name: str
@@ -88,8 +93,9 @@ class Activity:
 
     @property
     def is_of_activations(self) -> bool:
-        """Return whether a matrix product is one of activations with each other. The other kind is
-        with weights.
+        """Return whether a matrix product multiplies activations with each other.
+
+        All other products are with weights.
         """
         if self.event is None or any(
             operator.name == "aten::linear" for operator in _upward(self.event)
@@ -99,13 +105,16 @@ class Activity:
 
 
 def analyse(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
-    """A profile with everything that the events of its calls tell."""
-    within = _in_calls(events)
-    host = [event for event in within if _is_on_host(event)]
-    device = [event for event in within if not _is_on_host(event)]
+    """Return a profile with the findings from the events of its calls.
+
+    Times are of the device's work; without a device they are of the operators on the host.
+    """
+    events_in_calls = _in_calls(events)
+    host = [event for event in events_in_calls if _is_on_host(event)]
+    device = [event for event in events_in_calls if not _is_on_host(event)]
     places = _places(host)
-    at_host = list(_host_activities(host, places))
-    activities = list(_device_activities(device, host, places)) if device else at_host
+    host_activities = list(_host_activities(host, places))
+    activities = list(_device_activities(device, host, places)) if device else host_activities
     calls = [event for event in host if event.name == CALL]
     span_s = sum(event.time_range.elapsed_us() for event in calls) * 1e-6
     kernels = _kernel_times(activities, span_s)
@@ -116,7 +125,7 @@ def analyse(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: b
         calls=len(calls),
         span_s=span_s,
         busy_s=_seconds(activities),
-        host_s=_seconds(at_host),
+        host_s=_seconds(host_activities),
         classes=tuple(_class_times(activities, span_s)),
         kernels=tuple(kernels[:MOST_KERNELS]),
         distinct=len(kernels),
@@ -130,8 +139,9 @@ def analyse(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: b
 
 
 def _in_calls(events: Iterable["FunctionEvent"]) -> list["FunctionEvent"]:
-    """Return the events that began within a profiled call, in order. The device is waited for
-    inside each call.
+    """Return the events that began within a profiled call, in order.
+
+    Each call lasts until the device is done, so its kernels are within it too.
     """
     ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
     calls = [event.time_range for event in ordered if event.name == CALL and _is_on_host(event)]
@@ -151,32 +161,40 @@ Ranges = tuple[tuple[str, ...], bool]
 
 
 def _places(host: Iterable["FunctionEvent"]) -> dict[int, Ranges]:
-    """Return the range of each event, by its identity. A backward node belongs where the forward
-    operator is that shares autograd's number, counted in each thread.
+    """Return the ranges of each event of the host, by the event's `id`.
+
+    A node of the backward pass gets the ranges of its forward operator. Both have the same number,
+    which autograd counts in each thread.
     """
     places: dict[int, Ranges] = {}
-    made: dict[tuple[int, int | None], Ranges] = {}
+    forward_places: dict[tuple[int, int | None], Ranges] = {}
     for event in host:
         ranges, backward = places.get(id(event.cpu_parent), ((), False))
         if event.is_user_annotation:
             ranges = ranges if _NOT_PARTS.fullmatch(event.name) else (*ranges, event.name)
         elif event.scope == _BACKWARD_FUNCTION or event.name.startswith("autograd::engine::"):
-            # The last operator with a number is the one that made the node: whoever came before only saw the next one.
-            ranges = made.get((event.sequence_nr, event.fwd_thread), (ranges, True))[0]
+            place = forward_places.get((event.sequence_nr, event.fwd_thread))
+            ranges = place[0] if place is not None else ranges
             backward = True
         elif event.sequence_nr >= 0:
-            made[event.sequence_nr, event.thread] = ranges, backward
+            # Several operators have the same number; the last of them made the node, so it replaces the others.
+            forward_places[event.sequence_nr, event.thread] = ranges, backward
         places[id(event)] = ranges, backward
     return places
 
 
 def _upward(event: "FunctionEvent | None") -> Iterator["FunctionEvent"]:
+    """Yield an event and all events around it, the innermost first."""
     while event is not None:
         yield event
         event = event.cpu_parent
 
 
 def _names_around(event: "FunctionEvent") -> list[str]:
+    """Return the names of an operator and those around it, the outermost first.
+
+    Ranges that are parts of the model are left out.
+    """
     return [
         operator.name
         for operator in _upward(event)
@@ -187,8 +205,9 @@ def _names_around(event: "FunctionEvent") -> list[str]:
 def _host_activities(
     host: Iterable["FunctionEvent"], places: dict[int, Ranges]
 ) -> Iterator[Activity]:
+    """Yield the operators of the host, each with its own time."""
     for event in host:
-        # The vendor's library waiting for the device is no operator at work.
+        # A wait for the device is no work of an operator.
         if event.is_user_annotation or event.is_async or "Synchronize" in event.name:
             continue
         ranges, backward = places[id(event)]
@@ -201,11 +220,14 @@ def _host_activities(
 def _device_activities(
     device: Sequence["FunctionEvent"], host: Iterable["FunctionEvent"], places: dict[int, Ranges]
 ) -> Iterator[Activity]:
-    """Yield the device's work: launches of operators, then the rest by name. Only the name is known
-    of the rest.
+    """Yield the work of the device.
+
+    First come kernels that a known operator launched. All launches that remain are then yielded as
+    one activity for each name, since only their name is known.
     """
-    ranges_there = {event.name for event in device if event.is_user_annotation}
-    # By name, seconds and launches that no operator has answered for.
+    # The profiler repeats ranges among the device's events; they are no kernels.
+    range_names = {event.name for event in device if event.is_user_annotation}
+    # By name, the seconds and the number of launches without a known operator.
     remaining: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
     for event in device:
         if not event.is_user_annotation:
@@ -213,16 +235,17 @@ def _device_activities(
             remaining[event.name][1] += 1
     for event in host:
         ranges, backward = places[id(event)]
-        kernels = [kernel for kernel in event.kernels if kernel.name not in ranges_there]
+        kernels = [kernel for kernel in event.kernels if kernel.name not in range_names]
         for index, kernel in enumerate(kernels):
             kind = class_of(_names_around(event), ranges, kernel.name)
             seconds = kernel.duration * 1e-6
             yield Activity(kernel.name, kind, seconds, event, ranges, backward, is_first=index == 0)
             remaining[kernel.name][0] -= seconds
             remaining[kernel.name][1] -= 1
-    for name, (seconds, count) in remaining.items():
-        if count > 0:
-            yield Activity(name, class_of((), (), name), max(0.0, seconds), count=int(count))
+    for name, (seconds, launch_count) in remaining.items():
+        if launch_count > 0:
+            kind = class_of((), (), name)
+            yield Activity(name, kind, max(0.0, seconds), count=int(launch_count))
 
 
 BY_KIND, BY_NAME = attrgetter("kind"), attrgetter("name")
@@ -235,7 +258,7 @@ def _seconds(activities: Iterable[Activity]) -> float:
 def _groups(
     activities: Iterable[Activity], key: Callable[[Activity], str]
 ) -> dict[str, list[Activity]]:
-    """Activities by a key, the longest group first."""
+    """Return activities by a key, the group of the longest time first."""
     groups: dict[str, list[Activity]] = defaultdict(list)
     for activity in activities:
         groups[key(activity)].append(activity)
@@ -263,8 +286,9 @@ def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTim
 
 
 def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelTime]:
-    """Return every kernel's name with its times, the longest first. Its class is the one that took
-    most of it.
+    """Return the times of every kernel by name, the longest first.
+
+    Launches of one name may have several classes; the class is the one with the longest time.
     """
     return [
         KernelTime(name, next(iter(_groups(group, BY_KIND))), *_times(group, span_s))  # type: ignore[arg-type]
@@ -275,13 +299,18 @@ def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelT
 def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[OperatorTime]:
     """Return the operators on the host, by name.
 
-    Launches and the optimizer's step stand there however short they are, as does what autograd's functions took
-    longest with all inside them: a function itself may do next to nothing.
+    They are the operators with the longest times on the device and on the host. Launches, the
+    optimizer's step and the longest functions of autograd are kept however short their own times are:
+    a function spends its time in the operators inside it.
+
+    Args:
+        host: the events on the host.
+        ranges: the names of ranges, which the profiler repeats among the kernels.
     """
     groups: dict[str, list[FunctionEvent]] = defaultdict(list)
     for event in host:
-        own_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
-        if not (own_range or event.is_async or "Synchronize" in event.name):
+        is_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
+        if not (is_range or event.is_async or "Synchronize" in event.name):
             groups[event.name].append(event)
     self_s = {
         name: sum(max(0.0, event.self_cpu_time_total) for event in named_events) * 1e-6
@@ -305,15 +334,17 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
     functions = [row for row in rows if groups[row.name][0].scope == _BACKWARD_FUNCTION]
     longest = {row.name for row in sorted(functions, key=lambda row: -row.cpu_s)[:MOST_FUNCTIONS]}
     named = {name for name in groups if LAUNCH.fullmatch(name) or name.startswith("Optimizer.step")}
-    always = busiest | longest | named
-    return [row for number, row in enumerate(rows) if number < MOST_KERNELS or row.name in always][
-        :MOST_OPERATORS
+    kept_names = busiest | longest | named
+    kept_rows = [
+        row for number, row in enumerate(rows) if number < MOST_KERNELS or row.name in kept_names
     ]
+    return kept_rows[:MOST_OPERATORS]
 
 
 def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = False) -> float:
-    """Return the microseconds of the kernels that an operator launched. A range as the device saw
-    it is none.
+    """Return the microseconds of the kernels that an operator launched.
+
+    With `inside`, kernels of the operators inside it count too.
     """
     total: float = sum(kernel.duration for kernel in event.kernels if kernel.name not in ranges)
     if inside:
@@ -322,8 +353,9 @@ def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = Fal
 
 
 def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
-    """Return the times of every part of the model, without the parts inside it. Layers of one name
-    are together.
+    """Return the times of every part of the model, without the parts inside it.
+
+    Layers that differ only in their number are one part. The list is empty without any part.
     """
     parts = [
         PartTime(
@@ -341,54 +373,68 @@ def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
 
 
 def _part_of(activity: Activity) -> str:
+    """Return the innermost part around an activity, as `blocks.*.attention`.
+
+    Numbers between dots become `*`. It is empty outside of any part.
+    """
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", activity.ranges[-1]) if activity.ranges else ""
 
 
 def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
-    """Return softmax and matrix products of attention, forward and backward. Each where it was
-    seen; empty without such a range.
+    """Return the times of attention, forward and backward.
+
+    A phase without activities is left out. The list is empty where no range is attention.
     """
-    inside = [
+    attention_activities = [
         activity for activity in activities if activity.ranges and in_attention(activity.ranges)
     ]
     times: list[AttentionTime] = []
-    scores: int | None = None
+    score_count: int | None = None
     for phase in SOFTMAX_FLOPS:
         phase_activities = [
-            activity for activity in inside if activity.backward == (phase == "backward")
+            activity
+            for activity in attention_activities
+            if activity.backward == (phase == "backward")
         ]
         if phase_activities:
-            # A softmax written out has as many scores backward as forward, whatever it is made of.
-            scores = _scores(phase_activities) or scores
-            times.append(_attention_time(phase, phase_activities, scores))
+            # Backward work may not tell the number of scores; it is the same as forward.
+            score_count = _score_count(phase_activities) or score_count
+            times.append(_attention_time(phase, phase_activities, score_count))
     return times
 
 
 def _attention_time(
-    phase: Phase, activities: Sequence[Activity], scores: int | None
+    phase: Phase, activities: Sequence[Activity], score_count: int | None
 ) -> AttentionTime:
-    kinds = _groups(activities, BY_KIND)
+    """Return the times and FLOPs of attention in one phase.
+
+    `score_count` is the number of elements of the softmax; None where it is unknown.
+    """
+    activities_by_kind = _groups(activities, BY_KIND)
     softmax, fused, products = (
-        kinds.pop(kind, []) for kind in ("attention softmax", "attention fused", "matrix product")
+        activities_by_kind.pop(kind, [])
+        for kind in ("attention softmax", "attention fused", "matrix product")
     )
-    core = [product for product in products if product.is_of_activations]
-    weights = [product for product in products if not product.is_of_activations]
+    # Products of scores and values, and products with weights.
+    activation_products = [product for product in products if product.is_of_activations]
+    weight_products = [product for product in products if not product.is_of_activations]
     return AttentionTime(
         phase=phase,
         softmax_s=_seconds(softmax),
-        products_s=_seconds(core),
-        projections_s=_seconds(weights),
+        products_s=_seconds(activation_products),
+        projections_s=_seconds(weight_products),
         fused_s=_seconds(fused),
-        other_s=sum(map(_seconds, kinds.values())),
-        softmax_flops=SOFTMAX_FLOPS[phase] * scores if scores and softmax else None,
-        products_flops=_flops(core),
-        projections_flops=_flops(weights),
+        other_s=sum(map(_seconds, activities_by_kind.values())),
+        softmax_flops=SOFTMAX_FLOPS[phase] * score_count if score_count and softmax else None,
+        products_flops=_flops(activation_products),
+        projections_flops=_flops(weight_products),
     )
 
 
 def _flops(products: Iterable[Activity]) -> int | None:
-    """Return the FLOPs that torch counts from the shapes, 2·b·m·n·k. None if no operator has a
-    formula.
+    """Return the FLOPs that torch counts from the shapes, 2·b·m·n·k.
+
+    It is None if torch has no formula for any of the operators.
     """
     return (
         sum(
@@ -400,9 +446,10 @@ def _flops(products: Iterable[Activity]) -> int | None:
     )
 
 
-def _scores(activities: Iterable[Activity]) -> int | None:
-    """Return the number of scores of the softmax. It is by the operator, or by the exponential of
-    one written out.
+def _score_count(activities: Iterable[Activity]) -> int | None:
+    """Return the number of scores of the softmax, or None.
+
+    It comes from the shapes of the softmax, or of the exponential where the softmax is written out.
     """
     shapes: list[Any] = [
         activity.event.input_shapes
@@ -418,6 +465,7 @@ def _scores(activities: Iterable[Activity]) -> int | None:
 def _missing(
     activities: Sequence[Activity], attention: Sequence[AttentionTime], has_model: bool
 ) -> Iterator[str]:
+    """Yield the sentences on facts that a profile lacks."""
     if not any(activity.ranges for activity in activities):
         yield NO_RANGES.format(why=NOT_RUN if has_model else NO_MODEL)
     elif not attention:

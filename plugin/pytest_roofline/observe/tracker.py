@@ -1,8 +1,8 @@
 """torch's own memory tracker for one call, without its statistics by module.
 
-`torch.distributed._tools` has it under no public name: all that is used of it stands here, and where a version of torch
-lacks any of it, `memory_use` says so. Its statistics by module refuse a model that is called twice and parameters
-without gradients; without them there is nothing left that could.
+`torch.distributed._tools` has it under no public name. Only this module uses it, and where a version of torch lacks a
+part, `memory_use` says so. Its statistics by module are left out, since they fail for a model that is called twice, and
+for parameters without gradients.
 """
 
 import time
@@ -29,12 +29,12 @@ CATEGORY_OF: dict[_MemRefType, Category] = {
     _MemRefType.OPT: "optimizer",
     _MemRefType.OTH: "other",
 }
-# These get what torch has just made of data from Python or C++, without an operator that would show it.
+# Operators whose argument torch has just made of data from Python or C++, which no operator showed before.
 _LIFTS = ("aten::lift_fresh", "aten::lift_fresh_copy", "aten::lift")
 
 
 class NoModules(ModTracker):
-    """Tells whether autograd runs backward, and hooks into no module."""
+    """Tells whether autograd runs backward, but hooks into no module."""
 
     def __enter__(self) -> "NoModules":
         return self
@@ -44,26 +44,30 @@ class NoModules(ModTracker):
 
 
 class Tracker(MemTracker):
-    """The storages of one call by category, and each phase's peak. They are on one device."""
+    """The storages of one call on one device, by category, and each phase's peak.
+
+    A storage that is first seen as an argument of an operator was there before the call. It is called "met".
+    """
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
         self._mod_tracker = NoModules()  # type: ignore[no-untyped-call]
-        # Tensors of an accelerator tell its number.
-        numbered = device.type == "cpu" or device.index is not None
-        self._device = device if numbered else torch.device(device.type, 0)
-        # Of what was seen, what was there before the call.
+        # Tensors of an accelerator tell its number, so the device needs one too.
+        has_number = device.type == "cpu" or device.index is not None
+        self._device = device if has_number else torch.device(device.type, 0)
+        # The memory that was there before the call, as far as the call uses it.
         self.before_bytes = 0
         self.phase_peaks: dict[Step, int] = {}
-        # When, in which step, and what was alive by then less what had been met: that was there from the start.
+        # For each change: the time, the step, and the living memory less the memory that was met until then. The met
+        # memory was there from the start, so all of it is added to every moment later.
         self._moments: list[tuple[float, Step, Counter[_MemRefType]]] = []
         self._met: Counter[_MemRefType] = Counter()
-        # Whether any operator came by, and whether one of them allocated something.
+        # Whether any operator ran, and whether one of them allocated memory.
         self.seen = self.allocated = False
 
     @property
     def now_bytes(self) -> int:
-        """All that is alive now."""
+        """Return the bytes that are alive now."""
         return sum(self._by_category(self._curr_mem_snap).values())
 
     @property
@@ -77,20 +81,27 @@ class Tracker(MemTracker):
         return dict(sorted(sizes.items(), key=lambda pair: -pair[1]))
 
     def over_time(self, began_s: float) -> list[MemoryPoint]:
-        """Return how much was alive at every change. It begins at a time of the system's clock."""
+        """Return the living memory at every change.
+
+        Times count from `began_s`, in seconds of the system's clock.
+        """
         return [
-            MemoryPoint(max(0.0, at_s - began_s), step, self._then(growth))
+            MemoryPoint(max(0.0, at_s - began_s), step, self._sizes_at(growth))
             for at_s, step, growth in self._moments
         ]
 
-    def _then(self, growth: "Counter[_MemRefType]") -> dict[str, int]:
+    def _sizes_at(self, growth: "Counter[_MemRefType]") -> dict[str, int]:
+        """Return the living memory by category at a moment with this growth."""
         sizes = {CATEGORY_OF[kind]: growth[kind] + self._met[kind] for kind in CATEGORY_OF}
         return {kind: size for kind, size in sizes.items() if size > 0}
 
     def meet(
         self, tensors: list[torch.Tensor], optimizer: Optimizer | None, model: nn.Module | None
     ) -> None:
-        """Note the memory of before the call, by category. The first category of a storage stays."""
+        """Record memory that is there before the call, by category.
+
+        A storage keeps the first category that it gets.
+        """
         self.track_external(*tensors)
         if optimizer is not None:
             self._meet_parameters(
@@ -104,30 +115,32 @@ class Tracker(MemTracker):
         self.before_bytes = self.now_bytes
 
     def _meet_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Record parameters and their gradients."""
         for parameter in parameters:
             self._update_and_maybe_create_winfos(parameter, _MemRefType.PARAM)
             self._follow_gradient(parameter)
 
     def _follow_gradient(self, parameter: torch.Tensor) -> None:
-        """Track a parameter's gradient, and the gradients that it gets."""
+        """Track a parameter's gradient, and those that it gets later."""
         if parameter.grad is not None:
             self._track(_MemRefType.GRAD, parameter.grad)
         handles = self._param_to_grad_hook_handles.get(parameter)
         if handles is None and parameter.requires_grad and parameter.is_leaf:
             handle = parameter.register_post_accumulate_grad_hook(self._mark_gradient)
-            # The tracker removes two for each.
+            # The tracker's own clean-up expects two handles of each parameter.
             self._param_to_grad_hook_handles[parameter] = handle, handle
 
     def close(self) -> None:
-        """Leave no hook behind, also where the call never began."""
+        """Remove all hooks, also if the call never began."""
         self._deregister_param_and_optimizer_hooks()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator, and record the memory of its arguments and results."""
         if any(map(is_traceable_wrapper_subclass_type, types)):
-            # What such a tensor is made of comes by in a moment.
+            # torch then calls this again with the tensors that such a tensor is made of.
             return NotImplemented
         if func.name().partition(".")[0] not in _LIFTS:
-            # What is taken without having been seen was there before the call.
+            # An argument that was not seen before was there before the call.
             sizes_before = self._by_category(self._curr_mem_snap)
             tree_map_only(torch.Tensor, self._meet_argument, (args, kwargs))
             self._count_from_the_start(sizes_before)
@@ -138,6 +151,7 @@ class Tracker(MemTracker):
         return output
 
     def _meet_argument(self, tensor: torch.Tensor) -> None:
+        """Record an argument of an operator, unless it is known already."""
         self._track(
             _MemRefType.PARAM if isinstance(tensor, nn.Parameter) else _MemRefType.OTH, tensor
         )
@@ -145,8 +159,9 @@ class Tracker(MemTracker):
             self._follow_gradient(tensor)
 
     def _count_from_the_start(self, sizes_before: dict[_MemRefType, int]) -> None:
-        """Count newly met memory from the start of the call. It was there before the call, and so
-        at the peak and in every phase.
+        """Add newly met memory to the peaks so far.
+
+        It was there before the call, so it was there at the peak and in every phase.
         """
         peak = self._peak_mem_snap.setdefault(
             self._device, dict.fromkeys([*CATEGORY_OF, "Total"], 0)
@@ -157,13 +172,17 @@ class Tracker(MemTracker):
             self._met[kind] += met_bytes
             self._peak_mem[self._device] = self._peak_mem.get(self._device, 0) + met_bytes
             self.before_bytes += met_bytes
-            self.phase_peaks = {step: most + met_bytes for step, most in self.phase_peaks.items()}
+            self.phase_peaks = {
+                step: peak_bytes + met_bytes for step, peak_bytes in self.phase_peaks.items()
+            }
 
     def _mark_gradient(self, parameter: torch.Tensor) -> None:
+        """Record the gradient that a parameter has just got."""
         if parameter.grad is not None:
             self._update_and_maybe_create_winfos(parameter.grad, _MemRefType.GRAD)
 
     def _update_peak_stats(self, peak_state: Any) -> None:
+        """Record the living memory in the present step; torch's tracker calls this."""
         step: Step = (
             "optimizer" if self._in_opt else "backward" if self._mod_tracker.is_bw else "forward"
         )
@@ -172,27 +191,31 @@ class Tracker(MemTracker):
         super()._update_peak_stats(peak_state)
 
     def note_end(self) -> None:
-        """Say what is alive when the call has ended."""
+        """Record the living memory at the end of the call."""
         self._note("optimizer" if self._in_opt else "forward")
 
     def _note(self, step: Step) -> None:
+        """Add a moment, unless nothing has changed since the last one."""
         growth = Counter(self._by_category(self._curr_mem_snap))
         growth.subtract(self._met)
         if not self._moments or self._moments[-1][1:] != (step, growth):
             self._moments.append((time.time(), step, growth))
 
     def _by_category(self, snapshots: Any) -> dict[_MemRefType, int]:
+        """Return the bytes on this device from a snapshot of torch's tracker."""
         sizes = snapshots.get(self._device, {})
         return {kind: sizes[kind] for kind in CATEGORY_OF if kind in sizes}
 
     def _track(self, reftype: Any, t: torch.Tensor) -> None:
-        # A sparse tensor has no storage of its own; what it is made of came by.
+        """Track a tensor's storage; the names are those of torch's method."""
+        # A sparse tensor has no storage of its own; the tensors that it is made of are tracked.
         if t.layout is torch.strided:
             super()._track(reftype, t)
 
     def _update_and_maybe_create_winfos(
         self, t: torch.Tensor, reftype: Any, update_existing: bool = False
     ) -> Any:
+        """Record a tensor's storage; the names are those of torch's method."""
         if t.layout is torch.strided:
             return super()._update_and_maybe_create_winfos(t, reftype, update_existing)
         return set()

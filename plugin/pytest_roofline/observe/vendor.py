@@ -15,7 +15,7 @@ from .shares import CALL
 Kind = Literal["kernel", "copy", "size", "range"]
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
-# What rocprof lists of the host under the headings of its kernels: calls of HIP and HSA, and whole domains.
+# Names of the host's work that rocprof lists among kernels: calls of HIP and HSA, and whole domains.
 _HOST = re.compile(
     r"_*hip[A-Z_]\w*|hsa_\w+|roctx\w*|[A-Z]+_(API|DISPATCH)\w*|MEMORY_COPY|MEMORY_ALLOCATION\w*"
 )
@@ -27,8 +27,14 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a table. It is a name's total, or of a trace one launch with the time when it
-    began.
+    """One line of a table: the total of a name, or in a trace one launch.
+
+    Args:
+        kind: of the table.
+        name: of the kernel, copy or range.
+        amount: seconds, or bytes in a table of sizes.
+        count: the number of launches or copies.
+        began_ns: when the launch began; None in a table of totals.
     """
 
     kind: Kind
@@ -40,12 +46,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The totals of one test, as a profiler saw it. Seconds of all calls, kernels by name with
-    their launches, the longest first.
+    """The totals of one test, as a profiler recorded it. Seconds are of all its calls.
 
     Args:
-        copied_bytes: None where no table tells sizes.
-        calls: how many were marked as ours; None where nothing tells.
+        kernels_s: the time of all kernels.
+        copies_s: the time of all copies.
+        launches: the number of kernels.
+        kernels: the time and the launches of each kernel by name, the longest first.
+        copied_bytes: None where no table has sizes.
+        calls: the number of calls that are marked by a range; None where no table has ranges.
     """
 
     kernels_s: float
@@ -57,29 +66,35 @@ class Totals:
 
     @property
     def seconds(self) -> float:
-        """Kernels and copies, those that overlap counted each."""
+        """Return the time of kernels and copies, also where they overlap."""
         return self.kernels_s + self.copies_s
 
 
-# Makes lines of the cells of a row, by heading.
+# Makes a line of the cells of a row, which are by heading; None for a row that does not count.
 Form = Callable[[dict[str, str]], Line | None]
 
 
 def read_tables(text: str, source: str) -> list[list[Line]]:
-    """Return every table of kernels, copies, sizes or ranges in a text. The text is a profiler's
-    output; other tables are passed over.
+    """Return every table of kernels, copies, sizes or ranges in a text.
+
+    The text is a profiler's output. Other tables in it are skipped.
+
+    Args:
+        text: of the file.
+        source: the name of the file in errors.
 
     Raises:
         BadFile: a line that cannot be read, or no such table at all.
     """
     tables: list[list[Line]] = []
     header: list[str] = []
+    # Reads the rows of the present table; None outside of a table that counts.
     form: Form | None = None
     reader = csv.reader(text.removeprefix("\ufeff").splitlines())
     for cells in reader:
         names = [cell.strip().lower() for cell in cells]
-        if (heading := _form(names)) is not None:
-            header, form = names, heading
+        if (new_form := _form(names)) is not None:
+            header, form = names, new_form
             tables.append([])
         elif form is not None and len(cells) == len(header):
             try:
@@ -101,7 +116,10 @@ def read_tables(text: str, source: str) -> list[list[Line]]:
 
 
 def _form(names: Sequence[str]) -> Form | None:
-    """Return the reader of the lines below a heading. None if it heads no table that counts."""
+    """Return the function that reads the rows below a heading.
+
+    It is None if the names are no heading, or that of a table that does not count.
+    """
     if {"start_timestamp", "end_timestamp"} <= {*names}:
         columns: dict[str, Kind] = {
             "kernel_name": "kernel",
@@ -115,11 +133,11 @@ def _form(names: Sequence[str]) -> Form | None:
         ((name, match[1]) for name in names if (match := _TIME.fullmatch(name))), ("", "ns")
     )
     if time and "instances" in names and "operation" in names and "category" in names:
-        # Beside both, cuda_api_gpu_sum has what the host called.
+        # This table (cuda_api_gpu_sum) also has the calls of the host, which are skipped.
         return lambda row: None if "api" in row["category"].lower() else _line(
             "kernel" if "kernel" in row["category"].lower() else "copy",
             row["operation"], row[time], _SECONDS[unit], row["instances"])  # fmt: skip
-    # With a source, names are those of MPI's calls.
+    # In a table with a column `source`, the names are those of MPI's calls.
     if time and "instances" in names and "name" in names and "source" not in names:
         return lambda row: _line("kernel", row["name"], row[time], _SECONDS[unit], row["instances"])
     count_column = next((name for name in ("count", "operations") if name in names), "")
@@ -142,33 +160,39 @@ _SIZE = re.compile(rf"total ?\(({'|'.join(_BYTES)})\)")
 
 
 def _line(kind: Kind, name: str, amount: str, unit: float, count: str) -> Line:
+    """Return a line from its cells; `unit` is the size of the amount's unit."""
     return Line(kind, name, float(amount) * unit, int(float(count)))
 
 
 def _stats(row: dict[str, str]) -> Line | None:
-    """Return a line of rocprof's sums. What the host did is no time of the device."""
-    copies = row["name"].startswith("MEMORY_COPY_")
-    if not copies and _HOST.fullmatch(row["name"]):
+    """Return a line of rocprof's totals; None for work of the host."""
+    is_copy = row["name"].startswith("MEMORY_COPY_")
+    if not is_copy and _HOST.fullmatch(row["name"]):
         return None
     return _line(
-        "copy" if copies else "kernel", row["name"], row["totaldurationns"], 1e-9, row["calls"]
+        "copy" if is_copy else "kernel", row["name"], row["totaldurationns"], 1e-9, row["calls"]
     )
 
 
 def _trace(column: str, kind: Kind) -> Form:
+    """Return the function that reads a row of a trace, with names in a column."""
+
     def launch(row: dict[str, str]) -> Line | None:
-        # A trace of the host's calls has the headings of our ranges.
+        # A trace of the host's calls has the same headings as one of ranges.
         if kind == "range" and row[column] != CALL:
             return None
-        began, ended = (float(row[f"{end}_timestamp"]) for end in ("start", "end"))
-        return Line(kind, row[column], (ended - began) * 1e-9, 1, began)
+        began_ns, ended_ns = (float(row[f"{end}_timestamp"]) for end in ("start", "end"))
+        return Line(
+            kind, row[column], amount=(ended_ns - began_ns) * 1e-9, count=1, began_ns=began_ns
+        )
 
     return launch
 
 
 def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
-    """Return the sum of one test's tables. If a trace marks our calls, only what began within them
-    counts.
+    """Return the totals of one test from its tables.
+
+    If a trace has the ranges of the profiled calls, only launches that began within them count.
 
     Raises:
         BadInput: two tables of one kind, which would count everything twice, or no kernel at all.
@@ -193,25 +217,27 @@ def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
     for line in kernels:
         by_name[line.name][0] += line.amount
         by_name[line.name][1] += line.count
-    longest = sorted(by_name.items(), key=lambda pair: -pair[1][0])
+    longest_first = sorted(by_name.items(), key=lambda pair: -pair[1][0])
     return Totals(
         kernels_s=sum(line.amount for line in kernels),
         copies_s=sum(line.amount for line in copies),
         launches=sum(line.count for line in kernels),
-        kernels={name: (seconds, int(count)) for name, (seconds, count) in longest},
+        kernels={name: (seconds, int(count)) for name, (seconds, count) in longest_first},
         copied_bytes=sum(line.amount for line in by_kind["size"]) if "size" in by_kind else None,
         calls=len(ranges) or None,
     )
 
 
 def _within(lines: Sequence[Line], ranges: Sequence[tuple[float, float]]) -> list[Line]:
-    """Return the lines that began within a range. Sums all count, and all lines count if nothing is
-    marked.
+    """Return the lines that began within a range.
+
+    Totals always count, since they have no time. All lines count if there are no ranges.
     """
     if not ranges:
         return list(lines)
     return [
         line
         for line in lines
-        if line.began_ns is None or any(began <= line.began_ns <= ended for began, ended in ranges)
+        if line.began_ns is None
+        or any(began_ns <= line.began_ns <= ended_ns for began_ns, ended_ns in ranges)
     ]

@@ -17,12 +17,12 @@ from ..core.units import (
     three_digits,
 )
 
-# The terminal shows so many of each; the run file has all.
+# Profiles, kernels, operators and parts that the terminal shows; the run file has all.
 MOST_SHOWN, MOST_KERNELS, MOST_OPERATORS, MOST_PARTS = 8, 8, 12, 8
-# Above this the profiler changed what it looked at, and idle time is partly its own.
+# How many times as long a call may take under the profiler. Beyond that, part of the idle time is the profiler's.
 MOST_OVERHEAD = 1.1
 COLUMNS = ("time", "share", "calls", "mean")
-# Of operators; what is behind the fourth a CPU does not have.
+# Columns of operators, and the number of them that a CPU has.
 OPERATOR_COLUMNS, HOST_COLUMNS = (
     ("self CPU", "share", "CPU total", "calls", "self GPU", "GPU total"),
     4,
@@ -31,10 +31,10 @@ SHORTEST_NAME, LONGEST_NAME = 24, 60
 
 
 def profile_lines(profiles: Sequence[Profile], width: int) -> list[str]:
-    """Return the lines of all profiles for the terminal. Each has the clocks, the classes, the
-    kernels that took most, attention, and what could not be had.
+    """Return the lines of all profiles for the terminal.
 
-    Of a measurement that was repeated the last one stands, and behind the first eight there is only a path.
+    Each of the first eight is shown in full; the others are only counted, with the folders of their
+    traces. If a measurement was profiled several times, the last profile counts.
     """
     latest = list({(profile.test_id, profile.name): profile for profile in profiles}.values())
     first_profiles, other_profiles = latest[:MOST_SHOWN], latest[MOST_SHOWN:]
@@ -77,8 +77,9 @@ def one_profile_lines(profile: Profile, width: int) -> list[str]:
 
 
 def clock_sentences(profile: Profile) -> list[str]:
-    """Return the times of a call, and a warning if they differ much. For example `a call: 12.1 ms
-    measured, 13.0 ms under the profiler`.
+    """Return the times of a call, and a warning if they differ much.
+
+    They read `a call: 12.1 ms measured, 13.0 ms under the profiler`.
     """
     seconds_by_clock = {"measured": profile.measured_s, "under the profiler": profile.profiled_s}
     times = [
@@ -91,10 +92,10 @@ def clock_sentences(profile: Profile) -> list[str]:
             f"operators at work on the host for {format_share(profile.host_s / profile.span_s)} of it"
         )
     sentences = [f"a call: {', '.join(times)}"] * bool(times)
-    plain, under = profile.measured_s, profile.profiled_s
-    if plain and under is not None and under > MOST_OVERHEAD * plain:
+    measured_s, profiled_s = profile.measured_s, profile.profiled_s
+    if measured_s and profiled_s is not None and profiled_s > MOST_OVERHEAD * measured_s:
         sentences.append(
-            f"the profiler made a call {under / plain:.2f} times as long: so a part of idle time, and "
+            f"the profiler made a call {profiled_s / measured_s:.2f} times as long: so a part of idle time, and "
             "of operators' times "
             "on the host, is the profiler's"
         )
@@ -112,7 +113,10 @@ def classes_text(profile: Profile) -> str:
 
 
 def _kernel_table(profile: Profile, width: int) -> list[str]:
-    """Return the kernels that took most of a call. On a CPU they are operators."""
+    """Return the kernels with the longest times as a table.
+
+    On a CPU they are operators.
+    """
     rows = [
         (kernel.name, kernel_cells(kernel, profile.calls))
         for kernel in profile.kernels[:MOST_KERNELS]
@@ -121,21 +125,25 @@ def _kernel_table(profile: Profile, width: int) -> list[str]:
 
 
 def _operator_table(profile: Profile, width: int) -> list[str]:
-    """Return the operators of the host, of a call. Beside them their time on a device, if there is
-    one.
+    """Return the operators of the host as a table, with times of one call.
+
+    With a device, the time of their kernels is beside it.
     """
-    columns = len(OPERATOR_COLUMNS) if profile.on_device else HOST_COLUMNS
+    column_count = len(OPERATOR_COLUMNS) if profile.on_device else HOST_COLUMNS
     rows = [
-        (operator.name, operator_cells(operator, profile.calls)[:columns])
+        (operator.name, operator_cells(operator, profile.calls)[:column_count])
         for operator in profile.operators[:MOST_OPERATORS]
     ]
-    return _table("operator", OPERATOR_COLUMNS[:columns], rows, width)
+    return _table("operator", OPERATOR_COLUMNS[:column_count], rows, width)
 
 
 def _table(
     heading: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]], width: int
 ) -> list[str]:
-    """Names and cells; names give way to numbers."""
+    """Return lines of names and cells.
+
+    Names are shortened where the numbers need the room.
+    """
     if not rows:
         return []
     cells = [columns, *(cells for _, cells in rows)]
@@ -145,13 +153,15 @@ def _table(
     longest = max(map(len, names))
     return [
         name.ljust(longest)
-        + "".join(f"  {cell.rjust(wide)}" for cell, wide in zip(row, widths, strict=True))
+        + "".join(
+            f"  {cell.rjust(column_width)}" for cell, column_width in zip(row, widths, strict=True)
+        )
         for name, row in zip(names, cells, strict=True)
     ]
 
 
 def operator_cells(operator: OperatorTime, calls: int) -> list[str]:
-    """Return the cells of `OPERATOR_COLUMNS`, of one call. The call is of the measured function."""
+    """Return the cells of `OPERATOR_COLUMNS`, for one call of the function."""
     return [
         format_seconds(operator.self_cpu_s / calls),
         format_share(operator.share),
@@ -165,8 +175,9 @@ def operator_cells(operator: OperatorTime, calls: int) -> list[str]:
 
 
 def launches_text(profile: Profile) -> str:
-    """Return `cudaLaunchKernel 2060 a call, 7.1 % of the host's time`. Empty if nothing is
-    launched.
+    """Return `cudaLaunchKernel 2060 a call, 7.1 % of the host's time`.
+
+    It is empty if nothing is launched.
     """
     return ", ".join(
         f"{launch.name} {_number(launch.count, profile.calls)} a call, {format_share(launch.share)} of the host's time"
@@ -176,12 +187,14 @@ def launches_text(profile: Profile) -> str:
 
 
 def _number(total: int, calls: int) -> str:
+    """Return a total divided by the number of calls."""
     return f"{total / calls:g}" if total % calls == 0 else f"{total / calls:.1f}"
 
 
 def kernel_cells(kernel: KernelTime, calls: int) -> tuple[str, ...]:
-    """Return the cells of `COLUMNS` for a kernel. They are time and launches of one measured call,
-    and the mean of one launch.
+    """Return the cells of `COLUMNS` for a kernel.
+
+    They are the time and the launches in one call of the function, and the mean time of a launch.
     """
     return (
         format_seconds(kernel.total_s / calls),
@@ -191,14 +204,16 @@ def kernel_cells(kernel: KernelTime, calls: int) -> tuple[str, ...]:
     )
 
 
+# Parts of kernels' names that tell nothing: return type and name spaces.
 _NOISE = re.compile(
     r"^void |at::native::|\(anonymous namespace\)::|<unnamed>::|at::detail::|std::|cutlass::|at::cuda::"
 )
 
 
 def short_name(name: str, at_most: int) -> str:
-    """Return a kernel's name without its common parts. These are return type, name spaces, argument
-    list.
+    """Return a kernel's name without its common parts.
+
+    These are its return type, name spaces and argument list.
     """
     short = _NOISE.sub("", name)
     if not short.startswith(("Memcpy", "Memset")):
@@ -208,8 +223,9 @@ def short_name(name: str, at_most: int) -> str:
 
 
 def parts_text(profile: Profile, at_most: int = MOST_PARTS) -> str:
-    """Return `blocks.*.attention 3.00 ms forward, 4.00 ms backward`, of a call. Each part is
-    without the parts inside it.
+    """Return `blocks.*.attention 3.00 ms forward 4.00 ms backward`, for one call.
+
+    The time of a part does not include the parts inside it.
     """
     texts = [
         f"{part.part or '(in no part)'} {format_seconds(part.forward_s / profile.calls)} forward"
@@ -220,13 +236,14 @@ def parts_text(profile: Profile, at_most: int = MOST_PARTS) -> str:
         )
         for part in profile.parts[:at_most]
     ]
-    hidden = len(profile.parts) - at_most
-    return ", ".join(texts) + (f", and {hidden} more in the run file" if hidden > 0 else "")
+    remaining = len(profile.parts) - at_most
+    return ", ".join(texts) + (f", and {remaining} more in the run file" if remaining > 0 else "")
 
 
 def attention_text(attention: AttentionTime, calls: int) -> str:
-    """Return an attention's phase and times, of a call. `forward: softmax 1.98 ms (75.5 MFLOP),
-    scores and values 10.7 ms (4.8 GFLOP), …`.
+    """Return the phase of attention and its times, for one call.
+
+    It reads `forward: softmax 1.98 ms (75.5 MFLOP), products of scores and values 10.7 ms (4.8 GFLOP), …`.
     """
     pieces = []
     if attention.softmax_s or attention.products_s:
@@ -249,13 +266,14 @@ def attention_text(attention: AttentionTime, calls: int) -> str:
 
 
 def _amount(seconds: float, flops: int | None, calls: int) -> str:
+    """Return the time and the FLOPs of one call."""
     return format_seconds(seconds / calls) + (
         f" ({format_flop_count(flops / calls)})" if flops is not None else ""
     )
 
 
 def _ratio(attention: AttentionTime) -> str:
-    """Return the ratio of softmax and products, as people ask."""
+    """Return the ratio of softmax to products, in time and in FLOPs."""
     text = f"1 : {three_digits(attention.products_s / attention.softmax_s)} in time"
     if attention.softmax_flops and attention.products_flops:
         text += (
@@ -271,8 +289,9 @@ _PHASES = {
     "backward": "backward",
     "optimizer": "the optimizer",
 }
-# Of memory over time, in eighths of what it rises by.
+# Bars of memory over time, in eighths of its rise, and the most of them in a line.
 _BARS, _WIDEST = "▁▂▃▄▅▆▇█", 48
+# What a test did when it ran out of memory, by phase.
 _DOING = {
     "arguments": "while its arguments were made",
     "calls": "in its calls",
@@ -285,17 +304,17 @@ _DOING = {
 
 def memory_lines(uses: Sequence[MemoryUse], at_most: int = MOST_SHOWN) -> list[str]:
     """Return each use of memory: peak, categories, and the device's count."""
-    # A rerun takes the place of the attempt before.
+    # The last record of a test that ran again replaces the earlier ones.
     latest = list({(use.test_id, use.name): use for use in uses}.values())
     lines = [line for use in latest[:at_most] for line in use_lines(use)]
-    hidden = len(latest) - at_most
+    remaining = len(latest) - at_most
     return lines + (
-        [f"… and the memory of {hidden} more calls in the run file"] if hidden > 0 else []
+        [f"… and the memory of {remaining} more calls in the run file"] if remaining > 0 else []
     )
 
 
 def use_lines(use: MemoryUse) -> list[str]:
-    """Return one call's memory. A line sums it up, and the details stand below it."""
+    """Return the memory of one call: a line with the peak, then details."""
     lines = [
         f"memory of {use.label}: peak {format_memory(use.peak_bytes)} in {_PHASES[use.phase]}",
         f"  {categories_text(use)}",
@@ -313,12 +332,14 @@ def use_lines(use: MemoryUse) -> list[str]:
             f"{format_memory(reserved_bytes)} reserved"
         )
     if use.device_peak_bytes is not None:
-        unseen = (
+        unseen_text = (
             f", {_signed_text(use.unseen_bytes)} not seen by operators"
             if use.unseen_bytes
             else ", the same"
         )
-        lines += [f"  by the device's own counter {format_memory(use.device_peak_bytes)}{unseen}"]
+        lines += [
+            f"  by the device's own counter {format_memory(use.device_peak_bytes)}{unseen_text}"
+        ]
     return [
         printable(line)
         for line in [*lines, *(f"  missing: {sentence}" for sentence in use.missing)]
@@ -326,24 +347,26 @@ def use_lines(use: MemoryUse) -> list[str]:
 
 
 def over_time_text(use: MemoryUse) -> str:
-    """Return `304 MiB ▁▂▃█▆▅ 310 MiB` for a call. It is the beginning, equal parts of the call from
-    the least to the peak, and the end.
+    """Return `304 MiB ▁▂▃█▆▅ 310 MiB` for a call.
+
+    The numbers are the memory at its beginning and end. Each bar is the largest memory in an equal
+    number of points, on a scale from the least memory to the peak.
     """
     sizes = [point.total_bytes for point in use.over_time]
-    wide, least = min(len(sizes), _WIDEST), min(sizes)
-    parts = (
-        max(sizes[number * len(sizes) // wide : (number + 1) * len(sizes) // wide])
-        for number in range(wide)
+    bar_count, least = min(len(sizes), _WIDEST), min(sizes)
+    heights = (
+        max(sizes[number * len(sizes) // bar_count : (number + 1) * len(sizes) // bar_count])
+        for number in range(bar_count)
     )
     rise = (max(sizes) - least) or 1
     bars = "".join(
-        _BARS[max(0, math.ceil(len(_BARS) * (size - least) / rise) - 1)] for size in parts
+        _BARS[max(0, math.ceil(len(_BARS) * (size - least) / rise) - 1)] for size in heights
     )
     return f"{format_memory(sizes[0])} {bars} {format_memory(sizes[-1])}"
 
 
 def categories_text(use: MemoryUse) -> str:
-    """`activations 3.10 GiB (66 %), parameters 461 MiB (10 %)`."""
+    """Return `activations 3.10 GiB (66 %), parameters 461 MiB (10 %)`."""
     ordered = sorted(use.categories.items(), key=lambda pair: -pair[1])
     return ", ".join(
         f"{name} {format_memory(size)} ({_share(size / use.peak_bytes)})" for name, size in ordered
@@ -355,7 +378,7 @@ def _share(share: float) -> str:
 
 
 def _signed_text(size_bytes: int) -> str:
-    # Formatters choose a unit by size, so the sign is none of theirs.
+    # Formatters choose a unit by the size of a positive number, so the sign is written here.
     return "-" * (size_bytes < 0) + format_memory(abs(size_bytes))
 
 
@@ -366,8 +389,9 @@ def status_word(record: OutOfMemory) -> str:
 
 
 def failure_message(record: OutOfMemory, where: str) -> str:
-    """Return why a test that ran out of memory is red. The baseline has a time or a compiled kernel
-    for it.
+    """Return why a test that ran out of memory is red.
+
+    The message names the times and the kernels that the baseline has for it.
     """
     allocation = record.allocation
     sizes = f" ({allocation.sizes})" if allocation.sizes else ""
@@ -399,8 +423,10 @@ def out_of_memory_lines(records: Sequence[OutOfMemory], at_most: int = 12) -> li
 
 
 def circumstances(record: OutOfMemory) -> str:
-    """Return `asked for 2.00 GiB, 1.10 GiB free, in its calls, …`. It ends with `77.0 GiB allocated
-    by torch`.
+    """Return how a test ran out of memory.
+
+    It reads `asked for 2.00 GiB, 1.10 GiB free, in its calls, 77.0 GiB allocated by torch`. Published
+    cases that ran out of memory too follow.
     """
     where = "outside of measure" if record.phase is None else _DOING[record.phase]
     allocation = record.allocation
@@ -413,7 +439,10 @@ def circumstances(record: OutOfMemory) -> str:
 
 
 def out_of_memory_properties(records: Sequence[OutOfMemory]) -> list[tuple[str, str]]:
-    """Return the figures of a test as name and text. They are for JUnit XML and other reports."""
+    """Return the figures of a test as names and texts.
+
+    They are for JUnit XML and other reports.
+    """
     pairs = []
     for record in records:
         prefix = printable(f"roofline.{record.name}." if record.name else "roofline.")
