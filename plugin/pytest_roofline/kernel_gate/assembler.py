@@ -16,9 +16,10 @@ _SERIALIZED = re.compile(
 
 
 def why_serialized(compiled_kernel: Any) -> str:
-    """Return the assembler's reason for serialized matrix instructions, or an empty text.
+    """Return the assembler's reason for serialized matrix instructions.
 
-    It assembles the kernel's PTX once more, which takes about a second.
+    The kernel's PTX is assembled once more, which takes about a second. The text is empty without
+    PTX or a reason, and where the assembler cannot be run.
     """
     from triton.backends.nvidia.compiler import get_ptxas
 

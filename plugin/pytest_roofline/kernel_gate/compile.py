@@ -12,11 +12,11 @@ from ..core.keys import Scalar
 from .assembler import why_serialized
 from .targets import canonical, gpu_target, name_of, read_binary
 
-# So many lines of a compiler's own message are shown.
+# The last lines of a compiler's own message, which are shown.
 LAST_LINES = 8
 # Options that decide the binary. They are recorded even if the user gave none.
 _DECISIVE = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "maxnreg", "waves_per_eu")
-# Further options with their defaults. Others are recorded: a variable of the environment may have set them.
+# Further options with their defaults. Another value is recorded, since a variable of the environment may have set it.
 _DEFAULTS: dict[str, object] = {
     "debug": False,
     "instrumentation_mode": "",
@@ -117,7 +117,11 @@ def read(
 
 
 def _options(metadata: Any, user_options: Mapping[str, object]) -> dict[str, Scalar]:
-    """Return the options in effect, which may differ from the user's."""
+    """Return the options in effect, which may differ from the user's.
+
+    They are the user's and the decisive ones, others that differ from their default, and variables
+    of the environment that Triton records.
+    """
     effective = metadata._asdict()
     options = {
         **user_options,
@@ -131,7 +135,7 @@ def _options(metadata: Any, user_options: Mapping[str, object]) -> dict[str, Sca
             for name, default in _DEFAULTS.items()
             if name in effective and effective[name] != default
         },
-        # Triton notes the variables of the environment that make another binary, under their own names.
+        # Triton records variables of the environment that change the binary, by their upper-case names.
         **{
             name: value
             for name, value in effective.items()
@@ -147,7 +151,7 @@ def is_compiled(kernel: object) -> bool:
 
 
 def _check_options(backend: Any, options: Mapping[str, object], target: str) -> None:
-    """Refuse options that Triton would ignore in silence."""
+    """Raise BadInput for options that Triton would silently ignore."""
     names = {
         field.name
         for field in dataclasses.fields(type(backend.parse_options({"enable_fp_fusion": True})))
@@ -163,6 +167,7 @@ def _check_options(backend: Any, options: Mapping[str, object], target: str) -> 
 
 
 def _failure(kernel: str, target: str, options: Mapping[str, object], error: Exception) -> str:
+    """Return the message of a kernel that cannot be compiled."""
     error_lines = [
         line for line in f"{type(error).__name__}: {error}".splitlines() if line.strip()
     ][-LAST_LINES:]
@@ -178,7 +183,7 @@ def _to_scalar(value: object) -> Scalar:
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
-# Since this version a back end keeps its facts on numbers and on tensors apart. Tested: 3.6 and 3.9.
+# The oldest version whose back ends specialise numbers and tensors as this module expects. Tested: 3.6 and 3.9.
 OLDEST_TRITON = (3, 6)
 
 
@@ -210,10 +215,10 @@ def usable_triton() -> Any:
 def function_of(kernel: object, triton: Any) -> Any:
     """Return a user's kernel as a JIT function.
 
-    One that was decorated for the interpreter is built anew.
+    From a kernel that was decorated for the interpreter, a new JIT function is made.
 
     Raises:
-        BadInput: the kernel is none, or Triton itself was imported for the interpreter.
+        BadInput: the object is no kernel, or Triton itself was imported for the interpreter.
     """
     from triton.runtime.interpreter import InterpretedFunction
 
@@ -226,7 +231,7 @@ def function_of(kernel: object, triton: Any) -> Any:
                 f"Triton was imported under TRITON_INTERPRET=1, so this process can compile neither its "
                 f"library nor {kernel.__name__}; unset the variable for tests that compile"
             )
-        # The arguments of its decorator; the interpreter's has options that the compiler's has not.
+        # The arguments of the decorator, without those that only the interpreter has.
         parameters = inspect.signature(jit).parameters
         return jit(
             kernel.fn,
@@ -239,9 +244,12 @@ def function_of(kernel: object, triton: Any) -> Any:
 
 
 def _hint(kernel: object, kernel_types: Any) -> str:
-    """Return the path to the kernel inside a wrapper, such as an autotuner."""
+    """Return the hint to pass the kernel inside a wrapper, such as an autotuner.
+
+    It is empty where no kernel is inside.
+    """
     path, inner = "", kernel
-    # Wrappers are few. An object that has any attribute, such as a mock, has no end.
+    # Wrappers are few. The search is limited, since an object such as a mock has every attribute, without an end.
     for _ in range(8):
         path, inner = f"{path}.fn", getattr(inner, "fn", None)
         if isinstance(inner, kernel_types):
@@ -253,15 +261,16 @@ def _hint(kernel: object, kernel_types: Any) -> str:
 
 
 def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
-    """Refuse a kernel whose globals have changed, as a launch does.
+    """Raise BadInput if a kernel's globals have changed, as a launch does.
 
-    Triton caches a kernel by their first values, and compiles it with the present ones.
+    Triton caches a kernel by the first values of its globals, but compiles it with the present ones.
+    `constants` may hold further functions, which are checked too.
     """
     for jit_function in (
         function,
         *(constant for constant in constants if hasattr(constant, "used_global_vals")),
     ):
-        # Finds them, once in a process.
+        # Reading the key makes Triton record the globals.
         _ = jit_function.cache_key
         for (name, _), (before, scope) in jit_function.used_global_vals.items():
             if name not in scope or scope[name] != before:
@@ -272,7 +281,7 @@ def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
                 )
 
 
-# Arguments, specialised as a launch would do it, by Triton's own binder.
+# Arguments, which Triton's own binder specialises as for a launch.
 
 _SCALARS = r"[iu](?:1|8|16|32|64)|fp(?:16|32|64)|bf16|fp8(?:e4nv|e4b8|e4b15|e5|e5b16)"
 _TYPE = re.compile(rf"(?P<type>\*k?(?:{_SCALARS})|{_SCALARS})(?::(?P<hint>1|16))?")
@@ -282,7 +291,7 @@ _DIVISIBLE = [["tt.divisibility", 16]]
 
 
 def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any:
-    """Return Triton's `ASTSource` of a kernel, with the signature of such a launch.
+    """Return Triton's `ASTSource` of a kernel for a launch with some arguments.
 
     An argument is a type as Triton writes it, a tensor, a dtype, a number, None, or a constant's value.
     """
@@ -308,6 +317,7 @@ def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any
 
 
 def _refuse_other_names(kernel: Any, arguments: Mapping[str, object]) -> None:
+    """Raise BadInput if arguments are unknown or missing."""
     parameters = {param.name: param for param in kernel.params}
     unknown = [name for name in arguments if name not in parameters]
     missing = [
@@ -328,7 +338,7 @@ def _specialise(param: Any, value: object, backend: Any) -> tuple[str, list[Any]
     from triton._C.libtriton import native_specialize_impl
     from triton.runtime.jit import MockTensor
 
-    # A declared float or bool is not looked at any further; a declared integer or pointer is.
+    # Triton does not specialise on the value of a parameter that is declared as a float or bool.
     declared = param.annotation_type
     is_specialised = not (
         param.do_not_specialize or declared == "u1" or declared[:2] in ("fp", "bf")
@@ -358,10 +368,10 @@ def _specialise(param: Any, value: object, backend: Any) -> tuple[str, list[Any]
 
 
 def _parse_type(param: Any, text: str) -> tuple[str, list[Any], object]:
-    """Return the type, facts and constant of a type string.
+    """Return the type, the facts and the constant that a text such as `i32:16` means.
 
     Raises:
-        BadInput: no launch of the kernel would make them.
+        BadInput: the text is no type, or no launch of the kernel would pass it.
     """
     match = _TYPE.fullmatch(text.strip())
     if match is None:
@@ -374,7 +384,7 @@ def _parse_type(param: Any, text: str) -> tuple[str, list[Any], object]:
     if param.is_const and kind.startswith("*"):
         kind = f"*k{kind[1:].removeprefix('k')}"
     is_integer = re.fullmatch(r"[iu](?:8|16|32|64)", kind) is not None
-    # None of these hints is known of a parameter that the kernel asks not to be specialised on.
+    # The hints that a launch would find: `1` for an integer without a declared type, `16` for a multiple of 16.
     hints = {"1"} if is_integer and not param.annotation_type else set()
     if (is_integer or kind.startswith("*")) and not param.do_not_specialize_on_alignment:
         hints.add("16")
@@ -389,7 +399,7 @@ def _parse_type(param: Any, text: str) -> tuple[str, list[Any], object]:
 
 
 def describe(source: Any) -> dict[str, str]:
-    """Return each argument of a source in a word: `*bf16:16`, `64`."""
+    """Return the arguments of a source by name: `*bf16:16`, or `64` for a constant."""
     text = {}
     for index, (name, kind) in enumerate(source.signature.items()):
         if kind == "constexpr":

@@ -1,4 +1,4 @@
-"""Loops of machine code, by where its branches lead; a wait that spins out of line stays with its loop."""
+"""Loops of machine code, found by its branches. A loop also has code that is placed elsewhere, such as its waits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ class Loop:
     """A loop, by the indices of its instructions in the order of the code.
 
     Args:
-        body: all that a turn may go through, inner loops among them.
-        direct: those of them that are in no inner loop.
+        body: all instructions that a turn may execute, those of inner loops included.
+        direct: the instructions of the body that are in no inner loop.
     """
 
     body: tuple[int, ...]
@@ -21,43 +21,48 @@ class Loop:
 
 def loops_of(code: Sequence[Instruction]) -> list[Loop]:
     """Return every loop of some machine code, inner loops first."""
-    after = [_successors(code, index) for index in range(len(code))]
-    before: list[list[int]] = [[] for _ in code]
-    for index, successors in enumerate(after):
-        for successor in successors:
-            before[successor].append(index)
-    ends: dict[int, list[int]] = {}
-    for end, start in _back_edges(after):
-        ends.setdefault(start, []).append(end)
-    bodies = sorted((_body(start, ends[start], before) for start in ends), key=len)
-    loops, inner = [], set[int]()
+    successors = [_successors(code, index) for index in range(len(code))]
+    predecessors: list[list[int]] = [[] for _ in code]
+    for index, next_indices in enumerate(successors):
+        for successor in next_indices:
+            predecessors[successor].append(index)
+    ends_by_start: dict[int, list[int]] = {}
+    for end, start in _back_edges(successors):
+        ends_by_start.setdefault(start, []).append(end)
+    # An inner loop is shorter than the loop around it, so it comes first.
+    bodies = sorted(
+        (_body(start, ends, predecessors) for start, ends in ends_by_start.items()), key=len
+    )
+    loops, in_shorter_loops = [], set[int]()
     for body in bodies:
-        loops.append(Loop(tuple(sorted(body)), frozenset(body - inner)))
-        inner |= body
+        loops.append(Loop(tuple(sorted(body)), frozenset(body - in_shorter_loops)))
+        in_shorter_loops |= body
     return loops
 
 
 def _successors(code: Sequence[Instruction], index: int) -> list[int]:
     """Return the indices of the instructions that may follow one."""
     instruction = code[index]
-    behind = [] if instruction.ends else [index + 1]
-    leads_to = behind if instruction.target is None else [*behind, instruction.target]
-    return [place for place in leads_to if 0 <= place < len(code)]
+    indices = [] if instruction.ends else [index + 1]
+    indices += [] if instruction.target is None else [instruction.target]
+    # A branch may lead out of this code.
+    return [successor for successor in indices if 0 <= successor < len(code)]
 
 
-def _back_edges(after: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Yield each step back to an instruction on the path to it.
+def _back_edges(successors: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
+    """Yield the last and the first instruction of each way around a loop.
 
-    The search goes depth first. Code that no branch leads to, as behind an indirect branch, begins a path of its own.
+    A depth-first search finds them: the last instruction leads back to one that is on the path to it. Code that no
+    branch leads to, for example after an indirect branch, begins a path of its own.
     """
     seen, path = set[int](), set[int]()
-    for root in range(len(after)):
-        stack = [] if root in seen else [(root, iter(after[root]))]
+    for root in range(len(successors)):
+        stack = [] if root in seen else [(root, iter(successors[root]))]
         seen.add(root)
         path.update(start for start, _ in stack)
         while stack:
-            index, successors = stack[-1]
-            successor = next(successors, None)
+            index, open_successors = stack[-1]
+            successor = next(open_successors, None)
             if successor is None:
                 path.discard(index)
                 stack.pop()
@@ -66,18 +71,18 @@ def _back_edges(after: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
             elif successor not in seen:
                 seen.add(successor)
                 path.add(successor)
-                stack.append((successor, iter(after[successor])))
+                stack.append((successor, iter(successors[successor])))
 
 
-def _body(start: int, ends: Sequence[int], before: Sequence[Sequence[int]]) -> set[int]:
-    """Return the indices between a loop's start and its ends.
+def _body(start: int, ends: Sequence[int], predecessors: Sequence[Sequence[int]]) -> set[int]:
+    """Return the indices of a loop's instructions, from its start to its ends.
 
-    They lead to the ends without going through the start.
+    They are those that can reach an end without passing the start again.
     """
-    body, left = {start}, list(ends)
-    while left:
-        index = left.pop()
+    body, pending = {start}, list(ends)
+    while pending:
+        index = pending.pop()
         if index not in body:
             body.add(index)
-            left += before[index]
+            pending += predecessors[index]
     return body

@@ -7,6 +7,7 @@ from typing import Any
 
 # Bytes of an instruction, from sm_70 on.
 _SASS_BYTES = 16
+# Instructions after which the next one is not executed, unless they are conditional.
 _SASS_ENDS = ("BRA", "BRX", "EXIT", "RET")
 _AMD_LINE = re.compile(
     r"^(?:(?P<label>[.\w$]+):|\s+(?P<opcode>[a-z]+_[a-z0-9_]+)(?P<operands>[^;\n]*))", re.MULTILINE
@@ -19,10 +20,10 @@ class Instruction:
     """An instruction of machine code.
 
     Args:
-        opcode: with what stands behind its dots, or in its underscores.
+        opcode: the whole name, such as `HMMA.16816.F32.BF16` or `v_mfma_f32_32x32x8_bf16`.
         operands: as the disassembler prints them.
-        target: the index of the instruction to which it may jump; None of what does not jump.
-        ends: the instruction behind it never follows it, as behind an exit or a plain branch.
+        target: the index of the instruction that it may jump to; None if it does not jump.
+        ends: whether the next instruction is never executed after it, as after an exit or an unconditional branch.
     """
 
     opcode: str
@@ -44,11 +45,14 @@ def code_of_sass(function: Mapping[str, Any]) -> list[Instruction]:
 
 
 def _instruction_of_sass(fields: Mapping[str, str], start: int) -> Instruction:
-    """Return an instruction. A branch names a byte of the section."""
+    """Return one instruction from its fields.
+
+    A branch names a byte of the section, in which the function begins at the byte `start`.
+    """
     opcode, operands = fields["opcode"], fields.get("operands", "")
     kind = opcode.partition(".")[0]
     address = re.search(r"0x([0-9a-f]+)$", operands) if kind == "BRA" else None
-    # A condition stands ahead of the instruction, or among the operands.
+    # A condition is a predicate of the instruction, or one of several operands.
     is_unconditional = "predicate" not in fields and "," not in operands
     return Instruction(
         opcode=opcode,
@@ -59,7 +63,7 @@ def _instruction_of_sass(fields: Mapping[str, str], start: int) -> Instruction:
 
 
 def code_of_amdgcn(text: str) -> list[Instruction]:
-    """Return the instructions of assembly that LLVM has written."""
+    """Return the instructions of assembly by LLVM, with branches by index."""
     labels: dict[str, int] = {}
     lines: list[tuple[str, str]] = []
     for line in _AMD_LINE.finditer(text):

@@ -1,7 +1,7 @@
 """Targets: their spellings, their limits for a block, and the figures in a binary for one.
 
-NVIDIA's binaries are read with two tools that come with Triton, `cuobjdump` for usage and `nvdisasm` for instructions;
-AMD's from the assembly that LLVM writes: its metadata, its closing comments, its instructions.
+NVIDIA's binaries are read with two tools that come with Triton: `cuobjdump` for usage and `nvdisasm` for instructions.
+AMD's figures come from the assembly that LLVM writes: its metadata, its closing comments, its instructions.
 """
 
 import functools
@@ -23,7 +23,7 @@ from .turns import turn_figures
 
 _NVIDIA = re.compile(r"sm_?(?P<capability>\d{2,3})a?", re.IGNORECASE)
 _AMD = re.compile(r"gfx(?P<major>\d{1,2})(?P<stepping>[0-9a-f]{2})", re.IGNORECASE)
-# RDNA and its successors run waves of 32 lanes, CDNA and older those of 64.
+# The first major version with waves of 32 lanes (RDNA and its successors). CDNA and older devices have waves of 64.
 FIRST_OF_32_LANES = 10
 
 
@@ -67,6 +67,7 @@ def shared_limits() -> dict[str, int]:
 
 @functools.cache
 def _limits(field: str) -> dict[str, int]:
+    """Return a limit of a block by target, from `targets.json`."""
     text = resources.files(__package__).joinpath("targets.json").read_text(encoding="utf-8")
     return {
         target: limit
@@ -96,23 +97,24 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
 
 
 def read_binary(compiled_kernel: Any, target: str) -> tuple[dict[str, int], dict[str, str], str]:
-    """Return the figures of a compiled kernel, shared memory apart.
+    """Return the figures of a compiled kernel, without shared memory.
 
-    Behind them are the versions of the tools, and the reason that a part could not be read.
+    The versions of the tools follow, and the reason why a part could not be read; it is empty if
+    all was read.
     """
     return (_read_nvidia if target.startswith("sm_") else _read_amd)(compiled_kernel)
 
 
 # NVIDIA.
 
-# A call of either tool takes under a second. One that takes so long hangs.
+# Seconds after which a tool counts as hung. A call usually takes under a second.
 TIMEOUT_S = 120.0
 _USAGE = re.compile(r"Function (?P<function>\S+):\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+)")
 # Compute capabilities whose matrix instructions work in tensor memory: 10.0, 10.3, 11.0, but not 12.0.
 TENSOR_MEMORY = range(100, 120)
 # The one compute capability whose matrix instructions are those of a warpgroup, with waits in the order of the code.
 WARPGROUPS = 90
-# Newer disassemblers give up old targets, whose code the compiler still makes.
+# The message of a disassembler that no longer reads an old target, for which the compiler still makes code.
 _GAVE_UP = re.compile(r'CUDA architecture "\w+" is deprecated[^\n]*')
 
 
@@ -138,9 +140,11 @@ def read_usage(text: str, kernel: str) -> dict[str, int]:
 def read_instructions(text: str, capability: int) -> tuple[dict[str, int], str]:
     """Return counts of instructions, and the assembler's version.
 
+    The version is empty if the binary has no signature of the assembler.
+
     Args:
-        text: the output of `nvdisasm -json`; without a signature of the assembler the version is empty.
-        capability: that the binary was compiled for, such as 90.
+        text: the output of `nvdisasm -json`.
+        capability: the compute capability of the target, such as 90.
     """
     try:
         head, functions = json.loads(text)
@@ -173,13 +177,14 @@ def count_nvidia(opcodes: list[str]) -> dict[str, int]:
         ),
         "instructions": len(opcodes),
     }
-    kinds_counted = (
+    listed_kinds = (
         kind for kind in sorted(kinds) if kind in NVIDIA_INSTRUCTIONS or matrix_generation(kind)
     )
-    return counts | {kind: kinds[kind] for kind in kinds_counted if kinds[kind]}
+    return counts | {kind: kinds[kind] for kind in listed_kinds if kinds[kind]}
 
 
 def _read_nvidia(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str]:
+    """Return what `read_binary` does, for a kernel on NVIDIA's targets."""
     with tempfile.TemporaryDirectory(prefix="roofline-cubin-") as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(compiled_kernel.asm["cubin"])
@@ -202,7 +207,7 @@ def _read_nvidia(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], 
 def tensor_memory(metadata: Any) -> dict[str, int]:
     """Return the columns of tensor memory of a block, as a figure.
 
-    The compiler allots them, and no tool shows them. A target without such memory has no figure.
+    The compiler allocates them, and no tool shows them. A target without such memory has no figure.
     """
     columns = getattr(metadata, "tmem_size", None)
     return (
@@ -217,6 +222,12 @@ class _Deprecated(Exception):
 
 
 def _run_tool(tool: str, *arguments: str) -> str:
+    """Return the output of one of Triton's tools.
+
+    Raises:
+        CompileFailed: the tool is missing, hangs or fails.
+        _Deprecated: the tool no longer reads the target.
+    """
     path = path_of(tool)
     try:
         process = subprocess.run(
@@ -237,6 +248,7 @@ def _run_tool(tool: str, *arguments: str) -> str:
 
 
 def path_of(tool: str) -> str:
+    """Return the path of one of the tools that come with Triton."""
     from triton import knobs
 
     try:
@@ -257,7 +269,7 @@ def _assembler(compiled_kernel: Any) -> str:
 
 # AMD.
 
-# Metadata of the code object, by our name (LLVM's AMDGPUUsage, "AMDHSA Code Object V5 Kernel Metadata").
+# Fields of the code object's metadata by figure (LLVM's AMDGPUUsage, "AMDHSA Code Object V5 Kernel Metadata").
 _AMD_FIELDS = {
     "vgprs": ".vgpr_count",
     "sgprs": ".sgpr_count",
@@ -267,6 +279,7 @@ _AMD_FIELDS = {
 }
 # Instructions that are counted, by the start of their name.
 _AMD_MATRIX = ("v_smfmac", "v_mfma", "v_swmmac", "v_wmma")
+# Instructions that are counted as another kind.
 _AMD_SAME = {"v_fmac": "v_fma", "v_fmaak": "v_fma", "v_fmamk": "v_fma", "v_pk_fma": "v_fma"}
 _AMD_KINDS = (*_AMD_MATRIX, *AMD_INSTRUCTIONS, *_AMD_SAME)
 # RDNA 3 and newer: one instruction of two operations, `v_dual_fmac_f32 … :: v_dual_mul_f32 …`.
@@ -294,7 +307,11 @@ def read_assembly(text: str) -> dict[str, int]:
 
 
 def _figure(text: str, pattern: str, marker: str, worst: Callable[[list[int]], int] = max) -> int:
-    """Return the worst figure of a kernel and the functions that it calls."""
+    """Return the worst number that the assembly has for a figure.
+
+    It has one for the kernel, and one for each function that the kernel calls. `marker` names the
+    figure in the error of an assembly without it.
+    """
     numbers = [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
     if not numbers:
         raise CompileFailed(
@@ -320,12 +337,14 @@ def count_amd(opcodes: list[str], seconds: Sequence[str] = ()) -> dict[str, int]
 
 
 def _kind_on_amd(opcode: str) -> str:
+    """Return the kind that an opcode is counted as; empty if it is not counted."""
     opcode = opcode.replace("v_dual_", "v_", 1)
     kind = next((kind for kind in _AMD_KINDS if opcode.startswith(f"{kind}_")), "")
     return _AMD_SAME.get(kind, kind)
 
 
 def _read_amd(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str]:
+    """Return what `read_binary` does, for a kernel on AMD's targets."""
     from triton.backends.amd import compiler
 
     text = compiled_kernel.asm.get("amdgcn")

@@ -1,7 +1,7 @@
-"""Costs of a turn of a loop beside its counts: products one by one, exponentials alone, narrow shared memory.
+"""Costs of a turn of a loop that counts do not show: serialized products, exposed exponentials, narrow shared memory.
 
-A matrix instruction of a warpgroup runs on its own until a wait for its group. Instructions in between run beside it.
-A serialized one is waited for at once, whichever instructions stand in between.
+A matrix instruction of a warpgroup runs in the background until a wait for its group. Instructions before the wait run
+beside it. A serialized matrix instruction is issued alone, and waited for before the next one.
 """
 
 import re
@@ -11,10 +11,11 @@ from ..core.resources import matrix_generation
 from .loops import Loop, loops_of
 from .machine_code import Instruction
 
-# Accesses of shared memory by 8 or 16 bits, which take the time of 32.
+# Accesses of shared memory by 8 or 16 bits, which take as long as those by 32.
 _NARROW = re.compile(
     r"(?:LDS|STS)\.(?:[A-Z0-9]+\.)*[US](?:8|16)(?:\.|$)|ds_(?:read|load|write|store)_[uib](?:8|16)(?:_|$)"
 )
+# The generation of matrix instructions of a warpgroup.
 _WARPGROUP = 2
 
 
@@ -23,7 +24,8 @@ def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) ->
 
     Args:
         codes: the instructions of each function.
-        warpgroups: the target multiplies matrices by warpgroups, and waits for them by a count.
+        warpgroups: whether the target multiplies matrices by warpgroups. Only then are there serialized products and
+            exposed exponentials.
     """
     figures = dict.fromkeys(("serialized_wgmma", "exposed_exponentials") * warpgroups, 0)
     figures["narrow_lds"] = 0
@@ -40,8 +42,9 @@ def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) ->
 def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
     """Count the serialized matrix instructions and the exposed exponentials of a loop.
 
-    Instructions of an inner loop do not count. The turn counted is the second, which begins with the state after the
-    first.
+    Instructions of an inner loop do not count. The second turn is counted, since it begins with the matrix instructions
+    that the first turn left under way. An exponential is exposed if no matrix instruction runs beside it, or only
+    serialized ones.
     """
     serialized_indices = _serialized_indices(code, loop)
     flight = _Flight()
@@ -50,7 +53,8 @@ def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
     exposed_count = 0
     for index in loop.body:
         if index in loop.direct and code[index].opcode.startswith("MUFU.EX2"):
-            exposed_count += flight.under_way <= serialized_indices
+            has_only_serialized = flight.under_way <= serialized_indices
+            exposed_count += has_only_serialized
         flight.take(index, code[index])
     return len(serialized_indices & loop.direct), exposed_count
 
@@ -58,12 +62,12 @@ def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
 def _serialized_indices(code: Sequence[Instruction], loop: Loop) -> set[int]:
     """Return the indices of a loop's matrix instructions that run one by one.
 
-    Each is issued alone, and waited for before the next.
+    Each is issued while no other is under way, and waited for before the next one is issued.
     """
     flight, indices = _Flight(), set[int]()
     for index in loop.body:
         flight.take(index, code[index])
-    # The last of a turn is waited for in the turn behind it.
+    # Two turns, since the last instruction of a turn is waited for in the next turn.
     last_alone: int | None = None
     for index in loop.body * 2:
         if _is_warpgroup(code[index]):
@@ -75,28 +79,35 @@ def _serialized_indices(code: Sequence[Instruction], loop: Loop) -> set[int]:
 
 
 class _Flight:
-    """The matrix instructions of a warpgroup that are under way at a point of the code, in their groups."""
+    """The matrix instructions of a warpgroup that are under way at a point of the code.
+
+    A wait names a number of groups: all but that many of the latest groups are then done.
+    """
 
     def __init__(self) -> None:
         self._groups: list[set[int]] = []
+        # The instructions that belong to no group yet.
         self._open = set[int]()
 
     @property
     def under_way(self) -> set[int]:
-        """The indices of all of them."""
+        """Return the indices of all matrix instructions under way."""
         return self._open.union(*self._groups)
 
     def take(self, index: int, instruction: Instruction) -> None:
-        """Go past an instruction."""
+        """Record the effect of the next instruction.
+
+        A matrix instruction is under way from here on, a group may end with it, and a wait ends groups.
+        """
         if _is_warpgroup(instruction):
             self._open.add(index)
             if "gsb0" in instruction.operands:
                 self._groups.append(self._open)
                 self._open = set()
         elif instruction.opcode.startswith("WARPGROUP.DEPBAR"):
-            left = re.search(r"0x([0-9a-f]+)$", instruction.operands)
-            groups_left = int(left[1], 16) if left else 0
-            self._groups = self._groups[-groups_left:] if groups_left else []
+            match = re.search(r"0x([0-9a-f]+)$", instruction.operands)
+            remaining_count = int(match[1], 16) if match else 0
+            self._groups = self._groups[-remaining_count:] if remaining_count else []
 
 
 def _generation(instruction: Instruction) -> int:

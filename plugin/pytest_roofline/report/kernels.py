@@ -17,7 +17,7 @@ ADVICE = {
     "narrow_lds": "these accesses of shared memory move 8 or 16 bits and cost as much as 32; try another num_warps, or "
     "load that operand with its inner dimension contiguous",
 }
-# So many changed figures fit in a line that a person still reads.
+# Changed figures that a line lists before it counts the others.
 MOST_CHANGES = 6
 
 
@@ -38,16 +38,16 @@ def change_text(change: FigureChange) -> str:
 
 
 def changes_text(changes: Sequence[FigureChange], at_most: int | None = MOST_CHANGES) -> str:
-    """Return several changes in a line, at most so many."""
+    """Return changes in a line: the first of them, and how many more."""
     return listed(
         [change_text(change) for change in changes], len(changes) if at_most is None else at_most
     )
 
 
 def advice_lines(changes: Sequence[FigureChange], warning: str = "") -> list[str]:
-    """Return the meaning of each figure that is worse.
+    """Return the meaning and a remedy of each figure that is worse.
 
-    `warning` is the assembler's, on matrix instructions.
+    `warning` is the assembler's reason for serialized matrix instructions.
     """
     worse = [change.figure for change in changes if change.verdict == "worse"]
     lines = [f"{figure}: {ADVICE[figure]}" for figure in worse if figure in ADVICE]
@@ -58,7 +58,7 @@ def advice_lines(changes: Sequence[FigureChange], warning: str = "") -> list[str
 def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
     """Return lines on differences that fail no test.
 
-    They also name the figures that could not be read or judged.
+    They also tell why figures could not be read or judged.
     """
     lines = [
         printable(f"{row.verdict} {row.label}: {text}")
@@ -74,6 +74,7 @@ def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
 
 
 def _difference(exact: ExactVerdict | None) -> str:
+    """Return the changes of a kernel that is not red; empty without any."""
     if exact is None or exact.verdict in (Kind.NO_BASELINE, Kind.REGRESSED):
         return ""
     if exact.verdict == Kind.INVALID:
@@ -87,7 +88,7 @@ def _difference(exact: ExactVerdict | None) -> str:
 
 
 def status_word(row: Row) -> str:
-    """Return the text behind PASSED in a verbose run."""
+    """Return the text after PASSED in a verbose run: `sm_90 198 registers, …`."""
     assert row.resources is not None
     text = f"{row.target} {figures_text(row.resources)}"
     return text if row.exact is not None and row.verdict == Kind.PASSED else f"{text} {row.verdict}"
@@ -114,12 +115,12 @@ def failure_message(row: Row, where: str) -> str:
         return f"{label}: INVALID ({printable(exact.reason)})\n  compiled: {figures_text(resources)}. {details}."
     worse = [change for change in exact.changes if change.verdict == "worse"]
     other_changes = [change for change in exact.changes if change.verdict != "worse"]
-    first = f"{label}: {changes_text(worse)} {row.verdict}; exact; {', '.join(exact.remarks)}"
-    second = [exact.reason] if exact.reason else []
-    second += [f"also {changes_text(other_changes)}"] if other_changes else []
-    second += advice_lines(worse, resources.warning)
-    second.append(f"{details}; {ACCEPT}.")
-    return printable(first) + "\n  " + printable(". ".join(second))
+    first_line = f"{label}: {changes_text(worse)} {row.verdict}; exact; {', '.join(exact.remarks)}"
+    sentences = [exact.reason] if exact.reason else []
+    sentences += [f"also {changes_text(other_changes)}"] if other_changes else []
+    sentences += advice_lines(worse, resources.warning)
+    sentences.append(f"{details}; {ACCEPT}.")
+    return printable(first_line) + "\n  " + printable(". ".join(sentences))
 
 
 def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -131,9 +132,9 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
         if row.exact is not None:
             figures["verdict"] = row.verdict
             figures |= {
-                f"baseline_{c.figure}": f"{c.before}"
-                for c in row.exact.changes
-                if c.before is not None
+                f"baseline_{change.figure}": f"{change.before}"
+                for change in row.exact.changes
+                if change.before is not None
             }
         pairs += [(printable(prefix + name), value) for name, value in figures.items()]
     return pairs
@@ -170,6 +171,7 @@ def explanation(run_path: str, resources: Resources, judgement: ExactVerdict | N
     return [printable(line) for line in lines]
 
 
+# The verdicts on one figure, as an explanation shows them.
 _MEANING = {
     "worse": "worse",
     "slack": "worse, within its slack",
@@ -181,4 +183,5 @@ _MEANING = {
 def _pairs(
     values: "dict[str, str] | dict[str, int] | dict[str, str | int | float | bool | None]",
 ) -> str:
+    """Return `num_warps 4, num_stages 3`, or `none`."""
     return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
