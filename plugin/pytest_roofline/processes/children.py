@@ -73,8 +73,9 @@ def run_child(
     descriptors: Sequence[int] = (),
     parent: RoundParent | None = None,
 ) -> ChildEnd:
-    """Run a child to its end, and leave nothing behind. End it if it is silent for `quiet_s`
-    seconds.
+    """Run a child to its end, and return how it ended.
+
+    A child that is silent for `quiet_s` seconds is ended. All processes that it started are ended too.
 
     Args:
         command: the command line of pytest.
@@ -133,7 +134,7 @@ def _run(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # A group of its own, so that nothing it started is left behind.
+                # It leads a group of its own, so that all that it starts can be ended with it.
                 start_new_session=True,
             )
     try:

@@ -138,8 +138,10 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     if returned:
         return _left_waiting(returned, stuck, timeout_s)
     # All ranks wait in collectives, each for the others, so their calls do not match.
-    differ = len({(end.position.place, end.position.collective) for end in stuck}) > 1
-    return f"{line}; {_where(stuck[1:])}" + (": they are in different operations" if differ else "")
+    positions_differ = len({(end.position.place, end.position.collective) for end in stuck}) > 1
+    return f"{line}; {_where(stuck[1:])}" + (
+        ": they are in different operations" if positions_differ else ""
+    )
 
 
 def _left_waiting(returned: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout_s: float) -> str:
@@ -270,6 +272,7 @@ class Position(NamedTuple):
     inside: str = ""
 
     def __str__(self) -> str:
+        """Return `in all_reduce at train.py:7 in step`, as far as it is known."""
         if not self.place:
             inside = self.collective or self.inside
             return f"in {inside}" if inside else "at an unknown place"

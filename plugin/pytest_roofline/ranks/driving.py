@@ -339,8 +339,8 @@ class Boot:
             raise RanksFailed(f"{start}\n{log_lines}".rstrip())
         if time.monotonic() > self._until_s:
             tails = "\n".join(filter(None, (self._placement.tail(rank) for rank in missing)))
-            late = f"{names} did not connect within {self._seconds:g} s ({self._placement.name}){remark}"
-            raise RanksFailed(f"{late}\n{tails}".rstrip())
+            message = f"{names} did not connect within {self._seconds:g} s ({self._placement.name}){remark}"
+            raise RanksFailed(f"{message}\n{tails}".rstrip())
 
     def _settle_in(self, store_port: int) -> None:
         """Check that ranks fit together, and give each its device. Wait until all are ready."""
@@ -350,13 +350,13 @@ class Boot:
         facts = [messages[rank]["facts"] for rank in sorted(messages)]
         check(facts, versions(self._kind))
         devices = assign(facts) if self._kind != "cpu" else {}
-        shares = threads(facts)
+        thread_counts = threads(facts)
         for rank, member in self.members.items():
-            member.facts = replace(messages[rank]["facts"], threads=shares[rank])
+            member.facts = replace(messages[rank]["facts"], threads=thread_counts[rank])
             boot = {
                 "kind": "boot",
                 "device": devices.get(rank),
-                "threads": shares[rank],
+                "threads": thread_counts[rank],
                 "store": store_port,
             }
             member.channel.send(boot | self._network())

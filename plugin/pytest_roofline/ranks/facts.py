@@ -154,9 +154,9 @@ def check_products(products: Mapping[int, tuple[str, str]]) -> None:
 
 
 def unwanted_cpu(device: Device) -> str:
-    """Return why a rank must not use the CPU that nobody asked for, or an empty text.
+    """Return why a rank must not use the CPU, which the user did not choose.
 
-    A GPU of this machine would stay unused.
+    A GPU of this machine would stay unused. The text is empty if the rank may use the CPU.
     """
     if not torch.cuda.is_available():
         return unused_accelerator(device)
@@ -193,6 +193,7 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
 
 
 def _no_device(rank: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:
+    """Return the error of a rank whose accelerators are all owned by others."""
     owner_names = "; ".join(
         f"{uuid} is rank {owners[rank.host, uuid].rank}'s" for uuid in rank.devices
     )

@@ -114,7 +114,7 @@ class Listener:
             arrivals[rank] = channel, hello
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """End the thread, and close peers that nobody has taken yet."""
         self._closed.set()
         with contextlib.suppress(OSError):
             # This ends the thread's wait.

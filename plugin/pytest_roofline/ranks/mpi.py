@@ -47,7 +47,7 @@ def check_world(actual: int, size: int) -> None:
         else "start as many ranks as the test needs"
     )
     raise BadInput(
-        f"MPI's COMM_WORLD has {actual} rank{'s' * (actual != 1)}; expected {size}: {why}"
+        f"MPI's COMM_WORLD has {actual} rank{'s' * (actual != 1)}; expected {size}: {remedy}"
     )
 
 

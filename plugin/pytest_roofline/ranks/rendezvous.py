@@ -158,7 +158,7 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
 def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) -> Channel:
     """Return a channel to rank 0, as soon as it can be reached.
 
-    An address that an earlier launch of the same name left behind is tried and passed over.
+    The address of an earlier launch of the same name may be in the file; it is tried in vain.
 
     Raises:
         RanksFailed: rank 0 was not reached within `timeout` seconds.

@@ -264,6 +264,7 @@ def _check_size(size_bytes: int, most_bytes: int) -> None:
 
 
 def _not_plain(content: object) -> BadInput:
+    """Return the error on a value that cannot be sent, which names its type."""
     kind = type(content)
     name = (
         getattr(content, "__qualname__", None)

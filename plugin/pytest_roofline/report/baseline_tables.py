@@ -137,6 +137,7 @@ one new process finds in 80 of 100 cases. prov.: provisional."""
 
 
 def _rate_cell(health: Health) -> str:
+    """Return the rate of an entry with its unit; empty without a rate."""
     if health.rate is None:
         return ""
     return (

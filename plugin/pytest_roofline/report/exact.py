@@ -10,7 +10,7 @@ from .words import baseline_text, difference_text, now_text
 
 
 def status_word(row: Row) -> str:
-    """Return the text behind PASSED in a verbose run: `12.5 J energy +0.0 %`."""
+    """Return the text after PASSED in a verbose run: `12.5 J energy +0.0 %`."""
     passed = row.exact is not None and row.verdict == Kind.PASSED
     texts = now_text(row), row.metric, difference_text(row), "" if passed else row.verdict
     return printable(" ".join(filter(None, texts)))

@@ -62,6 +62,7 @@ def explanation(row: Row, width: int) -> list[str]:
 
 
 def _no_verdict_reason(row: Row) -> str:
+    """Return why a measurement has no verdict."""
     if row.header is not None and row.header.command[:2] == ("roofline", "import"):
         return "an imported run is judged by `roofline compare` only"
     reason = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
@@ -325,6 +326,7 @@ def _test_fields(run: Run, label: str) -> dict[str, object]:
 
 
 def _process_fields(measurement: Measurement) -> dict[str, object]:
+    """Return one process of a test with its samples, in seconds."""
     return {
         "process": measurement.process,
         "round": measurement.round,

@@ -183,6 +183,7 @@ def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str
 
 
 def _run(run: Run, name: str, sentence: str) -> dict[str, object]:
+    """Return a run with all its records as plain data."""
     return {
         "name": name,
         "sentence": sentence,

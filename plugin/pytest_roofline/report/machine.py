@@ -25,6 +25,7 @@ def machine_lines(machine: Machine) -> list[str]:
 
 
 def _gpu_line(gpu: Gpu) -> str:
+    """Return the known facts of one GPU."""
     facts = [
         None if gpu.memory_bytes is None else format_amount(gpu.memory_bytes),
         gpu.partition,
@@ -56,7 +57,7 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
 def _wrap(text: str, width: int, indent: int) -> list[str]:
     """Return a text in lines of at most `width` columns.
 
-    Lines behind the first begin with `indent` blanks.
+    All lines but the first begin with `indent` blanks.
     """
     return textwrap.wrap(
         printable(text), width, subsequent_indent=" " * indent, break_on_hyphens=False

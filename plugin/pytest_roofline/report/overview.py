@@ -125,11 +125,9 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
             continue
         split = modes(verdict.baseline_medians_s, verdict.new_medians_s, verdict.tolerance)
         if split is not None:
-            before, now = (
-                f"{split.slow_before} of {split.before}",
-                f"{split.slow_now} of {split.now}",
-            )
-            texts.append(f"{printable(row.label)} (slow mode {before} before, {now} now)")
+            before_text = f"{split.slow_before} of {split.before}"
+            now_text = f"{split.slow_now} of {split.now}"
+            texts.append(f"{printable(row.label)} (slow mode {before_text} before, {now_text} now)")
     return [f"processes have two modes: {listed(texts, MOST_NAMED)}"] if texts else []
 
 

@@ -177,6 +177,7 @@ def kernels_table(rows: Iterable[Row]) -> Table | None:
 
 
 def _kernel(row: Row) -> dict[str, Cell]:
+    """Return the cells of a compiled kernel by heading."""
     assert row.resources is not None
     figures = kernel_cells(row.resources.figures)
     return {

@@ -273,6 +273,7 @@ def run_lines(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
 
 
 def _run_line(run: Run, name: str, shows_product: bool, tolerance: str) -> str:
+    """Return the line on one run; unknown facts are left out."""
     header, footer = run.header, run.footer
     facts = [
         f"run {name}",

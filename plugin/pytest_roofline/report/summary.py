@@ -112,6 +112,7 @@ def run_tolerance(run: Run, rows: Sequence[Row]) -> str:
 
 
 def _run_line(run: Run, name: str, tolerance: str) -> str:
+    """Return the line on one run; unknown facts are left out."""
     environment = run.header.environment
     device, host = environment.device, environment.host
     torch = environment.software.get("torch")
@@ -224,6 +225,7 @@ def _join(lines: Sequence[str]) -> str:
 
 
 def _cells(row: Row) -> list[str]:
+    """Return the cells of a result in the order of `_HEADING`."""
     word = f"**{row.verdict}**" if row.red else row.verdict
     texts = (
         row.label,
@@ -254,8 +256,9 @@ def _command_lines(rows: Sequence[Row]) -> list[str]:
 
 def _run_argument(path: Path) -> str:
     """Return a run's name where `roofline` finds it, else its path."""
-    here = path.absolute().parent == Path.cwd() / ".roofline" / "runs" and path.suffix == ".jsonl"
-    return path.stem if here else printable(str(path))
+    folder = Path.cwd() / ".roofline" / "runs"
+    has_name = path.absolute().parent == folder and path.suffix == ".jsonl"
+    return path.stem if has_name else printable(str(path))
 
 
 # A cell with more characters than this is cut.
@@ -284,7 +287,8 @@ def line(cells: Iterable[str]) -> str:
 
     A bar would end its cell, in code spans too.
     """
-    # Some readers pair backslashes ahead of a bar, others look at the last one only; an odd number satisfies both.
+    # Some readers of Markdown pair the backslashes before a bar, others look at the last one only. An odd number of
+    # them escapes the bar for both.
     texts = (re.sub(r"(\\*)\|", r"\1\1\\|", cell) for cell in cells)
     return f"| {' | '.join(texts)} |"
 

@@ -292,6 +292,7 @@ def memory_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _memory_text(rows_by_memory: Mapping[str, Row]) -> str:
+    """Return how many times as fast other memories are as the host's."""
     host = rows_by_memory[HOST]
     texts = [
         f"{memory} {three_digits(_seconds(host) / _seconds(row))} × as fast"

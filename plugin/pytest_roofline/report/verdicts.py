@@ -15,7 +15,7 @@ from .words import figure, limit_text, span_text
 
 
 def status_word(row: Row) -> str:
-    """Return the words behind PASSED in a verbose run.
+    """Return the words after PASSED in a verbose run.
 
     They read `1511 GB/s +0.2 % (-0.4 … +0.8 %, 1 against 5)`.
     """

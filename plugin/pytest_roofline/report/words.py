@@ -286,9 +286,9 @@ def tolerances_text(tolerances: Iterable[float]) -> str:
     counts = Counter(map(format_tolerance, tolerances))
     if len(counts) < 2:
         return "".join(f"tolerance {share}" for share in counts)
-    (first, first_count), *others = counts.most_common()
+    (first, first_count), *other_counts = counts.most_common()
     parts = [f"{first} in {first_count} of {counts.total()} tests"]
-    parts += [f"{share} in {number}" for share, number in others]
+    parts += [f"{share} in {number}" for share, number in other_counts]
     return f"tolerance {', '.join(parts)}"
 
 

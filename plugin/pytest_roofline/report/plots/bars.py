@@ -197,8 +197,8 @@ def _attention_text(bars: Sequence[Bar]) -> str:
 
     The fastest is that at the longest sequence with a valid rate; its lead follows.
     """
-    measured = [row for *_, row in bars if row.measurement is not None]
-    parts = [_fastest(bars), verdicts(measured, "measurement", lambda row: row.label)]
+    measured_rows = [row for *_, row in bars if row.measurement is not None]
+    parts = [_fastest(bars), verdicts(measured_rows, "measurement", lambda row: row.label)]
     shortest_lost: dict[str, int] = {}
     for name, sequence, row in sorted(bars, key=lambda bar: bar[1]):
         if row.lost is not None:

@@ -39,7 +39,7 @@ DASHES = (
     "2px,6px",
 )
 PATTERNS = ("", "/", "x", "-", "\\", "+", "|", ".")
-# More series than this nobody tells apart.
+# The most series of a plot; a reader cannot tell more of them apart.
 MOST_SERIES = len(SYMBOLS)
 RED_SYMBOL = "x"
 # Points of one figure, and plots of one kind, that a browser draws without a wait.
@@ -55,7 +55,7 @@ _DRAWN = (1e-30, 1e30)
 class Grid:
     """A matrix as a table of coloured cells: headings of its columns, and rows of a heading and cells.
 
-    A cell is its text, how far it lies below the best (0 to 1), and what stands beside the pointer.
+    A cell is its text, how far it lies below the best (0 to 1), and the text that is shown beside the pointer.
     """
 
     corner: str

@@ -402,8 +402,8 @@ def _plateau(rows: Sequence[Row]) -> str:
     if ceiling is None or largest.roofline_share is None or not largest.rate:
         return text
     share = largest.roofline_share * value / largest.rate
-    whose = "the datasheet's" if ceiling.source == "datasheet" else "the measured"
-    return f"{text}, {format_share(share)} of {whose} {rate_words(ceiling.value, ceiling.metric)}"
+    source = "the datasheet's" if ceiling.source == "datasheet" else "the measured"
+    return f"{text}, {format_share(share)} of {source} {rate_words(ceiling.value, ceiling.metric)}"
 
 
 def peer_plots(rows: Sequence[Row]) -> list[Plot]:

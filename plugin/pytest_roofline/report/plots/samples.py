@@ -59,8 +59,9 @@ def sample_plot(row: Row) -> Plot:
         for dot in _dots(blocks, place, names[place], most_of_process)
     ]
     span = [-0.5, len(names) - 0.5]
-    # Every so many-th process has a label; the step is rounded up.
-    labelled = range(0, len(names), -(-len(names) // _MOST_TICKS))
+    # Only some processes have a label where there are many; the step between them is rounded up.
+    label_step = -(-len(names) // _MOST_TICKS)
+    labelled = range(0, len(names), label_step)
     ticks = {
         "tickvals": list(labelled),
         "ticktext": [safe(short(names[index], 24)) for index in labelled],
