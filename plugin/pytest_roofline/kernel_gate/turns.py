@@ -120,4 +120,5 @@ def _is_warpgroup(instruction: Instruction) -> bool:
 
 
 def _is_narrow(instruction: Instruction) -> bool:
+    """Return whether an instruction accesses shared memory by 8 or 16 bits."""
     return _NARROW.match(instruction.opcode) is not None

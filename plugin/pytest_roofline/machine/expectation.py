@@ -218,6 +218,7 @@ def _is_about(expected: int, observed: int | None) -> bool:
 
 
 def _amount(size_bytes: int | None) -> str:
+    """Return a size in a unit, and exactly: `80 GiB (85899345920)`."""
     return "unknown" if size_bytes is None else f"{format_amount(size_bytes)} ({size_bytes})"
 
 

@@ -112,6 +112,7 @@ def _label(measurements: Sequence[Measurement]) -> str:
 
 
 def _finding(ends: Sequence[Gpu], observed: str, effect: str, remedy: str) -> Finding:
+    """Return a finding that makes the device DEGRADED."""
     return Finding("degraded", _named_end(ends).label, observed, effect, remedy)
 
 
@@ -144,7 +145,7 @@ def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
 
 
 def _power(ends: Sequence[Gpu]) -> Finding | None:
-    """Return a finding on a power limit below the default, if it is."""
+    """Return a finding on a power limit, if it is below the default."""
     limits = [gpu.power_limit_w for gpu in ends if gpu.power_limit_w]
     default_w = next((gpu.power_default_w for gpu in ends if gpu.power_default_w), None)
     if default_w is None or not limits or min(limits) >= default_w:
@@ -198,7 +199,7 @@ def _rated_links(gpu: Gpu) -> int | None:
 
 
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
-    """Return a finding on a PCIe link below its rating, if it always was."""
+    """Return a finding on a PCIe link, if it was always below its rating."""
     readings = [reading for gpu in ends if (reading := getattr(gpu, fact)) is not None]
     ratings = [reading for gpu in ends if (reading := getattr(gpu, f"{fact}_rated")) is not None]
     if not readings or not ratings or max(readings) >= max(ratings):

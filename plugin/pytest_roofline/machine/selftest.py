@@ -413,7 +413,7 @@ class _Checks:
         busy_text = cpu.too_busy(watch.cores_taken()) if self._on_cpu else ""
         samples = engine.samples()
         assert samples is not None
-        self._spoiled = self._spoiled or samples.spoiled or disturbed
+        self._spoiled_reason = self._spoiled_reason or samples.spoiled or busy_text
         self._graph_refusal = engine.log.graph_refusal
         return samples
 

@@ -241,6 +241,7 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
     open_ranges: list[Any] = []
 
     def before(*_: object) -> None:
+        """Open the range; torch passes the module and its arguments."""
         if not torch.compiler.is_compiling():
             ranges = contextlib.ExitStack()
             ranges.enter_context(_mark(name, marks))
@@ -248,6 +249,7 @@ def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callabl
             open_ranges.append(ranges)
 
     def after(*_: object) -> None:
+        """Close the range that was opened last."""
         # This hook also runs after a call that failed, perhaps before its range was opened.
         if not torch.compiler.is_compiling() and open_ranges:
             open_ranges.pop().close()
@@ -264,6 +266,7 @@ def part_names(model: nn.Module) -> Callable[[str], str]:
     _, wrapper_count = _unwrap(model)
 
     def plain(path: str) -> str:
+        """Return a path without the names of wrappers."""
         parts = path.split(".")[wrapper_count:]
         return ".".join(part for part in parts if part not in WRAPPERS)
 

@@ -135,6 +135,7 @@ def _measure_rise(device: Device, call: FollowedCall, tracker: "Tracker") -> int
     outputs: list[object] = []
 
     def run() -> None:
+        """Make the call under the tracker, without torch's compiler."""
         with torch.compiler.set_stance("force_eager"), tracker:
             outputs.append(call.fn(*call.arguments))
         tracker.note_end()

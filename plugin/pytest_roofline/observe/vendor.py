@@ -178,6 +178,7 @@ def _trace(column: str, kind: Kind) -> Form:
     """Return the function that reads a row of a trace, with names in a column."""
 
     def launch(row: dict[str, str]) -> Line | None:
+        """Return the line of one launch; None for a range that is no profiled call."""
         # A trace of the host's calls has the same headings as one of ranges.
         if kind == "range" and row[column] != CALL:
             return None

@@ -9,7 +9,7 @@ from ..core.entries import CollectedTest, Entry, ExactEntry
 from ..core.keys import canonical
 from ..core.rows import Row
 from ..core.units import count, encodable, listed, printable
-from ..report.messages import compared_of, recording
+from ..report.messages import compared_of, record_hint_lines
 from ..settings.command_line import record_command
 from ..settings.options import TIERS
 from ..settings.parsing import Options

@@ -49,13 +49,13 @@ class ChildEnd:
 
     @property
     def died_in(self) -> str:
-        """Return the test during which it died; empty where it did not."""
+        """Return the test during which the child died; empty if it did not."""
         open_tests = [test_id for test_id in self.started if test_id not in self.finished]
         return open_tests[-1] if open_tests else ""
 
     @property
     def cause(self) -> str:
-        """Return the cause of its death, for a person."""
+        """Return the cause of the child's death, for a person."""
         if self.status is None:
             return "it hung and was killed"
         return f"it {end_clause(self.status)}"

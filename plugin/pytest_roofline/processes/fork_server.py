@@ -39,11 +39,11 @@ class ForkedProcess:
         self.pid = 0
         self.returncode: int | None = None
         self.why = ""
-        """Why it ended through no fault of its own: it could not be forked, or the server has ended."""
+        """Why the process ended through no fault of its own: it was not forked, or the server has ended."""
         self._server = server
 
     def poll(self) -> int | None:
-        """Return its exit status, or minus the signal that ended it.
+        """Return the exit status of the process, or minus the signal that ended it.
 
         It is None while the process runs, or is not forked yet.
         """
@@ -52,7 +52,9 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return its exit status. Without a timeout, wait as long as it takes.
+        """Wait for the process, and return its exit status.
+
+        Without a timeout, the wait has no limit.
 
         Raises:
             subprocess.TimeoutExpired: it still runs after `timeout` seconds.
@@ -114,7 +116,10 @@ class ForkServer:
         return self._process.pid
 
     def serves(self, environ: Mapping[str, str]) -> bool:
-        """Return whether it still runs, in an environment like this one."""
+        """Return whether the server still runs, with variables like these.
+
+        The variable that names the running test is ignored.
+        """
         return self._process.poll() is None and self._environ == _without_current_test(environ)
 
     def fork(

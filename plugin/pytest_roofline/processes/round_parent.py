@@ -67,7 +67,7 @@ class RoundParent:
         return True
 
     def close(self) -> None:
-        """End the process, and with it what it has forked."""
+        """End the server, and with it the rounds that it has forked."""
         if self._server is not None:
             self._server.end()
             self._server = None

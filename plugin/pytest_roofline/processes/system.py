@@ -114,7 +114,7 @@ SIGNAL_S, SETTLED_S = 2.0, 0.1
 
 
 class ProcessId(NamedTuple):
-    """A process that no later one with its number can replace.
+    """A process, told from a later one with the same number by its start.
 
     Args:
         pid: its number.
@@ -190,9 +190,9 @@ def _space_mark() -> str:
 
 
 def signal_to(process: ProcessId, number: int) -> bool:
-    """Send a signal to a process of this one's space, if it still runs.
+    """Send a signal to a process, and return whether it still runs.
 
-    Return whether it was sent.
+    The process must be of this process's space.
     """
     if is_same(process):
         with contextlib.suppress(OSError):
@@ -266,7 +266,7 @@ def die_with_parent() -> None:
 
 
 def guard_group() -> None:
-    """Have another process kill this one's group after its end.
+    """Have another process kill this process's group after its end.
 
     A process that is killed cannot end the processes that it forked. It works on Linux, and where
     this process leads its group. Call it before this process has threads.

@@ -150,6 +150,7 @@ class AttachedProcesses:
             return None
 
     def _lose(self, rank: int) -> None:
+        """Close the channel of a process that is gone, and forget it."""
         self._channels.pop(rank).close()
 
 
@@ -258,7 +259,7 @@ class AttachPlacement:
         return self._ask(rank, "tail", rank) or ""
 
     def kill(self) -> None:
-        """End every rank, and reap it."""
+        """Kill every rank, and all that it started."""
         self._local.kill()
         self._attached.ask(self._ranks[1:], "kill")
         self._ranks = range(0)

@@ -72,12 +72,12 @@ class RankEnd:
 
     @property
     def is_victim(self) -> bool:
-        """Return whether it was lost with the process that forked it."""
+        """Return whether the rank was lost with the process that forked it."""
         return self.how == "lost" and self.text.startswith(FORKER)
 
     @property
     def lost_its_peer(self) -> bool:
-        """Return whether it raised, perhaps because another rank had gone."""
+        """Return whether the rank raised, perhaps because another was gone."""
         return self.how == "raised" and _PEER_GONE.search(self.text) is not None
 
 

@@ -56,7 +56,10 @@ class Endpoint:
 
     @property
     def text(self) -> str:
-        """Return it as text, for a file or variable that nobody else reads."""
+        """Return the endpoint as text.
+
+        The text has the key, so it may only go into a file or variable that nobody else can read.
+        """
         return json.dumps({"addresses": self.addresses, "port": self.port, "key": self.key.hex()})
 
     @classmethod
@@ -167,6 +170,7 @@ class Channel:
         self._connection.close()
 
     def _read(self) -> Any:
+        """Return the next message; raise EOFError if the connection has ended."""
         try:
             frame = self._connection.recv_bytes(_MOST_FRAME)
         except OSError:

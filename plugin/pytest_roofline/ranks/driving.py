@@ -75,15 +75,15 @@ class Member:
 
     @property
     def is_here(self) -> bool:
-        """Return whether this process can reach it by its process number.
+        """Return whether this process can reach the rank by its number.
 
-        It can if both run on the same host, and in the same container or none.
+        It can if both processes run on the same host, and in the same container or none.
         """
         return self.space == process_space()
 
     @property
     def connected(self) -> bool:
-        """Return whether its connection is open."""
+        """Return whether the connection to the rank is open."""
         try:
             self.channel.poll()
         except (EOFError, OSError):
@@ -92,7 +92,10 @@ class Member:
 
     @property
     def stopped(self) -> bool:
-        """Return whether a signal has stopped its process. Only this host can tell."""
+        """Return whether a signal has stopped the rank's process.
+
+        For a rank out of reach it is False, since that is not known.
+        """
         if not self.is_here or not is_same(self.process):
             return False
         status = stat(self.process.pid)

@@ -192,6 +192,7 @@ class Local:
             self._server = None
 
     def _forget(self) -> None:
+        """Drop the ranks that have ended, and remove their logs."""
         self._processes = {}
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -294,6 +294,7 @@ class Inside:
         original = dist.Work.wait
 
         def wait(work: dist.Work, *arguments: Any, **named: Any) -> Any:
+            """Wait as `dist.Work.wait` does, and record the wait."""
             with self.collective():
                 return original(work, *arguments, **named)
 
@@ -314,6 +315,7 @@ class _Operations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
+        """Return whether torch keeps its compiler out of `__torch_dispatch__`."""
         # True would import the compiler, to keep it out of the method below. That takes two seconds, and the compiler
         # never gets there anyway.
         return False

@@ -40,7 +40,7 @@ def check_world(actual: int, size: int) -> None:
     """Refuse a world of `actual` ranks unless they are `size`."""
     if actual == size:
         return
-    why = (
+    remedy = (
         f"this mpirun belongs to another MPI than mpi4py ({version()}), so every "
         "rank is a separate world; use the mpirun of that MPI"
         if actual == 1

@@ -256,7 +256,7 @@ class Pool:
     def _fail(self, progress: Progress, size: int, timeout_s: float) -> None:
         """Raise the report on a task that failed, or the reason of its skip.
 
-        The ranks are killed, so that the next task begins with new ones.
+        The ranks are killed, so that the next task begins with new ones, unless all of them skipped.
         """
         members = [self._members[rank] for rank in range(size)]
         if skipped := progress.skipped:

@@ -201,6 +201,7 @@ def _master(environ: Mapping[str, str]) -> str:
 
 
 def _leads_here(address: str) -> bool:
+    """Return whether an address or name means this host."""
     return address == "localhost" or is_loopback(address)
 
 

@@ -256,6 +256,7 @@ def decode(encoded: bytes, subject: str) -> Any:
 
 
 def _check_size(size_bytes: int, most_bytes: int) -> None:
+    """Raise BadInput for too large data. The caller adds the subject of its sentence."""
     if size_bytes > most_bytes:
         raise BadInput(
             f"is {size_bytes / 2**20:.0f} MiB or more; expected at most {most_bytes / 2**20:.0f} MiB; "

@@ -200,6 +200,7 @@ class Server:
         return encoded
 
     def _tell(self, progress: "LatestBlock") -> None:
+        """Send the latest block of a measurement to the controller."""
         self._channel.send({"kind": "progress", "progress": progress})
 
 

@@ -94,6 +94,7 @@ def _place_changes(old: Sequence[Run], new: Sequence[Run]) -> list[str]:
 
 
 def _device(run: Run) -> str:
+    """Return the identity of the device that a run measured."""
     return identity_of(run.header.environment)
 
 

@@ -255,7 +255,7 @@ def _sides_line(verdict: Verdict, difference: Difference) -> str:
 
 
 def difference_text(verdict: Verdict) -> str:
-    """Return `+6.1 % (99 % -0.4 … +13.2 %), tolerance 5 %`."""
+    """Return `+6.1 % time (99 % interval -0.4 … +13.2 %), tolerance 5 %`."""
     assert verdict.estimate is not None
     assert verdict.interval is not None
     return (

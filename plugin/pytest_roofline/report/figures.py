@@ -223,8 +223,8 @@ def launch_text(ranks: Ranks) -> str:
 def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
     """Return the sentence on a straggler.
 
-    It reads `straggler: rank 3 on node7 took 19.8 ms more of its own in all_reduce[1MiB-4ranks] (98
-    % of a call)`.
+    It reads `straggler: rank 3 on node7 takes 19.8 ms longer than the fastest rank in its own part of
+    all_reduce[1MiB-4ranks] (98 % of a call)`.
     """
     assert ranks.straggler is not None
     host = f" on {ranks.hosts[ranks.straggler]}" if ranks.hosts else ""

@@ -72,6 +72,7 @@ def reason(error: Exception) -> str:
 
 
 def _summary(runs: Sequence[Run], rows: Sequence[Row]) -> str:
+    """Return `summary.md`; raise CannotStore if it does not fit the limit."""
     text = summary(runs, rows)
     if not text:
         raise CannotStore(f"the summary would be longer than the limit of {MOST_BYTES} bytes")
@@ -79,6 +80,7 @@ def _summary(runs: Sequence[Run], rows: Sequence[Row]) -> str:
 
 
 def _page(runs: Sequence[Run], rows: Sequence[Row]) -> str:
+    """Return `index.html`. Its modules are imported only where a page is made."""
     from .page import page
 
     return page(runs, rows)

@@ -38,7 +38,7 @@ def change_text(change: FigureChange) -> str:
 
 
 def changes_text(changes: Sequence[FigureChange], at_most: int | None = MOST_CHANGES) -> str:
-    """Return changes in a line: the first of them, and how many more."""
+    """Return the first changes as one line, and how many more there are."""
     return listed(
         [change_text(change) for change in changes], len(changes) if at_most is None else at_most
     )

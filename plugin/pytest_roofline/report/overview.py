@@ -181,8 +181,8 @@ def _tests_text(number: int, total: int) -> str:
 def curve_verdict_line(curve: CurveVerdict) -> str:
     """Return the verdict on a sweep.
 
-    It reads `memcpy_d2d: PASSED +0.4 % (-1.2 … +2.0 %, 1 against 15), 23 of 23 sizes; worst 4 KiB
-    to 64 KiB, +3.1 %`.
+    It reads `memcpy_d2d: PASSED +0.4 % (-1.2 … +2.0 %, 1 against 15), 23 of 23 sizes passed; worst 4
+    KiB to 64 KiB, +3.1 %`.
     """
     first, last = (format_bytes(size) for size in curve.worst)
     region = first if first == last else f"{first} to {last}"

@@ -156,6 +156,7 @@ def _peak_text(entries: Sequence[Entry]) -> str:
 
 
 def _amounts(entries: Iterable[Entry]) -> list[float]:
+    """Return the values that are numbers; others are ranges or words."""
     return [entry.value for entry in entries if isinstance(entry.value, float | int)]
 
 

@@ -136,6 +136,7 @@ def shadow_text(run: Run) -> str:
 
 
 def _end_text(run: Run) -> str:
+    """Return how a run ended; empty after exit status 0."""
     if run.footer is None or run.cut:
         return "**which did not finish**"
     return (
@@ -213,6 +214,7 @@ def _table(rows: Sequence[Row], *, has_several_runs: bool, most_bytes: int) -> s
 
 
 def _left_out_lines(number: int) -> list[str]:
+    """Return the lines that count the rows without room in the table."""
     return [
         "",
         f"{count(number, 'more row')} are not shown here; all of them are in `results.csv`, `run.json` and "

@@ -50,7 +50,7 @@ class TextTable:
         self._rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
 
     def text(self, width: int) -> Text:
-        """Return its lines, of at most `width` columns.
+        """Return the lines of the table, of at most `width` columns.
 
         A line is longer where the cells beside the id do not fit.
         """

@@ -97,6 +97,7 @@ def _link(row: Row) -> str:
 
 
 def _list_pairs(pairs: Sequence[str]) -> str:
+    """Return the first pairs as a list: `0→1, 0→2 …`."""
     return ", ".join(pairs[:MOST_NAMED]) + " …" * (len(pairs) > MOST_NAMED)
 
 

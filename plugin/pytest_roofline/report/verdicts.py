@@ -51,6 +51,7 @@ def against(row: Row) -> str:
 
 
 def _interval(row: Row) -> str:
+    """Return `99 % interval -0.4 … +13.2 %`."""
     return f"{CONFIDENCE * 100:.0f} % interval {span_text(row)}"
 
 

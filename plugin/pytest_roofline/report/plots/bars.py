@@ -186,6 +186,7 @@ def _back_end(
 
 
 def _hover_lines(back_end: str, sequence: int, row: Row) -> list[str]:
+    """Return the lines beside the pointer, on one bar of attention."""
     name = f"{back_end}, {sequence} tokens"
     return (
         hover(row, name) if row.lost is None else [name, "out of memory", row.lost.allocation.sizes]

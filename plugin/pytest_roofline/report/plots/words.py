@@ -95,6 +95,7 @@ def _roof(ceilings: Sequence[Ceiling], device: str) -> tuple[Ceiling, str]:
     first, values = ceilings[0], {ceiling.value for ceiling in ceilings}
     middle = Ceiling(first.metric, median(values), first.source, first.origin)
     number = f", median of {len(values)}" if len(values) > 1 else ""
+    # From `roofline 4.8 TB/s (datasheet)`: a capital, and the number and the device within the brackets.
     return middle, f"R{ceiling_words(middle)[1:].removesuffix(')')}{number}{device})"
 
 
