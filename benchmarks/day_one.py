@@ -21,8 +21,8 @@ from pytest_roofline.core.entries import SHARE, Entry
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.records import Ceiling
 from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
+from pytest_roofline.stats.analyses import MOST_ROUNDS, Analyses
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.verdicts import judge
 
@@ -92,7 +92,7 @@ def machines() -> list[Machine]:
 def is_red(draw: random.Random, centre: float, rounds: int) -> bool:
     """Whether a test whose processes lie around `centre`, in log seconds beyond its floor, is red."""
     times: list[float] = []
-    policy = Policy(looks=Looks(rounds))
+    policy = Policy(analyses=Analyses(rounds))
     while len(times) < rounds:
         times.append(math.exp(draw.gauss(centre, PROCESS)))
         verdict = judge([Group(tuple(times))], None, policy, limits=[ONE_SECOND])

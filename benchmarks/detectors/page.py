@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pytest_roofline.stats.looks import fewest_red
+from pytest_roofline.stats.analyses import fewest_red
 
 from .peers import SLOWDOWNS, Called, Peer
 from .rows import SHAPES, Count, Plan, Row, bounds

@@ -10,13 +10,22 @@ import numpy as np
 from scipy import stats
 
 from pytest_roofline.core.verdicts import Group
-from pytest_roofline.stats.looks import MOST_ROUNDS, Looks
+from pytest_roofline.stats.analyses import MOST_ROUNDS, Analyses
 from pytest_roofline.stats.odd_sessions import odd_sessions
 from pytest_roofline.stats.spread import priors
 
 from .drawing import NIGHT_SHARED, NIGHT_TAILS, NIGHTS, Floats, Recorded, Setup, draw
 from .simple import RULES, Sides, red, red_alone
-from .twin import PASSED, REGRESSED, Baseline, Rule, default_looks, each_alone, run, without_shared
+from .twin import (
+    PASSED,
+    REGRESSED,
+    Baseline,
+    Rule,
+    default_analyses,
+    each_alone,
+    run,
+    without_shared,
+)
 
 SHAPES = {
     "1 × 1": (1,),
@@ -271,8 +280,8 @@ def _suite(
     if row.shared:
         logs, new = without_shared(logs, shape, new)
     baseline = Baseline(logs, shape, priors()[plan.kind], sitting=row.setup.sitting, kind=plan.kind)
-    looks = _looks(row, baseline, new.shape[1])
-    rule = Rule(tolerance, looks, row.setup.device > 0, row.nights)
+    analyses = _analyses(row, baseline, new.shape[1])
+    rule = Rule(tolerance, analyses, row.setup.device > 0, row.nights)
     # Of an odd session the tests that had nothing to do with it are counted.
     untouched = slice(round(row.setup.odd * plan.tests) - (plan.tests - len(new)), None)
     course = run(baseline, new, rule)
@@ -343,13 +352,13 @@ def _tally(known: list[int] | None, kinds: "np.typing.NDArray[np.int_]") -> list
     ]
 
 
-def _looks(row: Row, baseline: Baseline, there: int) -> Looks:
+def _analyses(row: Row, baseline: Baseline, there: int) -> Analyses:
     """The plan; where fewer processes were recorded, a shorter one."""
     if row.nights:
-        return Looks(1)
-    looks = default_looks(baseline) if row.rounds == "default" else None
-    most = looks.most if looks else MOST_ROUNDS if row.rounds == "auto" else int(row.rounds)
-    return Looks(min(most, there), slow_only=looks is not None)
+        return Analyses(1)
+    analyses = default_analyses(baseline) if row.rounds == "default" else None
+    most = analyses.most if analyses else MOST_ROUNDS if row.rounds == "auto" else int(row.rounds)
+    return Analyses(min(most, there), slow_only=analyses is not None)
 
 
 def bounds(part: int, whole: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special, stats
 
-from pytest_roofline.stats.looks import FALSE_RED
+from pytest_roofline.stats.analyses import FALSE_RED
 from pytest_roofline.stats.outlook import WORTH_REPORTING
 
 from .drawing import Floats

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from pytest_roofline.stats.looks import (
+from pytest_roofline.stats.analyses import (
     ENOUGH_KNOWN,
     FALSE_RED,
     FEWEST_TESTS,
     MOST_ROUNDS,
-    SECOND_LOOK,
-    Looks,
+    SECOND_ANALYSIS,
+    Analyses,
     fewest_red,
 )
 from pytest_roofline.stats.outlook import PLAY, WORTH_REPORTING
@@ -177,14 +177,14 @@ class Rule:
     """
 
     tolerance: float
-    looks: Looks
+    analyses: Analyses
     device: bool = False
     nights: int = 0
 
     @property
     def counts(self) -> tuple[int, ...]:
         """The numbers of new processes after which tests are looked at."""
-        return (self.nights,) if self.nights else self.looks.counts
+        return (self.nights,) if self.nights else self.analyses.counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +197,13 @@ class Look:
     futile: Flags
 
 
-def default_looks(baseline: Baseline) -> Looks:
+def default_analyses(baseline: Baseline) -> Analyses:
     """As `verdicts.default_looks`."""
     needed = fewest_red(baseline.processes, baseline.strange)
     sure = baseline.processes >= ENOUGH_KNOWN and not baseline.few
-    return Looks(SECOND_LOOK if sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
+    return Analyses(
+        SECOND_ANALYSIS if sure and needed <= SECOND_ANALYSIS else MOST_ROUNDS, slow_only=True
+    )
 
 
 def look(
@@ -213,7 +215,7 @@ def look(
         comparisons: of the whole suite; None where these tests are all of it.
     """
     comparisons = len(new) if comparisons is None else comparisons
-    seen, looks = new[:, :count], rule.looks
+    seen, analyses = new[:, :count], rule.analyses
     mean = seen.mean(axis=1)
     squares = ((seen - mean[:, None]) ** 2).sum(axis=1)
     estimate = mean - baseline.centre
@@ -221,19 +223,19 @@ def look(
     limit, worthy = math.log1p(rule.tolerance), math.log1p(WORTH_REPORTING * rule.tolerance)
     p = special.stdtr(freedom, (worthy - estimate) / error)
     fewest = fewest_red(baseline.processes, baseline.strange)
-    unseen = (mean - worthy > baseline.slowest) | (count >= SECOND_LOOK)
+    unseen = (mean - worthy > baseline.slowest) | (count >= SECOND_ANALYSIS)
     hot = np.zeros(len(new), dtype=bool)
     if count > 1 and baseline.firsts:
         hot = seen[:, 1:].mean(axis=1) - seen[:, 0] > HOT * process * math.sqrt(1 + 1 / (count - 1))
-    may = unseen & ~hot & (looks.due(count) and count >= fewest)
-    spent = np.where(may, np.minimum(1.0, p * looks.red_looks(fewest)), 1.0)
+    may = unseen & ~hot & (analyses.due(count) and count >= fewest)
+    spent = np.where(may, np.minimum(1.0, p * analyses.red_analyses(fewest)), 1.0)
     improved, passed, far = (
-        special.stdtrit(freedom, 1 - level) * error for level in looks.levels(count)
+        special.stdtrit(freedom, 1 - level) * error for level in analyses.levels(count)
     )
     kind = np.select(
         [
             (estimate > limit) & (spent <= FALSE_RED / max(comparisons, FEWEST_TESTS)),
-            np.full(len(new), not looks.due(count)),
+            np.full(len(new), not analyses.due(count)),
             estimate + improved < -limit,
             (estimate + passed < limit) & (estimate + far < math.log1p(2 * rule.tolerance)),
         ],
@@ -319,14 +321,14 @@ def _may_decide(
     count: int,
     rule: Rule,
 ) -> Flags:
-    looks, most, limit = rule.looks, rule.looks.most, math.log1p(rule.tolerance)
+    analyses, most, limit = rule.analyses, rule.analyses.most, math.log1p(rule.tolerance)
     process, error, ((part, freedom), *others) = known
-    if count >= most or looks.ended:
+    if count >= most or analyses.ended:
         return np.zeros(len(estimate), dtype=bool)
     slow = estimate > limit
-    if not looks.due(count):
+    if not analyses.due(count):
         return np.ones(len(estimate), dtype=bool)
-    if looks.slow_only:
+    if analyses.slow_only:
         return np.asarray(slow)
     less = process**2 * (1 / most - 1 / count)
     variance = error**2 + less
@@ -336,7 +338,7 @@ def _may_decide(
     variance = np.maximum(variance, 1e-12)
     freedom = _freedom(variance, [(part + less, freedom + (most - count)), *others])
     play = PLAY * process * math.sqrt(1 / count - 1 / most)
-    bound = special.stdtrit(freedom, 1 - looks.levels(most)[1]) * np.sqrt(variance)
+    bound = special.stdtrit(freedom, 1 - analyses.levels(most)[1]) * np.sqrt(variance)
     return np.asarray(slow | (estimate - play + bound < limit))
 
 

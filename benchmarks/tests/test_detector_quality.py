@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pytest_roofline.core.verdicts import Group, Reference
-from pytest_roofline.stats.looks import Looks
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import lend, priors
-from pytest_roofline.stats.verdicts import default_looks, judge, may_be_red, settle
+from pytest_roofline.stats.verdicts import default_analyses, judge, may_be_red, settle
 
 KINDS = {"INCONCLUSIVE": 0, "REGRESSED": 1, "IMPROVED": 2, "PASSED": 3}
-PLANS = (Looks(12), Looks(5, slow_only=True), Looks(1), Looks(5, ended=True))
+PLANS = (Analyses(12), Analyses(5, slow_only=True), Analyses(1), Analyses(5, ended=True))
 SHAPES = [(1,), (5,), (1, 1), (1, 1, 1), (1,) * 5, (1,) * 14, (5, 5, 5), (3, 1, 2)]
 
 
@@ -58,13 +58,13 @@ def test_the_twin_says_what_judge_says(lab, shape, spreads, tests):
     references = [Reference(_groups(row, shape), "drawn") for row in logs]
     prior = lend(priors()["device"], [reference.groups for reference in references])
     baseline = lab.twin.Baseline(logs, shape, priors()["device"])
-    assert default_looks(references[0], "GPU-0", prior) == lab.twin.default_looks(baseline)
-    for looks in PLANS:
-        for count in range(1, looks.most + 1):
-            seen = lab.twin.look(baseline, new, count, lab.twin.Rule(0.05, looks))
+    assert default_analyses(references[0], "GPU-0", prior) == lab.twin.default_analyses(baseline)
+    for analyses in PLANS:
+        for count in range(1, analyses.most + 1):
+            seen = lab.twin.look(baseline, new, count, lab.twin.Rule(0.05, analyses))
             for index, reference in enumerate(references):
                 group = Group(tuple(np.exp(new[index, :count]).tolist()), "GPU-0")
-                verdict = judge([group], reference, Policy(0.05, tests, prior, looks))
+                verdict = judge([group], reference, Policy(0.05, tests, prior, analyses))
                 told = (
                     KINDS[verdict.kind.value],
                     verdict.p_spent,
@@ -77,7 +77,7 @@ def test_the_twin_says_what_judge_says(lab, shape, spreads, tests):
                     seen.may_be_red[index],
                     seen.futile[index],
                 )
-                assert mine == pytest.approx(told, rel=1e-6), (looks, count, index)
+                assert mine == pytest.approx(told, rel=1e-6), (analyses, count, index)
 
 
 @pytest.mark.parametrize("device", ["GPU-0", "GPU-1"])
@@ -87,12 +87,12 @@ def test_the_twin_knows_a_sitting_and_another_device(lab, device):
     references = [Reference(_groups(row, shape, sitting=True), "drawn") for row in logs]
     prior = lend(priors()["device"], [reference.groups for reference in references])
     baseline = lab.twin.Baseline(logs, shape, priors()["device"], sitting=True)
-    rule = lab.twin.Rule(0.05, Looks(12), device == "GPU-1")
+    rule = lab.twin.Rule(0.05, Analyses(12), device == "GPU-1")
     for count in (1, 4, 12):
         seen = lab.twin.look(baseline, new, count, rule)
         for index, reference in enumerate(references):
             group = Group(tuple(np.exp(new[index, :count]).tolist()), device)
-            verdict = judge([group], reference, Policy(0.05, 20, prior, Looks(12)))
+            verdict = judge([group], reference, Policy(0.05, 20, prior, Analyses(12)))
             assert (seen.kind[index], seen.spent[index]) == pytest.approx(
                 (KINDS[verdict.kind.value], verdict.p_spent)
             )
@@ -103,7 +103,7 @@ def test_the_twin_settles_as_a_suite_is_settled(lab):
     logs, new = _drawn(lab, shape, "mix", tests, 7)
     references = [Reference(_groups(row, shape), "drawn") for row in logs]
     prior = lend(priors()["device"], [reference.groups for reference in references])
-    policy = Policy(0.05, tests, prior, Looks(3))
+    policy = Policy(0.05, tests, prior, Analyses(3))
     groups = [Group(tuple(np.exp(row[:3]).tolist()), "GPU-0") for row in new]
     verdicts = {str(i): judge([group], references[i], policy) for i, group in enumerate(groups)}
     settled = settle(verdicts, tests)
@@ -117,7 +117,7 @@ def test_the_twin_settles_as_a_suite_is_settled(lab):
 def test_one_slower_test_is_judged_beside_the_others_as_they_were(lab):
     logs, new = lab.drawing.draw(np.random.default_rng(2), lab.drawing.Setup(), 40, (5, 5, 5))
     baseline = lab.twin.Baseline(logs, (5, 5, 5), priors()["device"])
-    rule = lab.twin.Rule(0.05, Looks(12))
+    rule = lab.twin.Rule(0.05, Analyses(12))
     course = lab.twin.run(baseline, new, rule)
     alone = lab.twin.each_alone(baseline, new, 0.10, rule, course)
     for index in (0, 7, 39):
@@ -180,12 +180,12 @@ def test_the_page_names_goals_that_are_missed(lab, capsys):
 @pytest.mark.parametrize("shape", [(5, 5, 5), (1,) * 14], ids=str)
 def test_what_a_run_says_it_would_have_caught_it_catches_eighty_times_in_a_hundred(lab, shape):
     rng, tests, found, told = np.random.default_rng(1), 100, 0, 0
-    rule = lab.twin.Rule(0.05, Looks(12))
+    rule = lab.twin.Rule(0.05, Analyses(12))
     for _ in range(4):
         logs, new = lab.drawing.draw(rng, lab.drawing.Setup("calm"), tests, shape)
         references = [Reference(_groups(row, shape), "drawn") for row in logs]
         policy = Policy(
-            0.05, tests, lend(priors()["device"], [one.groups for one in references]), Looks(12)
+            0.05, tests, lend(priors()["device"], [one.groups for one in references]), Analyses(12)
         )
         groups = [Group((float(np.exp(row[0])),), "GPU-0") for row in new]
         reach = np.array(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_roofline.core.work import Work
-from pytest_roofline.stats.looks import FEWEST_RED, Looks
+from pytest_roofline.stats.analyses import FEWEST_RED, Analyses
 
 from ..conftest import MIB, Make
 
@@ -21,8 +21,12 @@ class Copies(Make):
         from pytest_roofline.stats.outlook import Policy
 
         policy = policy or Policy()
-        plan = Looks(FEWEST_RED, slow_only=True) if policy.looks == Looks() else policy.looks
-        facts = {"policy": replace(policy, looks=plan), **changes}
+        plan = (
+            Analyses(FEWEST_RED, slow_only=True)
+            if policy.analyses == Analyses()
+            else policy.analyses
+        )
+        facts = {"policy": replace(policy, analyses=plan), **changes}
         one = super().result(*seconds, **facts)
         slow = one.time_verdict.limit_s is None and (one.change or 0) > policy.tolerance
         return (

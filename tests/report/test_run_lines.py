@@ -22,9 +22,9 @@ from pytest_roofline.report.messages import (
 )
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
 from pytest_roofline.report.words import sentence, tolerance_text
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.curves import judge_curves
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 
 MIB = 2**20
@@ -66,7 +66,7 @@ def test_a_run_ends_in_a_sentence_in_one_of_three_colours(make):
     slow = make.result(2e-3, test_id="t.py::slow")
     red = {"t.py::slow": ("REGRESSED", "slow: +100 %")}
     # One process where red needs three.
-    looks_slow = make.result(1.3e-3, policy=Policy(looks=Looks(12)), test_id="t.py::looks")
+    looks_slow = make.result(1.3e-3, policy=Policy(analyses=Analyses(12)), test_id="t.py::looks")
     shifted = replace(make.result(1.1e-3, test_id="t.py::a"), verdict="SHIFTED")
     by_limit = make.result(known=False, limits=[Limit(TimeLimit(1.2e-3, make.published()))])
     for rows, reds, said in (
@@ -396,7 +396,7 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
     # Two sessions that lie far apart: nearly nothing is known, and that must be readable.
     days = [make.group(*[2.0 * day + 0.001 * step for step in range(3)], started=f"2026-01-0{day + 1}T03:00:00Z")
             for day in range(2)]  # fmt: skip
-    unknown = make.result(reference=make.reference(*days), policy=Policy(looks=Looks(12)))
+    unknown = make.result(reference=make.reference(*days), policy=Policy(analyses=Analyses(12)))
     assert unknown.time_verdict.reach > 1000
     assert "e+" not in "".join(power_lines([make.result(), unknown]))
     few = make.result(reference=make.reference(*make.groups(1, 2, centre=MILLISECOND)))

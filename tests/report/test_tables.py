@@ -30,8 +30,8 @@ from pytest_roofline.report.published import published_lines
 from pytest_roofline.report.tables import comparison_table, more_table, results_table, roofline_note
 from pytest_roofline.report.verdicts import status_word
 from pytest_roofline.report.words import figure, properties, rate_text
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.verdicts import judge
 
@@ -254,7 +254,7 @@ def test_a_table_names_what_stands_in_it_and_a_comparison_both_times(make):
     assert "50%*" in results_table(
         [result(make, ceiling=replace(ceiling, source="measured"))], 80, False
     )
-    verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady(make), Policy(looks=Looks(3)))
+    verdict = judge([make.group(*[math.log(2e-3)] * 3)], steady(make), Policy(analyses=Analyses(3)))
     text = comparison_table([compared(make, verdict, "memcpy", 2e-3)], 100, False)
     assert cells(text) == [
         "memcpy",

@@ -14,8 +14,8 @@ from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.verdicts import Kind, TimeLimit
 from pytest_roofline.report.explain import detail_lines, explanation
 from pytest_roofline.report.verdicts import failure_message, health_message, status_word
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 
 HOSTILE = "x\x1b[31m\r\ny\u202e"
@@ -337,7 +337,7 @@ def test_the_baseline_is_explained_session_by_session_and_the_rule_step_by_step(
 
 
 def test_what_was_not_compared_or_stays_open_is_explained_by_its_reason(make, tmp_path):
-    open_one = judged(make, 1.04e-3, reference=vague(make), policy=Policy(looks=Looks(12)))
+    open_one = judged(make, 1.04e-3, reference=vague(make), policy=Policy(analyses=Analyses(12)))
     last = explained(make, tmp_path, timed(make, 1.04e-3), open_one)[-1]
     assert re.match(r"INCONCLUSIVE: may be .* % after 1 process .*; .*(needs|record)", last)
     limited = judged(make, 1.25e-3, known=False, limits=[Limit(TimeLimit(1e-3, make.published()))])

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pytest_roofline.core.verdicts import Group, Kind, Reference, TimeLimit, Verdict
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.spread import Prior, lend, priors
 from pytest_roofline.stats.verdicts import judge, settle
@@ -43,7 +43,7 @@ def decide(reference: Reference, new: np.ndarray, prior: Prior) -> Verdict:
     """What is said of one test by the round that decides it, or the last that may."""
     for count in range(1, MOST + 1):
         group = Group(tuple(np.exp(new[:count]).tolist()))
-        verdict = judge([group], reference, Policy(TOLERANCE, TESTS, prior, Looks(MOST)))
+        verdict = judge([group], reference, Policy(TOLERANCE, TESTS, prior, Analyses(MOST)))
         if verdict.decided or verdict.futile:
             break
     return verdict
@@ -131,7 +131,7 @@ def test_one_process_against_one_on_another_device_is_seldom_improved_and_never_
 def test_where_the_spread_is_many_times_the_tolerance_twice_the_tolerance_hardly_ever_passes(make):
     """Such a test cannot tell 2δ from δ, so 4 % at δ would be 4 % at 2δ too."""
     rng, passed, draws = np.random.default_rng(5), 0, 1500
-    policy = Policy(0.05, prior=replace(priors()["device"], session=0.0), looks=Looks(MOST))
+    policy = Policy(0.05, prior=replace(priors()["device"], session=0.0), analyses=Analyses(MOST))
     for _ in range(draws):
         reference = make.reference(make.group(*rng.normal(0, 0.5, 15)))
         new = rng.normal(math.log1p(0.1), 0.5, 12)
@@ -146,7 +146,7 @@ def test_a_slowdown_of_what_a_run_can_find_is_found_eight_times_in_ten(make):
     """About: the formula knows the spread, which the rule has to estimate."""
     for spread in (0.01, 0.03):
         rng = np.random.default_rng(5)
-        policy = Policy(looks=Looks(5))
+        policy = Policy(analyses=Analyses(5))
         # As far apart as is believed of sessions where these tell nothing.
         session = max(0.005, spread / 4)
         steady = make.reference(*make.groups(3, 5, process=spread))
@@ -161,8 +161,8 @@ def test_a_slowdown_of_what_a_run_can_find_is_found_eight_times_in_ten(make):
                 )
             )
             new = logs[3] + math.log1p(reach)
-            looks = (judge([make.group(*new[:count])], old, policy) for count in (1, 5))
-            red += next((look.kind for look in looks if look.decided), None) is Kind.REGRESSED
+            analyses = (judge([make.group(*new[:count])], old, policy) for count in (1, 5))
+            red += next((look.kind for look in analyses if look.decided), None) is Kind.REGRESSED
         assert 0.7 < red / 200 < 0.95, (spread, red)
 
 
@@ -177,5 +177,7 @@ def test_at_its_limit_hardly_any_machine_is_red_however_its_sessions_scatter(mak
                 make.group(log, started=f"2026-01-{day:02d}T03:04:05Z")
                 for day, log in enumerate(logs, 1)
             ]
-            red += judge(days, None, Policy(looks=Looks()), limits=limits).kind is Kind.REGRESSED
+            red += (
+                judge(days, None, Policy(analyses=Analyses()), limits=limits).kind is Kind.REGRESSED
+            )
         assert red <= 24, (count, scatter)

@@ -19,6 +19,7 @@ from pytest_roofline.core.verdicts import (
     TimeLimit,
     Verdict,
 )
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.causes import (
     clock_change,
     common_shift,
@@ -26,7 +27,6 @@ from pytest_roofline.stats.causes import (
     modes,
 )
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.verdicts import judge
 
@@ -120,7 +120,7 @@ def test_what_was_held_against_a_limit_or_nothing_keeps_that(make):
 )
 def test_every_verdict_can_be_written_down(make, new, old, most, comparisons):
     """However little is known: no infinity reaches the file."""
-    policy = Policy(looks=Looks(most), comparisons=comparisons)
+    policy = Policy(analyses=Analyses(most), comparisons=comparisons)
     reference = make.reference(*(make.group(*side) for side in old))
     one = make.result(*map(math.exp, new), reference=reference, policy=policy)
     assert encode_line(one.time_verdict).startswith('{"type": "verdict", ')

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from pytest_roofline.core.verdicts import Group, finite_or_infinite
-from pytest_roofline.stats import looks, shared, spread, stats
-from pytest_roofline.stats.looks import Looks
+from pytest_roofline.stats import analyses, shared, spread, stats
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.spread import priors
 from pytest_roofline.stats.stats import difference
 
@@ -86,17 +86,20 @@ def spreads():
 
 def plans():
     for most, slow_only, ended in itertools.product((1, 3, 8, 12), (False, True), (False, True)):
-        plan = Looks(most, slow_only, ended)
+        plan = Analyses(most, slow_only, ended)
         for count in (1, 3, 5, 12):
             yield (
                 f"{most} {slow_only} {ended}, {count}",
-                [plan.due(count), *plan.levels(count), plan.red_looks(3)],
+                [plan.due(count), *plan.levels(count), plan.red_analyses(3)],
             )
     for comparisons in (1, 3, 4, 20, 50):
-        yield f"adjusted of {comparisons}", looks.adjusted_p([1e-5, 0.004, 0.03, 0.9], comparisons)
+        yield (
+            f"adjusted of {comparisons}",
+            analyses.adjusted_p([1e-5, 0.004, 0.03, 0.9], comparisons),
+        )
         yield (
             f"at once of {comparisons}",
-            [looks.red_at_once(p, comparisons) for p in (1e-4, 0.0024, 0.0026, 0.05)],
+            [analyses.red_at_once(p, comparisons) for p in (1e-4, 0.0024, 0.0026, 0.05)],
         )
 
 

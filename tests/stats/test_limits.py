@@ -22,6 +22,7 @@ from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.verdicts import Kind, TimeLimit
 from pytest_roofline.core.work import Work
 from pytest_roofline.hardware import collective_ceiling, product_like
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.key_results import KeyResults
 from pytest_roofline.stats.limits import (
     BATCHED,
@@ -32,7 +33,6 @@ from pytest_roofline.stats.limits import (
     process_s,
     roofline_limit,
 )
-from pytest_roofline.stats.looks import Looks
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.stats import growth
 from pytest_roofline.stats.verdicts import judge
@@ -109,7 +109,7 @@ def test_of_processes_that_agree_more_are_surer(make):
     for count in range(1, 7):
         processes = [taken(make, 1.045, process=f"p{index}") for index in range(count)]
         found, _ = verdict_on(
-            make, [timed_limit(make, 1.0)], *processes, policy=Policy(looks=Looks(6))
+            make, [timed_limit(make, 1.0)], *processes, policy=Policy(analyses=Analyses(6))
         )
         ends.append(found.interval[0])
     assert ends == sorted(ends)
@@ -204,10 +204,10 @@ def copied(
     return make.measurement(key=key, samples=samples, ceiling=ceiling, work=work)
 
 
-def by_share(make, share, least=0.8, count=1, looks=None):
+def by_share(make, share, least=0.8, count=1, analyses=None):
     new = make.group(*[math.log(copied(make, share).median_s)] * count)
     limits = [roofline_limit(copied(make, share), least)]
-    return judge([new], None, Policy(looks=looks or Looks()), limits=limits)
+    return judge([new], None, Policy(analyses=analyses or Analyses()), limits=limits)
 
 
 def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
@@ -225,16 +225,16 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
     assert more in reason_text(by_share(make, 0.77))
     assert by_share(make, 0.77, count=5).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.
-    kinds = [by_share(make, 0.7, count=count, looks=Looks(12)).kind for count in (1, 3)]
+    kinds = [by_share(make, 0.7, count=count, analyses=Analyses(12)).kind for count in (1, 3)]
     assert kinds == [Kind.INCONCLUSIVE, Kind.REGRESSED]
 
 
-def held(make, *groups, looks=None):
+def held(make, *groups, analyses=None):
     """The verdict on sessions by a limit of one second, the groups in log seconds."""
     return judge(
         groups,
         None,
-        Policy(looks=looks or Looks()),
+        Policy(analyses=analyses or Analyses()),
         limits=[Limit(TimeLimit(1.0, timed_limit(make, 1.0)))],
     )
 
@@ -271,13 +271,13 @@ def test_sessions_that_scatter_widely_do_not_surely_miss_a_limit(make):
 
 
 def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_is_the_last(make):
-    for beyond, looks, kind in [
-        *((0.2, Looks(12), Kind.INCONCLUSIVE), (0.1, Looks(12), Kind.INCONCLUSIVE)),
-        *((0.1, Looks(12, ended=True), Kind.REGRESSED), (0.5, Looks(12), Kind.REGRESSED)),
-        (0.25, Looks(12), Kind.INCONCLUSIVE),
+    for beyond, analyses, kind in [
+        *((0.2, Analyses(12), Kind.INCONCLUSIVE), (0.1, Analyses(12), Kind.INCONCLUSIVE)),
+        *((0.1, Analyses(12, ended=True), Kind.REGRESSED), (0.5, Analyses(12), Kind.REGRESSED)),
+        (0.25, Analyses(12), Kind.INCONCLUSIVE),
     ]:
-        assert held(make, make.group(beyond), looks=looks).kind is kind, (beyond, looks)
-    waits = held(make, make.group(0.2), looks=Looks(12))
+        assert held(make, make.group(beyond), analyses=analyses).kind is kind, (beyond, analyses)
+    waits = held(make, make.group(0.2), analyses=Analyses(12))
     assert waits.interval[0] > 0
     assert "but red needs 3 processes where the run may add rounds" in reason_text(waits)
     assert "reaches" not in reason_text(waits)
@@ -285,7 +285,7 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
 
 def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make):
     for beyond, futile in [(0.004, True), (0.03, False), (-0.001, False)]:
-        found = held(make, make.group(*[beyond] * 5), looks=Looks(12))
+        found = held(make, make.group(*[beyond] * 5), analyses=Analyses(12))
         assert (
             found.futile,
             "too few to decide this close to the limit: record more and compare"
@@ -294,18 +294,18 @@ def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make
             futile,
             futile,
         ), beyond
-    found = held(make, make.group(*[0.01] * 100), looks=Looks(100))
+    found = held(make, make.group(*[0.01] * 100), analyses=Analyses(100))
     assert reason_text(found).endswith("(roofline compare FILE.json RUN,RUN,…)")
 
 
 def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
-    """Five processes of a session that lies 0.5 % from others: between the bounds of one look and of two."""
+    """Five processes of a session that lies 0.5 % from others: between the bounds of one analysis and of two."""
     spread = math.sqrt(4 * 0.01**2 / (4 + 4))
     error = math.sqrt(spread**2 / 5 + 0.005**2)
     alone, of_two = (scipy.stats.t.isf(chance, 8) * error for chance in (0.005, 0.0025))
     beyond = [(alone + of_two) / 2] * 5
     assert held(make, make.group(*beyond)).kind is Kind.REGRESSED
-    waiting = held(make, make.group(*beyond), looks=Looks(12))
+    waiting = held(make, make.group(*beyond), analyses=Analyses(12))
     assert waiting.kind is Kind.INCONCLUSIVE
     assert "but not clearly enough for a run with interim analyses, 5 processes" in reason_text(
         waiting

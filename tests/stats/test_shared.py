@@ -9,7 +9,7 @@ from pytest_roofline.baselines.reasons import reason_text
 from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.units import format_percent
 from pytest_roofline.core.verdicts import Group, Kind, Reference
-from pytest_roofline.stats.looks import Looks
+from pytest_roofline.stats.analyses import Analyses
 from pytest_roofline.stats.outlook import Policy
 from pytest_roofline.stats.shared import Side, hold_shared, shared_of
 from pytest_roofline.stats.spread import priors
@@ -18,8 +18,8 @@ from pytest_roofline.stats.verdicts import judge
 
 TESTS, DAYS, PROCESSES = 20, 3, 5
 PRIOR = priors()["device"]
-# What is over is looked at once.
-ONCE = Looks()
+# What is over is analysed once.
+ONCE = Analyses()
 
 
 def _sides(*, shared=0.0, today=0.0, new=3, tests=TESTS, days=DAYS, seed=1, canaries=0):
@@ -40,8 +40,8 @@ def _sides(*, shared=0.0, today=0.0, new=3, tests=TESTS, days=DAYS, seed=1, cana
     return sides
 
 
-def _held(sides, looks=ONCE):
-    return hold_shared(sides, [0.05] * TESTS, ["device"] * TESTS, looks)
+def _held(sides, analyses=ONCE):
+    return hold_shared(sides, [0.05] * TESTS, ["device"] * TESTS, analyses)
 
 
 def test_a_slow_day_that_all_tests_share_is_taken_out_of_each():
@@ -87,13 +87,17 @@ def test_all_tests_together_are_judged_once_and_from_three_processes_on():
     together = _held(_sides(today=0.10))[0].verdict
     assert together.kind is Kind.REGRESSED
     assert growth(together.estimate) == pytest.approx(0.105, abs=0.01)
-    # A run is looked at where its plan says so, and by itself after one process and after five.
-    for new, looks, kind in [
-        *((3, Looks(3), Kind.REGRESSED), (3, None, Kind.INCONCLUSIVE), (5, None, Kind.REGRESSED)),
-        (3, Looks(12), Kind.INCONCLUSIVE),
+    # A run is analysed where its plan says so, and by itself after one process and after five.
+    for new, analyses, kind in [
+        *(
+            (3, Analyses(3), Kind.REGRESSED),
+            (3, None, Kind.INCONCLUSIVE),
+            (5, None, Kind.REGRESSED),
+        ),
+        (3, Analyses(12), Kind.INCONCLUSIVE),
     ]:
-        shared, _ = _held(_sides(today=0.10, new=new), looks)
-        assert shared.verdict.kind is kind, (new, looks)
+        shared, _ = _held(_sides(today=0.10, new=new), analyses)
+        assert shared.verdict.kind is kind, (new, analyses)
     shared, moved = _held(_sides(today=0.10, new=1))
     assert shared.verdict.kind is Kind.INCONCLUSIVE
     # Until that is decided nothing is taken out, so that further rounds are asked for.

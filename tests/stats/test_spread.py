@@ -12,7 +12,7 @@ import scipy.stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from pytest_roofline.core.verdicts import Group
-from pytest_roofline.stats.looks import fewest_red
+from pytest_roofline.stats.analyses import fewest_red
 from pytest_roofline.stats.spread import (
     ENOUGH_TESTS,
     LEAST_SPREAD,

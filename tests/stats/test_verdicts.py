@@ -15,14 +15,14 @@ from statsmodels.stats.weightstats import ttost_ind
 from pytest_roofline.baselines.reasons import behind_text, reason_text
 from pytest_roofline.core.reasons import text_reasons
 from pytest_roofline.core.verdicts import Group, Kind, TimeLimit
+from pytest_roofline.stats.analyses import FALSE_RED, SECOND_ANALYSIS, Analyses
 from pytest_roofline.stats.limits import Limit
-from pytest_roofline.stats.looks import FALSE_RED, SECOND_LOOK, Looks
 from pytest_roofline.stats.outlook import WORTH_REPORTING, Policy
 from pytest_roofline.stats.spread import PRIOR_FREEDOM, has_fewer_days, priors
 from pytest_roofline.stats.stats import growth
 from pytest_roofline.stats.verdicts import (
     changed_environment,
-    default_looks,
+    default_analyses,
     judge,
     may_be_red,
     settle,
@@ -31,7 +31,7 @@ from pytest_roofline.stats.verdicts import (
 
 DEVICE_PRIOR = priors()["device"]
 EXCHANGEABLE = replace(DEVICE_PRIOR, session=0.0)
-AUTO = Looks(12)
+AUTO = Analyses(12)
 
 logs = st.floats(-0.3, 0.3)
 # So far apart that no 1 % is assumed of them: what is left are the libraries' tests.
@@ -43,7 +43,7 @@ policies = st.builds(
     tolerance=st.sampled_from([0.01, 0.05, 0.2]),
     comparisons=st.sampled_from([1, 30, 200]),
     prior=st.sampled_from(list(priors().values())),
-    looks=st.sampled_from([Looks(), Looks(4), Looks(3, slow_only=True)]),
+    analyses=st.sampled_from([Analyses(), Analyses(4), Analyses(3, slow_only=True)]),
 )
 
 
@@ -148,8 +148,8 @@ def open_patterns(verdict):
         return (HOT,)
     if verdict.processes < verdict.fewest:
         return (TOO_FEW,)
-    # Where the baseline has shown such a time before, red needs a second look.
-    return (TOO_FEW, WOULD_DECIDE) if verdict.processes < SECOND_LOOK else (WOULD_DECIDE,)
+    # Where the baseline has shown such a time before, red needs a second analysis.
+    return (TOO_FEW, WOULD_DECIDE) if verdict.processes < SECOND_ANALYSIS else (WOULD_DECIDE,)
 
 
 @settings(max_examples=60)
@@ -164,14 +164,14 @@ def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_re
         sum(map(len, old)),
     )
     assert found.mde > 0
-    assert (found.reach is None) == (max(found.processes, policy.looks.most) < found.fewest)
+    assert (found.reach is None) == (max(found.processes, policy.analyses.most) < found.fewest)
     assert found.reach is None or found.reach > policy.tolerance
     assert 0 <= found.p <= found.p_spent + 1e-12
     assert found.p_spent <= 1
     if found.kind is Kind.INCONCLUSIVE:
         assert any(pattern.fullmatch(reason_text(found)) for pattern in open_patterns(found))
         assert (asked(reason_text(found)) or math.inf) > found.processes
-        assert found.futile or found.processes < policy.looks.most
+        assert found.futile or found.processes < policy.analyses.most
     else:
         assert (reason_text(found), found.futile) == ("", False)
     # However certain: with the same spreads, shifted until the centre lies within the tolerance.
@@ -213,8 +213,8 @@ def test_a_steady_machine_gets_a_clear_answer(make):
         *((2, 0.05, "PASSED"), (0, 0.05, "PASSED"), (-4, 0.05, "PASSED"), (-20, 0.05, "IMPROVED")),
     ]:
         assert verdict(make, percent, tolerance=tolerance).kind == word, (percent, tolerance)
-    for looks in (Looks(), AUTO):
-        assert verdict(make, 0, processes=1, looks=looks).kind is Kind.PASSED, (
+    for analyses in (Analyses(), AUTO):
+        assert verdict(make, 0, processes=1, analyses=analyses).kind is Kind.PASSED, (
             "unchanged code after one process"
         )
     # Copies lie 15 % apart on a CPU.
@@ -233,12 +233,12 @@ def test_the_processes_that_a_reason_asks_for_decide_where_the_centre_stays(make
     ):
         reference = make.reference(*make.groups(*shape, process=spread))
         found = judge(
-            make.groups(1, count, process=spread, centre=centre), reference, Policy(looks=AUTO)
+            make.groups(1, count, process=spread, centre=centre), reference, Policy(analyses=AUTO)
         )
         more = asked(reason_text(found))
         if more is not None:
             again = make.groups(1, math.ceil(1.5 * more), process=spread, centre=centre)
-            decided = judge(again, reference, Policy(looks=Looks(len(again[0].medians_s))))
+            decided = judge(again, reference, Policy(analyses=Analyses(len(again[0].medians_s))))
             assert decided.kind is not Kind.INCONCLUSIVE, (centre, spread, shape, count)
 
 
@@ -263,7 +263,7 @@ def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
         [(1, 1), (3, 1), (14, 1), (1, 5), (3, 5)], [6, 30, 100_000]
     ):
         reference = make.reference(*make.groups(*shape, process=0.001))
-        found = verdict(make, percent, processes=1, reference=reference, looks=Looks(1))
+        found = verdict(make, percent, processes=1, reference=reference, analyses=Analyses(1))
         assert (found.kind, may_be_red(found), found.reach) == (Kind.INCONCLUSIVE, False, None), (
             shape,
             percent,
@@ -273,7 +273,7 @@ def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
         assert needed == {1: 11, 3: 9, 5: 5, 14: 3, 15: 3}[known]
         for count in (needed, 12) if percent > 6 else ():
             enough = verdict(
-                make, percent, processes=count, reference=reference, looks=Looks(count)
+                make, percent, processes=count, reference=reference, analyses=Analyses(count)
             )
             assert enough.kind is Kind.REGRESSED, (shape, percent, count)
     # A baseline from one process of one session is legitimate.
@@ -281,9 +281,14 @@ def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
     for (processes, percent, word), comparisons in itertools.product(
         [(1, 0, "PASSED"), (10, 30, "INCONCLUSIVE"), (11, 30, "REGRESSED")], [1, 138]
     ):
-        looks = Looks(processes)
+        analyses = Analyses(processes)
         found = verdict(
-            make, percent, processes=processes, reference=one, comparisons=comparisons, looks=looks
+            make,
+            percent,
+            processes=processes,
+            reference=one,
+            comparisons=comparisons,
+            analyses=analyses,
         )
         assert found.kind == word, (processes, percent, comparisons)
         assert found.difference.session.origin == "prior, recorded within six hours"
@@ -294,7 +299,7 @@ def test_more_rounds_never_find_less_and_what_they_can_find_is_foretold(make):
     reference = make.reference(*make.groups(3, process=0.003))
     for most in (3, 5, 8, 12):
         slower = make.spaced(most, 0.003, math.log1p(0.08))
-        policy = Policy(looks=Looks(most))
+        policy = Policy(analyses=Analyses(most))
         kinds = [
             judge([make.group(*slower[:count])], reference, policy).kind
             for count in range(1, most + 1)
@@ -303,11 +308,11 @@ def test_more_rounds_never_find_less_and_what_they_can_find_is_foretold(make):
     for spread in (0.001, 0.006, 0.02):
         known = make.reference(*make.groups(3, process=spread))
         reaches = [
-            verdict(make, 0, processes=1, reference=known, looks=Looks(most)).reach
+            verdict(make, 0, processes=1, reference=known, analyses=Analyses(most)).reach
             for most in (3, 5, 8, 12)
         ]
         assert reaches == sorted(reaches, reverse=True), spread
-        whole = judge(make.groups(1, 12, process=spread), known, Policy(looks=AUTO)).reach
+        whole = judge(make.groups(1, 12, process=spread), known, Policy(analyses=AUTO)).reach
         assert reaches[-1] == pytest.approx(whole, rel=0.1), spread
 
 
@@ -317,14 +322,14 @@ def test_rounds_that_are_slower_than_their_first_process_are_not_red_by_first_pr
     with_rounds = make.reference(*make.groups(14, 2, process=0.003))
     for first, hot in [(0.0, True), (math.log1p(0.06), False)]:
         new = [make.group(first, *make.spaced(11, 0.001, math.log1p(0.06)))]
-        found = judge(new, nights, Policy(looks=AUTO))
+        found = judge(new, nights, Policy(analyses=AUTO))
         assert (found.looks_slow, found.kind is Kind.REGRESSED, found.hot > 0) == (
             True,
             not hot,
             hot,
         )
         assert bool(HOT.fullmatch(reason_text(found))) == hot
-        assert judge(new, with_rounds, Policy(looks=AUTO)).hot == 0
+        assert judge(new, with_rounds, Policy(analyses=AUTO)).hot == 0
 
 
 def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(make):
@@ -333,21 +338,21 @@ def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(mak
         make.group(0.0), make.group(0.001, started="2026-01-03"), make.group(0.002, started="")
     )
     for most in (1, 3, 12):
-        found = judge([make.group(0.3, 0.301, 0.299)], nights, Policy(looks=Looks(most)))
+        found = judge([make.group(0.3, 0.301, 0.299)], nights, Policy(analyses=Analyses(most)))
         assert (found.kind, found.fewest) == (Kind.INCONCLUSIVE, 9), most
     # One of fifteen processes in a slow mode, and the first new ones too, until there are five.
     seen = make.reference(make.group(*[0.001 * index for index in range(14)], 0.13))
     for count, red in [(3, False), (4, False), (5, True), (8, True)]:
         new = [make.group(*(0.12 + 0.001 * index for index in range(count)))]
-        found = judge(new, seen, Policy(looks=Looks(count)))
+        found = judge(new, seen, Policy(analyses=Analyses(count)))
         assert (found.kind is Kind.REGRESSED) == red, count
         assert red or "red needs 5 processes against a baseline of 15; may be" in reason_text(found)
-    beyond = judge([make.group(0.15, 0.151, 0.149)], seen, Policy(looks=Looks(3)))
+    beyond = judge([make.group(0.15, 0.151, 0.149)], seen, Policy(analyses=Analyses(3)))
     assert beyond.kind is Kind.REGRESSED
 
 
 def test_three_nights_are_red_where_they_lie_beyond_every_night_of_the_baseline(make):
-    """A comparison of runs that are over looks once, and may hold three nights only."""
+    """A comparison of runs that are over is analysed once, and may hold three nights only."""
     nights = make.groups(14, 1, process=0.01)
     slow = make.groups(3, 1, process=0.005, centre=math.log(1.15))
     assert judge(slow, make.reference(*nights), Policy()).kind is Kind.REGRESSED
@@ -371,7 +376,7 @@ def test_a_quiet_sitting_makes_nothing_red_on_days_of_three_times_the_spread(mak
     for _ in range(2000):
         reference = make.reference(make.group(*0.01 * rng.standard_normal(5)))
         new = make.group(*0.03 * rng.standard_normal(5))
-        policy = Policy(comparisons=60, looks=Looks(12, slow_only=True))
+        policy = Policy(comparisons=60, analyses=Analyses(12, slow_only=True))
         red += judge([new], reference, policy).kind is Kind.REGRESSED
     assert red <= 4
 
@@ -397,18 +402,20 @@ def test_a_run_that_asks_for_no_rounds_takes_as_many_as_red_needs_for_what_looks
         # Few processes, and few sittings of several.
         *(((4, 1), 12), ((1, 1), 12), ((1, 5), 12), ((2, 5), 12)),
     ]:
-        found = default_looks(make.reference(*make.groups(*shape)), "GPU-1", DEVICE_PRIOR)
-        assert found == Looks(most, slow_only=True), shape
-    assert default_looks(None, "GPU-1", DEVICE_PRIOR) == Looks(1)
+        found = default_analyses(make.reference(*make.groups(*shape)), "GPU-1", DEVICE_PRIOR)
+        assert found == Analyses(most, slow_only=True), shape
+    assert default_analyses(None, "GPU-1", DEVICE_PRIOR) == Analyses(1)
     # Of processes a third of which are in another mode red needs eight.
     modes = replace(DEVICE_PRIOR, strange=1 / 3)
-    assert default_looks(make.reference(), "GPU-1", modes).most == 12
+    assert default_analyses(make.reference(), "GPU-1", modes).most == 12
 
 
 def test_more_processes_are_futile_where_the_baseline_itself_is_too_vague(make):
     for spread, shape, futile in [(0.03, (3, 3), False), (0.2, (3, 3), True), (0.01, (1, 3), True)]:
         reference = make.reference(*make.groups(*shape, process=spread))
-        found = judge(make.groups(1, 5, process=spread, centre=0.02), reference, Policy(looks=AUTO))
+        found = judge(
+            make.groups(1, 5, process=spread, centre=0.02), reference, Policy(analyses=AUTO)
+        )
         assert (found.kind, found.futile) == (Kind.INCONCLUSIVE, futile), (spread, shape)
 
 
@@ -552,11 +559,12 @@ def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
     assert reason_text(found).endswith("; needs about 12 processes (--roofline-rounds=auto)")
-    assert judge(of(*[2] * 12), None, Policy(looks=AUTO), limits=limits).kind is Kind.REGRESSED
+    assert judge(of(*[2] * 12), None, Policy(analyses=AUTO), limits=limits).kind is Kind.REGRESSED
     assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=limits).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.
     kinds = [
-        judge(of(*[15] * count), None, Policy(looks=AUTO), limits=limits).kind for count in (1, 3)
+        judge(of(*[15] * count), None, Policy(analyses=AUTO), limits=limits).kind
+        for count in (1, 3)
     ]
     assert kinds == [Kind.INCONCLUSIVE, Kind.REGRESSED]
 

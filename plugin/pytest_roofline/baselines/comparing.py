@@ -16,9 +16,9 @@ from ..core.samples import CANARY, SIBLINGS
 from ..core.units import listed
 from ..core.verdicts import Idle, Kind, Reference, Subject, Verdict
 from ..core.work import Work, rate_suffix
+from ..stats.analyses import Analyses
 from ..stats.key_results import judge_peak
 from ..stats.limits import Limit, Summed, floor_limits, gating_limits, roofline_limit
-from ..stats.looks import Looks
 from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.spread import Prior, priors
@@ -281,7 +281,7 @@ def _shared(
         sides,
         [tolerances[key.identity] for key in tests],
         [class_of_key(key) for key in tests],
-        Looks(),
+        Analyses(),
     )
 
 
@@ -372,7 +372,7 @@ def policy_of(
     *,
     test_tolerance: float | None,
     run_tolerance: float | None,
-    looks: Looks | None = None,
+    analyses: Analyses | None = None,
 ) -> Policy:
     """Return the policy of a test.
 
@@ -381,7 +381,7 @@ def policy_of(
     """
     entry_tolerance = reference.tolerance if reference is not None else None
     tolerance = test_tolerance or entry_tolerance or run_tolerance or default_tolerance(key)
-    return Policy(tolerance, max(1, comparisons), prior, looks or Looks())
+    return Policy(tolerance, max(1, comparisons), prior, analyses or Analyses())
 
 
 def limits_of(

@@ -15,7 +15,7 @@ from ..core.resources import Resources
 from ..core.samples import SIBLINGS
 from ..core.units import listed, printable
 from ..hardware import key_of
-from ..stats.looks import ENOUGH_KNOWN
+from ..stats.analyses import ENOUGH_KNOWN
 from .exact_proposals import propose_exact
 from .plausible import family_of_key
 from .proposals import NothingFit, Proposal, propose

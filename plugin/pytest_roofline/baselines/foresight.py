@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..core.entries import Entry
 from ..core.verdicts import Group
-from ..stats.looks import MOST_ROUNDS, Looks
+from ..stats.analyses import MOST_ROUNDS, Analyses
 from ..stats.outlook import Policy
 from ..stats.spread import ENOUGH_SESSIONS, join_days
 from ..stats.verdicts import judge
@@ -53,7 +53,7 @@ def foresee(
                 len(entries),
                 test_tolerance=tolerance_of(entry),
                 run_tolerance=run_tolerance,
-                looks=Looks(MOST_ROUNDS),
+                analyses=Analyses(MOST_ROUNDS),
             ),
         )
         for entry in entries

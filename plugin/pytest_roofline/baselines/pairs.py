@@ -16,8 +16,8 @@ from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.units import count
 from ..core.verdicts import Kind, Subject, Verdict
+from ..stats.analyses import ENOUGH_KNOWN, WORTHWHILE
 from ..stats.key_results import KeyResults
-from ..stats.looks import ENOUGH_KNOWN, WORTHWHILE
 from ..stats.spread import Prior, borrow, priors
 from ..stats.stats import paired_difference
 from ..stats.verdicts import judge_once, settle, span_text, would_decide

@@ -15,7 +15,7 @@ from ..core.units import (
 )
 from ..core.verdicts import Kind, Reference, Verdict
 from ..core.work import rate_suffix
-from ..stats.looks import MOST_ROUNDS, SECOND_LOOK
+from ..stats.analyses import MOST_ROUNDS, SECOND_ANALYSIS
 from ..stats.spread import ENOUGH_SESSIONS
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
@@ -120,7 +120,7 @@ def _hot_rounds(verdict: Verdict, _: Reason) -> str:
     return (
         f"{_looks_slower(verdict)}, but its later rounds are {_share(growth(verdict.hot))} slower than its first "
         "process, and the baseline holds first processes only; earlier rounds may have heated the "
-        f"device; record the baseline with --roofline-rounds={SECOND_LOOK}"
+        f"device; record the baseline with --roofline-rounds={SECOND_ANALYSIS}"
     )
 
 

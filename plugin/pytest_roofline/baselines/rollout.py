@@ -20,7 +20,7 @@ from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
 from ..hardware import identity_of
-from ..stats.looks import WORTHWHILE
+from ..stats.analyses import WORTHWHILE
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, priors
 from ..stats.verdicts import changed_environment, judge_once, settle, span_text, would_decide
 from .comparators import RunComparator, class_of_key, default_tolerance, refuse_both_sides

@@ -24,8 +24,8 @@ from ..engine import identity
 from ..engine.quiet import siblings_of
 from ..settings.parsing import Options
 from ..settings.round import in_round
+from ..stats.analyses import Analyses
 from ..stats.curves import judge_curves, summarise
-from ..stats.looks import Looks
 from ..stats.siblings import FEWEST
 from ..version import __version__
 from .compiled import CompiledKernels
@@ -52,7 +52,7 @@ class RooflineSession:
         self.writer = RunWriter(options.folder, self.run_name)
         self.process = uuid.uuid4().hex
         self.started = now()
-        self.timed = Times(options, self.started, lambda: self.looks, judges=self.round is None)
+        self.timed = Times(options, self.started, lambda: self.analyses, judges=self.round is None)
         self.kinds: list[ResultKind] = [
             self.timed,
             PeakMemory(self.timed),
@@ -120,13 +120,13 @@ class RooflineSession:
         return tuple(str(setting) for setting in self.options.elsewhere if setting.heeded)
 
     @property
-    def looks(self) -> Looks | None:
+    def analyses(self) -> Analyses | None:
         """The interim analyses of a test.
 
         They are None if each test takes as many as it needs.
         """
         most = 1 if self.why_no_rounds else self.options.rounds
-        return None if most is None else Looks(most)
+        return None if most is None else Analyses(most)
 
     def unmet(self, needs: str | None) -> str | None:
         """Return why a test's device need is unmet, if so."""

@@ -44,13 +44,13 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
     return [Shortfall(text, "Give --roofline-against in the command itself, or remove it there.")]
 
 
-def nothing_compared(state: "RooflineSession | None", looks: str) -> list[Shortfall]:
+def nothing_compared(state: "RooflineSession | None", why_no_test: str) -> list[Shortfall]:
     """Report a run that has compared nothing.
 
-    `looks` says why pytest ran no test.
+    `why_no_test` is empty where pytest ran tests.
     """
-    if looks:
-        return [Shortfall(f"nothing was compared, since {looks}", "Remove it there.")]
+    if why_no_test:
+        return [Shortfall(f"nothing was compared, since {why_no_test}", "Remove it there.")]
     if state is None:
         remedy = "Expected at least one: check the paths, -k, -m, --roofline-tier and the plugins that collect tests."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]

@@ -23,13 +23,13 @@ from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
 from ..core.verdicts import Group, Idle, Kind, Reference, Subject, Verdict
 from ..settings.parsing import NO_BASELINE, Options
+from ..stats.analyses import Analyses
 from ..stats.key_results import KeyResults, LostRound, judge_peak
 from ..stats.limits import Limit, Summary
-from ..stats.looks import Looks
 from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.siblings import Sibling, judge_sibling, unless_busy
-from ..stats.verdicts import changes_between, default_looks, judge, may_be_red, settle
+from ..stats.verdicts import changes_between, default_analyses, judge, may_be_red, settle
 from .kinds import FAIL_ON_WORDS, ResultKind
 
 if TYPE_CHECKING:
@@ -37,14 +37,19 @@ if TYPE_CHECKING:
 
 
 class TimedResults(ResultKind):
-    """The times of a run; `looks` gives the interim analyses of a test, if an option set them."""
+    """The times of a run; `analyses` gives the interim analyses of a test, if an option set them."""
 
     metric = TIME
     counted = "measured"
     record_type = Measurement
 
     def __init__(
-        self, options: Options, started: str, looks: Callable[[], Looks | None], *, judges: bool
+        self,
+        options: Options,
+        started: str,
+        analyses: Callable[[], Analyses | None],
+        *,
+        judges: bool,
     ) -> None:
         super().__init__()
         # Of the machine itself, in every process of the run: they have no verdict and no row.
@@ -56,7 +61,7 @@ class TimedResults(ResultKind):
         self.lost_rounds: dict[str, list[LostRound]] = {}
         self._options = options
         self._started = started
-        self._looks = looks
+        self._analyses = analyses
         self._judges = judges
         self._device_under_test: DeviceUnderTest | None = None
         self._results: dict[str, KeyResults] = {}
@@ -195,7 +200,7 @@ class TimedResults(ResultKind):
         self, measurement: Measurement, reference: Reference | None, *, ended: bool
     ) -> Policy:
         key, under_test = measurement.key, self._under_test
-        looks = replace(self._plan(measurement.test_id, key, reference), ended=ended)
+        analyses = replace(self._plan(measurement.test_id, key, reference), ended=ended)
         own_tolerance, general_tolerance = measurement.tolerance, self._options.tolerance
         return policy_of(
             key,
@@ -204,17 +209,17 @@ class TimedResults(ResultKind):
             under_test.comparisons,
             test_tolerance=own_tolerance,
             run_tolerance=general_tolerance,
-            looks=looks,
+            analyses=analyses,
         )
 
-    def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Looks:
+    def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Analyses:
         """Return the interim analyses of a test.
 
         They are those of the option, else as many as red needs for what looks slow.
         """
         if test_id in self._at_once:
-            return Looks(1)
-        return self._looks() or default_looks(
+            return Analyses(1)
+        return self._analyses() or default_analyses(
             reference, self._under_test.identity, self._under_test.prior(key)
         )
 
@@ -455,10 +460,10 @@ class TimedResults(ResultKind):
         for identity, group, reference in self._canary_groups():
             sides[identity] = Side(group, reference, canary=True)
         self.shared, self._shifted_references = hold_shared(
-            sides, tolerances, classes, self._looks()
+            sides, tolerances, classes, self._analyses()
         )
         for identity, (measurement, shift) in shifts.items():
-            # One that had its last look is not put back to an earlier one.
+            # One that had its last analysis is not put back to an earlier one.
             if self._shifted_references[identity].shift != shift:
                 self._judge(measurement)
 

@@ -14,8 +14,8 @@ from ..core.rows import PEAK, TIME, Row, compared_verdicts, plain
 from ..core.units import count, format_percent, format_seconds, listed, printable
 from ..core.verdicts import Kind
 from ..hardware import identity_of
+from ..stats.analyses import ENOUGH_KNOWN
 from ..stats.causes import common_shift
-from ..stats.looks import ENOUGH_KNOWN
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text

@@ -22,7 +22,7 @@ from ..core.units import (
     printable,
 )
 from ..core.verdicts import Difference, ExactVerdict, Verdict
-from ..stats.looks import FALSE_RED
+from ..stats.analyses import FALSE_RED
 from ..stats.outlook import WORTH_REPORTING
 from ..stats.stats import growth
 from ..stats.verdicts import span_text

@@ -27,7 +27,7 @@ from .record_option import (
 from .round import in_round
 from .unknown_options import refuse_settings
 
-# `--roofline-rounds=auto`; `stats.looks` plans for the same number.
+# `--roofline-rounds=auto`; `stats.analyses` plans for the same number.
 MOST_ROUNDS = 12
 # What `--roofline-fail-on` may name.
 NO_BASELINE, NO_HARDWARE = "no-baseline", "no-hardware"

@@ -79,7 +79,7 @@ def refuse_record(
         if value := getattr(config.option, name, None):
             why = "it ends every test at once, without further processes"
             _refuse(config, name, value, flag, why)
-    from ..stats.looks import ENOUGH_KNOWN
+    from ..stats.analyses import ENOUGH_KNOWN
 
     if rounds < ENOUGH_KNOWN:
         raise BadInput(

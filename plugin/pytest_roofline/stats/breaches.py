@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Group, Spread
+from .analyses import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Analyses, rounds_for
 from .limits import Limit
-from .looks import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Looks, rounds_for
 from .outlook import PLAY
 from .spread import Prior, join_days, within
 from .stats import CONFIDENCE, centre_of, quantile, spreads_of
@@ -74,24 +74,24 @@ class Breach:
 
 
 def find_breaches(
-    limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, looks: Looks
+    limits: Sequence[Limit], medians: Sequence[Group], prior: Prior, analyses: Analyses
 ) -> list[Breach]:
     """Return the breach of each limit, the sure and largest first.
 
     A limit that is kept has one too: its estimate is negative.
     """
-    breaches = [_worst_breach(limit, limit.new or medians, prior, looks) for limit in limits]
+    breaches = [_worst_breach(limit, limit.new or medians, prior, analyses) for limit in limits]
     return sorted(breaches, key=lambda breach: (not breach.sure, -breach.estimate))
 
 
-def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, analyses: Analyses) -> Breach:
     """Return the breach of the device that is worst.
 
     Each device is compared with the limit alone. A sure breach is worse than a larger one.
     """
     devices = dict.fromkeys(group.device for group in new)
     breaches = [
-        _breach(limit, [group for group in new if group.device == device], prior, looks)
+        _breach(limit, [group for group in new if group.device == device], prior, analyses)
         for device in devices
     ]
     worst = max(breaches, key=lambda breach: (breach.sure, breach.estimate))
@@ -99,7 +99,7 @@ def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks
     return worst if len(breaches) == 1 else replace(worst, devices=len(breaches), missed=missed)
 
 
-def _breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> Breach:
+def _breach(limit: Limit, new: Sequence[Group], prior: Prior, analyses: Analyses) -> Breach:
     """Return how far one device's processes lie beyond a limit."""
     centre = centre_of(new)
     spreads = spreads_of([], join_days(new), prior)
@@ -108,11 +108,11 @@ def _breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> B
     session = 0.0 if spreads.alone else max(prior.session, spreads.own_session)
     variance = process.value**2 / centre.processes + session**2 / centre.sessions
     # Red needs three processes, or all that the run takes.
-    fewest = min(FEWEST_RED, centre.processes if looks.ended else looks.most)
+    fewest = min(FEWEST_RED, centre.processes if analyses.ended else analyses.most)
     # The spread of a single process is merely assumed, so it may not be red where a second may follow.
     is_assumed = within(new)[1] == 0 and len(new) == 1
-    must_wait = is_assumed and looks.most > 1 and not looks.ended
-    may_be_red = looks.due(centre.processes) and not must_wait and centre.processes >= fewest
+    must_wait = is_assumed and analyses.most > 1 and not analyses.ended
+    may_be_red = analyses.due(centre.processes) and not must_wait and centre.processes >= fewest
     return Breach(
         limit=limit,
         estimate=centre.value - math.log(limit.time_limit.seconds),
@@ -122,7 +122,7 @@ def _breach(limit: Limit, new: Sequence[Group], prior: Prior, looks: Looks) -> B
         process=process,
         processes=centre.processes,
         sessions=len(new),
-        share=1 / looks.red_looks(fewest) if may_be_red else 0.0,
+        share=1 / analyses.red_analyses(fewest) if may_be_red else 0.0,
         device=new[0].device,
     )
 
@@ -135,43 +135,43 @@ def _bound(share: float, freedom: float) -> float:
     return quantile(1 - share * (1 - CONFIDENCE) / 2, freedom)
 
 
-def open_reasons(breach: Breach, looks: Looks) -> tuple[Reason, ...]:
+def open_reasons(breach: Breach, analyses: Analyses) -> tuple[Reason, ...]:
     """Return why a limit is undecided, with a remedy."""
     if breach.interval[0] <= 0:
-        return breach.reason(ReasonCode.MAY_MISS_LIMIT), _remedy(breach, looks)
-    least = min(FEWEST_RED, looks.most)
+        return breach.reason(ReasonCode.MAY_MISS_LIMIT), _remedy(breach, analyses)
+    least = min(FEWEST_RED, analyses.most)
     if breach.processes < least:
         return (breach.reason(ReasonCode.LIMIT_NEEDS_PROCESSES, least=least),)
-    return breach.reason(ReasonCode.LIMIT_UNSURE), _remedy(breach, looks)
+    return breach.reason(ReasonCode.LIMIT_UNSURE), _remedy(breach, analyses)
 
 
-def _remedy(breach: Breach, looks: Looks) -> Reason:
+def _remedy(breach: Breach, analyses: Analyses) -> Reason:
     """Return how many rounds would decide, or that none would."""
     for processes in WORTHWHILE:
         # More processes than this run may take need the plan of a longer run.
-        plan = looks if processes <= looks.most else Looks(max(MOST_ROUNDS, looks.most))
+        plan = analyses if processes <= analyses.most else Analyses(max(MOST_ROUNDS, analyses.most))
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):
             return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})
     return Reason(ReasonCode.FEW_NEAR_LIMIT, {"sessions": breach.sessions})
 
 
-def _decides(breach: Breach, looks: Looks, processes: int, estimate: float) -> bool:
+def _decides(breach: Breach, analyses: Analyses, processes: int, estimate: float) -> bool:
     """Return True where so many processes with this estimate would be red."""
-    fewest = min(FEWEST_RED, looks.most)
+    fewest = min(FEWEST_RED, analyses.most)
     freedom = breach.freedom + processes - breach.processes
-    bound = _bound(1 / looks.red_looks(fewest), freedom)
+    bound = _bound(1 / analyses.red_analyses(fewest), freedom)
     return processes >= fewest and estimate > bound * breach.error_at(processes)
 
 
-def may_decide(breach: Breach, looks: Looks) -> bool:
+def may_decide(breach: Breach, analyses: Analyses) -> bool:
     """Return True where the last analysis could still be red or green.
 
     The processes to come may move the centre by one standard error.
     """
-    count, most = breach.processes, looks.most
-    if count >= most or looks.ended:
+    count, most = breach.processes, analyses.most
+    if count >= most or analyses.ended:
         return False
-    if not looks.due(count):
+    if not analyses.due(count):
         return True
     play = PLAY * breach.process.value * math.sqrt(1 / count - 1 / most)
-    return breach.estimate <= play or _decides(breach, looks, most, breach.estimate + play)
+    return breach.estimate <= play or _decides(breach, analyses, most, breach.estimate + play)

@@ -12,7 +12,7 @@ from ..core.keys import JOB_METRIC, Key
 from ..core.records import CurveSummary, Fit, Measurement
 from ..core.rows import Row
 from ..core.verdicts import Kind, Verdict
-from .looks import FIRST_LEVELS
+from .analyses import FIRST_LEVELS
 from .stats import CONFIDENCE, quantile
 from .verdicts import kind_unless_red
 

@@ -1,6 +1,6 @@
 """The outlook of a comparison: its strictness, and the effect of more processes on it.
 
-The statistics are those of `stats` and `spread`, the chances of error those of `looks`.
+The statistics are those of `stats` and `spread`, the chances of error those of `analyses`.
 """
 
 import math
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from ..core.errors import MOST_TOLERANCE
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Difference, Reference
-from .looks import (
+from .analyses import (
     FALSE_RED,
     FEWEST_TESTS,
-    SECOND_LOOK,
+    SECOND_ANALYSIS,
     WORTHWHILE,
-    Looks,
+    Analyses,
     rounds_for,
 )
 from .spread import ENOUGH_SESSIONS, Prior, join_days, priors
@@ -35,12 +35,12 @@ NEAR = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The strictness of a run: tolerance of time, number of comparisons, prior and looks."""
+    """The strictness of a run: tolerance of time, number of comparisons, prior and analyses."""
 
     tolerance: float = DEFAULT_TOLERANCE
     comparisons: int = 1
     prior: Prior = field(default_factory=lambda: priors()["device"])
-    looks: Looks = field(default_factory=Looks)
+    analyses: Analyses = field(default_factory=Analyses)
 
 
 def detectable_effect(difference: Difference) -> float:
@@ -79,7 +79,7 @@ class Outlook:
 
         Times that the baseline has shown before may be its slow mode, so they need at least five.
         """
-        return self.fewest if self.unseen else max(self.fewest, SECOND_LOOK)
+        return self.fewest if self.unseen else max(self.fewest, SECOND_ANALYSIS)
 
     @property
     def limit(self) -> float:
@@ -111,8 +111,8 @@ class Outlook:
         It is found 80 times in 100. A slowdown is found if its estimate lies beyond the tolerance and
         it is surely worth reporting. None where the run takes too few processes for red.
         """
-        looks = self.policy.looks
-        most = self.count if looks.ended else max(self.count, looks.most)
+        analyses = self.policy.analyses
+        most = self.count if analyses.ended else max(self.count, analyses.most)
         if most < self.fewest:
             return None
         least = self.worthy + self.bound_at(most, self._red_level)
@@ -120,26 +120,26 @@ class Outlook:
 
     @property
     def _red_level(self) -> float:
-        """Return the chance of error of red for one test, at one look.
+        """Return the chance of error of red for one test, at one analysis.
 
         No other test is taken to be slower.
         """
         tests = max(self.policy.comparisons, FEWEST_TESTS)
-        return FALSE_RED / tests / self.policy.looks.red_looks(self.fewest)
+        return FALSE_RED / tests / self.policy.analyses.red_analyses(self.fewest)
 
     @property
     def may_decide(self) -> bool:
-        """Return True where a later look could decide.
+        """Return True where a later analysis could decide.
 
         A test that looks slow could be red. Another could be green if its centre moves by one standard
         error.
         """
-        looks, count, most = self.policy.looks, self.count, self.policy.looks.most
-        if count >= most or looks.ended:
+        analyses, count, most = self.policy.analyses, self.count, self.policy.analyses.most
+        if count >= most or analyses.ended:
             return False
-        if self.looks_slow or not looks.due(count):
+        if self.looks_slow or not analyses.due(count):
             return True
-        if looks.slow_only:
+        if analyses.slow_only:
             return False
         play = PLAY * self.difference.process.value * math.sqrt(1 / count - 1 / most)
         return self._may_pass(most, play)
@@ -149,7 +149,7 @@ class Outlook:
 
         The centre may move by `play` log seconds; the spreads stay the same.
         """
-        level = self.policy.looks.levels(processes)[1]
+        level = self.policy.analyses.levels(processes)[1]
         return self.difference.estimate - play + self.bound_at(processes, level) < self.limit
 
     def _decides(self, processes: int) -> bool:
@@ -181,8 +181,8 @@ class Outlook:
 
         It is empty where the test looks slow, or where no tolerance that is allowed is wide enough.
         """
-        difference, most = self.difference, max(self.count, self.policy.looks.most)
-        level = self.policy.looks.levels(most)[1]
+        difference, most = self.difference, max(self.count, self.policy.analyses.most)
+        level = self.policy.analyses.levels(most)[1]
         widest = difference.estimate + self.bound_at(most, level)
         percent = max(math.ceil(growth(widest) * 100), math.floor(self.policy.tolerance * 100) + 1)
         if self.looks_slow or percent > 100 * MOST_TOLERANCE:

@@ -21,7 +21,7 @@ from scipy import special
 
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Difference, Kind, Spread, Verdict
-from .looks import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
+from .analyses import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
 from .outlook import WORTH_REPORTING, detectable_effect
 from .spread import LEAST_SPREAD, Prior, borrow, join_prior, priors
 from .stats import CONFIDENCE, bound_of, interval_of, p_slower_than, quantile
@@ -78,20 +78,22 @@ class Paired:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
-    """The looks at a run of at most so many blocks: one after each, and each has a chance of error of its own.
+class _Analyses:
+    """The interim analyses of a run, one after each of its blocks.
+
+    Each has a chance of error of its own.
 
     Args:
-        ended: whether this look is the last although more were planned.
+        ended: whether this analysis is the last although more were planned.
     """
 
     most: int
     ended: bool = False
 
     def share(self, fewest: int) -> float:
-        """Return the share of a chance that one look may take.
+        """Return the share of a chance that one analysis may take.
 
-        `fewest` is the number of blocks before the first look.
+        `fewest` is the number of blocks before the first analysis.
         """
         return 1 / max(1, self.most - fewest + 1)
 
@@ -152,13 +154,13 @@ def judge_paired(
     Args:
         tests: of each, its blocks; `tolerances` of each, as a share of time.
         most: how many processes a side the run may take.
-        ended: whether this look is the last although more were planned.
+        ended: whether this analysis is the last although more were planned.
     """
     observations = {name: _observe(blocks) for name, blocks in tests.items()}
     shared_prior, alike = _pool_spreads(
         [observed for observed in observations.values() if observed is not None]
     )
-    looks = _Looks(max(1, most // A_SIDE), ended)
+    analyses = _Analyses(max(1, most // A_SIDE), ended)
     fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
     verdicts, undecided = {}, {}
     for name, observed in observations.items():
@@ -173,10 +175,10 @@ def judge_paired(
         # The spread that all tests share does not hold for a test whose processes rule it out.
         ruled_out = alike and observed.chance_under(shared_prior.process) < ALIKE
         prior = shared_prior if shared_prior.borrowed and not ruled_out else None
-        verdicts[name] = _judge(observed, prior, tolerances[name], looks, fewest)
-        unfinished = observed.blocks < looks.most and not ended
+        verdicts[name] = _judge(observed, prior, tolerances[name], analyses, fewest)
+        unfinished = observed.blocks < analyses.most and not ended
         undecided[name] = unfinished and _may_decide(
-            verdicts[name], observed, looks, fewest, len(tests)
+            verdicts[name], observed, analyses, fewest, len(tests)
         )
     paired = {}
     for name, verdict in settle(verdicts, len(tests)).items():
@@ -309,13 +311,13 @@ def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:
 
 
 def _judge(
-    observed: _Observations, prior: Prior | None, tolerance: float, looks: _Looks, fewest: int
+    observed: _Observations, prior: Prior | None, tolerance: float, analyses: _Analyses, fewest: int
 ) -> Verdict:
     """Return any verdict but REGRESSED, which needs all tests together."""
     difference, blocks = _difference(observed, prior), observed.blocks
     p = p_slower_than(difference, math.log1p(WORTH_REPORTING * tolerance))
     kind = Kind.INCONCLUSIVE
-    if blocks >= min(FEWEST_BLOCKS, looks.most):
+    if blocks >= min(FEWEST_BLOCKS, analyses.most):
         kind = kind_unless_red(
             difference.estimate, partial(bound_of, difference), tolerance, LATER_LEVELS
         )
@@ -327,7 +329,7 @@ def _judge(
         estimate=difference.estimate,
         interval=interval_of(difference, CONFIDENCE),
         p=p,
-        p_spent=min(1.0, p / looks.share(fewest)) if blocks >= fewest else 1.0,
+        p_spent=min(1.0, p / analyses.share(fewest)) if blocks >= fewest else 1.0,
         difference=difference,
         processes=len(observed.seconds["B"]),
         mde=detectable_effect(difference),
@@ -363,13 +365,13 @@ def _difference(observed: _Observations, prior: Prior | None) -> Difference:
 
 
 def _may_decide(
-    verdict: Verdict, observed: _Observations, looks: _Looks, fewest: int, tests: int
+    verdict: Verdict, observed: _Observations, analyses: _Analyses, fewest: int, tests: int
 ) -> bool:
-    """Return True where the last look could decide.
+    """Return True where the last analysis could decide.
 
     The blocks to come may move the estimate by two standard errors. `tests` is the number of tests.
     """
-    difference, most, blocks = verdict.difference, looks.most, observed.blocks
+    difference, most, blocks = verdict.difference, analyses.most, observed.blocks
     assert difference is not None
     if blocks < FEWEST_BLOCKS:
         return True
@@ -382,7 +384,7 @@ def _may_decide(
     # A test that could end as IMPROVED could also end as PASSED, so only PASSED is tried.
     if fastest + quantile(1 - LATER_LEVELS[1], freedom) * error < limit:
         return True
-    level = FALSE_RED * looks.share(min(fewest, most)) / max(tests, FEWEST_TESTS)
+    level = FALSE_RED * analyses.share(min(fewest, most)) / max(tests, FEWEST_TESTS)
     return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
 
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Group, Kind, Reference, Subject, Verdict
-from .looks import Looks
+from .analyses import Analyses
 from .outlook import Policy
 from .spread import ENOUGH_SESSIONS, Prior, join_days, priors
-from .verdicts import default_looks, judge
+from .verdicts import default_analyses, judge
 
 Floats = npt.NDArray[np.float64]
 
@@ -134,7 +134,7 @@ class Shared:
 
 
 def shared_of(
-    sides: Mapping[str, Side], tolerance: float, prior: Prior, looks: Looks | None
+    sides: Mapping[str, Side], tolerance: float, prior: Prior, analyses: Analyses | None
 ) -> Shared | None:
     """Return the change that tests and canaries share, or None.
 
@@ -171,7 +171,7 @@ def shared_of(
         if not complete[name].canary
     }
     return Shared(
-        _judge_together(complete, sessions, before, tolerance, prior, looks), coefficient, shifts
+        _judge_together(complete, sessions, before, tolerance, prior, analyses), coefficient, shifts
     )
 
 
@@ -179,18 +179,18 @@ def hold_shared(
     sides: Mapping[str, Side],
     tolerances: Sequence[float],
     classes: Sequence[str],
-    looks: Looks | None,
+    analyses: Analyses | None,
 ) -> tuple[Shared | None, dict[str, Reference]]:
     """Return the shared change, and each test's reference as of the new session.
 
     Without a shared change references stay as they are.
 
     Args:
-        looks: the plan of the run; None where no number of rounds was given.
+        analyses: the plan of the run; None where no number of rounds was given.
     """
     shared = None
     if tolerances:
-        shared = shared_of(sides, median(tolerances), priors()[mode(classes)], looks)
+        shared = shared_of(sides, median(tolerances), priors()[mode(classes)], analyses)
     tests = {name: side.reference for name, side in sides.items() if not side.canary}
     return shared, {
         name: shared.adjust_reference(name, reference) if shared is not None else reference
@@ -309,7 +309,7 @@ def _judge_together(
     before: Floats,
     tolerance: float,
     prior: Prior,
-    looks: Looks | None,
+    analyses: Analyses | None,
 ) -> Verdict | None:
     """Return the verdict on all tests as if they were one.
 
@@ -342,6 +342,6 @@ def _judge_together(
         return None
     device = tests[0][0].new.device
     reference = Reference(tuple(groups), TOGETHER)
-    plan = looks or default_looks(reference, device, prior)
-    policy = Policy(tolerance, prior=prior, looks=plan)
+    plan = analyses or default_analyses(reference, device, prior)
+    policy = Policy(tolerance, prior=prior, analyses=plan)
     return judge([Group(new, device)], reference, policy, subject=Subject(label=TOGETHER))

@@ -1,7 +1,7 @@
 """The verdict on one measurement: is it slower than its baseline by more than the tolerance, and can that be known?
 
-The statistics are those of `stats` and `spread`, the chances of error those of `looks`. `judge` looks at one test
-alone; `settle` then looks at all tests of a run.
+The statistics are those of `stats` and `spread`, the chances of error those of `analyses`. `judge` judges one test
+alone; `settle` then judges all tests of a run.
 """
 
 import math
@@ -23,21 +23,21 @@ from ..core.verdicts import (
     Subject,
     Verdict,
 )
-from .breaches import Breach, find_breaches, may_decide, open_reasons
-from .limits import Limit
-from .looks import (
+from .analyses import (
     ENOUGH_KNOWN,
     FALSE_RED,
     FEWEST_TESTS,
     FIRST_LEVELS,
     MOST_ROUNDS,
-    SECOND_LOOK,
+    SECOND_ANALYSIS,
     WORTHWHILE,
-    Looks,
+    Analyses,
     adjusted_p,
     fewest_red,
     red_at_once,
 )
+from .breaches import Breach, find_breaches, may_decide, open_reasons
+from .limits import Limit
 from .outlook import WORTH_REPORTING, Outlook, Policy, detectable_effect
 from .spread import ENOUGH_SESSIONS, Prior, join_days, within
 from .stats import CONFIDENCE, bound_of, difference, growth, interval_of, p_slower_than
@@ -87,10 +87,10 @@ def judge(
             peak=peak,
         )
     # If more processes follow only for what looks slower than a reference, none follow for a limit.
-    looks = Looks(1) if policy.looks.slow_only else policy.looks
-    breaches = find_breaches(limits, new, policy.prior, looks)
+    analyses = Analyses(1) if policy.analyses.slow_only else policy.analyses
+    breaches = find_breaches(limits, new, policy.prior, analyses)
     limit_verdicts = [
-        _judge_breach(breach, policy, looks, subject, peak)
+        _judge_breach(breach, policy, analyses, subject, peak)
         for breach in breaches
         if breach.estimate > 0
     ]
@@ -127,10 +127,10 @@ def judge(
 
 
 def _judge_breach(
-    breach: Breach, policy: Policy, looks: Looks, subject: Subject, peak: ExactVerdict | None
+    breach: Breach, policy: Policy, analyses: Analyses, subject: Subject, peak: ExactVerdict | None
 ) -> Verdict:
     """Return REGRESSED for a sure breach, else INCONCLUSIVE."""
-    kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, looks)
+    kind, reasons = Kind.INCONCLUSIVE, open_reasons(breach, analyses)
     if breach.sure:
         kind, reasons = Kind.REGRESSED, (breach.reason(ReasonCode.BEYOND_LIMIT),)
     return Verdict(
@@ -142,7 +142,7 @@ def _judge_breach(
         interval=breach.interval,
         processes=breach.processes,
         limit=breach.limit.time_limit,
-        futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, looks),
+        futile=kind is Kind.INCONCLUSIVE and not may_decide(breach, analyses),
         peak=peak,
     )
 
@@ -156,7 +156,7 @@ def _compare(
 ) -> Verdict:
     """Return the verdict on new processes against a reference."""
     change = difference(new, reference.moved or reference.groups, policy.prior)
-    count, looks = sum(len(group.medians_s) for group in new), policy.looks
+    count, analyses = sum(len(group.medians_s) for group in new), policy.analyses
     centre = fmean(log_s for group in new for log_s in group.logs)
     # As in `difference`: only the processes of the same device, where the reference holds some.
     device_groups = reference.on({group.device for group in new})
@@ -174,18 +174,18 @@ def _compare(
         hot=_heat(new, device_groups, change),
     )
     p = p_slower_than(change, outlook.worthy)
-    red_is_due = looks.due(count) and count >= outlook.needed and not outlook.hot
-    # Every look that may be red has the same share of the chance.
-    p_spent = min(1.0, p * looks.red_looks(fewest)) if red_is_due else 1.0
+    red_is_due = analyses.due(count) and count >= outlook.needed and not outlook.hot
+    # Every analysis that may be red has the same share of the chance.
+    p_spent = min(1.0, p * analyses.red_analyses(fewest)) if red_is_due else 1.0
     if reference.shift and change.estimate + reference.shift <= outlook.worthy:
         # The test is slower than the others in this session, but no slower than it was itself.
         p_spent = 1.0
     kind = Kind.INCONCLUSIVE
     if outlook.looks_slow and red_at_once(p_spent, policy.comparisons):
         kind = Kind.REGRESSED
-    elif looks.due(count):
+    elif analyses.due(count):
         kind = kind_unless_red(
-            change.estimate, partial(bound_of, change), policy.tolerance, looks.levels(count)
+            change.estimate, partial(bound_of, change), policy.tolerance, analyses.levels(count)
         )
     is_open = kind is Kind.INCONCLUSIVE
     return Verdict(
@@ -242,7 +242,7 @@ def judge_once(
     processes: int = 0,
     reference: Reference | None = None,
 ) -> Verdict:
-    """Return any verdict but REGRESSED on a difference, at one look.
+    """Return any verdict but REGRESSED on a difference, at one analysis.
 
     REGRESSED follows from `settle`.
     """
@@ -286,19 +286,21 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
     return None
 
 
-def default_looks(reference: Reference | None, device: str, prior: Prior) -> Looks:
+def default_analyses(reference: Reference | None, device: str, prior: Prior) -> Analyses:
     """Return the plan of a run without a given number of rounds.
 
     It takes as many as red needs, and only for a test that looks slow.
     """
     if reference is None:
-        return Looks(1)
+        return Analyses(1)
     groups = reference.on({device})
     processes = sum(len(group.medians_s) for group in groups)
     needed = fewest_red(processes, prior.strange)
     # A few processes may all be in one mode, and a few days may not show the other modes.
     is_sure = processes >= ENOUGH_KNOWN and (not _few_days(reference.groups))
-    return Looks(SECOND_LOOK if is_sure and needed <= SECOND_LOOK else MOST_ROUNDS, slow_only=True)
+    return Analyses(
+        SECOND_ANALYSIS if is_sure and needed <= SECOND_ANALYSIS else MOST_ROUNDS, slow_only=True
+    )
 
 
 def _few_days(groups: Sequence[Group]) -> bool:

@@ -1,7 +1,7 @@
-"""The looks (interim analyses) at a test, and the chances of error that its looks and the run's tests share.
+"""The interim analyses of a test, and the chances of error that they and the run's tests share.
 
-A test is judged after its first process, after five, and after the last that its run may take. Each look has a chance
-of error of its own, and these add up to what is promised (Bonferroni). The tests of a run are paid for by Benjamini and
+A test is judged after its first process, after five, and after the last that its run may take. Each analysis has a
+chance of error of its own, and these add up to what is promised (Bonferroni). The tests of a run are paid for by Benjamini and
 Hochberg (1995), "Controlling the false discovery rate".
 """
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 FALSE_RED = 0.05
 # In a run of fewer tests the chance of error of one test is no larger than in a run of so many: 0.2 %.
 FEWEST_TESTS = 25
-# Chances of error at the first look: of a false IMPROVED; of PASSED for a test exactly as slow as its tolerance; and of
-# PASSED for one twice as slow, which matters where the spread is many times the tolerance. A later look has half of
-# each.
+# Chances of error at the first analysis: of a false IMPROVED; of PASSED for a test exactly as slow as its tolerance;
+# and of PASSED for one twice as slow, which matters where the spread is many times the tolerance. A later one has half
+# of each.
 FIRST_LEVELS = (0.005, 0.03, 0.003)
 LATER_LEVELS = (0.0025, 0.015, 0.0015)
-# A test is looked at after one process and after so many.
-SECOND_LOOK = 5
+# A test is analysed after one process and after so many.
+SECOND_ANALYSIS = 5
 MOST_ROUNDS = 12
 # One strange process among one or two looks like a slowdown; among three it looks like spread.
 FEWEST_RED = 3
@@ -35,14 +35,14 @@ STRICT = FALSE_RED / 200
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """The plan of looks at a test: after one process, after five, and after `most`.
+class Analyses:
+    """The plan of interim analyses of a test: after one process, after five, and after `most`.
 
     Args:
         most: how many processes the run may take.
         slow_only: whether more processes follow only for what looks slower than its tolerance; else for every test
             that is undecided.
-        ended: whether this look is the last although more were planned.
+        ended: whether this analysis is the last although more were planned.
     """
 
     most: int = 1
@@ -51,22 +51,22 @@ class Looks:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Return the numbers of processes after which the test is looked at."""
-        return tuple(sorted({min(count, self.most) for count in (1, SECOND_LOOK, self.most)}))
+        """Return the numbers of processes after which the test is analysed."""
+        return tuple(sorted({min(count, self.most) for count in (1, SECOND_ANALYSIS, self.most)}))
 
     def due(self, processes: int) -> bool:
-        """Return True where the test is looked at after so many processes."""
+        """Return True where the test is analysed after so many processes."""
         return self.ended or processes >= self.most or processes in self.counts
 
-    def red_looks(self, fewest: int) -> int:
-        """Return how many looks may be red; at least one.
+    def red_analyses(self, fewest: int) -> int:
+        """Return how many analyses may be red; at least one.
 
         `fewest` is the number of processes that red needs.
         """
         return max(1, sum(count >= fewest for count in self.counts))
 
     def levels(self, processes: int) -> tuple[float, float, float]:
-        """Return three chances of error at a look.
+        """Return three chances of error at an analysis.
 
         They are those of a false IMPROVED, of PASSED for a test as slow as its tolerance, and of
         PASSED for one twice as slow.
@@ -85,7 +85,7 @@ def fewest_red(reference_processes: int, strange: float) -> int:
     """
     fewest = max(FEWEST_RED, FEWEST_TOGETHER - reference_processes)
     if reference_processes >= ENOUGH_KNOWN:
-        fewest = min(fewest, SECOND_LOOK)
+        fewest = min(fewest, SECOND_ANALYSIS)
     if strange > 0:
         fewest = max(fewest, math.ceil(math.log(STRICT) / math.log(strange)))
     return fewest
@@ -115,4 +115,4 @@ def rounds_for(processes: int) -> int:
 
     It is the next number at which `--roofline-rounds=auto` judges; beyond all of these, it is `processes`.
     """
-    return next((count for count in Looks(MOST_ROUNDS).counts if count >= processes), processes)
+    return next((count for count in Analyses(MOST_ROUNDS).counts if count >= processes), processes)

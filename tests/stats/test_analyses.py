@@ -1,4 +1,4 @@
-"""The chances of error that looks and tests are paid with: together they are no more than was promised."""
+"""The chances of error that analyses and tests are paid with: together they are no more than was promised."""
 
 import math
 
@@ -8,11 +8,11 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_roofline.stats.looks import (
+from pytest_roofline.stats.analyses import (
     FALSE_RED,
     FEWEST_TESTS,
     STRICT,
-    Looks,
+    Analyses,
     adjusted_p,
     fewest_red,
     red_at_once,
@@ -22,14 +22,14 @@ from pytest_roofline.stats.looks import (
 PATHS = 100_000
 # How many processes of equal worth stand behind a baseline.
 REFERENCES = (1, 4, 16)
-# verdicts.md: over all looks, of IMPROVED, of PASSED for a test as slow as its tolerance, and for one twice as slow.
+# verdicts.md: over all analyses, of IMPROVED, of PASSED for a test as slow as its tolerance, and for one twice as slow.
 PROMISED = (0.01, 0.06, 0.006)
 p_values = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60)
-plans = st.integers(1, 12).map(Looks)
+plans = st.integers(1, 12).map(Analyses)
 
 
 def scores(counts, reference, seed=11):
-    """[paths, looks]: the test statistic after each number of new processes of unchanged code, the spread known."""
+    """[paths, analyses]: the test statistic after each number of new processes of unchanged code, the spread known."""
     rng = np.random.default_rng(seed)
     logs = rng.standard_normal((PATHS, counts[-1]))
     new = np.stack([logs[:, :count].mean(axis=1) for count in counts], axis=1)
@@ -38,7 +38,7 @@ def scores(counts, reference, seed=11):
 
 
 def crossed(statistics, levels):
-    """The share of paths that lie beyond the bound of any look, and four standard errors of it."""
+    """The share of paths that lie beyond the bound of any analysis, and four standard errors of it."""
     share = float(np.any(statistics > scipy.stats.norm.isf(levels), axis=1).mean())
     return share, 4 * math.sqrt(share * (1 - share) / PATHS)
 
@@ -48,38 +48,38 @@ def test_a_test_is_looked_at_after_one_process_after_five_and_after_the_last():
         *((1, (1,)), (2, (1, 2)), (3, (1, 3)), (5, (1, 5))),
         *((8, (1, 5, 8)), (12, (1, 5, 12)), (20, (1, 5, 20))),
     ]:
-        looks = Looks(most)
-        due = [count for count in range(1, most + 3) if looks.due(count)]
+        analyses = Analyses(most)
+        due = [count for count in range(1, most + 3) if analyses.due(count)]
         # Runs that are compared once they are over may hold more processes than were planned.
-        assert (looks.counts, due) == (counts, [*counts, most + 1, most + 2])
+        assert (analyses.counts, due) == (counts, [*counts, most + 1, most + 2])
 
 
 def test_a_run_that_ends_early_looks_at_what_there_is():
-    assert not Looks(12).due(7)
-    assert Looks(12, ended=True).due(7)
+    assert not Analyses(12).due(7)
+    assert Analyses(12, ended=True).due(7)
 
 
 @given(plans)
-def test_the_chances_of_all_looks_add_up_to_what_was_promised_and_no_more(looks):
-    spent = np.sum([looks.levels(count) for count in looks.counts], axis=0)
+def test_the_chances_of_all_looks_add_up_to_what_was_promised_and_no_more(analyses):
+    spent = np.sum([analyses.levels(count) for count in analyses.counts], axis=0)
     assert np.all(spent <= np.array(PROMISED) + 1e-12)
-    if len(looks.counts) == 3:
+    if len(analyses.counts) == 3:
         assert spent == pytest.approx(PROMISED)
 
 
 def test_the_first_look_has_half_of_the_chances_and_a_later_one_a_quarter():
     half, quarter = (0.005, 0.03, 0.003), (0.0025, 0.015, 0.0015)
     for most in (3, 5, 12):
-        assert [Looks(most).levels(count) for count in (1, most)] == [half, quarter], most
-    # What is looked at once is not charged with looks that nobody takes.
-    assert Looks(1).levels(9) == half
+        assert [Analyses(most).levels(count) for count in (1, most)] == [half, quarter], most
+    # What is analysed once is not charged with analyses that nobody makes.
+    assert Analyses(1).levels(9) == half
 
 
 def test_a_test_as_slow_as_its_tolerance_passes_by_any_look_as_seldom_as_was_promised():
     for most, reference in [(1, 4), (3, 1), (5, 4), (12, 1), (12, 4), (12, 16)]:
-        looks = Looks(most)
-        levels = np.array([looks.levels(count) for count in looks.counts])
-        statistics = scores(looks.counts, reference)
+        analyses = Analyses(most)
+        levels = np.array([analyses.levels(count) for count in analyses.counts])
+        statistics = scores(analyses.counts, reference)
         for chance, promised in zip(levels.T, PROMISED, strict=True):
             share, doubt = crossed(statistics, chance)
             assert share <= promised + doubt, (most, reference, promised)
@@ -90,16 +90,16 @@ def test_every_look_that_may_be_red_has_the_same_share_of_the_chance():
         *((1, 3, 1), (3, 3, 1), (5, 3, 1), (5, 5, 1), (8, 3, 2), (12, 3, 2), (12, 5, 2)),
         *((12, 6, 1), (12, 11, 1), (12, 12, 1), (5, 11, 1)),
     ]:
-        assert Looks(most).red_looks(fewest) == expected, (most, fewest)
+        assert Analyses(most).red_analyses(fewest) == expected, (most, fewest)
 
 
 def test_an_unchanged_test_is_red_by_any_look_as_seldom_as_was_promised():
     promised = 0.01
     for fewest, reference in [(3, 1), (3, 4), (3, 16), (6, 4)]:
-        looks = Looks(12)
-        counts = [count for count in looks.counts if count >= fewest]
+        analyses = Analyses(12)
+        counts = [count for count in analyses.counts if count >= fewest]
         statistics = scores(counts, reference)
-        share, doubt = crossed(statistics, [promised / looks.red_looks(fewest)] * len(counts))
+        share, doubt = crossed(statistics, [promised / analyses.red_analyses(fewest)] * len(counts))
         assert share <= promised + doubt, (fewest, reference)
 
 
