@@ -455,8 +455,8 @@ def test_what_cannot_be_compiled_says_for_what_and_why(monkeypatch):
         triton.heuristics({"BLOCK": lambda _: 64})(add)
     )
     for kernel, expected in (
-        (lambda x: x, "expected a function under @triton.jit"),
-        ("gemm", "expected a function under @triton.jit"),
+        (lambda x: x, "expected a function under @triton.jit or @gluon.jit"),
+        ("gemm", "expected a function under @triton.jit or @gluon.jit"),
         (tuned, "this object wraps a kernel: pass its `fn`"),
         (twice, "this object wraps a kernel: pass its `fn.fn`"),
     ):
@@ -480,6 +480,23 @@ def test_a_kernel_made_for_the_interpreter_is_compiled_all_the_same():
         unspecialised.fn, do_not_specialize=["n"], debug=None, only_interpreted=1
     )
     assert compile_for(wrapped, "sm_90", UNSPECIALISED, FUSED).arguments["n"] == "i32"
+
+
+def test_a_kernel_in_gluon_is_compiled_as_a_launch_would_compile_it():
+    pytest.importorskip("triton.experimental.gluon", reason="needs Triton with Gluon, found none")
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as Swizzled
+
+    from .gluon_kernels import copy_tile
+
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
+    tensor = torch.empty(256, 64, dtype=torch.bfloat16)
+    source, target = (Swizzled.from_tensor(tensor, [128, 64], layout) for _ in range(2))
+    assert same(copy_tile, backend("sm_90"), (source, target))
+    arguments = {"source": source, "target": target}
+    figures = compile_for(copy_tile, "sm_90", arguments, FUSED).figures
+    assert (1, 1) == (figures["UTMALDG"], figures["UTMASTG"])
+    assert figures["shared_bytes"] >= 128 * 64 * 2
 
 
 def test_a_triton_that_is_missing_broken_interpreted_or_too_old_is_called_what_it_is(

@@ -53,7 +53,7 @@ def compile_for(
     arguments: Mapping[str, object],
     options: Mapping[str, object] | None = None,
 ) -> KernelBinary:
-    """Compile a `@triton.jit` function for a target, and read the binary.
+    """Compile a function under `@triton.jit` or `@gluon.jit` for a target, and read the binary.
 
     The binary has no line information.
 
@@ -223,7 +223,7 @@ def function_of(kernel: object, triton: Any) -> Any:
     from triton.runtime.interpreter import InterpretedFunction
 
     jit = triton.runtime.jit.JITFunction
-    if isinstance(kernel, jit) and type(kernel).__name__ == "JITFunction":
+    if isinstance(kernel, jit):
         return kernel
     if isinstance(kernel, InterpretedFunction):
         if isinstance(triton.language.sum, InterpretedFunction):
@@ -238,7 +238,7 @@ def function_of(kernel: object, triton: Any) -> Any:
             **{name: value for name, value in kernel.kwargs.items() if name in parameters},
         )
     raise BadInput(
-        f"kernel is {kernel!r}; expected a function under @triton.jit, or a kernel that was compiled"
+        f"kernel is {kernel!r}; expected a function under @triton.jit or @gluon.jit, or a kernel that was compiled"
         f"{_hint(kernel, jit | InterpretedFunction)}"
     )
 
@@ -293,7 +293,8 @@ _DIVISIBLE = [["tt.divisibility", 16]]
 def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any:
     """Return Triton's `ASTSource` of a kernel for a launch with some arguments.
 
-    An argument is a type as Triton writes it, a tensor, a dtype, a number, None, or a constant's value.
+    An argument is a type as Triton writes it, a tensor or its descriptor, a dtype, a number, None, or a constant's
+    value.
     """
     _refuse_other_names(kernel, arguments)
     types: dict[str, str] = {}
@@ -313,7 +314,17 @@ def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any
             constants[(param.num,)] = value
         elif facts:
             attributes[(param.num,)] = facts
-    return usable_triton().compiler.ASTSource(kernel, types, constants, attributes)
+    return _source_type(kernel)(kernel, types, constants, attributes)
+
+
+def _source_type(kernel: Any) -> Any:
+    """Return the class of a kernel's source: Gluon has its own."""
+    if not kernel.is_gluon():
+        return usable_triton().compiler.ASTSource
+    # Imported here, so that a Triton without Gluon compiles all other kernels.
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    return GluonASTSource
 
 
 def _refuse_other_names(kernel: Any, arguments: Mapping[str, object]) -> None:

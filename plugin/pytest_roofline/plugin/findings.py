@@ -45,11 +45,12 @@ class Findings:
         the test red.
 
         Args:
-            kernel: a function under `@triton.jit`; or a kernel that was compiled already, as `warmup` or a launch
-                returns it, and then nothing but `name` and `slack` beside it.
+            kernel: a function under `@triton.jit` or `@gluon.jit`; or a kernel that was compiled already, as `warmup`
+                or a launch returns it, and then nothing but `name` and `slack` beside it.
             target: `sm_90`, `sm_100`, `gfx942`, ….
             arguments: what the kernel is called with, by parameter: a type as Triton writes it (`*bf16:16`, `i32:16`),
-                a tensor (on the meta device too), a torch dtype, a number, a bool, None; and the constants' values.
+                a tensor (on the meta device too), its descriptor, a torch dtype, a number, a bool, None; and the
+                constants' values.
             options: of Triton's compiler: num_warps, num_stages, enable_fp_fusion, ….
             name: tells several kernels of one test apart that are compiled for one target.
             slack: by figure, how much worse it may be before that is red: `{"registers": 8}`.
