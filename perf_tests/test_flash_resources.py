@@ -62,7 +62,7 @@ def _cases():
 def test_flash_resources(roofline, architecture, kernel, dtype, head_dim, variant):
     """One kernel in the configuration that it is shipped with."""
     pytest.importorskip("triton", reason="needs Triton, found none")
-    from roofline_kernels.attention.ahead import Shape, compile_arguments, launch_ahead
+    from roofline_kernels.attention.ahead import Shape, launch_ahead
 
     general = (
         {"seq_q": 1000, "seq_k": 2000, "heads_k": 4} if variant in ("general", "unaligned") else {}
@@ -72,7 +72,7 @@ def test_flash_resources(roofline, architecture, kernel, dtype, head_dim, varian
     found = roofline.resources(
         launch.kernel,
         target=architecture,
-        arguments=compile_arguments(launch),
+        arguments=launch.arguments,
         options=launch.tiles.options(),
     )
     if dtype != "fp32" and head_dim <= CLEAN_HEAD_DIM and variant in ("causal", "full"):

@@ -18,7 +18,7 @@ from pytest_roofline.core.resources import registers_of
 from pytest_roofline.kernel_gate.compile import compile_for, source_of
 from pytest_roofline.kernel_gate.targets import gpu_target, shared_limits
 from roofline_kernels.attention import flash_attention, launches, launching, operators
-from roofline_kernels.attention.ahead import Shape, architectures, compile_arguments, launch_ahead
+from roofline_kernels.attention.ahead import Shape, architectures, launch_ahead
 from roofline_kernels.attention.architectures import SHARED_BYTES
 from roofline_kernels.attention.configurations import (
     PASSES,
@@ -277,10 +277,6 @@ def test_blocks_are_rows_of_a_tile_by_the_power_of_two_from_the_head_dimension_u
             ).arguments
             found = [list(arguments[name].block_shape) for name in ("q", "k", "v", "d_out")]
             assert found == [[1, 1, rows, 64] for rows in (32, 64, 64, 32)], kernel
-        for dtype, name in ((BF16, "bf16"), (FP16, "fp16"), (FP32, "fp32")):
-            arguments = compile_arguments(launch_ahead("sm_90", "forward", Shape(64, dtype)))
-            assert arguments["q"] == f"tensordesc<{name}[1, 1, 32, 64]>"
-            assert arguments["k"] == arguments["v"] == f"tensordesc<{name}[1, 1, 64, 64]>"
 
 
 # What attention launches
@@ -383,7 +379,7 @@ def what_is_compiled(launch, architecture):
     """Types, constants and known facts of the arguments, as a launch there would find them; and its numbers."""
     found = source_of(
         launch.kernel,
-        compile_arguments(launch),
+        launch.arguments,
         triton.compiler.make_backend(gpu_target(architecture)),
     )
     numbers = {
@@ -536,9 +532,9 @@ def test_what_is_foreseen_of_a_kernel_is_no_more_than_the_compiler_made_of_it():
 def test_a_tile_that_is_too_large_for_the_hardware_shows_when_it_is_compiled_and_the_default_fits():
     def shared_bytes(**options):
         made = launch_ahead("sm_86", "d_queries", Shape(256), causal=False, **options)
-        return compile_for(
-            made.kernel, "sm_86", compile_arguments(made), made.tiles.options()
-        ).figures["shared_bytes"]
+        return compile_for(made.kernel, "sm_86", made.arguments, made.tiles.options()).figures[
+            "shared_bytes"
+        ]
 
     assert SHARED_BYTES["sm_86"] == shared_limits()["sm_86"]
     assert shared_bytes(tile=64) > shared_limits()["sm_86"] >= shared_bytes() > 0

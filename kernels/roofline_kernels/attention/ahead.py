@@ -5,7 +5,7 @@ The launches are those of `launches`, made from tensors that hold nothing; so wh
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -15,8 +15,6 @@ from .configurations import Pass, shipped
 from .launches import Problem, Saved
 from .launching import Launch
 from .masking import causal_shift
-
-_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +65,6 @@ def launch_ahead(
     if kernel == "d_keys":
         return launches.d_keys(problem, saved, keys, keys)
     return launches.d_queries(problem, saved, queries)
-
-
-def compile_arguments(launch: Launch) -> dict[str, Any]:
-    """The arguments of a launch as a compiler wants to hear them: descriptors by Triton's name of their type."""
-    return {
-        name: _type_of(value) if hasattr(value, "block_shape") else value
-        for name, value in launch.arguments.items()
-    }
-
-
-def _type_of(descriptor: Any) -> str:
-    block = ", ".join(map(str, descriptor.block_shape))
-    return f"tensordesc<{_DTYPES[descriptor.base.dtype]}[{block}]>"
 
 
 def architectures() -> tuple[str, ...]:
