@@ -8,7 +8,7 @@ the page whenever that file changes.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -31,7 +31,7 @@ CLEAN_VARIANTS = ("causal", "full")
 # In the order in which people read them; what is none of these comes last.
 ORDERS = {
     "architecture": ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950"),
-    "kernel": ("forward", "d_keys", "d_queries"),
+    "kernel": ("forward", "gluon", "d_keys", "d_queries"),
     "dtype": ("bf16", "fp16", "fp32"),
     "variant": ("causal", "full", "general"),
 }
@@ -69,7 +69,9 @@ local memory (NVIDIA), or registers that did not fit (AMD). Matrix instructions 
 In loops: matrix instructions that run one by one (`serialized`) and exponentials under none (`exposed`), both of sm_90
 alone, and accesses of shared memory by 8 or 16 bits (`narrow`).
 `general` has tails in both sequences and four query heads for each key head, `unaligned` also rows that are no multiple
-of 16 bytes, `sum` a gradient that comes from a sum; the others have whole tiles.
+of 16 bytes, `sum` a gradient that comes from a sum; the others have whole tiles. `gluon` is the forward pass in Gluon,
+which is offered beside the shipped one; its exponentials outside of a matrix instruction are those of a block's first
+tile.
 """
 
 TAIL = """## What may not be concluded
@@ -150,15 +152,21 @@ def breach(entry: ExactEntry) -> str:
 
 
 def _row(entry: ExactEntry) -> tuple[str, ...]:
-    arguments, options = entry.arguments, entry.options
+    options = entry.options
     return (
-        *_case(entry),
-        # Row sums have no keys.
-        " × ".join(arguments[name] for name in ("BLOCK_M", "BLOCK_N") if name in arguments),
+        *_case(entry), _tile(entry.arguments),
         f"{options['num_warps']}", f"{options['num_stages']}", _with(entry),
         _shared(entry), _figure(registers_of(entry.figures)), _spills(entry), _matrix(entry),
         _in_loops(entry),
     )  # fmt: skip
+
+
+def _tile(arguments: Mapping[str, str]) -> str:
+    """Return queries × keys; row sums have no keys, and a kernel in Gluon parts its queries."""
+    if "WARPGROUPS" in arguments:
+        rows = int(arguments["ROWS"]) * int(arguments["WARPGROUPS"])
+        return f"{rows} × {arguments['BLOCK_N']}"
+    return " × ".join(arguments[name] for name in ("BLOCK_M", "BLOCK_N") if name in arguments)
 
 
 def _case(entry: ExactEntry) -> tuple[str, ...]:

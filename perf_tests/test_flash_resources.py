@@ -3,7 +3,8 @@
 Every configuration that is shipped is compiled ahead of time for the architecture that it is for, without any GPU, and
 held against `baselines/resources.json` exactly. The launches are those that attention would make at 16 heads of 16,384
 tokens; `general` has tails in both sequences and four query heads for each key head, `unaligned` also rows that no
-descriptor takes, and `sum` the gradient that comes from a sum.
+descriptor takes, and `sum` the gradient that comes from a sum. `gluon` is the forward pass for Hopper in Gluon, offered
+beside the shipped one.
 """
 
 from itertools import product
@@ -12,8 +13,9 @@ import pytest
 import torch
 
 from roofline_kernels.attention.architectures import REFUSED, NoSuchArchitecture
+from roofline_kernels.attention.configurations import GLUON, chosen
 
-KERNELS = ("forward", "d_keys", "d_queries", "delta")
+KERNELS = ("forward", "gluon", "d_keys", "d_queries", "delta")
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950")
 HEAD_DIMS = (64, 128, 256)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -30,6 +32,8 @@ def _tier(architecture, kernel, dtype, head_dim, variant):
         variant == "unaligned"
     ):
         return None
+    if kernel == "gluon" and (architecture != "sm_90" or head_dim not in GLUON or dtype == "fp32"):
+        return None
     if variant == "causal":
         if dtype == "bf16":
             return "quick" if clean else "nightly"
@@ -40,7 +44,7 @@ def _tier(architecture, kernel, dtype, head_dim, variant):
     if dtype != "bf16":
         return None
     if variant == "full":
-        return "nightly" if kernel == "forward" else None
+        return "nightly" if kernel in ("forward", "gluon") else None
     if variant == "unaligned":
         return "nightly" if architecture == "sm_90" else "full"
     if head_dim != CLEAN_HEAD_DIM:
@@ -64,11 +68,18 @@ def test_flash_resources(roofline, architecture, kernel, dtype, head_dim, varian
     pytest.importorskip("triton", reason="needs Triton, found none")
     from roofline_kernels.attention.ahead import Shape, launch_ahead
 
+    configurations = {}
+    if kernel == "gluon":
+        pytest.importorskip(
+            "triton.experimental.gluon", reason="needs Triton with Gluon, found none"
+        )
+        kernel, configurations = "forward", {"forward": GLUON[head_dim]}
     general = (
         {"seq_q": 1000, "seq_k": 2000, "heads_k": 4} if variant in ("general", "unaligned") else {}
     )
     shape = Shape(head_dim, DTYPES[dtype], **general)
-    launch = launch_ahead(architecture, kernel, shape, causal=variant != "full")
+    with chosen(**configurations):
+        launch = launch_ahead(architecture, kernel, shape, causal=variant != "full")
     found = roofline.resources(
         launch.kernel,
         target=architecture,

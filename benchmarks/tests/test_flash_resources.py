@@ -45,6 +45,11 @@ AMD = replace(
     arguments=FORWARD.arguments | {"DESCRIPTORS": "False"},
     compiler={"triton": "3.9.0", "llvm": "6bc4"},
 )
+GLUON = replace(
+    FORWARD,
+    parameters=FORWARD.parameters | {"kernel": "gluon"},
+    arguments={"ROWS": "64", "WARPGROUPS": "2", "BLOCK_N": "128", "STAGES": "4"},
+)
 OTHER = replace(FORWARD, benchmark="another", target="sm_80")
 
 
@@ -79,6 +84,12 @@ def test_a_row_says_what_was_compiled_and_what_it_asks_for(made, rows_of):
          "32,768 (50%)", "224", "0", "96 v_mfma", "128 narrow"],
     ]  # fmt: skip
     assert "sm_80" not in text
+
+
+def test_a_tile_of_a_kernel_in_gluon_is_that_of_all_its_warpgroups(made, rows_of):
+    text = made(GLUON, FORWARD)[1]
+    kernels_and_tiles = [(row[0], row[4]) for row in rows_of(text, "sm_90")]
+    assert [("forward", "128 × 64"), ("gluon", "128 × 128")] == kernels_and_tiles
 
 
 def test_what_spills_is_marked_and_comes_first(made, rows_of):
