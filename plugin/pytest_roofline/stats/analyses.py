@@ -1,8 +1,8 @@
 """The interim analyses of a test, and the chances of error that they and the run's tests share.
 
 A test is judged after its first process, after five, and after the last that its run may take. Each analysis has a
-chance of error of its own, and these add up to what is promised (Bonferroni). The tests of a run are paid for by Benjamini and
-Hochberg (1995), "Controlling the false discovery rate".
+chance of error of its own, and these add up to what is promised (Bonferroni). The tests of a run are paid for by
+Benjamini and Hochberg (1995), "Controlling the false discovery rate".
 """
 
 import math
