@@ -1,0 +1,111 @@
+"""Values in JSON by a path, `results.*.throughput`.
+
+A part is a name in an object, or in a list of objects the name of one of them; `*` stands for all.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from ..core.errors import BadFile
+from .placed_values import PlacedValues
+
+# The fields by which an object in a list is named, the first that all of them have.
+_NAMING = ("name", "tag", "id", "label", "command", "benchmark", "test", "case", "key")
+_BEGINNING = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+ALL = "*"
+
+
+def values_at(text: str, path: str) -> list[PlacedValues]:
+    """Return the values at every place that a path leads to."""
+    return list(_walk(_document(text), path.split("."), "", {}))
+
+
+def places(text: str) -> list[str]:
+    """Return the paths of all numbers in a text, each once, with `*` for the objects of a list."""
+    return list(dict.fromkeys(_leaf_paths(_document(text), ())))
+
+
+def _document(text: str) -> object:
+    """Return the JSON among other lines. Several documents are a list of them.
+
+    Raises:
+        BadFile: there is none.
+    """
+    decoder, documents, end = json.JSONDecoder(), list[object](), 0
+    for beginning in _BEGINNING.finditer(text):
+        if beginning.end() >= end:
+            try:
+                document, end = decoder.raw_decode(text, beginning.end())
+            except (ValueError, RecursionError):
+                continue
+            documents.append(document)
+    # A line of a log may begin with a number in brackets.
+    documents = [document for document in documents if not _is_samples(document)] or documents
+    if not documents:
+        raise BadFile("it printed no JSON; expected a line that begins with { or [")
+    return documents[0] if len(documents) == 1 else documents
+
+
+def _is_samples(node: object) -> bool:
+    return isinstance(node, list) and not any(isinstance(child, dict | list) for child in node)
+
+
+def _children(node: object) -> dict[str, object]:
+    """Return the parts of an object or a list, by name; empty of a value."""
+    if isinstance(node, dict):
+        return node
+    if not isinstance(node, list):
+        return {}
+    return dict(zip(_element_names(node), node, strict=True))
+
+
+def _element_names(elements: Sequence[object]) -> list[str]:
+    """Return the names of a list's elements: a field that tells all apart, or their numbers."""
+    for field in _NAMING:
+        names = [
+            str(element[field])
+            for element in elements
+            if isinstance(element, dict) and isinstance(element.get(field), str | int | float)
+        ]
+        if len(set(names)) == len(elements):
+            return names
+    return [str(number) for number in range(len(elements))]
+
+
+def _walk(
+    node: object, parts: Sequence[str], name: str, cases: dict[str, str]
+) -> Iterator[PlacedValues]:
+    if not parts:
+        if _is_samples(node):
+            yield PlacedValues(name, cases, tuple(node))  # type: ignore[arg-type]
+        elif not isinstance(node, dict | list):
+            yield PlacedValues(name, cases, (node,))
+        return
+    children = _children(node)
+    if parts[0] == ALL:
+        # Two on one way need two names.
+        case = name if name and name not in cases else f"part {len(cases) + 1}"
+        for key, child in children.items():
+            yield from _walk(child, parts[1:], name, cases | {case: key})
+        return
+    # A name may hold dots.
+    for size in range(len(parts), 0, -1):
+        key = ".".join(parts[:size])
+        if key in children:
+            yield from _walk(children[key], parts[size:], key, cases)
+            return
+
+
+def _leaf_paths(node: object, parts: tuple[str, ...]) -> Iterator[str]:
+    if _is_samples(node) or not isinstance(node, dict | list):
+        values = node if isinstance(node, list) else [node]
+        if values and all(_is_number(value) for value in values):
+            yield ".".join(parts)
+        return
+    for key, child in _children(node).items():
+        yield from _leaf_paths(child, (*parts, ALL if isinstance(node, list) else key))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,132 @@
+"""Figures that a program prints, read by paths of a user: in JSON, in CSV, or by regular expressions."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..core.directions import Direction
+from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
+from ..core.units import listed, printable
+from . import csv_columns, json_paths, text_groups
+from .placed_values import PlacedValues
+
+# Of the places that a text has, so many are named where one is missing.
+MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FigurePath:
+    """A figure that a user names.
+
+    Args:
+        direction: whether more of it is better.
+        name: of the figure; empty for the name of its place.
+        path: its place, in the form of its reader.
+    """
+
+    direction: Direction
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFigure:
+    """A figure of one process of a program, in its own unit; several values are samples of it.
+
+    `cases` tell the figures of one path apart.
+    """
+
+    direction: Direction
+    name: str
+    cases: dict[str, str]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """A reader of one form of text: the values at a path, and the places that there are."""
+
+    values_at: Callable[[str, str], list[PlacedValues]]
+    places: Callable[[str], list[str]]
+
+
+READERS = {
+    "json": TextReader(json_paths.values_at, json_paths.places),
+    "csv": TextReader(csv_columns.values_at, csv_columns.places),
+    "regex": TextReader(text_groups.values_at, text_groups.places),
+}
+
+
+def parse_path(reader: str, direction: Direction, text: str) -> FigurePath:
+    """Return a path from `PATH` or `NAME=PATH`.
+
+    A regular expression whose groups all have names is a path as a whole, since they name its figures.
+
+    Raises:
+        BadInput: the path is empty, or no regular expression with a group.
+    """
+    name, sign, path = text.partition("=")
+    is_whole = not sign or (reader == "regex" and text_groups.names_figures(text))
+    name, path = ("", text) if is_whole else (name, path)
+    if not path or not (name or is_whole):
+        raise BadInput(f"--{direction} is {text!r}; expected PATH or NAME=PATH")
+    if reader == "regex":
+        text_groups.compile_path(path)
+    return FigurePath(direction, name, path)
+
+
+def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[ProgramFigure]:
+    """Return the figures in what a program wrote.
+
+    Raises:
+        BadFile: a path leads nowhere, a value is no number above zero, or two figures have one name.
+    """
+    if not text.strip():
+        raise BadFile("it printed nothing; expected its figures")
+    figures = [figure for path in paths for figure in _figures(text, READERS[reader], path)]
+    names = [_title(figure.name, figure.cases) for figure in figures]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise BadFile(
+            f"two figures are called {printable(twice[0])}; name them apart with NAME=PATH"
+        )
+    return figures
+
+
+def _figures(text: str, reader: TextReader, path: FigurePath) -> list[ProgramFigure]:
+    values_by_place = [placed for placed in reader.values_at(text, path.path) if placed.values]
+    if not values_by_place:
+        there = [printable(place) for place in reader.places(text)]
+        raise BadFile(
+            f"{path.path!r} leads to no figure; expected one of {listed(there, MOST_NAMED) or 'none at all'}"
+        )
+    return [
+        ProgramFigure(
+            path.direction,
+            path.name or placed.name,
+            placed.cases,
+            tuple(_number(value, path.path, placed) for value in placed.values),
+        )
+        for placed in values_by_place
+    ]
+
+
+def _number(value: object, path: str, placed: PlacedValues) -> float:
+    """Return a value as a number. Its logarithm is judged, so it must be above zero."""
+    number = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+    if not SMALLEST <= number <= LARGEST:
+        raise BadFile(
+            f"{printable(_title(path, placed.cases))} is {printable(repr(value))}; expected a number "
+            f"above zero, from {SMALLEST:g} to {LARGEST:g}"
+        )
+    return number
+
+
+def _title(name: str, cases: dict[str, str]) -> str:
+    """Return a figure with what tells it apart: `throughput (results llama)`."""
+    texts = [f"{case} {value}" for case, value in cases.items()]
+    return name + (f" ({', '.join(texts)})" if texts else "")

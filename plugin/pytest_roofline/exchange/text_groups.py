@@ -1,0 +1,64 @@
+"""Values in any text by a regular expression.
+
+Its one group without a name is the figure, and the named groups tell its places apart; without such a group each named
+group is a figure of that name.
+"""
+
+import re
+
+from ..core.errors import BadInput
+from ..core.groups import group_by
+from .placed_values import PlacedValues
+
+
+def compile_path(path: str) -> re.Pattern[str]:
+    """Return a path as a pattern.
+
+    Raises:
+        BadInput: it is no pattern, or has no group that could be a figure.
+    """
+    try:
+        pattern = re.compile(path, re.MULTILINE)
+    except re.error as error:
+        raise BadInput(f"{path!r} is no regular expression: {error}") from None
+    unnamed_count = pattern.groups - len(pattern.groupindex)
+    if unnamed_count > 1 or not pattern.groups:
+        raise BadInput(
+            f"{path!r} has {unnamed_count} groups without a name; expected one for the figure, or "
+            "named ones: (?P<rate>[\\d.]+)"
+        )
+    return pattern
+
+
+def names_figures(path: str) -> bool:
+    """Return True if all groups of a pattern have names, which are those of its figures."""
+    pattern = compile_path(path)
+    return pattern.groups == len(pattern.groupindex)
+
+
+def values_at(text: str, path: str) -> list[PlacedValues]:
+    """Return the values of the figures of a pattern. Matches of one name are samples."""
+    pattern = compile_path(path)
+    matches = list(pattern.finditer(text))
+    names = list(pattern.groupindex)
+    if names_figures(path):
+        return [
+            PlacedValues(name, {}, tuple(match[name] for match in matches))
+            for name in names
+            if matches
+        ]
+    number = next(iter({*range(1, pattern.groups + 1)} - {*pattern.groupindex.values()}))
+    matches_by_name = group_by(matches, lambda match: tuple(match[name] or "" for name in names))
+    return [
+        PlacedValues(
+            "",
+            dict(zip(names, cases, strict=True)),
+            tuple(match[number] for match in matches_of_name),
+        )
+        for cases, matches_of_name in matches_by_name.items()
+    ]
+
+
+def places(text: str) -> list[str]:
+    """Return the lines of a text that hold a number."""
+    return [line.strip() for line in text.splitlines() if re.search(r"\d", line)]
