@@ -124,7 +124,7 @@ def run(drawn: Drawn, tolerance: float, most: int) -> Course:
     seconds = np.exp(drawn.logs).tolist()
     whole: dict[str, list[Block]] = {
         str(test): [
-            [TimedProcess(arm, row[start + at], float(start + at)) for at, arm in enumerate(order)]
+            [TimedProcess(arm, row[start + at], start + at) for at, arm in enumerate(order)]
             for start, order in zip(starts.tolist(), drawn.orders, strict=False)
         ]
         for test, row in enumerate(seconds)

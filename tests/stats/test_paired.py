@@ -2,11 +2,13 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pytest_roofline.baselines.reasons import reason_text
+from pytest_roofline.core.errors import BadInput
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.paired import TimedProcess, judge_paired, order_of_blocks
 
@@ -56,7 +58,7 @@ def _process(rng, arm, at, total, *, spread, modes, drift, level):
         + spread * rng.standard_normal()
         + math.log(1.06) * (rng.random() < modes)
     )
-    return TimedProcess(arm, 1e-3 * math.exp(logs), float(at))
+    return TimedProcess(arm, 1e-3 * math.exp(logs), at)
 
 
 def judged(tests, most=8, **options):
@@ -92,7 +94,7 @@ def test_sessions_between_blocks_are_no_difference():
     tests = suite(10, 4)
     shifted = {
         name: [
-            [TimedProcess(one.arm, one.seconds * (1 + 0.1 * number), one.at) for one in block]
+            [TimedProcess(one.arm, one.seconds * (1 + 0.1 * number), one.place) for one in block]
             for number, block in enumerate(blocks)
         ]
         for name, blocks in tests.items()
@@ -113,7 +115,12 @@ def test_the_estimate_is_that_of_ordinary_least_squares():
     rows = [(number, one) for number, block in enumerate(blocks) for one in block]
     design = np.array(
         [
-            [*(number == each for each in range(4)), one.at, one.arm == "control", one.arm == "B"]
+            [
+                *(number == each for each in range(4)),
+                one.place,
+                one.arm == "control",
+                one.arm == "B",
+            ]
             for number, one in rows
         ],
         dtype=float,
@@ -130,26 +137,34 @@ def test_a_control_is_told_and_nothing_where_none_ran():
     tests = suite(1, 2)
     assert judged(tests)["test_0"].control is None
     first = tests["test_0"][0]
-    first.insert(2, TimedProcess("control", 1.1 * first[0].seconds, 1.5))
+    first[:] = [replace(one, place=2 * one.place) for one in first]
+    first.insert(2, TimedProcess("control", 1.1 * first[0].seconds, 3))
     expected = math.log(first[2].seconds) - np.mean(
         [math.log(one.seconds) for one in first if one.arm == "A"]
     )
     assert judged(tests)["test_0"].control == pytest.approx(expected, abs=0.02)
 
 
+@pytest.mark.parametrize("place", [1.5, 2.0, True, None])
+def test_a_place_that_is_no_number_in_the_order_of_the_run_is_refused(place):
+    """Seconds that jitter by 10 % left blocks of eight sound processes a side just below the eight that red needs."""
+    with pytest.raises(BadInput, match=f"place is {place}; expected the number of the process"):
+        TimedProcess("A", 1.0, place)
+
+
 def test_a_block_without_one_side_is_no_evidence():
     tests = suite(9, 4, slower={0: 0.2})
     whole = judged(tests, most=12)
     lame = {
-        name: [*blocks, [TimedProcess("B", 9.0, 99.0), TimedProcess("B", 9.0, 100.0)]]
+        name: [*blocks, [TimedProcess("B", 9.0, 99), TimedProcess("B", 9.0, 100)]]
         for name, blocks in tests.items()
     }
     for name, one in judged(lame, most=12).items():
         assert one.verdict.p == whole[name].verdict.p
-    nothing = judged({"test": [[TimedProcess("A", 1.0), TimedProcess("A", 1.0)], []]})["test"]
+    nothing = judged({"test": [[TimedProcess("A", 1.0, 0), TimedProcess("A", 1.0, 1)], []]})["test"]
     assert (nothing.verdict.kind, nothing.open, nothing.control) == (Kind.INCONCLUSIVE, True, None)
     assert reason_text(nothing.verdict) == "no block has enough processes of both sides"
-    assert not judged({"test": [[TimedProcess("A", 1.0)] * 8]})["test"].open
+    assert not judged({"test": [[TimedProcess("A", 1.0, 0)] * 8]})["test"].open
     assert not judged({"test": []}, ended=True)["test"].open
 
 
@@ -162,7 +177,7 @@ def test_two_modes_make_no_side_slower_where_they_part_by_chance(moody, fewest, 
     }
     for block in tests["test_0"]:
         block[:] = [
-            TimedProcess(one.arm, 1.06 if one.arm == slow else 1.0, one.at) for one in block
+            TimedProcess(one.arm, 1.06 if one.arm == slow else 1.0, one.place) for one in block
         ]
     found = judged(tests, most=4)["test_0"].verdict
     assert found.kind in (Kind.INCONCLUSIVE, Kind.PASSED)

@@ -271,7 +271,7 @@ class SidesResults:
         for process, measurement in self.slowest_attempts(twin, "A", "B", "control"):
             if process.block <= until:
                 blocks.setdefault(process.block, []).append(
-                    TimedProcess(process.arm, measurement.median_s, float(process.number))
+                    TimedProcess(process.arm, measurement.median_s, process.number)
                 )
         return list(blocks.values())
 

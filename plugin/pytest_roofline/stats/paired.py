@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from ..core.errors import BadInput
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Difference, Kind, Spread, Verdict
 from .analyses import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
@@ -51,12 +52,21 @@ class TimedProcess:
 
     Args:
         seconds: the median of its samples.
-        at: its place in the order of the run, for the drift.
+        place: its number in the order of the run, for the drift; a gap where another process came.
+
+    Raises:
+        BadInput: the place is no whole number. Uneven times would make a block worth less than it is.
     """
 
     arm: Arm
     seconds: float
-    at: float = 0.0
+    place: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.place, int) or isinstance(self.place, bool):
+            raise BadInput(
+                f"place is {self.place!r}; expected the number of the process in the order of the run"
+            )
 
 
 Block = Sequence[TimedProcess]
@@ -216,7 +226,7 @@ def _observe(blocks: Sequence[Block]) -> _Observations | None:
     ]
     processes = [process for block in blocks_with_both for process in block]
     places = tuple(
-        (number, process.arm, process.at)
+        (number, process.arm, process.place)
         for number, block in enumerate(blocks_with_both)
         for process in block
     )
@@ -232,8 +242,8 @@ def _observe(blocks: Sequence[Block]) -> _Observations | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
-    """Return the design for processes, each given by block, arm and time.
+def _design(places: tuple[tuple[int, Arm, int], ...]) -> _Design | None:
+    """Return the design for processes, each given by block, arm and place.
 
     None where the processes cannot tell the difference, or its error.
     """
@@ -243,7 +253,7 @@ def _design(places: tuple[tuple[int, Arm, float], ...]) -> _Design | None:
         [float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)
     ]
     control, side = ([float(arm == name) for _, arm, _ in places] for name in ("control", "B"))
-    drift = [at - places[0][2] for _, _, at in places]
+    drift = [float(place - places[0][2]) for _, _, place in places]
     columns = np.array([*blocks, drift, control, side]).T
     control_index, side_index = len(blocks) + 1, len(blocks) + 2
     freedom = len(places) - int(np.linalg.matrix_rank(columns))
