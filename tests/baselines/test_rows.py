@@ -1,6 +1,7 @@
 """What a run says of each test: one row a measurement, kernel, or test without either."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from pytest_roofline.core.rows import plain, worst_first
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.verdicts import ExactVerdict, Group, Reference, TimeLimit
 from pytest_roofline.core.work import Work
+from pytest_roofline.report.words import cells, now_text, sentence
 from pytest_roofline.stats.limits import Limit
 
 MIB = 2**20
@@ -310,3 +312,47 @@ def test_a_row_that_a_run_has_made_is_read_back_from_its_file_with_the_same_colu
             assert {name: one[name] for name in one if name not in CONTEXT} == {
                 name: other[name] for name in other if name not in CONTEXT
             }
+
+
+def figure(make, metric, before, after):
+    """The row of a program's figure, whose 15 processes before lie 0.1 % apart."""
+    key = make.key("bench", parameters={}, metric=metric, name="x")
+    kept = [1 / value if metric == "higher" else value for value in (before, after)]
+    reference = make.reference(*make.groups(3, process=0.001, centre=math.log(kept[0])))
+    return make.result(*[kept[1]] * 5, key=key, work=Work(calls=1), reference=reference)
+
+
+def test_a_figure_of_a_program_is_told_in_its_own_terms(make):
+    rate, latency = figure(make, "higher", 2200.0, 2000.0), figure(make, "lower", 30.0, 33.0)
+    for row, numbers in ((rate, (2200.0, 2000.0, -1 / 11)), (latency, (30.0, 33.0, 0.1))):
+        assert (row.metric, row.unit, row.time_s, row.baseline_time_s) == (
+            "figure",
+            None,
+            None,
+            None,
+        )
+        assert (row.baseline_value, row.value, row.change) == pytest.approx(numbers, rel=1e-3)
+        assert row.change_low < row.change < row.change_high
+        assert row.verdict == "REGRESSED"
+    assert rate.slowdown == pytest.approx(0.1, rel=1e-3)
+    # The worst first, whichever way is worse.
+    fallen = figure(make, "higher", 2200.0, 1000.0)
+    assert worst_first([latency, rate, fallen])[0] == fallen
+    assert sentence(rate).startswith("-9.1 % (2000, baseline 2200), 99 % interval -")
+    assert sentence(latency).startswith("+10.0 % (33.0, baseline 30.0), 99 % interval +")
+    assert cells(rate)["time"] == ("", None)
+
+
+def test_a_rate_is_a_time_unless_its_verdict_is_told_as_a_rate(make):
+    measurement = make.measurement(1e-3, key=make.key(metric="payload_GBps"))
+    change = {"estimate": math.log(1.1), "interval": (0.05, 0.15)}
+    verdict = make.verdict(measurement, "REGRESSED", difference=make.difference(), **change)
+    told = replace(verdict, subject=replace(verdict.subject, metric="payload_GBps"))
+    assert make.judged(measurement, verdict).change == pytest.approx(0.1)
+    row = make.judged(measurement, told)
+    assert (row.metric, row.unit, row.value) == ("figure", "B/s", 64 * MIB / 1e-3)
+    assert row.change == pytest.approx(1 / 1.1 - 1)
+    assert (row.change_low, row.change_high) == pytest.approx(
+        (math.expm1(-0.15), math.expm1(-0.05))
+    )
+    assert now_text(row) == "67.1 GB/s"

@@ -24,9 +24,14 @@ NVBENCH = {
                 {
                     "name": "Device=0 Elements=2^20",
                     "summaries": [
-                        {"tag": "nv/cold/sample_size", "data": [{"name": "value", "value": "512"}]},
+                        {
+                            "tag": "nv/cold/sample_size",
+                            "name": "Samples",
+                            "data": [{"name": "value", "value": "512"}],
+                        },
                         {
                             "tag": "nv/cold/time/gpu/mean",
+                            "name": "GPU Time",
                             "data": [{"name": "value", "value": "1.9e-05"}],
                         },
                     ],
@@ -102,6 +107,13 @@ def read(text, reader, *paths):
             "json",
             "s=benchmarks.*.states.*.summaries.nv/cold/time/gpu/mean.data.value.value",
             {("s", ("benchmarks", "copy"), ("states", "Device=0 Elements=2^20")): (1.9e-05,)},
+        ),
+        # An object of several names goes by each.
+        (
+            NVBENCH,
+            "json",
+            "s=benchmarks.copy.states.0.summaries.GPU Time.data.value.value",
+            {("s",): (1.9e-05,)},
         ),
         # Lines of a log stand around it.
         (f"[1] begins\n{json.dumps(VLLM)}\nends\n", "json", "completed", {("completed",): (200.0,)}),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from ..core.directions import is_own_figure
 from ..core.entries import Entry
 from ..core.errors import BadInput, OtherHardware
 from ..core.facts import Gpu
@@ -117,7 +118,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     ]
     lost_labels = {row.label for row in lost}
     return Comparison(
-        rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.change))),
+        rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.slowdown))),
         only_old=tuple(label for label in dict.fromkeys(only_before) if label not in lost_labels),
         runs=(*before.runs, *after.runs),
         kernels=kernels,
@@ -253,6 +254,7 @@ def _subject(before: Comparator, after: Comparator, pair: _Pair, idle: Sequence[
         clock_hz=pair.fresh.clock_hz,
         changed=changes_between(after.environments(key), facts_before),
         idle=tuple(idle),
+        metric=key.metric if is_own_figure(key.metric) else "",
     )
 
 

@@ -105,9 +105,10 @@ def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:
 
 def _may_be(verdict: Verdict, _: Reason) -> str:
     """Return the interval of an undecided verdict: `may be +1.0 to +8.0 % after 3 processes (…)`."""
-    assert verdict.interval is not None
+    interval = verdict.own_interval
+    assert interval is not None
     assert verdict.difference is not None
-    low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in verdict.interval)
+    low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in interval)
     number, process = verdict.processes, verdict.difference.process
     processes = (
         f"{number} process{'es' * (number > 1)} ({_share(process.value)} apart: {process.origin})"
@@ -141,8 +142,11 @@ def _red_needs(verdict: Verdict, reason: Reason, remedy: str) -> str:
 
 
 def _looks_slower(verdict: Verdict) -> str:
-    assert verdict.estimate is not None
-    return f"looks {_share(growth(verdict.estimate))} slower"
+    estimate = verdict.own_estimate
+    assert estimate is not None
+    if verdict.subject.metric:
+        return f"looks worse ({format_percent(growth(estimate))})"
+    return f"looks {_share(growth(estimate))} slower"
 
 
 def _needs_rounds(_: Verdict, reason: Reason) -> str:
@@ -324,17 +328,17 @@ def _no_whole_block(_verdict: Verdict, _reason: Reason) -> str:
 
 def _sides_need_processes(verdict: Verdict, _: Reason) -> str:
     """Return the sentence that B looks slower, but red needs more processes."""
-    assert verdict.estimate is not None
+    estimate = verdict.own_estimate
+    assert estimate is not None
     sound = ", all of them sound" if verdict.processes >= verdict.fewest else ""
-    return (
-        f"looks {format_percent(growth(verdict.estimate))} slower, and red needs {verdict.fewest} "
-        f"processes a side{sound}"
-    )
+    change = format_percent(growth(estimate))
+    looks = f"looks worse ({change})" if verdict.subject.metric else f"looks {change} slower"
+    return f"{looks}, and red needs {verdict.fewest} processes a side{sound}"
 
 
 def _sides_may_be(verdict: Verdict, _: Reason) -> str:
-    assert verdict.interval is not None
-    return f"may be {span_text(verdict.interval)} after {verdict.processes} processes a side"
+    assert verdict.own_interval is not None
+    return f"may be {span_text(verdict.own_interval)} after {verdict.processes} processes a side"
 
 
 def _sides_need_about(_: Verdict, reason: Reason) -> str:

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import geometric_mean, stdev
 
+from ..core.directions import inverse_if_higher, is_own_figure, more_is_better
 from ..core.entries import Entry
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
 from ..core.records import Measurement
 from ..core.resources import ResourceKey, Resources
-from ..core.rows import KERNEL, MEMORY, TIME, Row, finite
+from ..core.rows import FIGURE, KERNEL, MEMORY, TIME, Row, finite, inverse_change
 from ..core.verdicts import ExactVerdict, Idle, Kind, OddSession, Verdict
 from ..core.work import Work, rate_unit
 from ..stats.key_results import KeyResults
@@ -54,7 +55,7 @@ def timed_row(
         published, idle = verdict.subject.published, verdict.subject.idle
         row = _judged_row(row, verdict)
     row = replace(row, verdict=word, reason=reason) if word else row
-    return replace(
+    row = replace(
         row,
         processes=process_count or _valid_process_count(results) or None,
         measurements=tuple(results.measurements),
@@ -74,6 +75,7 @@ def timed_row(
         std_s=stdev(measurement.samples.kept) if len(measurement.samples.kept) > 1 else None,
         iterations=len(measurement.samples.kept) * measurement.samples.iterations,
     )
+    return _in_own_terms(row) if _has_own_terms(row) else row
 
 
 def _valid_process_count(results: KeyResults) -> int:
@@ -107,14 +109,61 @@ def _centre_s(results: KeyResults, representative: Measurement) -> float:
     return geometric_mean(times_s) if len(times_s) > 1 else representative.median_s
 
 
-def compared_row(key: Key, work: Work | None, verdict: Verdict, seconds: float | None) -> Row:
+def compared_row(
+    key: Key,
+    work: Work | None,
+    verdict: Verdict,
+    seconds: float | None,
+    base_s: float | None = None,
+) -> Row:
     """Return the row of a compared measurement.
 
-    `seconds` is the centre of its processes; None where the comparison has no time.
+    `seconds` is the centre of its processes; None where the comparison has no time. `base_s` is that of the base,
+    where it is not the one of the verdict.
     """
     subject = verdict.subject
     row = _plain_row(key, work, seconds, subject.test_id, subject.label)
-    return replace(_judged_row(row, verdict), idle=subject.idle)
+    row = replace(_judged_row(row, verdict), idle=subject.idle)
+    if base_s is not None:
+        row = replace(row, baseline_value=base_s, baseline_time_s=base_s)
+    return _in_own_terms(row) if _has_own_terms(row) else row
+
+
+def _has_own_terms(row: Row) -> bool:
+    """Return True for a program's figure, and for a rate whose verdict is told as one."""
+    is_told = row.time_verdict is not None and bool(row.time_verdict.subject.metric)
+    return is_told or (row.key is not None and is_own_figure(row.key.metric))
+
+
+def _in_own_terms(row: Row) -> Row:
+    """Return the row of a figure with its numbers as the program states them.
+
+    It has no time. Of a figure of which more is better a negative change is the worse one.
+    """
+    assert row.key is not None
+    metric, flips = row.key.metric, more_is_better(row.key.metric)
+    low, high = (row.change_high, row.change_low) if flips else (row.change_low, row.change_high)
+    return replace(
+        row,
+        metric=FIGURE,
+        unit=None if is_own_figure(metric) else rate_unit(metric),
+        value=_own_value(row, row.time_s),
+        baseline_value=_own_value(row, row.baseline_time_s),
+        change=inverse_change(row.change) if flips else row.change,
+        change_low=inverse_change(low) if flips else low,
+        change_high=inverse_change(high) if flips else high,
+        time_s=None,
+        baseline_time_s=None,
+        std_s=None,
+    )
+
+
+def _own_value(row: Row, seconds: float | None) -> float | None:
+    """Return what the program states where seconds are kept."""
+    assert row.key is not None
+    if seconds is None or not is_own_figure(row.key.metric):
+        return row.rate_of(seconds)
+    return inverse_if_higher(row.key.metric, seconds)
 
 
 def _plain_row(

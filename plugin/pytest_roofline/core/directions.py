@@ -22,6 +22,11 @@ def more_is_better(metric: str) -> bool:
     return metric == HIGHER or rate_suffix(metric) is not None
 
 
+def has_own_terms(metric: str) -> bool:
+    """Return True for what is no time: a program's own figure, or a rate."""
+    return is_own_figure(metric) or more_is_better(metric)
+
+
 def inverse_if_higher(metric: str, value: float) -> float:
     """Return a figure as it is kept, or of what is kept the figure."""
     return 1 / value if metric == HIGHER else value

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from .directions import more_is_better
 from .entries import Entry
 from .keys import Key, Scalar
 from .memory import WORD as OUT_OF_MEMORY
@@ -25,6 +26,8 @@ FAILED = "FAILED"
 DEGRADED = "DEGRADED"
 # The kinds of result, by their names among the columns; a test without a result has none.
 TIME, PEAK, KERNEL, MEMORY = "time", "peak_bytes", "kernel", "memory"
+# Of a program, in its own terms: of a rate less is worse.
+FIGURE = "figure"
 # The order of all tables and lists; words that are not listed (`SKIPPED`, `XFAIL`, …) come last.
 WORST_FIRST = (
     FAILED,
@@ -159,6 +162,12 @@ class Row(Columns):
         return self.verdict == time_verdict.bad_peak.verdict != time_verdict.kind
 
     @property
+    def slowdown(self) -> float | None:
+        """The change for the worse, as a share: of a figure of which more is better its inverse's."""
+        of_rate = self.metric == FIGURE and self.key is not None and more_is_better(self.key.metric)
+        return inverse_change(self.change) if of_rate else self.change
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """The interval of `change`, with `confidence`."""
         return (
@@ -225,7 +234,12 @@ class Row(Columns):
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
     """Return rows in order: failed tests, then by verdict and slowdown."""
-    return sorted(rows, key=lambda row: (not row.red, badness(row.verdict, row.change)))
+    return sorted(rows, key=lambda row: (not row.red, badness(row.verdict, row.slowdown)))
+
+
+def inverse_change(change: float | None) -> float | None:
+    """Return the change of an inverse, as a share."""
+    return None if change is None else 1 / (1 + change) - 1
 
 
 def compared_verdicts(rows: Iterable[Row]) -> list[Verdict]:

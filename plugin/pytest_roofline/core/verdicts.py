@@ -20,6 +20,7 @@ from .amounts import (
     ProcessMedians,
     Tolerance,
 )
+from .directions import more_is_better
 from .entries import Entry
 from .errors import BadInput, short_repr
 from .keys import Scalar
@@ -274,6 +275,7 @@ class Subject:
         published: figures from elsewhere beside it, which never gate.
         idle: published limits that could gate and do not here, each with the reason.
         last_pass: of a time slower than its baseline; None where no run here holds one.
+        metric: of a figure in whose own terms its difference is told; empty of a time.
     """
 
     test_id: str = ""
@@ -285,6 +287,7 @@ class Subject:
     published: tuple[Entry, ...] = ()
     idle: tuple[Idle, ...] = ()
     last_pass: LastPass | None = None
+    metric: str = ""
 
 
 # Of a verdict that is on no measurement of a test.
@@ -459,6 +462,20 @@ class Verdict:
         """True if the estimate lies beyond the tolerance or limit."""
         tolerance = 0.0 if self.limit is not None else math.log1p(self.tolerance)
         return self.estimate is not None and self.estimate > tolerance
+
+    @property
+    def own_estimate(self) -> float | None:
+        """The estimate in its subject's terms: in logs of the figure, where more may be better."""
+        if self.estimate is None or not more_is_better(self.subject.metric):
+            return self.estimate
+        return -self.estimate
+
+    @property
+    def own_interval(self) -> tuple[float, float] | None:
+        """The interval in its subject's terms, as `own_estimate`."""
+        if self.interval is None or not more_is_better(self.subject.metric):
+            return self.interval
+        return -self.interval[1], -self.interval[0]
 
     @property
     def sessions(self) -> tuple[Group, ...]:

@@ -14,7 +14,7 @@ from ..baselines.runs import Run
 from ..core.errors import BadInput, OtherHardware
 from ..core.groups import group_by
 from ..core.records import Header, Measurement
-from ..core.rows import KERNEL, TIME, Row
+from ..core.rows import FIGURE, KERNEL, TIME, Row
 from ..core.units import format_share, format_tolerance
 from ..core.verdicts import Kind
 from ..core.work import RATE_UNITS, rate_suffix
@@ -117,7 +117,7 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
         for row in rows_of_run(run):
             reason, measurement = _omission_reason(run, row), row.measurement
             if reason:
-                left_out.append(Omission(row.label, reason, row.metric == TIME))
+                left_out.append(Omission(row.label, reason, row.metric in (TIME, FIGURE)))
             elif measurement is not None and row.time_s is not None:
                 position = names[row.test].index(measurement.key.name)
                 name = (
@@ -187,7 +187,8 @@ def _omission_reason(run: Run, row: Row) -> str:
     """
     if row.measurement is not None:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
-        return run.unfit(row.measurement, accept_slower=True) or invalid
+        figure = "it is a figure of a program and no time" if row.metric == FIGURE else ""
+        return run.unfit(row.measurement, accept_slower=True) or invalid or figure
     if row.metric == KERNEL:
         return "a compiled kernel has no time"
     if row.lost is not None:

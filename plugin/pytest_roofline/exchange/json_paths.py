@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from ..core.errors import BadFile
 from .placed_values import PlacedValues
 
-# The fields by which an object in a list is named, the first that all of them have.
+# The fields by which an object in a list is named: by the first that tells all apart, or by another that a user names.
 _NAMING = ("name", "tag", "id", "label", "command", "benchmark", "test", "case", "key")
 _BEGINNING = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 ALL = "*"
@@ -60,8 +60,21 @@ def _children(node: object) -> dict[str, object]:
     return dict(zip(_element_names(node), node, strict=True))
 
 
+def _children_by_any_name(node: object) -> dict[str, object]:
+    """Return the parts of an object or a list, a list's by every field that tells all apart."""
+    if not isinstance(node, list):
+        return _children(node)
+    names = [*_namings(node)][::-1]
+    return {key: child for keys in names for key, child in zip(keys, node, strict=True)}
+
+
 def _element_names(elements: Sequence[object]) -> list[str]:
     """Return the names of a list's elements: a field that tells all apart, or their numbers."""
+    return next(_namings(elements))
+
+
+def _namings(elements: Sequence[object]) -> Iterator[list[str]]:
+    """Yield the names of a list's elements by each field that tells all apart, then their numbers."""
     for field in _NAMING:
         names = [
             str(element[field])
@@ -69,8 +82,8 @@ def _element_names(elements: Sequence[object]) -> list[str]:
             if isinstance(element, dict) and isinstance(element.get(field), str | int | float)
         ]
         if len(set(names)) == len(elements):
-            return names
-    return [str(number) for number in range(len(elements))]
+            yield names
+    yield [str(number) for number in range(len(elements))]
 
 
 def _walk(
@@ -82,13 +95,13 @@ def _walk(
         elif not isinstance(node, dict | list):
             yield PlacedValues(name, cases, (node,))
         return
-    children = _children(node)
     if parts[0] == ALL:
         # Two on one way need two names.
         case = name if name and name not in cases else f"part {len(cases) + 1}"
-        for key, child in children.items():
+        for key, child in _children(node).items():
             yield from _walk(child, parts[1:], name, cases | {case: key})
         return
+    children = _children_by_any_name(node)
     # A name may hold dots.
     for size in range(len(parts), 0, -1):
         key = ".".join(parts[:size])
@@ -108,4 +121,10 @@ def _leaf_paths(node: object, parts: tuple[str, ...]) -> Iterator[str]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return False
+    try:
+        float(value)
+    except (ValueError, OverflowError):
+        return False
+    return True

@@ -30,6 +30,7 @@ from .figures import figure_lines, first_call_text
 from .inside import memory_lines, profile_lines
 from .kernels import explanation as kernel_explanation
 from .published import figure_texts
+from .words import kept_text
 
 # Positions of a strip of samples, from the fastest to the slowest that is shown.
 STRIP = 32
@@ -82,15 +83,17 @@ def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
     )
     # The slowest 2 % would stretch the scale; the strip counts them at its last place.
     low, high = seconds[0], seconds[min(len(seconds) - 1, int(0.98 * len(seconds)))]
+    metric = measurements[0].key.metric
     lines = [
-        f"samples by process, each strip from {format_seconds(low)} to {format_seconds(high)}:"
+        f"samples by process, each strip from {kept_text(metric, low)} to {kept_text(metric, high)}:"
     ]
     for measurement in measurements:
         samples = measurement.samples
         strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
         invalid_text = f"; left out: {measurement.invalid}" if measurement.invalid else ""
+        middle = kept_text(metric, measurement.median_s)
         lines.append(
-            f"  round {measurement.round}, process {measurement.process[:6]}: {format_seconds(measurement.median_s)} "
+            f"  round {measurement.round}, process {measurement.process[:6]}: {middle} "
             f"|{strip}| {count(len(samples.seconds), 'sample')} in "
             f"{count(len(samples.block_medians), 'block')}{invalid_text}"
         )
@@ -127,13 +130,13 @@ def _reference_lines(verdict: Verdict) -> list[str]:
     lines = [f"baseline {verdict.reference.source}:"]
     for session in verdict.reference.groups:
         medians_s = sorted(session.medians_s)
-        span = f" ({format_seconds(medians_s[0])} … {format_seconds(medians_s[-1])})" * (
-            len(medians_s) > 1
-        )
+        metric = verdict.subject.metric
+        ends = f"{kept_text(metric, medians_s[0])} … {kept_text(metric, medians_s[-1])}"
+        span = f" ({ends})" * (len(medians_s) > 1)
         device = f" on {session.device}" if session.device else ""
         lines.append(
             f"  session of {session.started or 'an unknown time'}{device}: "
-            f"{count(len(medians_s), 'process', 'es')}, {format_seconds(median(medians_s))}{span}"
+            f"{count(len(medians_s), 'process', 'es')}, {kept_text(metric, median(medians_s))}{span}"
         )
     return list(map(printable, lines))
 
@@ -149,13 +152,17 @@ def _reasoning_lines(verdict: Verdict) -> list[str]:
         processes = count(verdict.processes, "process", "es")
         return [printable(f"{difference_text(verdict)}, {side}, from {processes}"), word]
     limit, least_effect = verdict.tolerance, WORTH_REPORTING * verdict.tolerance
-    slower = verdict.estimate > math.log1p(limit)
+    slower, word = (
+        verdict.estimate > math.log1p(limit),
+        "worse" if verdict.subject.metric else "slower",
+    )
+    change = format_percent(growth(verdict.own_estimate or 0.0))
     lines = [
         _sides_line(verdict, verdict.difference),
         f"difference {difference_text(verdict)}",
         _spreads_line(verdict.difference),
         _chances_line(verdict, verdict.difference),
-        f"is it slower than the tolerance? {format_percent(growth(verdict.estimate))} is "
+        f"is it {word} than the tolerance? {change} is "
         f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
         f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(least_effect, 6))}? "
         f"{_p_text(verdict)}",
@@ -243,23 +250,26 @@ def _chances_line(verdict: Verdict, difference: Difference) -> str:
 def _sides_line(verdict: Verdict, difference: Difference) -> str:
     """Return both centres, with devices, sessions and processes of each."""
     sessions, processes = verdict.sessions, len(verdict.baseline_medians_s)
+    metric = verdict.subject.metric
     devices = len({session.device for session in sessions})
     device = (
         "another device" if difference.device else "paired" if difference.paired else "one device"
     )
     return (
-        f"now {format_seconds(difference.new_s)} from {count(verdict.processes, 'process', 'es')} of 1 session; "
-        f"baseline {format_seconds(difference.reference_s)} from {count(processes, 'process', 'es')} of "
+        f"now {kept_text(metric, difference.new_s)} from {count(verdict.processes, 'process', 'es')} of 1 session; "
+        f"baseline {kept_text(metric, difference.reference_s)} from {count(processes, 'process', 'es')} of "
         f"{count(len(sessions), 'session')} on {count(devices, 'device')} ({device})"
     )
 
 
 def difference_text(verdict: Verdict) -> str:
     """Return `+6.1 % time (99 % interval -0.4 … +13.2 %), tolerance 5 %`."""
-    assert verdict.estimate is not None
-    assert verdict.interval is not None
+    estimate, interval = verdict.own_estimate, verdict.own_interval
+    assert estimate is not None
+    assert interval is not None
+    subject = "" if verdict.subject.metric else " time"
     return (
-        f"{format_percent(growth(verdict.estimate))} time (99 % interval {span_text(verdict.interval)}), "
+        f"{format_percent(growth(estimate))}{subject} (99 % interval {span_text(interval)}), "
         f"tolerance {format_tolerance(verdict.tolerance)}"
     )
 

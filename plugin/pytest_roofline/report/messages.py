@@ -302,7 +302,7 @@ def reds_of(endings: Mapping[str, Ending], rows: Sequence[Row]) -> Reds:
             reds[row.test] = row.verdict, f"{row.label}: {sentence(row)}"
     change_by_test: dict[str, float] = {}
     for row in rows:
-        change_by_test[row.test] = max(change_by_test.get(row.test, 0.0), row.change or 0.0)
+        change_by_test[row.test] = max(change_by_test.get(row.test, 0.0), row.slowdown or 0.0)
 
     def sort_key(red: tuple[str, tuple[str, str]]) -> tuple[int, float]:
         test_id, (word, _) = red

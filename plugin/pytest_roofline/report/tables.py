@@ -22,8 +22,11 @@ from .kernels import advice_lines, changes_text
 from .words import (
     CACHED,
     against_text,
+    baseline_text,
     cells,
     difference_text,
+    is_value,
+    now_text,
     peak_text,
     processes_text,
     roof_text,
@@ -156,7 +159,9 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """
     has_failed = any(row.verdict in ("FAILED", Kind.REGRESSED) for row in rows)
     ordered = (
-        sorted(rows, key=lambda row: badness(row.verdict, row.change)) if has_failed else list(rows)
+        sorted(rows, key=lambda row: badness(row.verdict, row.slowdown))
+        if has_failed
+        else list(rows)
     )
     row_cells = [(row, cells(row)) for row in ordered]
     lines = [
@@ -263,7 +268,7 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
         table.add_row(
             printable(row.label),
             _old_cell(row),
-            "" if row.time_s is None else format_seconds(row.time_s),
+            now_text(row) if row.time_s is None else format_seconds(row.time_s),
             difference_text(row),
             span_text(row),
             processes_text(row),
@@ -280,6 +285,8 @@ def _old_cell(row: Row) -> str:
     """
     if row.baseline_time_s is not None:
         return format_seconds(row.baseline_time_s)
+    if is_value(row):
+        return baseline_text(row)
     limit_s = row.time_verdict.limit_s if row.time_verdict is not None else None
     return "" if limit_s is None else f"≤ {format_seconds(limit_s)}"
 

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ..core.directions import inverse_if_higher, is_own_figure
 from ..core.resources import registers_of, spills_of
-from ..core.rows import PEAK, Columns, Row
+from ..core.rows import FIGURE, PEAK, Columns, Row
 from ..core.statuses import is_compared, looks_slow
 from ..core.units import (
     MIB,
@@ -100,6 +101,18 @@ def limit_text(row: Row) -> str:
     return "" if limit_s is None else rate_text(row, limit_s)
 
 
+def kept_text(metric: str, seconds: float) -> str:
+    """Return a time, or of a program's own figure what the program states where seconds are kept."""
+    if not is_own_figure(metric):
+        return format_seconds(seconds)
+    return three_digits(inverse_if_higher(metric, seconds))
+
+
+def subject_text(row: Row) -> str:
+    """Return what a change is of, ahead of a text: ` time`. It is empty of a figure, as its name tells it."""
+    return "" if row.metric == FIGURE else " time"
+
+
 def now_text(row: Row) -> str:
     """Return the number of a result in words.
 
@@ -113,13 +126,21 @@ def now_text(row: Row) -> str:
             f"{number} {name}" for name, number in numbers.items() if number is not None
         )
     if is_value(row):
-        return value_text(row.value, row.unit)
+        return _own_text(row, row.value)
     return row.lost.allocation.sizes if row.lost is not None else figure(row)
 
 
 def is_value(row: Row) -> bool:
     """Return True where a result is a figure and no time."""
     return row.value is not None and row.time_s is None
+
+
+def _own_text(row: Row, value: float | None) -> str:
+    """Return a figure of a result: of a program with three digits, or as the rate that it is."""
+    if value is None or row.metric != FIGURE:
+        return value_text(value, row.unit)
+    forms = {"B/s": format_rate, "FLOP/s": format_flops}
+    return forms.get(row.unit or "", three_digits)(value)
 
 
 def value_text(value: float | None, unit: str | None) -> str:
@@ -136,7 +157,7 @@ def baseline_text(row: Row) -> str:
     It is empty where there is no baseline, also where a limit replaces it.
     """
     if is_value(row):
-        return value_text(row.baseline_value, row.unit)
+        return _own_text(row, row.baseline_value)
     return "" if row.baseline_time_s is None else figure(row, row.baseline_time_s)
 
 
@@ -163,7 +184,8 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     A cell is its text and the number that it is sorted by; an unknown cell is empty text and None.
     """
     measurement = row.measurement
-    time_s = row.time_s or (measurement.median_s if measurement is not None else None)
+    has_time = measurement is not None and not is_value(row)
+    time_s = row.time_s or (measurement.median_s if measurement and has_time else None)
     peak_bytes = measurement.peak_bytes if measurement is not None else None
     return {
         "size": _amount_cell(row.size_bytes or None, lambda size: format_size(int(size))),
@@ -186,7 +208,7 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
         "n": (processes_text(row), row.processes),
         "value": _amount_cell(
             row.value if is_value(row) else None,
-            lambda value: f"{value_text(value, row.unit)} {row.metric}",
+            lambda value: f"{_own_text(row, value)} {row.metric}",
         ),
     }
 
@@ -249,7 +271,8 @@ def sentence(row: Row) -> str:
     is_timed = row.exact is None and not row.by_peak
     if is_timed and row.tolerance is not None and row.change is not None:
         parts = [now_text(row), *(f"baseline {text}" for text in [baseline_text(row)] if text)]
-        texts.insert(0, f"{difference_text(row)} time ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
+        change = difference_text(row) + subject_text(row)
+        texts.insert(0, f"{change} ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
                        f"tolerance {format_tolerance(row.tolerance)}")  # fmt: skip
     elif row.exact is not None and difference_text(row):
         texts.insert(0, difference_text(row))
@@ -298,7 +321,8 @@ def slow_text(rows: Iterable[Row]) -> str:
     It is empty for none.
     """
     slow = [
-        f"{printable(row.label)} +{format_tolerance(round(row.change, 3))}"
+        f"{printable(row.label)} "
+        + (difference_text(row) if row.change < 0 else f"+{format_tolerance(round(row.change, 3))}")
         for row in rows
         if looks_slow(row) and row.change is not None
     ]

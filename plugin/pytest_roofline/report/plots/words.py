@@ -19,7 +19,7 @@ from ...core.units import (
 )
 from ...core.verdicts import Kind
 from ...core.work import RATE_UNITS, rate_suffix
-from ..words import interval_text
+from ..words import interval_text, subject_text
 
 # The mark after the number of a failed test.
 RED = "✕"
@@ -117,9 +117,9 @@ def change_words(row: Row) -> str:
     """
     if row.change is None:
         return ""
-    basis = "the baseline" if row.baseline_time_s is not None else "the limit"
+    basis = "the baseline" if row.baseline_value is not None else "the limit"
     interval = f", 99 % interval {interval_text(row)}" if row.interval is not None else ""
-    return f"{format_percent(row.change)} time against {basis}{interval}"
+    return f"{format_percent(row.change)}{subject_text(row)} against {basis}{interval}"
 
 
 def hover(row: Row, name: str) -> list[str]:
@@ -180,9 +180,9 @@ def verdicts(rows: Sequence[Row], noun: str, name: Callable[[Row], str]) -> str:
         else f"none of {total} compared"
     )
     if slower:
-        worst = max(slower, key=lambda row: row.change or 0.0)
+        worst = max(slower, key=lambda row: row.slowdown or 0.0)
         change = (
-            f", worst {name(worst)} ({format_percent(worst.change)} time)"
+            f", worst {name(worst)} ({format_percent(worst.change)}{subject_text(worst)})"
             if worst.change is not None
             else ""
         )
