@@ -38,7 +38,10 @@ MAY_IMPORT = {
     "machine": {"engine", "stats", "hardware", "core"},
     "report": {"baselines", "stats", "hardware", "core"},
     "settings": {"report", "baselines", "stats", "hardware", "engine", "core"},
-    "ab": {"processes", "report", "plugin", "settings", "baselines", "stats", "core"},
+    "ab": {
+        *("processes", "report", "plugin", "settings", "exchange", "baselines"),
+        *("engine", "hardware", "stats", "core"),
+    },
     "many": {"report", "baselines", "stats", "hardware", "core"},
     "exchange": {"report", "baselines", "stats", "hardware", "core"},
 }

@@ -46,6 +46,7 @@ COMMANDS = (
     ("roofline fleet fleet --no-cache", 1, f"node{SLOW_NODE}"),
     ("roofline history fleet --no-cache", 0, "memcpy"),
     ("roofline init bench --ci none", 0, "bench"),
+    ("roofline ab . . --run=./figure.sh --higher=rate", 0, "GREEN: 1 of 1 fast enough"),
     ("roofline doctor --write-expect node.json", 0, "torch is not installed"),
     ("roofline doctor --measure", 2, MISSING),
     ("roofline hardware h100-sxm5", 0, "memory_GBps"),
@@ -64,6 +65,8 @@ def make_scene(folder: Path) -> None:
     if "import" in roofline.commands:
         shutil.copy(LOG, folder / "babelstream.csv")
     (folder / "test_scale.py").write_text(SUITE, encoding="utf-8")
+    (folder / "figure.sh").write_text("#!/bin/sh\necho '{\"rate\": 7}'\n", encoding="utf-8")
+    (folder / "figure.sh").chmod(0o755)
     (folder / "test_import.py").write_text(f"import torch\n{SUITE}", encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
     (folder / "fleet").mkdir()

@@ -59,6 +59,32 @@ DEFAULT = 8
     metavar="FILE",
     help="Also write a comment on a pull request.",
 )
+@click.option(
+    "--run",
+    metavar="COMMAND",
+    help="Run this program on both sides in place of tests; {python}, {folder} and {out} are replaced.",
+)
+@click.option(
+    "--higher",
+    multiple=True,
+    metavar="[NAME=]PATH",
+    help="A figure of it of which more is better (repeatable); without any, its time is judged.",
+)
+@click.option(
+    "--lower",
+    multiple=True,
+    metavar="[NAME=]PATH",
+    help="A figure of it of which less is better (repeatable).",
+)
+@click.option(
+    "--read",
+    metavar="FORM",
+    help="How to read its output: json (default), csv, regex, or a tool that `roofline import` knows.",
+)
+@click.option("--prepare", metavar="COMMAND", help="Run this before each process of it, untimed.")
+@click.option("--cleanup", metavar="COMMAND", help="Run this after each process of it, untimed.")
+@click.option("--shell", is_flag=True, help="Have a shell run these commands.")
+@click.option("--timeout", metavar="DURATION", help="Kill a command after this time (default: 1h).")
 def ab(
     a: str, b: str, arguments: tuple[str, ...], budget: str | None, resume: str | None, markdown: Path | None,
     as_json: bool, folder: Path, **settings: Any,
@@ -76,11 +102,15 @@ def ab(
     lock:FILE                    an environment of its own (by uv)
     var:NAME=VALUE               an environment variable
     param:NAME=VALUE             on both sides: two values of a parameter of the tests
+    cmd:COMMAND                  on both sides: two commands, in place of --run
 
     ARGUMENTS, behind --, are pytest's; both sides get them. Each test is measured until its verdict is out; compiled
-    kernels are compared exactly, without a GPU. Both sides are saved as runs, NAME-a and NAME-b.
+    kernels are compared exactly, without a GPU. Both sides are saved as runs, NAME-a and NAME-b. With --run the
+    figures of any program are judged in place of tests.
 
     Example: roofline ab merge-base . -- perf_tests -k memcpy
+
+    Example: roofline ab main . --run '{python} bench.py' --higher tokens/s=throughput
 
     Exit status: 0 nothing is slower on B, 1 something is, or fails there alone, 2 it cannot tell: nothing was
     compared, what is undecided looks slower than its tolerance, or the input cannot be used.
@@ -106,10 +136,10 @@ def ab(
 
 def _new_state(
     folder: Path, a: str, b: str, arguments: tuple[str, ...], *, processes: int, tolerance: str | None,
-    seed: int | None, name: str | None,
+    seed: int | None, name: str | None, **program: Any,
 ) -> State:  # fmt: skip
     """Return the state of a new run. Its name is free."""
-    parse_sides(a, b)
+    plan = make_plan(dict(zip(SIDES, parse_sides(a, b), strict=True)), arguments, **program)
     # To the microsecond, so that two in a second have names of their own.
     name = name or f"ab-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
     check_name(name, "--name")
@@ -127,6 +157,7 @@ def _new_state(
         seed=random.randrange(2**16) if seed is None else seed,
         processes=processes,
         tolerance=tolerance_in_force(tolerance, arguments),
+        program=plan,
     )
 
 
@@ -152,7 +183,8 @@ def _run(
     resume_command += f" --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else ""
     previous_handler = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with prepare_sides(specs, Path(state.cwd)) as sides:
+        module = PLUGIN if state.program is None else NOTHING
+        with prepare_sides(specs, Path(state.cwd), module) as sides:
             state = replace(
                 state,
                 commits={side: setup.commit for side, setup in sides.items() if setup.commit},

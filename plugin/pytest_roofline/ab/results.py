@@ -21,6 +21,7 @@ from ..core.writing import write_atomically, write_json
 from ..processes.children import why_void
 from ..stats.key_results import KeyResults
 from ..stats.paired import A_SIDE, Arm, Block, TimedProcess
+from .command_plan import CommandPlan
 from .sides import CACHES, SIDES
 
 SCHEMA = 1
@@ -65,7 +66,8 @@ class State:
     """The settings of a run and its processes so far: all that `--resume` needs.
 
     `sides` are A and B as the user wrote them, `commits` those that they meant when the run began, by side. `seconds`
-    is the time of the run so far, preparing and warming up included. `taken` are the processes.
+    is the time of the run so far, preparing and warming up included. `taken` are the processes. `program` is run in
+    place of pytest, if any.
     """
 
     name: str
@@ -78,6 +80,7 @@ class State:
     commits: dict[str, str] = field(default_factory=dict)
     taken: tuple[ArmProcess, ...] = ()
     seconds: float = 0.0
+    program: CommandPlan | None = None
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
@@ -86,6 +89,14 @@ class State:
                 f"processes is {self.processes}; expected an even number from {A_SIDE} to {MOST}, since a block takes "
                 f"{A_SIDE} processes of each side"
             )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command line behind the sides: pytest's arguments, or the program."""
+        if self.program is None:
+            return ("--", *self.arguments)
+        # Two commands stand in the sides.
+        return () if self.sides[0].startswith("cmd:") else ("--run", self.program.commands["A"])
 
     def with_process(self, process: ArmProcess) -> "State":
         """Return the state with a process. It replaces the one of its number."""
@@ -371,7 +382,7 @@ class SidesResults:
         """Return the records of a side's run, a round a process."""
         environment = self.environment(side)
         assert environment is not None
-        command = ("roofline", "ab", *self.state.sides, "--", *self.state.arguments)
+        command = ("roofline", "ab", *self.state.sides, *self.state.words)
         first = runs[0].header
         lines: list[Line] = [
             Header(run_name(self.state.name, side), first.started, command, first.tool, environment)

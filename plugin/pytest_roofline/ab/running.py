@@ -19,6 +19,7 @@ from ..processes.round_parent import RoundParent
 from ..processes.system import owned_prefix
 from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import A_SIDE, Paired, judge_paired, order_of_blocks
+from .command_process import PRINTED, run_program
 from .making import CommandError
 from .results import CONTROL, ArmProcess, SidesResults, Survey, SurveyedTest
 from .sides import CACHES, SIDES, PreparedSide
@@ -88,7 +89,7 @@ class Runner:
                 break
             if budget_s is not None and block and time.monotonic() - self._invoked_s > budget_s:
                 self._tell(
-                    f"--budget is spent after block {block}, {count(len(undecided), 'test')} undecided"
+                    f"--budget is spent after block {block}, {self._count(undecided)} undecided"
                 )
                 return self.judge(block - 1, ended=True)
             processes = {process.number: process for process in self.results.state.taken}
@@ -99,7 +100,7 @@ class Runner:
                     if block < block_count
                     else "in place of spoiled processes"
                 )
-                self._tell(f"{title}: {arms}, {count(len(undecided), 'test')}")
+                self._tell(f"{title}: {arms}, {self._count(undecided)}")
             for arm in order:
                 number += 1
                 self._run_process(
@@ -157,16 +158,21 @@ class Runner:
         """Run every test of both sides once. That fills their caches and lists the tests."""
         began_s, surveys = time.monotonic(), self.results.surveys
         self._survey("A", None)
-        of_one_list = self.results.parameters["B"] is not None
-        self._survey(
-            "B", [test.test_id for test in surveys["B"].tests.values()] if of_one_list else None
-        )
+        program = self.results.state.program
+        # A program that fails on B alone fails in each figure of A.
+        listing_side = "B" if program is None else "A"
+        of_one_list = self.results.parameters["B"] is not None or program is not None
+        listed_ids = [test.test_id for test in surveys[listing_side].tests.values()]
+        self._survey("B", listed_ids if of_one_list else None)
         twins, kernels = self.results.twins, self._kernels()
-        parts = [count(len(twins), "test")] * bool(twins or not kernels)
+        parts = [self._count(twins)] * bool(twins or not kernels)
         parts += [count(len(kernels), "kernel")] * bool(kernels)
         beginning = f"warmed up in {time.monotonic() - began_s:.0f} s"
         self._tell(f"{beginning}: {' and '.join(parts)} on both sides")
-        if not twins and not kernels:
+        if program is not None and not listed_ids:
+            reason = next(iter(surveys["A"].trouble.values()))
+            raise BadInput(f"the command gave no figure on A ({self.sides['A']}): {reason}")
+        if not twins and not kernels and program is None:
             texts = [
                 f"{side} ({setup}): {_survey_text(surveys[side])}"
                 for side, setup in self.sides.items()
@@ -175,6 +181,10 @@ class Runner:
             raise BadInput(
                 f"no test was measured on both sides; {'; '.join(texts)}; select other tests by path or -k"
             )
+
+    def _count(self, twins: Sequence[str]) -> str:
+        """Return the number of tests, or of a program's figures, with the noun."""
+        return count(len(twins), "test" if self.results.state.program is None else "figure")
 
     def _kernels(self) -> list[str]:
         """Return the identities of the kernels that both sides compiled."""
@@ -290,6 +300,9 @@ class Runner:
             files.append(next(name for name in names if not (self.results.place / name).exists()))
             shutil.copyfile(run.path, self.results.place / files[-1])
             ids_done |= {outcome.test_id for outcome in run.outcomes}
+            for path in folder.glob(f"{PRINTED}.*"):
+                name = Path(files[-1]).with_suffix(path.suffix)
+                shutil.copyfile(path, self.results.place / name)
         remaining_ids = [test_id for test_id in process.left if test_id not in ids_done]
         if end is not None and end.died_in:
             lost[end.died_in] = (
@@ -328,6 +341,8 @@ class Runner:
         arm: str = "",
     ) -> ChildEnd:
         setup, arguments = self.sides[side], self.results.state.arguments
+        if self.results.state.program is not None:
+            return run_program(self.results.state.program, side, setup, folder, ids)
         command = [setup.python, "-m", "pytest", *arguments, *options]
         if "no:cacheprovider" not in f"{arguments} {setup.environ.get('PYTEST_ADDOPTS', '')}":
             # No test that failed last time may be preferred.

@@ -31,15 +31,16 @@ HERE = "."
 SIDES = ("A", "B")
 FORMS = (
     ". (as it stands), commit:REF[,build=COMMAND] or a ref alone, merge-base[:BRANCH], python:PATH, with:REQUIREMENT, "
-    "lock:FILE, var:NAME=VALUE or param:NAME=VALUE"
+    "lock:FILE, var:NAME=VALUE, param:NAME=VALUE or cmd:COMMAND"
 )
+# What the interpreter of a side must import; of a program it need be nothing that Python does not bring.
+PLUGIN, NOTHING = "pytest_roofline", "sys"
 # Each side has its own caches, so that neither uses binaries of the other.
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
 # Prints the folders of installed code: those on the path, and those of the finder that setuptools installs. A path may
 # lead through a link, where git tells the folder behind it.
 _PATHS_PROGRAM = """
 import json, os, sys
-import pytest_roofline
 folders = [path for path in sys.path if path]
 for finder in sys.meta_path:
     module = sys.modules.get(getattr(finder, "__module__", ""))
@@ -115,7 +116,7 @@ def parse_side(text: str) -> SideSpec:
         spec = SideSpec(text, HERE)
     elif kind in ("commit", "merge-base"):
         spec = SideSpec(text, kind, value, build)
-    elif colon and kind in ("python", "with", "lock", "var", "param"):
+    elif colon and kind in ("python", "with", "lock", "var", "param", "cmd"):
         # A requirement or a value may hold anything.
         return _require_value(SideSpec(text, kind, text.partition(":")[2]))
     elif colon or not head or head.startswith("-"):
@@ -133,7 +134,7 @@ def _require_value(spec: SideSpec) -> SideSpec:
     name, sign, _ = spec.value.partition("=")
     if spec.kind in ("var", "param") and not (name and sign):
         raise BadInput(f"side {spec.text!r} names no value; expected {spec.kind}:NAME=VALUE")
-    if spec.kind in ("python", "with", "lock", "commit") and not spec.value:
+    if spec.kind in ("python", "with", "lock", "commit", "cmd") and not spec.value:
         raise BadInput(f"side {spec.text!r} is incomplete after {spec.kind}; expected {FORMS}")
     return spec
 
@@ -151,6 +152,10 @@ def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
             f"sides {a!r} and {b!r} cannot be compared; expected the same parameter of tests on both, such as "
             "param:execution=eager and param:execution=compile"
         )
+    if [spec.kind for spec in specs].count("cmd") == 1:
+        raise BadInput(
+            f"sides {a!r} and {b!r} cannot be compared; expected cmd:COMMAND on both, or --run COMMAND"
+        )
     if specs[0].parameter and specs[0] == specs[1]:
         raise BadInput(f"both sides are {a!r}; expected two different values of the parameter")
     return specs
@@ -162,8 +167,12 @@ def pin_commit(spec: SideSpec, commit: str) -> SideSpec:
 
 
 @contextlib.contextmanager
-def prepare_sides(specs: Mapping[str, SideSpec], cwd: Path) -> Iterator[dict[str, PreparedSide]]:
+def prepare_sides(
+    specs: Mapping[str, SideSpec], cwd: Path, module: str = PLUGIN
+) -> Iterator[dict[str, PreparedSide]]:
     """Yield both sides, ready to run. Their worktrees and environments are removed afterwards.
+
+    The interpreter of each side must import `module`.
 
     Raises:
         BadInput: a side cannot be made: no such commit, no git, no uv, a build that fails.
@@ -175,12 +184,15 @@ def prepare_sides(specs: Mapping[str, SideSpec], cwd: Path) -> Iterator[dict[str
         prefix=owned_prefix("ab"), ignore_cleanup_errors=True
     ) as folder:
         try:
-            yield {arm: _prepare(spec, Path(folder, arm), cwd, git) for arm, spec in specs.items()}
+            yield {
+                arm: _prepare(spec, Path(folder, arm), cwd, git, module)
+                for arm, spec in specs.items()
+            }
         finally:
             git.remove(folder)
 
 
-def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git) -> PreparedSide:
+def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str) -> PreparedSide:
     folder.mkdir()
     checkout = git.top or ""
     python, environ = sys.executable, dict(os.environ)
@@ -196,7 +208,7 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git) -> PreparedSide:
         environ[name] = value
     if spec.kind not in ("commit", "merge-base"):
         environ |= _interpreter_variables(spec, python)
-        _import_paths(spec, python, environ, cwd)
+        _import_paths(spec, python, environ, cwd, module)
         return PreparedSide(spec, python, cwd, environ, checkout, checkout)
     commit = (git.merge_base if spec.kind == "merge-base" else git.commit)(spec.text, spec.value)
     worktree = folder / "worktree"
@@ -211,7 +223,9 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git) -> PreparedSide:
             worktree,
             environ,
         )
-    folders = _worktree_folders(_import_paths(spec, python, environ, cwd), Path(checkout), worktree)
+    folders = _worktree_folders(
+        _import_paths(spec, python, environ, cwd, module), Path(checkout), worktree
+    )
     if spec.build:
         # Behind the packages that the build installed, and ahead of those of the present environment.
         lines = "".join(f"{path}\n" for path in folders)
@@ -254,21 +268,21 @@ def _outside_paths(environ: Mapping[str, str], checkout: Path) -> list[str]:
 
 
 def _import_paths(
-    spec: SideSpec, python: str, environ: Mapping[str, str], cwd: Path
+    spec: SideSpec, python: str, environ: Mapping[str, str], cwd: Path, module: str
 ) -> tuple[list[str], list[str]]:
     """Return the folders that an interpreter imports from, and its prefixes.
 
     Raises:
         BadInput: the interpreter lacks this plugin.
     """
-    command = [python, "-c", _PATHS_PROGRAM]
+    command = [python, "-c", f"import {module}\n{_PATHS_PROGRAM}"]
     process = subprocess.run(
         command, cwd=cwd, env=environ, capture_output=True, text=True, check=False
     )
     if process.returncode:
         _, _, reason = last_words(process.stderr).rpartition("\n")
         raise BadInput(
-            f"side {spec.text!r}: {python} cannot import pytest_roofline ({reason}); expected an environment with "
+            f"side {spec.text!r}: {python} cannot import {module} ({reason}); expected an environment with "
             "pytest-roofline and all that the tests import"
         )
     folders, prefixes = json.loads(process.stdout.splitlines()[-1])

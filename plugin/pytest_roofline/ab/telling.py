@@ -12,20 +12,27 @@ from rich.text import Text
 from ..baselines.pairs import Twins, Variant
 from ..baselines.rows import compared_row
 from ..baselines.run_rows import short_name
+from ..core.directions import has_own_terms, more_is_better
 from ..core.reasons import Reason, ReasonCode, of_processes, text_reasons
 from ..core.records import Measurement
-from ..core.rows import FAILED, KERNEL, Row, plain, worst_first
+from ..core.rows import FAILED, FIGURE, KERNEL, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
-from ..core.units import count, format_percent, format_seconds, listed, printable
+from ..core.units import count, format_percent, listed, printable
 from ..core.verdicts import Group, Kind, Reference, Subject
 from ..report.comparison import kernel_as_json
 from ..report.messages import closing_lines
 from ..report.summary import code, line
 from ..report.tables import TextTable, render, styled
-from ..report.words import tolerance_text
+from ..report.words import (
+    baseline_text,
+    difference_text,
+    now_text,
+    span_text,
+    tolerance_text,
+)
 from ..stats.paired import Paired
 from ..stats.stats import growth
-from ..stats.verdicts import changed_environment, span_text
+from ..stats.verdicts import changed_environment
 from .kernel_words import figures_markdown, figures_table, kernel_notes
 from .kernels import compare_kernels
 from .results import SidesResults, State, run_name
@@ -120,7 +127,7 @@ def make_report(
         row = _row(results, twin, paired)
         rows.append(row)
         if paired.control is not None:
-            controls[row.label] = growth(paired.control)
+            controls[row.label] = growth(_in_terms_of(row, paired.control))
         if paired.open:
             open_labels.add(row.label)
     kernels = compare_kernels(results)
@@ -195,6 +202,8 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
             for side, text in troubles.items()
         )
     medians_s = tuple(measurement.median_s for measurement in after)
+    # A figure of a program is told in its own terms, and a time of a test as one.
+    is_figure = results.state.program is not None and has_own_terms(tests["B"].key.metric)
     verdict = replace(
         paired.verdict,
         kind=kind,
@@ -204,6 +213,7 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
             label,
             tests["B"].key.name,
             changed=tuple(_environment_changes(results)),
+            metric=tests["B"].key.metric if is_figure else "",
         ),
         reference=_reference(results, before),
         new_medians_s=medians_s,
@@ -212,17 +222,22 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
     row = replace(
         compared_row(
             tests["B"].key,
-            None,
+            after[-1].work if is_figure and after else None,
             verdict,
             geometric_mean(medians_s) if after else None,
+            base_s,
         ),
-        baseline_value=base_s,
-        baseline_time_s=base_s,
         processes=len(after) or None,
     )
     # A test that was skipped, for lack of memory, say, is not worse.
     is_failed = [*troubles] == ["B"] and not troubles["B"].startswith("skipped in ")
     return replace(row, verdict=FAILED, red=True) if is_failed else row
+
+
+def _in_terms_of(row: Row, difference: float) -> float:
+    """Return a difference in log seconds, or of a rate in logs of the rate."""
+    is_rate = row.metric == FIGURE and row.key is not None and more_is_better(row.key.metric)
+    return -difference if is_rate else difference
 
 
 def _reference(results: SidesResults, before: Sequence[Measurement]) -> Reference | None:
@@ -339,9 +354,8 @@ def _environment_changes(results: SidesResults) -> list[str]:
 
 def report_text(report: Report, width: int, colour: bool) -> str:
     """Return a report for a terminal. A row a test stands between the sides and the sentence."""
-    head = [
-        f"A {report.sides['A']}, B {report.sides['B']}: {_processes_text(report)}, seed {report.state.seed}"
-    ]
+    processes = ", ".join(filter(None, (_processes_text(report), f"seed {report.state.seed}")))
+    head = [f"A {report.sides['A']}, B {report.sides['B']}: {processes}"]
     head += [f"changed: {listed(report.changed, MOST_NAMED, '; ')}"] if report.changed else []
     table = TextTable(("test", "left"), ("A", "right"), ("B", "right"), ("B against A", "right"), ("A/A", "right"),
                       ("verdict", "left"))  # fmt: skip
@@ -374,16 +388,15 @@ def _processes_text(report: Report) -> str:
 
 
 def _cells(report: Report, row: Row) -> list[str]:
-    """Return the cells of both times, their difference, and the second A's."""
-    times = [
-        "" if time_s is None else format_seconds(time_s)
-        for time_s in (row.baseline_time_s, row.time_s)
+    """Return the cells of both times or figures, their difference, and the second A's."""
+    control, change, span = report.controls.get(row.label), difference_text(row), span_text(row)
+    change += f" ({span})" if change and span else ""
+    return [
+        baseline_text(row),
+        now_text(row),
+        change,
+        "" if control is None else format_percent(control),
     ]
-    verdict, control = row.time_verdict, report.controls.get(row.label)
-    change = "" if row.change is None else format_percent(row.change)
-    if change and verdict is not None and verdict.interval is not None:
-        change += f" ({span_text(verdict.interval)})"
-    return [*times, change, "" if control is None else format_percent(control)]
 
 
 def _reason_lines(report: Report) -> list[str]:

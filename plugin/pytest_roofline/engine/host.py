@@ -263,8 +263,8 @@ def _torch_threads() -> int | None:
 
 
 @functools.cache
-def host_facts() -> HostFacts:
-    """The host as this process sees it; read once."""
+def host_facts(*, asks_torch: bool = True) -> HostFacts:
+    """The host as this process sees it; read once. Torch's threads are unknown without torch."""
     nodes = len(list((ROOT / "sys/devices/system/node").glob("node[0-9]*")))
     limit = cgroup_memory_bytes()
     return HostFacts(
@@ -275,7 +275,7 @@ def host_facts() -> HostFacts:
         memory_bytes=memory_bytes(),
         usable_memory_bytes=min(memory_bytes(), limit or _UNLIMITED),
         kernel=platform.release(),
-        threads=_torch_threads(),
+        threads=_torch_threads() if asks_torch else None,
         numa_nodes=nodes or None,
         cgroup_cpus=cgroup_cpus(),
         cgroup_memory_bytes=limit,

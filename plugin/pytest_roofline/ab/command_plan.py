@@ -1,0 +1,163 @@
+"""The program of `roofline ab --run`: its commands, and the figures that are judged."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.errors import BadInput
+from ..core.units import parse_duration
+from ..exchange import NAMES as TOOLS
+from ..exchange.program_figures import READERS, FigurePath, parse_path
+from .sides import SIDES, SideSpec
+
+# A process that runs for so long hangs.
+TIMEOUT_S = 3600.0
+_INTERPRETER = re.compile(r"python[\d.]*|sh|bash|env|perl|ruby|node|julia|Rscript")
+# What a command may hold in place of a word that differs between the sides.
+PYTHON, FOLDER, OUT = "{python}", "{folder}", "{out}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPlan:
+    """The commands of both sides, and how their figures are read.
+
+    Args:
+        commands: by side, as the user wrote it.
+        reader: a form of text, or the name of a tool; empty where the time of the command is judged.
+        paths: the figures; none of a tool, which has its own.
+        prepare: the command that runs before each process, untimed; `cleanup` runs after it.
+        shell: whether a shell runs them.
+    """
+
+    commands: dict[str, str]
+    reader: str = ""
+    paths: tuple[FigurePath, ...] = ()
+    prepare: str = ""
+    cleanup: str = ""
+    shell: bool = False
+    timeout_s: float = TIMEOUT_S
+
+    @property
+    def title(self) -> str:
+        """The name of the program. It is `command` where the sides run two programs."""
+        titles = {_program_name(text) for text in self.commands.values()}
+        return titles.pop() if len(titles) == 1 else "command"
+
+
+def make_plan(
+    specs: Mapping[str, SideSpec],
+    arguments: Sequence[str],
+    *,
+    run: str | None,
+    higher: Sequence[str],
+    lower: Sequence[str],
+    read: str | None,
+    prepare: str | None,
+    cleanup: str | None,
+    shell: bool,
+    timeout: str | None,
+) -> CommandPlan | None:
+    """Return the plan of a program. It is None where tests are measured.
+
+    Raises:
+        BadInput: the options contradict each other or the sides.
+    """
+    commands = {side: spec.value for side, spec in specs.items() if spec.kind == "cmd"}
+    if run is not None and commands:
+        raise BadInput("--run and cmd: both name a command; expected one of them")
+    if run is not None:
+        commands = dict.fromkeys(SIDES, run)
+    options = {
+        "--higher": higher,
+        "--lower": lower,
+        "--read": read,
+        "--prepare": prepare,
+        "--cleanup": cleanup,
+        "--shell": shell,
+        "--timeout": timeout,
+    }
+    if not commands:
+        if given := [name for name, value in options.items() if value]:
+            raise BadInput(f"{', '.join(given)} without a command; add --run 'COMMAND'")
+        return None
+    _check(specs, arguments, commands, shell=shell)
+    reader = read or ("json" if higher or lower else "")
+    if reader and reader not in (*READERS, *TOOLS):
+        raise BadInput(f"--read is {read!r}; expected one of {', '.join((*READERS, *TOOLS))}")
+    paths = tuple(parse_path(reader, "higher", text) for text in higher) + tuple(
+        parse_path(reader, "lower", text) for text in lower
+    )
+    if reader in TOOLS and paths:
+        raise BadInput(
+            f"--read={reader} takes the tool's own figures; leave --higher and --lower out"
+        )
+    if reader in READERS and not paths:
+        raise BadInput(f"--read={reader} names no figure; add --higher PATH or --lower PATH")
+    return CommandPlan(
+        commands=commands,
+        reader=reader,
+        paths=paths,
+        prepare=prepare or "",
+        cleanup=cleanup or "",
+        shell=shell,
+        timeout_s=TIMEOUT_S if timeout is None else parse_duration(timeout, "--timeout"),
+    )
+
+
+def _check(
+    specs: Mapping[str, SideSpec],
+    arguments: Sequence[str],
+    commands: Mapping[str, str],
+    *,
+    shell: bool,
+) -> None:
+    if arguments:
+        raise BadInput(
+            f"{shlex.join(arguments)} stands beside a command; arguments behind -- are pytest's"
+        )
+    if any(spec.parameter for spec in specs.values()):
+        raise BadInput(
+            "param: names a parameter of tests, and a command has none; expected another side"
+        )
+    for text in commands.values():
+        if not shell and not split_words(text):
+            raise BadInput("the command is empty; expected a program and its arguments")
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a command, without a shell.
+
+    Raises:
+        BadInput: a quotation mark is not closed.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInput(
+            f"{text!r} cannot be split into words ({error}); close the quotation"
+        ) from None
+
+
+def fill_words(text: str, values: Mapping[str, str], *, shell: bool) -> list[str]:
+    """Return a command to start, with the values of a process in place of their names."""
+    if shell:
+        for name, value in values.items():
+            text = text.replace(name, shlex.quote(value))
+        return ["sh", "-c", text]
+    return [_fill(word, values) for word in split_words(text)]
+
+
+def _fill(word: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, value)
+    return word
+
+
+def _program_name(text: str) -> str:
+    """Return the name of a program: of an interpreter that of its script or module."""
+    words = text.split() or [""]
+    if words[0] == PYTHON or _INTERPRETER.fullmatch(Path(words[0]).name):
+        words = [word for word in words[1:] if not word.startswith("-")] or words
+    return Path(words[0].strip("'\"")).stem or "command"

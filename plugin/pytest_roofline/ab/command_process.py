@@ -1,0 +1,248 @@
+"""A process of a side that is a program: it runs, its figures are read, and a run file holds them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..baselines.runs import Line, encode_line, new_run_id, now
+from ..core.directions import inverse_if_higher
+from ..core.errors import BadFile, BadInput
+from ..core.facts import Environment
+from ..core.keys import JOB_METRIC, Key
+from ..core.records import Footer, Header, Measurement, Outcome
+from ..core.samples import Samples
+from ..core.units import printable
+from ..core.work import Work
+from ..exchange import read as read_logs
+from ..exchange.building import UNKNOWN, build, without_impossible
+from ..exchange.program_figures import READERS, read_figures
+from ..exchange.records import UserFacts
+from ..hardware import key_of
+from ..ranks.children import ChildEnd
+from ..ranks.processes import end_clause, last_words, reason_of, text_of
+from ..version import __version__
+from .command_identity import environment_of
+from .command_plan import FOLDER, OUT, PYTHON, CommandPlan, fill_words
+from .sides import PreparedSide
+
+# How the files are called that hold what a program printed and wrote.
+PRINTED = "printed"
+# Of what a program printed last, so many lines stand in the reason of its failure.
+LAST_LINES = 3
+# Longer output is no table of figures.
+MOST_BYTES = 64 * 2**20
+
+
+class ProgramFailed(Exception):
+    """A program that gave no figures, with the reason; `status` is that of its process."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def run_program(
+    plan: CommandPlan, name: str, side: PreparedSide, folder: Path, ids: Sequence[str] | None
+) -> ChildEnd:
+    """Run a program once, and write a run file of its figures. All figures of one that fails have failed.
+
+    Args:
+        name: of the side, `A` or `B`.
+        folder: an empty one, which gets the run file and what the program prints.
+        ids: the figures that are undecided; None where no figure is known yet.
+    """
+    process = _ProgramProcess(plan, name, side, folder)
+    reason, status = "", 0
+    lines: list[Line] = []
+    try:
+        lines = process.measure()
+    except ProgramFailed as failure:
+        reason, status = printable(str(failure)), failure.status or 0
+    except (BadFile, BadInput) as error:
+        reason = printable(str(error))
+    test_ids = tuple(line.test_id for line in lines if isinstance(line, Outcome))
+    if reason:
+        test_ids = tuple(ids or (plan.title,))
+        lines = [Outcome(test_id, "failed", reason=reason) for test_id in test_ids]
+    process.write(lines)
+    return ChildEnd(test_ids, test_ids, status, process.last_words)
+
+
+class _ProgramProcess:
+    """One process of a program."""
+
+    def __init__(self, plan: CommandPlan, name: str, side: PreparedSide, folder: Path) -> None:
+        self._plan, self._side, self._folder = plan, side, folder
+        self._text, self._out = plan.commands[name], folder / f"{PRINTED}.out"
+        self._values = {PYTHON: side.python, FOLDER: str(side.cwd), OUT: str(self._out)}
+        places = (str(Path(side.python).parent), side.environ.get("PATH", os.defpath))
+        self._side = replace(side, environ=side.environ | {"PATH": os.pathsep.join(places)})
+        self._id = uuid.uuid4().hex
+        self._environment: Environment | None = None
+
+    @property
+    def _printed(self) -> list[str]:
+        return [text_of(self._folder / f"{PRINTED}.{stream}") for stream in ("stdout", "stderr")]
+
+    @property
+    def last_words(self) -> str:
+        """The last lines that it printed, those on standard error behind the others."""
+        return last_words("\n".join(self._printed))
+
+    @property
+    def environment(self) -> Environment:
+        """The environment of the process, with the identity of the program."""
+        if self._environment is None:
+            words = fill_words(self._text, self._values | {OUT: ""}, shell=False)
+            self._environment = environment_of(self._side, words, "\n".join(self._printed))
+        return self._environment
+
+    def measure(self) -> list[Line]:
+        """Run the program between `--prepare` and `--cleanup`. Return its figures and their outcomes.
+
+        Raises:
+            ProgramFailed: a command did not start, ended with another status than 0, or hung.
+            BadFile: the output holds no such figures.
+        """
+        self._run(self._plan.prepare, "its --prepare", "prepare")
+        try:
+            seconds = self._run(self._text, "it", PRINTED)
+            lines = self._lines(seconds)
+        except BaseException:
+            # The first failure is the one to tell.
+            with contextlib.suppress(ProgramFailed):
+                self._run(self._plan.cleanup, "its --cleanup", "cleanup")
+            raise
+        self._run(self._plan.cleanup, "its --cleanup", "cleanup")
+        return lines
+
+    def _run(self, text: str, subject: str, name: str) -> float:
+        """Run a command to its end, and return the seconds that it took."""
+        if not text:
+            return 0.0
+        words = fill_words(text, self._values, shell=self._plan.shell)
+        paths = [self._folder / f"{name}.{stream}" for stream in ("stdout", "stderr")]
+        with paths[0].open("wb") as stdout, paths[1].open("wb") as stderr:
+            began_s = time.perf_counter()
+            try:
+                process = subprocess.Popen(
+                    words, cwd=self._side.cwd, env=self._side.environ, stdin=subprocess.DEVNULL, stdout=stdout,
+                    stderr=stderr, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise ProgramFailed(
+                    f"{subject} could not start: {words[0]}: {reason_of(error)}"
+                ) from None
+            is_late = threading.Event()
+            # To wait with a time limit is to look now and then, and the seconds would be those of a look.
+            timer = threading.Timer(self._plan.timeout_s, _end_late, (process.pid, is_late))
+            timer.start()
+            try:
+                status = process.wait()
+                seconds = time.perf_counter() - began_s
+            finally:
+                timer.cancel()
+                _kill_group(process.pid)
+                process.wait()
+        if is_late.is_set():
+            raise ProgramFailed(
+                f"{subject} ran longer than {self._plan.timeout_s:g} s and was killed", status
+            )
+        if status:
+            lines = last_words("\n".join(map(text_of, paths))).splitlines()[-LAST_LINES:]
+            raise ProgramFailed(
+                ": ".join([f"{subject} {end_clause(status)}", " | ".join(lines)]), status
+            )
+        return seconds
+
+    def _lines(self, seconds: float) -> list[Line]:
+        """Return the figures of the program, and an outcome of each."""
+        reader = self._plan.reader
+        if not reader:
+            measurements = [self._measurement("", {}, JOB_METRIC, (seconds,))]
+        elif reader in READERS:
+            text = self._output().decode("utf-8", "replace")
+            measurements = [
+                self._measurement(
+                    figure.name,
+                    figure.cases,
+                    figure.direction,
+                    [inverse_if_higher(figure.direction, value) for value in figure.values],
+                )
+                for figure in read_figures(text, reader, self._plan.paths)
+            ]
+        else:
+            return self._tool_lines(reader)
+        return [*measurements, *(Outcome(line.test_id, "passed") for line in measurements)]
+
+    def _measurement(
+        self, name: str, cases: dict[str, str], metric: str, seconds: Sequence[float]
+    ) -> Measurement:
+        key = Key(
+            self._plan.title, {**cases}, metric, key_of(self.environment), "warm", "wall", name
+        )
+        return Measurement(
+            key=key,
+            test_id=key.label,
+            label=key.label,
+            process=self._id,
+            work=Work(calls=1),
+            samples=Samples(tuple(seconds), 1, 0.0),
+        )
+
+    def _tool_lines(self, reader: str) -> list[Line]:
+        """Return the figures of a known tool as `import` reads them."""
+        facts, title = UserFacts(), self._plan.title
+        logs = without_impossible(read_logs(self._output(), title, facts, reader), facts)
+        header, *lines = build(logs, facts, "", "", ())
+        assert isinstance(header, Header)
+        environment, here = header.environment, self.environment
+        self._environment = replace(
+            here,
+            software=here.software | environment.software,
+            device=here.device if environment.device.product == UNKNOWN else environment.device,
+        )
+        return [
+            replace(line, process=self._id) if isinstance(line, Measurement) else line
+            for line in lines
+            if isinstance(line, Measurement | Outcome)
+        ]
+
+    def _output(self) -> bytes:
+        """Return what the program wrote, into the file that it was given or to standard output."""
+        path = self._out if OUT in self._text else self._folder / f"{PRINTED}.stdout"
+        if not path.is_file():
+            raise BadFile(f"it wrote no file {OUT}; expected its figures there")
+        if path.stat().st_size > MOST_BYTES:
+            raise BadFile(f"it wrote {path.stat().st_size} bytes; expected at most {MOST_BYTES}")
+        return path.read_bytes()
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """Write the run file of the process."""
+        words = tuple(fill_words(self._text, self._values, shell=self._plan.shell))
+        tool, measured = (
+            f"pytest-roofline {__version__}",
+            sum(isinstance(line, Measurement) for line in lines),
+        )
+        header = Header(new_run_id(), now(), words, tool, self.environment)
+        (self._folder / "runs").mkdir()
+        text = "".join(map(encode_line, [header, *lines, Footer(now(), 0, measured)]))
+        (self._folder / "runs" / "run.jsonl").write_text(text, encoding="utf-8")
+
+
+def _end_late(pid: int, is_late: threading.Event) -> None:
+    is_late.set()
+    _kill_group(pid)
+
+
+def _kill_group(pid: int) -> None:
+    """End a process and everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
