@@ -129,6 +129,7 @@ def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
         True,
     ), done.output
     assert "--roofline-rounds" not in done.output
+    assert "type: roofline ab A B --run COMMAND --read TOOL" in done.stderr
     done = call("baseline", "propose", "old", "-o", "imported.json")
     assert (done.exit_code, "64 entries" in done.output) == (0, True)
     done = call("compare", "./imported.json", "new")

@@ -20,7 +20,7 @@ from ..baselines.run_rows import rows_of, rows_of_run
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
 from ..core.rows import Row, worst_first
-from ..core.statuses import status_of
+from ..core.statuses import Status, status_of
 from ..core.units import count, listed, parse_tolerance, printable
 from ..report.comparison import (
     comparison_as_json,
@@ -145,7 +145,14 @@ def compare(
         print_json(comparison_as_json(comparison))
     else:
         _print_comparison(comparison, *sides)
-    return status_of(comparison.everything, complete=not comparison.unlike)
+    status = status_of(comparison.everything, complete=not comparison.unlike)
+    if status is Status.CANNOT_TELL and comparison.runs and all(map(is_imported, comparison.runs)):
+        say(
+            "note: to run the tool on both sides in turn decides with few processes; type: roofline ab A B --run "
+            "COMMAND --read TOOL",
+            err=True,
+        )
+    return status
 
 
 def _side(names: str, folder: Path) -> list[Path]:
