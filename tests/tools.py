@@ -1,4 +1,4 @@
-"""Programs that tests start and that no Python package brings: launchers, a browser, a compiler.
+"""Programs that tests start and that no Python package brings: launchers, a browser, a compiler, benchmarks.
 
 A test that starts one asks `require_tools` for it first, and is skipped where it is missing. `.ci/run` runs all tests
 with these hidden, then installs what the machine lacks, and runs those that were skipped:
@@ -24,6 +24,8 @@ PACKAGES = {
     "chromedriver": ("chromium-driver",),
     # For torch.compile.
     "g++": ("g++",),
+    # For `roofline ab --run`.
+    **{name: (name,) for name in ("hyperfine", "mbw", "sysbench")},
 }
 # What could stand in for one of them.
 OTHERS = ("mpiexec", "orterun", "prterun", "cc", "c++", "gcc", "clang", "clang++")
