@@ -20,14 +20,14 @@ SLOW = math.log(1.4)
 def runs(make, tmp_path):
     """Writes run files of `nodes` with a GPU each; `effect(node, night)` is added in log seconds."""
 
-    def write(effect, nodes=12, nights=10):
+    def write(effect, nodes=12, nights=10, key=None):
         rng = np.random.default_rng(2)
         folder = tmp_path / "fleet"
         folder.mkdir()
         for night in range(nights):
             for node in range(nodes):
                 measurement = make.measurement(
-                    1e-3 * math.exp(rng.normal(0, 0.01) + effect(node, night))
+                    1e-3 * math.exp(rng.normal(0, 0.01) + effect(node, night)), key=key
                 )
                 environment = make.environment(
                     uuid=f"GPU-{node}", driver="570.86" if night < 6 else "580.10"
@@ -180,3 +180,13 @@ def test_history_tells_the_step_when_where_and_what_changed_and_fails(runs, comm
 def test_history_of_what_became_faster_ends_with_0(runs, command):
     done = command("history", runs(lambda node, night: -0.1 * (night >= 6)))
     assert (done.exit_code, done.stdout.startswith("faster step -9.")) == (0, True)
+
+
+def test_history_shows_a_figure_of_a_program_as_the_program_does(runs, command, make):
+    key = make.key("bench", parameters={}, metric="higher", name="tokens/s")
+    (row,) = [
+        line
+        for line in command("history", runs(lambda node, night: 0.0, key=key)).stdout.splitlines()
+        if line.startswith("bench.tokens/s")
+    ]
+    assert float(row.split()[3]) == pytest.approx(1000, rel=0.02)

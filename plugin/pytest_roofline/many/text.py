@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from ..core.groups import group_by
-from ..core.units import count, format_percent, format_seconds, format_tolerance, listed, printable
+from ..core.units import count, format_percent, format_tolerance, listed, printable
 from ..report.tables import TextTable, render
+from ..report.words import kept_text
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .incomplete import MEASUREMENT, IncompleteNode
@@ -148,11 +149,10 @@ def _tests_table(tables: RunTables, run_history: History, width: int, colour: bo
     )
     for number in order[:MOST_TESTS]:
         seconds, runs = medians.loc[number]
-        label = printable(tables.tests[number].label)
+        test = tables.tests[number]
         ticks = trend(series_by_test[number].logs.tolist())
-        table.add_row(
-            label, str(counts[number]), f"{runs:.0f}", format_seconds(float(seconds)), ticks
-        )
+        middle = kept_text(test.key.metric, float(seconds))
+        table.add_row(printable(test.label), str(counts[number]), f"{runs:.0f}", middle, ticks)
     remark = (
         f"\n… and {len(order) - MOST_TESTS} more tests; choose with --tests"
         if len(order) > MOST_TESTS
