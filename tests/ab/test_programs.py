@@ -56,21 +56,21 @@ def ab(*words, status=0):
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
-def rows(told):
+def rows(report):
     """By label the row of each figure."""
-    return {row["label"]: row for row in told["tests"]}
+    return {row["label"]: row for row in report["tests"]}
 
 
 def test_a_figure_that_is_worse_is_red_in_its_own_terms(folder):
     (folder / "bench.py").write_text(BENCH)
     run = ("--run", BENCH_COMMAND, "--higher=GB/s=cases.*.rate", "--lower=ms=p99")
-    told = ab("--name=one", "--markdown=comment.md", *SLOWER, *run, status=1)
-    assert verdicts(told) == {
+    report = ab("--name=one", "--markdown=comment.md", *SLOWER, *run, status=1)
+    assert verdicts(report) == {
         "bench[d2d].GB/s": "REGRESSED",
         "bench.ms": "REGRESSED",
         "bench[h2d].GB/s": "PASSED",
     }
-    rate, latency = rows(told)["bench[d2d].GB/s"], rows(told)["bench.ms"]
+    rate, latency = rows(report)["bench[d2d].GB/s"], rows(report)["bench.ms"]
     assert [
         (row["metric"], row["unit"], row["time_s"], row["baseline_time_s"])
         for row in (rate, latency)
@@ -88,7 +88,7 @@ def test_a_figure_that_is_worse_is_red_in_its_own_terms(folder):
         pytest.approx(0, abs=0.02),
         pytest.approx(0, abs=0.02),
     )
-    assert told["sentence"] == "RED: 2 REGRESSED, 1 of 3 fast enough"
+    assert report["sentence"] == "RED: 2 REGRESSED, 1 of 3 fast enough"
     comment = (folder / "comment.md").read_text()
     assert f"| {rate['change'] * 100:+.1f} % (" in comment
 
@@ -104,8 +104,12 @@ def test_a_run_is_kept_with_what_the_program_printed_and_its_identity(folder):
     assert base.environment.software["version"] == "bench version 3.1 of today"
     assert len(base.environment.software["file bench.py"]) == 16
     # A list of numbers is samples of one process.
-    assert {len(one.samples.seconds) for one in new.measurements if one.key.name == "p99"} == {3}
-    assert {one.key.metric for one in new.measurements} == {"higher", "lower"}
+    assert {
+        len(measurement.samples.seconds)
+        for measurement in new.measurements
+        if measurement.key.name == "p99"
+    } == {3}
+    assert {measurement.key.metric for measurement in new.measurements} == {"higher", "lower"}
     kept = sorted(Path(".roofline/ab/one").glob("001-*"))
     assert [path.suffix for path in kept] == [".jsonl", ".stderr", ".stdout"]
     assert "bench version 3.1" in kept[-1].read_text()
@@ -123,11 +127,11 @@ def test_a_run_is_kept_with_what_the_program_printed_and_its_identity(folder):
 def test_an_undecided_rate_says_what_it_may_be_in_its_own_terms(folder):
     (folder / "bench.py").write_text(BENCH)
     run = ("--run", BENCH_COMMAND, "--higher=cases.d2d.rate", "--processes=4")
-    told = ab(*SLOWER, *run, status=2)
-    (row,) = told["tests"]
+    report = ab(*SLOWER, *run, status=2)
+    (row,) = report["tests"]
     assert row["verdict"] == "INCONCLUSIVE"
     assert row["reason"].startswith("looks worse (-7."), row["reason"]
-    assert "4 processes a side are too few to turn any test red" in told["notes"][0]
+    assert "4 processes a side are too few to turn any test red" in report["notes"][0]
 
 
 def test_without_a_figure_the_time_of_the_command_is_judged(folder, monkeypatch):
@@ -136,8 +140,8 @@ def test_without_a_figure_the_time_of_the_command_is_judged(folder, monkeypatch)
     monkeypatch.setattr(
         command_process, "time", SimpleNamespace(perf_counter=lambda: next(ticks) * 1.0)
     )
-    told = ab(".", ".", "--run", "true")
-    (row,) = told["tests"]
+    report = ab(".", ".", "--run", "true")
+    (row,) = report["tests"]
     assert (row["label"], row["verdict"], row["metric"]) == ("true", "PASSED", "time")
     assert (row["value"], row["unit"], row["counting"]) == (1.0, "s", "job_wall_s")
 
@@ -152,22 +156,22 @@ def test_a_side_has_its_interpreter_folder_variables_and_caches(repository):
     git(repository, "add", "-A")
     git(repository, "commit", "-q", "-m", "stub")
     (repository / "code.py").write_text("changed")
-    told = ab(
+    report = ab(
         "--name=one", "HEAD", ".", "--run", "{python} stub.py {out} {folder} code.py", "--higher=x"
     )
-    assert verdicts(told) == {"stub.x": "PASSED"}
+    assert verdicts(report) == {"stub.x": "PASSED"}
     facts = {
         arm: json.loads(next(Path(".roofline/ab/one").glob(f"*-{arm}-0.out")).read_text())
         for arm in "AB"
     }
-    assert {arm: one["code"] for arm, one in facts.items()} == {"A": "new", "B": "changed"}
-    for one in facts.values():
-        python, cwd, _, *arguments = one["facts"]
+    assert {arm: side["code"] for arm, side in facts.items()} == {"A": "new", "B": "changed"}
+    for side in facts.values():
+        python, cwd, _, *arguments = side["facts"]
         assert python == str(Path(sys.executable).with_name("python"))
         assert arguments == [cwd, "code.py"]
     assert facts["B"]["facts"][1] == str(repository)
     # The files that a command names are part of its identity.
-    assert [change.split()[:2] for change in told["changed"]] == [
+    assert [change.split()[:2] for change in report["changed"]] == [
         ["code", ANY],
         ["file", "code.py"],
     ]
@@ -180,8 +184,8 @@ def test_a_side_needs_no_plugin_in_its_environment(folder):
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     python.chmod(0o755)
     (folder / "stub.py").write_text("print('{\"x\": 1}')")
-    told = ab(f"python:{python}", ".", "--run", "{python} -I -S stub.py", "--higher=x")
-    assert verdicts(told) == {"stub.x": "PASSED"}
+    report = ab(f"python:{python}", ".", "--run", "{python} -I -S stub.py", "--higher=x")
+    assert verdicts(report) == {"stub.x": "PASSED"}
     assert "cannot import pytest_roofline" in ab(f"python:{python}", ".", "--", "x", status=2)
 
 
@@ -190,14 +194,14 @@ def test_two_commands_are_two_sides(folder):
     (folder / "other.py").write_text(
         BENCH.replace("2200", "2000").replace("version 3.1 of today", "4.5.6")
     )
-    told = ab(
+    report = ab(
         *("--seed=1", "--tolerance=5%", f"cmd:{BENCH_COMMAND}", "cmd:{python} -I -S other.py"),
         *("--higher=cases.d2d.rate", "--name=one"),
         status=1,
     )
-    assert verdicts(told) == {"command.rate": "REGRESSED"}
+    assert verdicts(report) == {"command.rate": "REGRESSED"}
     command = read_run(Path(".roofline/runs/one-b.jsonl")).header.command
-    assert "version bench version 3.1 of today → bench 4.5.6" in told["changed"]
+    assert "version bench version 3.1 of today → bench 4.5.6" in report["changed"]
     assert command == ("roofline", "ab", f"cmd:{BENCH_COMMAND}", "cmd:{python} -I -S other.py")
 
 
@@ -205,29 +209,31 @@ def test_no_shell_reads_a_command_unless_it_is_asked_for(folder):
     (folder / "stub.py").write_text("import json, sys; print(json.dumps({'x': len(sys.argv)}))")
     command = "{python} stub.py a | tail -n 1"
     assert rows(ab(".", ".", "--run", command, "--higher=x"))["stub.x"]["value"] == pytest.approx(6)
-    told = ab(".", ".", "--shell", "--run", command, "--higher=x")
-    assert rows(told)["stub.x"]["value"] == pytest.approx(2)
+    report = ab(".", ".", "--shell", "--run", command, "--higher=x")
+    assert rows(report)["stub.x"]["value"] == pytest.approx(2)
 
 
 def test_each_process_is_prepared_and_cleaned_up_also_one_that_fails(folder):
     (folder / "stub.py").write_text(
         BENCH.replace("print(json", "print('run', file=open('log', 'a')); print(json")
     )
-    told = ab(
+    report = ab(
         *(".", ".", "--run", "{python} -I -S stub.py", "--higher=cases.d2d.rate", "--shell"),
         *("--prepare", "echo before >> log", "--cleanup", "echo after >> log"),
     )
     steps = (folder / "log").read_text().split()
     # One of each side warms up.
-    assert len(steps) == 3 * (2 + sum(told["processes"].values()))
+    assert len(steps) == 3 * (2 + sum(report["processes"].values()))
     assert steps == ["before", "run", "after"] * (len(steps) // 3)
     (folder / "log").unlink()
-    failed = ab(".", ".", "--shell", "--run", "exit 4", "--cleanup", "echo after >> log", status=2)
-    assert "the command gave no figure on A (.): it ended with exit code 4" in failed
+    message = ab(
+        ".", ".", "--shell", "--run", "exit 4 # it's 4", "--cleanup", "echo after >> log", status=2
+    )
+    assert "the command gave no figure on A (.): it ended with exit code 4" in message
     assert (folder / "log").read_text() == "after\n"
     for option in ("--prepare", "--cleanup"):
-        failed = ab(".", ".", "--run", "true", option, "false", status=2)
-        assert f"its {option} ended with exit code 1" in failed
+        message = ab(".", ".", "--run", "true", option, "false", status=2)
+        assert f"its {option} ended with exit code 1" in message
 
 
 FAILING = "echo one; echo two; echo three >&2; echo four >&2; exit 3"
@@ -236,21 +242,21 @@ FAILING = "echo one; echo two; echo three >&2; echo four >&2; exit 3"
 def test_a_program_that_fails_on_b_alone_is_failed_with_its_last_lines(folder):
     (folder / "a.sh").write_text('echo \'{"x": 1, "y": 2}\'')
     (folder / "b.sh").write_text(FAILING)
-    told = ab("cmd:sh a.sh", "cmd:sh b.sh", "--higher=x", "--lower=y", status=1)
-    assert verdicts(told) == {"command.x": "FAILED", "command.y": "FAILED"}
-    reasons = {row["reason"] for row in told["tests"]}
+    report = ab("cmd:sh a.sh", "cmd:sh b.sh", "--higher=x", "--lower=y", status=1)
+    assert verdicts(report) == {"command.x": "FAILED", "command.y": "FAILED"}
+    reasons = {row["reason"] for row in report["tests"]}
     assert reasons == {"B: it ended with exit code 3: two | three | four"}
-    said = ab("cmd:sh b.sh", "cmd:sh a.sh", "--higher=x", status=2)
-    assert "no figure on A (cmd:sh b.sh): it ended with exit code 3: two | three | four" in said
+    message = ab("cmd:sh b.sh", "cmd:sh a.sh", "--higher=x", status=2)
+    assert "no figure on A (cmd:sh b.sh): it ended with exit code 3: two | three | four" in message
 
 
 def test_a_program_that_fails_later_is_failed_as_well(folder):
     late = BENCH + "\nif slow > 1 and number > 6:\n    sys.exit('out of memory')\n"
     (folder / "bench.py").write_text(late)
-    told = ab(*SLOWER, "--run", BENCH_COMMAND, "--higher=cases.d2d.rate", status=1)
-    assert verdicts(told) == {"bench.rate": "FAILED"}
-    assert "it ended with exit code 1: " in told["tests"][0]["reason"]
-    assert told["tests"][0]["reason"].endswith("| out of memory")
+    report = ab(*SLOWER, "--run", BENCH_COMMAND, "--higher=cases.d2d.rate", status=1)
+    assert verdicts(report) == {"bench.rate": "FAILED"}
+    assert "it ended with exit code 1: " in report["tests"][0]["reason"]
+    assert report["tests"][0]["reason"].endswith("| out of memory")
 
 
 @pytest.mark.parametrize(
@@ -313,18 +319,18 @@ def test_an_interrupted_run_goes_on_with_its_own_command(folder, monkeypatch):
 
     monkeypatch.setattr(running, "run_program", interrupted)
     options = ("--run", BENCH_COMMAND, "--higher=cases.*.rate")
-    told = ab("--name=one", *SLOWER, *options, status=2)
-    assert told["interrupted"]
+    report = ab("--name=one", *SLOWER, *options, status=2)
+    assert report["interrupted"]
     monkeypatch.setattr(running, "run_program", run)
-    told = ab("--resume=one", status=1)
-    assert verdicts(told) == {"bench[d2d].rate": "REGRESSED", "bench[h2d].rate": "PASSED"}
+    report = ab("--resume=one", status=1)
+    assert verdicts(report) == {"bench[d2d].rate": "REGRESSED", "bench[h2d].rate": "PASSED"}
 
 
 def test_a_budget_starts_no_further_block(folder):
     (folder / "bench.py").write_text(BENCH)
     run = ("--run", BENCH_COMMAND, "--higher=cases.d2d.rate", "--budget=0.001")
-    told = ab(*SLOWER, *run, status=2)
-    assert told["processes"]["B"] == 2
+    report = ab(*SLOWER, *run, status=2)
+    assert report["processes"]["B"] == 2
 
 
 NVBANDWIDTH = f"""
@@ -402,10 +408,10 @@ def test_what_a_known_tool_prints_is_decided_with_eight_a_side(
 ):
     """Nine logs against nine, 8 % slower with 0.5 % of noise, are undecided when each side is one session."""
     (folder / "tool.py").write_text(BEGINNING + program)
-    told = ab(*SLOWER, "--run", "{python} -I -S tool.py", *options, status=1)
-    assert verdicts(told) == dict.fromkeys(labels, "REGRESSED")
-    assert told["processes"] == {"A": 8, "B": 8, "control": 1}
-    assert {row["unit"] for row in told["tests"]} == {unit}
-    for row in told["tests"]:
+    report = ab(*SLOWER, "--run", "{python} -I -S tool.py", *options, status=1)
+    assert verdicts(report) == dict.fromkeys(labels, "REGRESSED")
+    assert report["processes"] == {"A": 8, "B": 8, "control": 1}
+    assert {row["unit"] for row in report["tests"]} == {unit}
+    for row in report["tests"]:
         worse = 0.08 if row["change"] > 0 else 1 / 1.08 - 1
         assert row["change"] == pytest.approx(worse, abs=0.015)

@@ -347,9 +347,9 @@ def test_a_rate_is_a_time_unless_its_verdict_is_told_as_a_rate(make):
     measurement = make.measurement(1e-3, key=make.key(metric="payload_GBps"))
     change = {"estimate": math.log(1.1), "interval": (0.05, 0.15)}
     verdict = make.verdict(measurement, "REGRESSED", difference=make.difference(), **change)
-    told = replace(verdict, subject=replace(verdict.subject, metric="payload_GBps"))
+    as_rate = replace(verdict, subject=replace(verdict.subject, metric="payload_GBps"))
     assert make.judged(measurement, verdict).change == pytest.approx(0.1)
-    row = make.judged(measurement, told)
+    row = make.judged(measurement, as_rate)
     assert (row.metric, row.unit, row.value) == ("figure", "B/s", 64 * MIB / 1e-3)
     assert row.change == pytest.approx(1 / 1.1 - 1)
     assert (row.change_low, row.change_high) == pytest.approx(

@@ -79,8 +79,8 @@ def make_plan(
         "--timeout": timeout,
     }
     if not commands:
-        if given := [name for name, value in options.items() if value]:
-            raise BadInput(f"{', '.join(given)} without a command; add --run 'COMMAND'")
+        if names := [name for name, value in options.items() if value]:
+            raise BadInput(f"{', '.join(names)} without a command; add --run 'COMMAND'")
         return None
     _check(specs, arguments, commands, shell=shell)
     reader = read or ("json" if higher or lower else "")

@@ -100,7 +100,10 @@ class _ProgramProcess:
     def environment(self) -> Environment:
         """The environment of the process, with the identity of the program."""
         if self._environment is None:
-            words = fill_words(self._text, self._values | {OUT: ""}, shell=False)
+            values = self._values | {OUT: ""}
+            # What a shell reads need be no words without one.
+            words = fill_words(self._text, values, shell=self._plan.shell)
+            words = words[-1].split() if self._plan.shell else words
             self._environment = environment_of(self._side, words, "\n".join(self._printed))
         return self._environment
 
@@ -111,8 +114,8 @@ class _ProgramProcess:
             ProgramFailed: a command did not start, ended with another status than 0, or hung.
             BadFile: the output holds no such figures.
         """
-        self._run(self._plan.prepare, "its --prepare", "prepare")
         try:
+            self._run(self._plan.prepare, "its --prepare", "prepare")
             seconds = self._run(self._text, "it", PRINTED)
             lines = self._lines(seconds)
         except BaseException:

@@ -36,8 +36,8 @@ def test_a_program_of_debian_is_read_and_runs_in_turn(name, tmp_path):
     words = [ROOFLINE, "ab", "--json", "--processes=4", ".", ".", "--run", command, *figures]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1, 2), done.stderr
-    told = json.loads(done.stdout)
-    assert sorted(row["label"] for row in told["tests"]) == labels
-    assert {row["verdict"] for row in told["tests"]} <= {
+    report = json.loads(done.stdout)
+    assert sorted(row["label"] for row in report["tests"]) == labels
+    assert {row["verdict"] for row in report["tests"]} <= {
         *("PASSED", "IMPROVED", "REGRESSED", "INCONCLUSIVE"),
     }
