@@ -186,6 +186,16 @@ def test_what_is_no_figure_is_refused_with_what_there_is(text, reader, path, rea
     assert reason in " ".join(str(refused.value).replace("\\t", " ").split())
 
 
+def test_json_of_any_depth_is_refused_in_a_sentence():
+    """Somewhere below a thousand levels the document can be decoded, and not be looked through."""
+    reasons = set()
+    for depth in range(880, 1000, 2):
+        with pytest.raises(BadFile) as refused:
+            read("[" * depth + "{}" + "]" * depth, "json", "x")
+        reasons.add(str(refused.value).partition(";")[0])
+    assert "it printed JSON that is nested too deeply to be read" in reasons
+
+
 def test_two_figures_of_one_name_are_refused():
     with pytest.raises(BadFile, match="two figures are called x; name them apart with NAME=PATH"):
         read({"a": {"x": 1}, "b": {"x": 2}}, "json", "a.x", "b.x")

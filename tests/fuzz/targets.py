@@ -20,6 +20,7 @@ from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange.building import build
 from pytest_roofline.exchange.formats import NAMES
 from pytest_roofline.exchange.formats import read as read_foreign
+from pytest_roofline.exchange.program_figures import parse_path, read_figures
 from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.hardware.lookup import merge_hardware
 from pytest_roofline.machine.expectation import read_expectation
@@ -27,6 +28,16 @@ from pytest_roofline.many.reading import load_index, read_run_tables, tables_of
 
 from .seeds import Seed
 
+FIGURES = {
+    "json": (
+        "*",
+        "*.*",
+        "benchmarks.*.real_time",
+        "benchmarks.*.states.*.summaries.*.data.value.value",
+    ),
+    "csv": ("function", "size", "N"),
+    "regex": (r"(?P<number>[\d.]+)", r"figure=(?P<name>\w+).*?([\d.]+)"),
+}
 RUNS = ("run", "small-0", "small-1")
 LINE = "roofline: "
 
@@ -71,6 +82,7 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
         *(Target(name, "own", (seed,), _loader(call)) for name, (call, seed) in own.items()),
         Target("import", "foreign", foreign, _loader(_import), 5),
         Target("import --format", "foreign", foreign, _import_as_each, 1),
+        Target("read_figures", "foreign", foreign, _figures, 0.5),
         *_commands(foreign),
     ]
 
@@ -127,6 +139,19 @@ def _import_as_each(path: Path) -> bool:
     """As every format, of which it is one at most."""
     refused = [_loader(functools.partial(_import, form=form))(path) for form in NAMES]
     return all(refused)
+
+
+def _figures(path: Path) -> bool:
+    """Read the figures of a program, at paths that lead somewhere in some file and nowhere in others."""
+    text = path.read_bytes().decode("utf-8", "replace")
+    for reader, places in FIGURES.items():
+        for place in places:
+            try:
+                read_figures(text, reader, [parse_path(reader, "lower", place)])
+            except BadFile as error:
+                _check_sentence(str(error))
+    # Any number above zero is a figure, so that no change of a file must be refused.
+    return True
 
 
 def _command(

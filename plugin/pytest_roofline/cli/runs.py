@@ -14,6 +14,7 @@ import click
 from ..baselines.comparing import Comparison
 from ..baselines.comparing import compare as compare_files
 from ..baselines.pairs import compare_by
+from ..baselines.picking import is_imported
 from ..baselines.rollout import judge_rollout
 from ..baselines.run_files import paths_of, resolve_run
 from ..baselines.run_rows import rows_of, rows_of_run

@@ -83,7 +83,10 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
     """
     if not text.strip():
         raise BadFile("it printed nothing; expected its figures")
-    figures = [figure for path in paths for figure in _figures(text, READERS[reader], path)]
+    try:
+        figures = [figure for path in paths for figure in _figures(text, READERS[reader], path)]
+    except RecursionError:
+        raise BadFile("it printed JSON that is nested too deeply to be read") from None
     names = [_title(figure.name, figure.cases) for figure in figures]
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadFile(
