@@ -189,6 +189,22 @@ def test_a_side_needs_no_plugin_in_its_environment(folder):
     assert "cannot import pytest_roofline" in ab(f"python:{python}", ".", "--", "x", status=2)
 
 
+def test_the_program_of_a_side_s_own_folder_is_part_of_its_identity(repository):
+    tool = repository / "tool"
+    tool.write_text("#!/bin/sh\necho '{\"x\": 1}'\n")
+    tool.chmod(0o755)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "tool")
+    run = ("HEAD", ".", "--processes=2", "--run", "./tool", "--higher=x")
+    # A first line names the interpreter, which may lie in a temporary environment of the side.
+    tool.write_text(tool.read_text().replace("/bin/sh", "/usr/bin/env sh"))
+    changes = ab(*run, status=0)["changed"]
+    assert [change.split()[0] for change in changes] == ["code"]
+    tool.write_text(tool.read_text() + "# changed\n")
+    changes = ab(*run, status=0)["changed"]
+    assert [change.split()[:2] for change in changes] == [["code", ANY], ["file", "tool"]]
+
+
 def test_two_commands_are_two_sides(folder):
     (folder / "bench.py").write_text(BENCH)
     (folder / "other.py").write_text(

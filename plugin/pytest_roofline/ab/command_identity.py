@@ -71,8 +71,12 @@ def _device() -> DeviceFacts:
 
 def _files(words: Sequence[str], side: PreparedSide) -> dict[str, str]:
     """Return the hash of the program, and of each file that its command names."""
-    program = shutil.which(words[0], path=side.environ.get("PATH")) if words else None
-    paths = [Path(program)] if program else []
+    paths = []
+    if words:
+        # A name with a folder is of the side's own.
+        name = str(side.cwd / words[0]) if "/" in words[0] else words[0]
+        program = shutil.which(name, path=side.environ.get("PATH"))
+        paths = [Path(program)] if program else []
     paths += [side.cwd / word for word in words[1:] if _is_file(side.cwd / word)]
     return {f"file {printable(path.name)}": _hash(path, _state(path)) for path in paths}
 
@@ -97,7 +101,13 @@ def _hash(path: Path, state: tuple[int, int]) -> str:
     size_bytes, _ = state
     if size_bytes > MOST_BYTES:
         return f"{size_bytes} bytes"
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    # The first line of a script may name the temporary folder of a side's own environment.
+    content = content.partition(b"\n")[2] if content.startswith(b"#!") else content
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _version(printed: str) -> dict[str, str]:
