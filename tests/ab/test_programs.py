@@ -1,6 +1,7 @@
 """Any program in turn: stubs print scripted figures, so that what is slower is certain, and no time counts."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -310,6 +311,9 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         (("cmd:", "cmd:"), "side 'cmd:' is incomplete after cmd"),
         (("param:a=1", "param:a=2", "--run", "true"), "param: names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
+        ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
+        ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' behind osu; expected a tool and"),
+        ((".", ".", "--run", "true", "--read=json,link=pcie", "--lower=x"), "--read has 'link=pcie' behind json"),
         ((".", ".", "--run", "true", "--read=csv"), "--read=csv names no figure; add --higher PATH"),
         ((".", ".", "--run", "true", "--read=osu", "--lower=x"), "--read=osu takes the tool's own figures"),
         ((".", ".", "--run", "true", "--lower="), "--lower is ''; expected PATH or NAME=PATH"),
@@ -347,6 +351,30 @@ def test_a_budget_starts_no_further_block(folder):
     run = ("--run", BENCH_COMMAND, "--higher=cases.d2d.rate", "--budget=0.001")
     report = ab(*SLOWER, *run, status=2)
     assert report["processes"]["B"] == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "form", "count", "metric"),
+    [
+        ("mi300x-babelstream.csv", "babelstream", 15, "figure"),
+        ("cofc-osu-bibw.log", "osu", 23, "figure"),
+        ("abci-osu-allreduce.mpi", "osu,devices=4", 21, "time"),
+        ("a100-all_gather.log", "nccl-tests,operation=all_gather", 6, "figure"),
+        ("pytest-benchmark-storage-0030.json", "pytest-benchmark", 1, "time"),
+    ],
+)
+def test_a_tool_is_read_as_import_reads_it(folder, file, form, count, metric):
+    report = ab(".", ".", "--processes=2", f"--run=cat {DATA / file}", f"--read={form}")
+    assert (len(report["tests"]), {row["metric"] for row in report["tests"]}) == (count, {metric})
+
+
+def test_the_collective_of_a_log_may_stand_in_the_command(folder):
+    (folder / "all_gather_perf").symlink_to(shutil.which("cat"))
+    report = ab(
+        *(".", ".", "--processes=2", "--read=nccl-tests"),
+        f"--run=./all_gather_perf {DATA / 'a100-all_gather.log'}",
+    )
+    assert {row["benchmark"] for row in report["tests"]} == {"nccl_tests.all_gather"}
 
 
 NVBANDWIDTH = f"""

@@ -3,13 +3,16 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import BadInput
 from ..core.units import parse_duration
 from ..exchange import NAMES as TOOLS
+from ..exchange.building import check_user_facts
 from ..exchange.program_figures import READERS, FigurePath, parse_path
+from ..exchange.records import UserFacts
 from .sides import SIDES, SideSpec
 
 # A process that runs for so long hangs.
@@ -17,6 +20,8 @@ TIMEOUT_S = 3600.0
 _INTERPRETER = re.compile(r"python[\d.]*|sh|bash|env|perl|ruby|node|julia|Rscript")
 # What a command may hold in place of a word that differs between the sides.
 PYTHON, FOLDER, OUT = "{python}", "{folder}", "{out}"
+# What a user may say of the output of a tool.
+FACTS = ("product", "devices", "link", "operation", "unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class CommandPlan:
         paths: the figures; none of a tool, which has its own.
         prepare: the command that runs before each process, untimed; `cleanup` runs after it.
         shell: whether a shell runs them.
+        facts: what the user says of a tool's output that it does not say itself.
     """
 
     commands: dict[str, str]
@@ -38,6 +44,7 @@ class CommandPlan:
     cleanup: str = ""
     shell: bool = False
     timeout_s: float = TIMEOUT_S
+    facts: UserFacts = field(default_factory=UserFacts)
 
     @property
     def title(self) -> str:
@@ -83,7 +90,7 @@ def make_plan(
             raise BadInput(f"{', '.join(names)} without a command; add --run 'COMMAND'")
         return None
     _check(specs, arguments, commands, shell=shell)
-    reader = read or ("json" if higher or lower else "")
+    reader, *settings = (read or ("json" if higher or lower else "")).split(",")
     if reader and reader not in (*READERS, *TOOLS):
         raise BadInput(f"--read is {read!r}; expected one of {', '.join((*READERS, *TOOLS))}")
     paths = tuple(parse_path(reader, "higher", text) for text in higher) + tuple(
@@ -103,7 +110,24 @@ def make_plan(
         cleanup=cleanup or "",
         shell=shell,
         timeout_s=TIMEOUT_S if timeout is None else parse_duration(timeout, "--timeout"),
+        facts=_parse_facts(reader, settings),
     )
+
+
+def _parse_facts(reader: str, settings: Sequence[str]) -> UserFacts:
+    """Return what stands behind the name of a tool, as `devices=8`. The names are those of options of `import`."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if reader not in TOOLS or name not in FACTS or not value:
+            expected = ", ".join(f"{fact}=…" for fact in FACTS)
+            raise BadInput(
+                f"--read has {setting!r} behind {reader}; expected a tool and {expected}"
+            )
+        values[name] = int(value) if name == "devices" and value.isdecimal() else value
+    if isinstance(values.get("devices"), str):
+        raise BadInput(f"--read has devices={values['devices']}; expected a whole number")
+    return check_user_facts(UserFacts(**values))
 
 
 def _check(

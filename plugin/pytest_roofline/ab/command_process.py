@@ -23,7 +23,6 @@ from ..core.work import Work
 from ..exchange import read as read_logs
 from ..exchange.building import UNKNOWN, build, without_impossible
 from ..exchange.program_figures import READERS, read_figures
-from ..exchange.records import UserFacts
 from ..hardware import key_of
 from ..ranks.children import ChildEnd
 from ..ranks.processes import end_clause, last_words, reason_of, text_of
@@ -202,8 +201,10 @@ class _ProgramProcess:
 
     def _tool_lines(self, reader: str) -> list[Line]:
         """Return the figures of a known tool as `import` reads them."""
-        facts, title = UserFacts(), self._plan.title
-        logs = without_impossible(read_logs(self._output(), title, facts, reader), facts)
+        facts, command = self._plan.facts, printable(self._text)
+        # Its command may name the collective where its output does not.
+        logs = without_impossible(read_logs(self._output(), command, facts, reader), facts)
+        logs = [replace(log, source=self._plan.title) for log in logs]
         header, *lines = build(logs, facts, "", "", ())
         assert isinstance(header, Header)
         environment, here = header.environment, self.environment
