@@ -71,46 +71,59 @@ def make_plan(
     Raises:
         BadInput: the options contradict each other or the sides.
     """
-    commands = {side: spec.value for side, spec in specs.items() if spec.kind == "cmd"}
-    if run is not None and commands:
-        raise BadInput("--run and cmd: both name a command; expected one of them")
-    if run is not None:
-        commands = dict.fromkeys(SIDES, run)
-    options = {
-        "--higher": higher,
-        "--lower": lower,
-        "--read": read,
-        "--prepare": prepare,
-        "--cleanup": cleanup,
-        "--shell": shell,
-        "--timeout": timeout,
-    }
+    commands = _commands_of(specs, run)
     if not commands:
+        options = {
+            "--higher": higher,
+            "--lower": lower,
+            "--read": read,
+            "--prepare": prepare,
+            "--cleanup": cleanup,
+            "--shell": shell,
+            "--timeout": timeout,
+        }
         if names := [name for name, value in options.items() if value]:
             raise BadInput(f"{', '.join(names)} without a command; add --run 'COMMAND'")
         return None
     _check(specs, arguments, commands, shell=shell)
     reader, *settings = (read or ("json" if higher or lower else "")).split(",")
-    if reader and reader not in (*READERS, *TOOLS):
-        raise BadInput(f"--read is {read!r}; expected one of {', '.join((*READERS, *TOOLS))}")
-    paths = tuple(parse_path(reader, "higher", text) for text in higher) + tuple(
-        parse_path(reader, "lower", text) for text in lower
-    )
-    if reader in TOOLS and paths:
-        raise BadInput(
-            f"--read={reader} takes the tool's own figures; leave --higher and --lower out"
-        )
-    if reader in READERS and not paths:
-        raise BadInput(f"--read={reader} names no figure; add --higher PATH or --lower PATH")
     return CommandPlan(
         commands=commands,
         reader=reader,
-        paths=paths,
+        paths=_parse_paths(reader, higher, lower),
         prepare=prepare or "",
         cleanup=cleanup or "",
         shell=shell,
         timeout_s=TIMEOUT_S if timeout is None else parse_duration(timeout, "--timeout"),
         facts=_parse_facts(reader, settings),
+    )
+
+
+def _commands_of(specs: Mapping[str, SideSpec], run: str | None) -> dict[str, str]:
+    """Return the command of each side; empty where tests are measured."""
+    commands = {side: spec.value for side, spec in specs.items() if spec.kind == "cmd"}
+    if run is None:
+        return commands
+    if commands:
+        raise BadInput("--run and cmd: both name a command; expected one of them")
+    return dict.fromkeys(SIDES, run)
+
+
+def _parse_paths(
+    reader: str, higher: Sequence[str], lower: Sequence[str]
+) -> tuple[FigurePath, ...]:
+    """Return the figures that a user names. A tool has its own."""
+    if reader and reader not in (*READERS, *TOOLS):
+        raise BadInput(f"--read is {reader!r}; expected one of {', '.join((*READERS, *TOOLS))}")
+    if reader in TOOLS and (higher or lower):
+        raise BadInput(
+            f"--read={reader} takes the tool's own figures; leave --higher and --lower out"
+        )
+    if reader in READERS and not (higher or lower):
+        raise BadInput(f"--read={reader} names no figure; add --higher PATH or --lower PATH")
+    return (
+        *(parse_path(reader, "higher", text) for text in higher),
+        *(parse_path(reader, "lower", text) for text in lower),
     )
 
 
