@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from ..baselines.runs import Line, encode_line, new_run_id, now
 from ..core.directions import inverse_if_higher
@@ -132,37 +133,42 @@ class _ProgramProcess:
         words = fill_words(text, self._values, shell=self._plan.shell)
         paths = [self._folder / f"{name}.{stream}" for stream in ("stdout", "stderr")]
         with paths[0].open("wb") as stdout, paths[1].open("wb") as stderr:
-            began_s = time.perf_counter()
             try:
-                process = subprocess.Popen(
-                    words, cwd=self._side.cwd, env=self._side.environ, stdin=subprocess.DEVNULL, stdout=stdout,
-                    stderr=stderr, start_new_session=True,
-                )  # fmt: skip
+                status, seconds = self._time(words, stdout, stderr)
             except OSError as error:
                 raise ProgramFailed(
                     f"{subject} could not start: {words[0]}: {reason_of(error)}"
                 ) from None
-            is_late = threading.Event()
-            # To wait with a time limit is to look now and then, and the seconds would be those of a look.
-            timer = threading.Timer(self._plan.timeout_s, _end_late, (process.pid, is_late))
-            timer.start()
-            try:
-                status = process.wait()
-                seconds = time.perf_counter() - began_s
-            finally:
-                timer.cancel()
-                _kill_group(process.pid)
-                process.wait()
-        if is_late.is_set():
-            raise ProgramFailed(
-                f"{subject} ran longer than {self._plan.timeout_s:g} s and was killed", status
-            )
+        if status is None:
+            timeout = f"{self._plan.timeout_s:g} s"
+            raise ProgramFailed(f"{subject} ran longer than {timeout} and was killed")
         if status:
             lines = last_words("\n".join(map(text_of, paths))).splitlines()[-LAST_LINES:]
-            raise ProgramFailed(
-                ": ".join([f"{subject} {end_clause(status)}", " | ".join(lines)]), status
-            )
+            reason = ": ".join([f"{subject} {end_clause(status)}", " | ".join(lines)])
+            raise ProgramFailed(reason, status)
         return seconds
+
+    def _time(
+        self, words: Sequence[str], stdout: BinaryIO, stderr: BinaryIO
+    ) -> tuple[int | None, float]:
+        """Run a program, and return its exit status and its seconds. The status is None after the time limit."""
+        began_s = time.perf_counter()
+        process = subprocess.Popen(
+            words, cwd=self._side.cwd, env=self._side.environ, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+            start_new_session=True,
+        )  # fmt: skip
+        is_late = threading.Event()
+        # To wait with a time limit is to look now and then, and the seconds would be those of a look.
+        timer = threading.Timer(self._plan.timeout_s, _end_late, (process.pid, is_late))
+        timer.start()
+        try:
+            status = process.wait()
+            seconds = time.perf_counter() - began_s
+        finally:
+            timer.cancel()
+            _kill_group(process.pid)
+            process.wait()
+        return None if is_late.is_set() else status, seconds
 
     def _lines(self, seconds: float) -> list[Line]:
         """Return the figures of the program, and an outcome of each."""
