@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "stats": {"hardware", "core"},
     "baselines": {"stats", "hardware", "core"},
     "kernel_gate": {"core"},
+    "figures": {"core"},
     "processes": {"core"},
     "ranks": {"processes", "engine", "core"},
     "observe": {"engine", "report", "baselines", "core"},
@@ -39,7 +40,7 @@ MAY_IMPORT = {
     "report": {"baselines", "stats", "hardware", "core"},
     "settings": {"report", "baselines", "stats", "hardware", "engine", "core"},
     "ab": {
-        *("processes", "report", "plugin", "settings", "exchange", "baselines"),
+        *("processes", "figures", "report", "plugin", "settings", "exchange", "baselines"),
         *("engine", "hardware", "stats", "core"),
     },
     "many": {"report", "baselines", "stats", "hardware", "core"},

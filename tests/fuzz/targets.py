@@ -20,8 +20,8 @@ from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange.building import build
 from pytest_roofline.exchange.formats import NAMES
 from pytest_roofline.exchange.formats import read as read_foreign
-from pytest_roofline.exchange.program_figures import parse_path, read_figures
 from pytest_roofline.exchange.records import UserFacts
+from pytest_roofline.figures.reading import parse_path, read_figures
 from pytest_roofline.hardware.lookup import merge_hardware
 from pytest_roofline.machine.expectation import read_expectation
 from pytest_roofline.many.reading import load_index, read_run_tables, tables_of

@@ -20,10 +20,11 @@ from ..core.storage import check_name
 from ..core.units import parse_duration, printable
 from ..core.writing import write_atomically
 from ..settings.options import ROUND_VARIABLE
+from .command_plan import make_plan
 from .making import CommandError
 from .results import SidesResults, State, read_state, run_name, save_state, state_folder
 from .running import Runner
-from .sides import SIDES, parse_sides, pin_commit, prepare_sides
+from .sides import NOTHING, PLUGIN, SIDES, parse_sides, pin_commit, prepare_sides
 from .telling import make_report, report_as_json, report_markdown, report_text
 from .tolerance import tolerance_in_force
 

@@ -5,15 +5,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput
+from ..core.features import require
 from ..core.units import parse_duration
-from ..exchange import NAMES as TOOLS
-from ..exchange.building import check_user_facts
-from ..exchange.program_figures import READERS, FigurePath, parse_path
-from ..exchange.records import UserFacts
+from ..figures.reading import READERS, FigurePath, parse_path
 from .sides import SIDES, SideSpec
+
+if TYPE_CHECKING:
+    from ..exchange.records import UserFacts
 
 # A process that runs for so long hangs.
 TIMEOUT_S = 3600.0
@@ -44,7 +45,7 @@ class CommandPlan:
     cleanup: str = ""
     shell: bool = False
     timeout_s: float = TIMEOUT_S
-    facts: UserFacts = field(default_factory=UserFacts)
+    facts: dict[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -113,9 +114,10 @@ def _parse_paths(
     reader: str, higher: Sequence[str], lower: Sequence[str]
 ) -> tuple[FigurePath, ...]:
     """Return the figures that a user names. A tool has its own."""
-    if reader and reader not in (*READERS, *TOOLS):
-        raise BadInput(f"--read is {reader!r}; expected one of {', '.join((*READERS, *TOOLS))}")
-    if reader in TOOLS and (higher or lower):
+    tools = _tools() if reader and reader not in READERS else ()
+    if reader and reader not in (*READERS, *tools):
+        raise BadInput(f"--read is {reader!r}; expected one of {', '.join((*READERS, *tools))}")
+    if reader in tools and (higher or lower):
         raise BadInput(
             f"--read={reader} takes the tool's own figures; leave --higher and --lower out"
         )
@@ -127,19 +129,49 @@ def _parse_paths(
     )
 
 
-def _parse_facts(reader: str, settings: Sequence[str]) -> UserFacts:
-    """Return what stands behind the name of a tool, as `devices=8`. The names are those of options of `import`."""
-    values: dict[str, Any] = {}
+def _tools() -> tuple[str, ...]:
+    """Return the names of the tools whose output `roofline import` reads."""
+    require("exchange")
+    from ..exchange.formats import NAMES
+
+    return tuple(NAMES)
+
+
+def _parse_facts(reader: str, settings: Sequence[str]) -> dict[str, str]:
+    """Return the facts behind the name of a tool, as `devices=8`.
+
+    Their names are those of the options of `roofline import`.
+    """
+    facts: dict[str, str] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
-        if reader not in TOOLS or name not in FACTS or not value:
+        if reader in ("", *READERS) or name not in FACTS or not value:
             expected = ", ".join(f"{fact}=…" for fact in FACTS)
             raise BadInput(
                 f"--read has {setting!r} behind {reader}; expected a tool and {expected}"
             )
-        values[name] = int(value) if name == "devices" and value.isdecimal() else value
-    if isinstance(values.get("devices"), str):
-        raise BadInput(f"--read has devices={values['devices']}; expected a whole number")
+        facts[name] = value
+    if facts:
+        user_facts_of(facts)
+    return facts
+
+
+def user_facts_of(facts: Mapping[str, str]) -> "UserFacts":
+    """Return the facts of a plan as `roofline import` takes them.
+
+    Raises:
+        BadInput: a fact cannot be true, such as a number of devices that is no number.
+    """
+    require("exchange")
+    from ..exchange.building import check_user_facts
+    from ..exchange.records import UserFacts
+
+    devices = facts.get("devices")
+    if devices is not None and not devices.isdecimal():
+        raise BadInput(f"--read has devices={devices}; expected a whole number")
+    values: dict[str, Any] = {**facts}
+    if devices is not None:
+        values["devices"] = int(devices)
     return check_user_facts(UserFacts(**values))
 
 

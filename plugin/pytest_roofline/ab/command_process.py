@@ -16,20 +16,19 @@ from ..baselines.runs import Line, encode_line, new_run_id, now
 from ..core.directions import inverse_if_higher
 from ..core.errors import BadFile, BadInput
 from ..core.facts import Environment
+from ..core.features import require
 from ..core.keys import JOB_METRIC, Key
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import Samples
 from ..core.units import printable
 from ..core.work import Work
-from ..exchange import read as read_logs
-from ..exchange.building import UNKNOWN, build, without_impossible
-from ..exchange.program_figures import READERS, read_figures
+from ..figures.reading import READERS, read_figures
 from ..hardware import key_of
-from ..ranks.children import ChildEnd
-from ..ranks.processes import end_clause, last_words, reason_of, text_of
+from ..processes.children import ChildEnd
+from ..processes.system import end_clause, last_words, reason_of, text_of
 from ..version import __version__
 from .command_identity import environment_of
-from .command_plan import FOLDER, OUT, PYTHON, CommandPlan, fill_words
+from .command_plan import FOLDER, OUT, PYTHON, CommandPlan, fill_words, user_facts_of
 from .sides import PreparedSide
 
 # How the files are called that hold what a program printed and wrote.
@@ -207,7 +206,11 @@ class _ProgramProcess:
 
     def _tool_lines(self, reader: str) -> list[Line]:
         """Return the figures of a known tool as `import` reads them."""
-        facts, command = self._plan.facts, printable(self._text)
+        require("exchange")
+        from ..exchange.building import UNKNOWN, build, without_impossible
+        from ..exchange.formats import read as read_logs
+
+        facts, command = user_facts_of(self._plan.facts), printable(self._text)
         # Its command may name the collective where its output does not.
         logs = without_impossible(read_logs(self._output(), command, facts, reader), facts)
         logs = [replace(log, source=self._plan.title) for log in logs]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pytest_roofline.core.errors import BadFile, BadInput
-from pytest_roofline.exchange.program_figures import parse_path, read_figures
+from pytest_roofline.figures.reading import parse_path, read_figures
 
 # As `vllm bench serve --save-result` writes it, in part.
 VLLM = {

@@ -1,0 +1,1 @@
+"""Figures of any program, read from the text that it prints."""
