@@ -41,6 +41,7 @@ KERNELS = {
 }
 _DTYPES = {4: "fp32", 8: "fp64"}
 _SIZES = {"float": 4, "double": 8}
+# Columns of a row of the CSV.
 _COLUMNS = 8
 # The text has five decimals of a second, three of a rate and one of a size.
 _HALF_TICK_S = 5.1e-6
@@ -60,7 +61,7 @@ _TABLE = re.compile(
 _TEXT_ROW = re.compile(r" *(?:Copy|Mul|Add|Triad|Dot|Nstream)(?: .*)?")
 _ROW = re.compile(r"[A-Z][a-z]+,\d.*")
 _TRIAD_ONLY = re.compile(r"Bandwidth \((\w+)/s\): +(\S+) *")
-# Of version 5.0, timed once each.
+# Phases that version 5.0 times once each; they are not read.
 _PHASE = re.compile(
     r" *(?:(?:Init|Read),\d+,\d+,[^,]+,[^,]+|(?:Init|Read|Total size|Memory(?: Allocation)?|[\w ]+ kernel config): .*)"
 )
@@ -82,10 +83,13 @@ class _Table(OpenTable[Reading]):
     product: str | None = None
     driver: str | None = None
     wrong_arrays: set[str] = field(default_factory=set)
-    listing: bool = False
+    is_device_list: bool = False
 
     def text_of(self, name: str) -> str:
-        """Return the text of a line above the table."""
+        """Return the text that a line above the table has for a name.
+
+        Raise BadLine where no line has it.
+        """
         if name not in self.head:
             raise BadLine(
                 f"no line above gives the {name}; expected the whole output of BabelStream"
@@ -96,7 +100,7 @@ class _Table(OpenTable[Reading]):
     def calls(self) -> int:
         """The calls of each kernel.
 
-        Versions before 1 do not print them, so it is 2, one of them left out.
+        Versions before 1 do not print the number. Then it is 2: the first call, which is left out, and a timed one.
         """
         return whole_number(self.head.get("calls", "2"))
 
@@ -111,7 +115,7 @@ class _Table(OpenTable[Reading]):
     def array_bytes(self) -> int:
         """Return the bytes of one array.
 
-        The text rounds them to a tenth, and most are powers of two.
+        The text rounds the size to a tenth of its unit. A power of two that rounds to the same text is preferred.
         """
         element_bytes = self.element_bytes
         if whole_number(self.head.get("elements", "0")):
@@ -141,7 +145,7 @@ class _Tables(list[_Table]):
 
     @property
     def table(self) -> _Table | None:
-        """The run whose rows are expected. No line says that one was its last."""
+        """The run whose rows are expected. No line marks the last row."""
         return self[-1] if self and self[-1].unit else None
 
     def begin(self) -> _Table:
@@ -151,36 +155,42 @@ class _Tables(list[_Table]):
         return self[-1]
 
 
-def _take_banner(tables: _Tables, _: int, match: re.Match[str]) -> None:
+def _take_banner(tables: _Tables, _number: int, match: re.Match[str]) -> None:
+    """Begin a run at its first line."""
     tables.append(_Table(head={name: text for name, text in match.groupdict().items() if text}))
 
 
-def _take_head(tables: _Tables, _: int, match: re.Match[str]) -> None:
+def _take_head(tables: _Tables, _number: int, match: re.Match[str]) -> None:
+    """Add the facts of a line above the table."""
     if not tables or tables[-1].unit:
         raise ForeignLine
     tables[-1].head |= {name: text for name, text in match.groupdict().items() if text}
 
 
-def _take_listing(tables: _Tables, _: int, __: re.Match[str]) -> None:
+def _take_listing(tables: _Tables, _number: int, _match: re.Match[str]) -> None:
+    """Note that the output is a list of devices (`--list`)."""
     if not tables or tables[-1].unit:
         raise ForeignLine
-    tables[-1].listing = True
+    tables[-1].is_device_list = True
 
 
-def _take_device(tables: _Tables, _: int, match: re.Match[str]) -> None:
+def _take_device(tables: _Tables, _number: int, match: re.Match[str]) -> None:
+    """Note the product of the device."""
     tables.begin().product = match["name"] or match["quoted"]
 
 
-def _take_driver(tables: _Tables, _: int, match: re.Match[str]) -> None:
+def _take_driver(tables: _Tables, _number: int, match: re.Match[str]) -> None:
+    """Note the version of the driver."""
     tables.begin().driver = match[1]
 
 
-def _take_wrong(tables: _Tables, _: int, match: re.Match[str]) -> None:
-    # Some versions say it before the table, some behind it.
+def _take_wrong(tables: _Tables, _number: int, match: re.Match[str]) -> None:
+    """Note an array that the tool found wrong. Versions print it before or behind the table."""
     (tables[-1] if tables else tables.begin()).wrong_arrays.add(match["array"])
 
 
-def _take_columns(tables: _Tables, _: int, match: re.Match[str]) -> None:
+def _take_columns(tables: _Tables, _number: int, match: re.Match[str]) -> None:
+    """Note the unit of the rates, which the names of the columns hold."""
     unit = match[1]
     if unit not in UNITS:
         raise BadLine(f"unit {unit!r}; expected one of {', '.join(UNITS)}")
@@ -195,24 +205,32 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         expected = _COLUMNS if table is not None else "a line above that names the columns"
         raise BadLine(f"{len(values)} columns; expected {expected}")
     calls, elements, element_bytes = (whole_number(value) for value in values[1:4])
-    _, best, slowest, mean = (amount(value) for value in values[4:])
+    _rate, best, slowest, mean = (amount(value) for value in values[4:])
     if not (best and slowest and mean):
         raise BadLine("a time of 0; expected more")
     table.rows += _readings(
-        values[0], calls, elements * element_bytes, element_bytes, {"best": best, "mean": mean, "slowest": slowest},
-        number, {},
-    )  # fmt: skip
+        values[0],
+        calls,
+        array_bytes=elements * element_bytes,
+        element_bytes=element_bytes,
+        times={"best": best, "mean": mean, "slowest": slowest},
+        number=number,
+        further_parameters={},
+    )
 
 
 def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """Read a row of the text. Its rate has more digits than its times."""
+    """Read a row of the text.
+
+    The best time is calculated from the rate, which has more digits than the printed time.
+    """
     table, values = tables.table, match[0].split()
     if table is None:
         raise ForeignLine
     require_columns(values, 5)
     kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
     if "precision" not in table.head and "elements" in table.head:
-        # The first version printed neither type nor size, but its rate by its time is that of one type.
+        # The first version printed neither type nor size. Rate times time is the moved bytes, which only one type fits.
         element_bytes = (
             rate * UNITS[table.unit] * best / sum(KERNELS[kernel]) / int(table.head["elements"])
         )
@@ -225,6 +243,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     if not rate:
         raise BadLine("a rate of 0; expected more")
     seconds = moved_bytes / (rate * UNITS[table.unit])
+    # The rounded size, rate and time together allow this difference.
     rounding_s = (
         seconds
         * (0.06 * UNITS.get(table.head.get("size_unit", "KB"), 0.0) / array_bytes + 0.0006 / rate)
@@ -245,18 +264,18 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     table.rows += _readings(
         kernel,
         table.calls,
-        array_bytes,
-        table.element_bytes,
-        {name: time_s for name, time_s in times.items() if time_s},
-        number,
-        parameters,
+        array_bytes=array_bytes,
+        element_bytes=table.element_bytes,
+        times={name: time_s for name, time_s in times.items() if time_s},
+        number=number,
+        further_parameters=parameters,
     )
 
 
 def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None:
     """Read the line of `--triad-only` in place of a table.
 
-    Its rate is that of all calls, with the first.
+    Its rate counts all calls, including the first.
     """
     if not tables or tables[-1].unit or "size" not in tables[-1].head:
         raise ForeignLine
@@ -266,17 +285,35 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
     table.unit, rate = match[1], amount(match[2])
     if not rate:
         raise BadLine("a rate of 0; expected more")
+    # One call more, since a mean is taken to leave the first call out, and this rate does not.
     table.rows += _readings(
-        "Triad", calls + 1, array_bytes, table.element_bytes,
-        {"mean": 3 * array_bytes / (rate * UNITS[table.unit])}, number, {"calls": "all"},
-    )  # fmt: skip
+        "Triad",
+        calls + 1,
+        array_bytes=array_bytes,
+        element_bytes=table.element_bytes,
+        times={"mean": 3 * array_bytes / (rate * UNITS[table.unit])},
+        number=number,
+        further_parameters={"calls": "all"},
+    )
 
 
 def _readings(
     kernel: str, calls: int, array_bytes: int, element_bytes: int, times: dict[str, float], number: int,
     further_parameters: dict[str, Scalar],
 ) -> list[Reading]:  # fmt: skip
-    """Return one kernel's times as readings."""
+    """Return one kernel's times as readings.
+
+    A mean is of all calls but the first, any other statistic of one call.
+
+    Args:
+        kernel: its name as printed, such as `Triad`.
+        calls: of the kernel, with the first.
+        array_bytes: the bytes of one array.
+        element_bytes: the bytes of one number.
+        times: seconds per call, by statistic.
+        number: of the line.
+        further_parameters: settings that are not the default.
+    """
     if kernel not in KERNELS:
         raise BadLine(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
     if calls < 2 or not array_bytes or element_bytes not in _DTYPES:
@@ -306,7 +343,7 @@ sniff = has_line_with(
 )
 
 
-def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
+def read(text: str, source: str, _user_facts: UserFacts) -> tuple[ImportedLog, ...]:
     """Return the runs in a file, one behind the other."""
     return read_runs(
         text,
@@ -314,12 +351,13 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
         _RULES,
         _Tables,
         lambda tables: [
-            _imported(table, source) for table in tables if table.rows or not table.listing
+            _imported(table, source) for table in tables if table.rows or not table.is_device_list
         ],
     )
 
 
 def _imported(table: _Table, source: str) -> ImportedLog:
+    """Return the log of one run. A run without rows becomes a failed test."""
     if not table.rows:
         failure = ("babelstream", "a run ended before the rows of its table")
         return ImportedLog(source, Tool("BabelStream", CONVENTION), (), failed=(failure,))
@@ -347,7 +385,7 @@ def _imported(table: _Table, source: str) -> ImportedLog:
 def _apply_check(reading: Reading, wrong_arrays: set[str]) -> Reading:
     """Return a reading, invalid where the tool found wrong data.
 
-    A wrong sum spoils those of `dot`, a wrong array all of them.
+    A wrong sum makes the readings of `dot` invalid, a wrong array all readings.
     """
     if not wrong_arrays or (wrong_arrays == {"sum"} and not reading.key.benchmark.endswith(".dot")):
         return reading

@@ -69,7 +69,10 @@ def build(
     tool: str,
     command: tuple[str, ...],
 ) -> list[Line]:
-    """Return the lines of one run. It is a session, in which each run of a tool is a process."""
+    """Return the lines of one run file.
+
+    The run is one session, and each log is a process in it.
+    """
     machine = _machine(logs, user_facts)
     environment = Environment(
         _device(machine, logs, user_facts), _host(machine, logs), _software(logs)
@@ -88,10 +91,10 @@ def build(
     ]
 
 
-def without_impossible(logs: Sequence[ImportedLog], user_facts: UserFacts) -> list[ImportedLog]:
-    """Return the logs with their impossible readings invalid.
+def mark_impossible(logs: Sequence[ImportedLog], user_facts: UserFacts) -> list[ImportedLog]:
+    """Return the logs with their impossible readings marked invalid.
 
-    Their rate is above what the gate believes of the device.
+    A reading is impossible if its rate is above the peak of the device.
     """
     machine = _machine(logs, user_facts)
     environment = Environment(_device(machine, logs, user_facts), _host(machine, logs), {})
@@ -112,7 +115,7 @@ def _invalid_reason(
 ) -> str:
     """Return why a reading is invalid; empty where it is valid.
 
-    Its tool says so, or its rate is above the peak that applies.
+    Either its tool says so, or its rate is above the peak of the device or the link.
     """
     measurement = _measurement(reading, log, environment, user_facts)
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
@@ -128,7 +131,10 @@ def _invalid_reason(
 
 
 def save(lines: Sequence[Line], path: Path) -> bool:
-    """Write a new run file, whole or not at all. Return False where it holds this import already."""
+    """Write a new run file, and return True.
+
+    Return False, and write nothing, where the file holds this import already.
+    """
     if path.suffix != ".jsonl":
         raise CannotStore(f"{path} is not the name of a run file; expected one that ends in .jsonl")
     if path.is_file() and _same(lines, path):
@@ -140,7 +146,7 @@ def save(lines: Sequence[Line], path: Path) -> bool:
 def _same(lines: Sequence[Line], path: Path) -> bool:
     """Return True if a run file holds this import.
 
-    It has the same content and user's facts; names of files may differ.
+    The content and the user's facts must be the same; the names of the imported files may differ.
     """
     try:
         run = read_run(path)
@@ -163,11 +169,12 @@ def _same(lines: Sequence[Line], path: Path) -> bool:
 
 
 def _machine(logs: Sequence[ImportedLog], user_facts: UserFacts) -> MachineFacts:
-    """Return the machine of the first log that names its product, else that of the first.
+    """Return the machine of the first log that names its product.
 
-    All logs with readings must be of one machine.
+    Where no log names one, it is the machine of the first log. Raise BadFile if the logs with readings are of several
+    products.
     """
-    machines: dict[str, ImportedLog] = {}
+    log_by_product: dict[str, ImportedLog] = {}
     for log in (log for log in logs if log.readings):
         product = log.machine.product
         if user_facts.product is not None and product not in (None, user_facts.product):
@@ -175,9 +182,9 @@ def _machine(logs: Sequence[ImportedLog], user_facts: UserFacts) -> MachineFacts
                 f"{log.source} was measured on {product}, but --product={user_facts.product}; expected the same"
             )
         fallback = "a CPU" if log.machine.device_type == "cpu" else "an unknown product"
-        machines.setdefault(user_facts.product or product or fallback, log)
-    if len(machines) > 1:
-        sources = ", ".join(f"{log.source} on {product}" for product, log in machines.items())
+        log_by_product.setdefault(user_facts.product or product or fallback, log)
+    if len(log_by_product) > 1:
+        sources = ", ".join(f"{log.source} on {product}" for product, log in log_by_product.items())
         raise BadFile(
             f"{sources}; import them separately, or give the product of all with --product"
         )
@@ -187,6 +194,7 @@ def _machine(logs: Sequence[ImportedLog], user_facts: UserFacts) -> MachineFacts
 def _device(
     machine: MachineFacts, logs: Sequence[ImportedLog], user_facts: UserFacts
 ) -> DeviceFacts:
+    """Return the device that was measured. The user's product goes before the file's."""
     product = user_facts.product or machine.product or machine.cpu_model
     return DeviceFacts(
         type="accelerator" if user_facts.product else machine.device_type,
@@ -198,14 +206,20 @@ def _device(
 def _host(machine: MachineFacts, logs: Sequence[ImportedLog]) -> HostFacts:
     """Return the known facts of the host. Others are zeros and `unknown`."""
     host = next((log.machine.host for log in logs if log.machine.host), None)
-    cores, name = machine.cores or 0, host or UNKNOWN
+    cores = machine.cores or 0
     return HostFacts(
-        name, machine.cpu_model or UNKNOWN, cores, cores, 0, 0, machine.kernel or UNKNOWN
+        name=host or UNKNOWN,
+        cpu_model=machine.cpu_model or UNKNOWN,
+        cores=cores,
+        usable_cores=cores,
+        memory_bytes=0,
+        usable_memory_bytes=0,
+        kernel=machine.kernel or UNKNOWN,
     )
 
 
 def _software(logs: Sequence[ImportedLog]) -> dict[str, str]:
-    """Return versions and settings, and for each tool its convention."""
+    """Return versions and settings by name, with the convention of each tool."""
     software: dict[str, str] = {}
     for log in logs:
         software |= log.machine.software | {f"{log.tool.name} convention": log.tool.convention}
@@ -213,6 +227,10 @@ def _software(logs: Sequence[ImportedLog]) -> dict[str, str]:
 
 
 def _hardware(environment: Environment, reading: Reading, user_facts: UserFacts) -> HardwareKey:
+    """Return the hardware key of a reading.
+
+    The link counts only between several devices. A CPU has its host's cores in the key.
+    """
     link = (user_facts.link or UNKNOWN) if reading.devices > 1 else "none"
     if environment.device.type != "cpu":
         return key_of(environment, reading.devices, link)
@@ -228,6 +246,10 @@ def _hardware(environment: Environment, reading: Reading, user_facts: UserFacts)
 def _measurement(
     reading: Reading, log: ImportedLog, environment: Environment, user_facts: UserFacts
 ) -> Measurement:
+    """Return a reading as a measurement.
+
+    It names a device only if it is of one GPU on one host.
+    """
     hardware = _hardware(environment, reading, user_facts)
     gpus = [] if log.machine.hosts or hardware.is_cpu else reading.gpus
     key = replace(reading.key, hardware=hardware)
@@ -257,7 +279,7 @@ def _measurement(
 def _outcomes(measurements: Sequence[Measurement], logs: Sequence[ImportedLog]) -> list[Outcome]:
     """Return one outcome for each test.
 
-    It is failed where the tool found wrong data, or had no number at all.
+    A test failed if a reading of it is invalid, or if its log lists it as failed.
     """
     reasons: dict[str, str] = {}
     for measurement in measurements:
@@ -274,7 +296,10 @@ def _outcomes(measurements: Sequence[Measurement], logs: Sequence[ImportedLog]) 
 
 
 def unknown_product(environment: Environment) -> str:
-    """Return why this product has no percentage, and the remedy. Empty where it is known."""
+    """Return why the product has no share of a peak, and the remedy.
+
+    Empty for a known product and for a CPU.
+    """
     product = environment.device.product
     if environment.device.type == "cpu" or product in products():
         return ""

@@ -36,10 +36,10 @@ from ..version import __version__
 from .building import (
     build,
     check_user_facts,
+    mark_impossible,
     run_id_of,
     save,
     unknown_product,
-    without_impossible,
 )
 from .exportable import Omission
 from .formats import export as export_runs
@@ -112,23 +112,26 @@ def import_(
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
     user_facts = check_user_facts(UserFacts(product, devices, link, operation, begun, unit, host))
-    contents = {file: _content(file) for file in files}
-    logs, duplicates = _read_all(contents, user_facts, format_name)
-    nodes = {"": logs} if by is None else by_node(logs)
-    for entries in nodes.values():
-        refuse_several(entries)
-    sources = {_source(file): content for file, content in contents.items()}
-    runs = [_build_run(entries, user_facts, sources) for entries in nodes.values()]
-    for node, run in zip(nodes, runs, strict=True):
+    content_by_file = {file: _content(file) for file in files}
+    logs, duplicates = _read_all(content_by_file, user_facts, format_name)
+    logs_by_node = {"": logs} if by is None else by_node(logs)
+    for logs_of_node in logs_by_node.values():
+        refuse_several(logs_of_node)
+    content_by_source = {_source(file): content for file, content in content_by_file.items()}
+    runs = [
+        _build_run(logs_of_node, user_facts, content_by_source)
+        for logs_of_node in logs_by_node.values()
+    ]
+    for node, run in zip(logs_by_node, runs, strict=True):
         run.path = _path(name, output, run.header.run_id, folder, node)
-    # An existing file with another content is refused before anything is written.
+    # Existing files come first: one with another content is refused before anything is written.
     for run in sorted(runs, key=lambda run: not run.path.exists()):
         run.written = save(run.lines, run.path)
     if as_json:
         documents = [_imported_json(run) for run in runs]
         print_json(documents[0] if by is None else {"runs": documents})
         return
-    _print_imported([entry for run in runs for entry in run.imported])
+    _print_imported([log for run in runs for log in run.logs])
     for file, first_file in duplicates.items():
         say(printable(f"note: {file} holds the same as {first_file}, and was ignored"))
     for line in dict.fromkeys(line for run in runs for line in run.remarks):
@@ -136,25 +139,25 @@ def import_(
 
 
 def _read_all(
-    contents: dict[str, bytes], user_facts: UserFacts, format_name: str | None
+    content_by_file: dict[str, bytes], user_facts: UserFacts, format_name: str | None
 ) -> tuple[list[ImportedLog], dict[str, str]]:
-    """Return the logs in the files, and the duplicates.
+    """Return the logs in the files, and the duplicate files.
 
-    A duplicate maps to the first file that holds the same of the same nodes.
+    A duplicate maps to the first file with the same content and the same nodes. Its logs are left out.
     """
     logs: list[ImportedLog] = []
     duplicates: dict[str, str] = {}
-    firsts: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
-    for file, content in contents.items():
-        entries = [
-            with_node(entry, file, user_facts.host)
-            for entry in read(content, _source(file), user_facts, format_name)
+    first_file_by_content: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
+    for file, content in content_by_file.items():
+        logs_of_file = [
+            with_node(log, file, user_facts.host)
+            for log in read(content, _source(file), user_facts, format_name)
         ]
-        first_file = firsts.setdefault(
-            (content, tuple(entry.machine.host for entry in entries)), file
+        first_file = first_file_by_content.setdefault(
+            (content, tuple(log.machine.host for log in logs_of_file)), file
         )
         if first_file == file:
-            logs += entries
+            logs += logs_of_file
         else:
             duplicates[file] = first_file
     return logs, duplicates
@@ -162,9 +165,12 @@ def _read_all(
 
 @dataclass(slots=True)
 class _ImportedRun:
-    """A run of imported logs, and its path."""
+    """A run of imported logs, and its path.
 
-    imported: Sequence[ImportedLog]
+    `written` is False where the file holds the import already.
+    """
+
+    logs: Sequence[ImportedLog]
     lines: Sequence[Line]
     path: Path = Path()
     written: bool = False
@@ -176,7 +182,7 @@ class _ImportedRun:
 
     @property
     def remarks(self) -> list[str]:
-        """Notes on its product and on the path of the run."""
+        """A note on an unknown product, and the path of the run."""
         remark = unknown_product(self.header.environment)
         state = "already holds this import, and was not changed"
         path_remark = f"saved as {self.path}" if self.written else f"{self.path} {state}"
@@ -184,23 +190,26 @@ class _ImportedRun:
 
 
 def _build_run(
-    logs: Sequence[ImportedLog], user_facts: UserFacts, contents: dict[str, bytes]
+    logs: Sequence[ImportedLog], user_facts: UserFacts, content_by_source: dict[str, bytes]
 ) -> _ImportedRun:
     """Return the run of one node's logs. Impossible readings are invalid."""
-    sources = list(dict.fromkeys(entry.source for entry in logs))
-    run_id = run_id_of([contents[source] for source in sources])
-    possible, command = without_impossible(logs, user_facts), ("roofline", "import", *sources)
-    lines = build(possible, user_facts, run_id, f"pytest-roofline {__version__}", command)
-    return _ImportedRun(possible, lines)
+    sources = list(dict.fromkeys(log.source for log in logs))
+    run_id = run_id_of([content_by_source[source] for source in sources])
+    marked_logs, command = mark_impossible(logs, user_facts), ("roofline", "import", *sources)
+    lines = build(marked_logs, user_facts, run_id, f"pytest-roofline {__version__}", command)
+    return _ImportedRun(marked_logs, lines)
 
 
 def _source(file: str) -> str:
-    """Return the name of a file in a run. A path may hold bytes that are no UTF-8."""
+    """Return the printable name of a file, as the run states it."""
     return "standard input" if file == "-" else printable(file)
 
 
 def _content(file: str) -> bytes:
-    """Return the bytes of a file, or of standard input."""
+    """Return the bytes of a file, or of standard input.
+
+    Raise BadFile for a pipe, a device, and a file that is too large.
+    """
     try:
         path = Path(file)
         if file != "-" and path.exists() and not (path.is_file() or path.is_dir()):
@@ -223,6 +232,11 @@ def _content(file: str) -> bytes:
 
 
 def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node: str) -> Path:
+    """Return the path of the run file.
+
+    It is below `-o` with `--by node`, else the file of `-o`, else in the folder of runs, which is made.
+    `node` is empty without `--by node`.
+    """
     if node:
         if output is None or name is not None:
             raise BadInput("--by node writes a run of each node; expected -o DIR, and no --save")
@@ -257,9 +271,9 @@ def _print_imported(logs: Sequence[ImportedLog]) -> None:
             for reading in log.readings
         )
         for (benchmark, metric), statistics in groupby(counts, key=lambda identity: identity[:2]):
-            words = [statistic for *_, statistic in statistics]
-            readings = sum(counts[benchmark, metric, word] for word in words)
-            table.add_row(printable(benchmark), metric, ", ".join(words), str(readings))
+            names = [statistic for *_, statistic in statistics]
+            reading_count = sum(counts[benchmark, metric, name] for name in names)
+            table.add_row(printable(benchmark), metric, ", ".join(names), str(reading_count))
         if log.readings:
             say(render(table, width(), sys.stdout.isatty()))
         for line in _remarks(log):
@@ -269,6 +283,7 @@ def _print_imported(logs: Sequence[ImportedLog]) -> None:
 
 
 def _remarks(log: ImportedLog) -> list[str]:
+    """Return lines on a log: invalid readings, failures, notes, and the first lines that were left out."""
     lines = [
         f"INVALID {reading.label}, {reading.where}: {reading.invalid}"
         for reading in log.readings
@@ -287,10 +302,12 @@ def _remarks(log: ImportedLog) -> list[str]:
     return lines
 
 
+# Fields of a reading that the JSON of an import holds.
 READING_FIELDS = ("label", "seconds", "where", "verified", "invalid")
 
 
 def _imported_json(run: _ImportedRun) -> dict[str, object]:
+    """Return the JSON of an imported run."""
     return {
         "run": str(run.path),
         "run_id": run.header.run_id,
@@ -311,7 +328,7 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
                 "notes": list(log.notes),
                 "unread": log.unread,
             }
-            for log in run.imported
+            for log in run.logs
         ],
     }
 
@@ -347,7 +364,7 @@ def export(
     Exit status: 0 written, 2 the input cannot be used, or nothing of it may go out.
     """
     paths = [resolve_run(name, folder) for name in runs]
-    # As with other tools, a hyphen is standard output.
+    # `-o -` means standard output, as with other tools.
     target = None if output == Path("-") else output
     if target is not None:
         refuse_overwriting(target, paths)
@@ -383,9 +400,9 @@ def export(
 
 
 def _print_left_out(left_out: Iterable[Omission]) -> None:
-    """Print on standard error what is not exported.
+    """Print the omissions of an export on standard error.
 
-    Every number is named; labels without a time are listed by their reason.
+    Each measured result has its line; labels without a time are listed by their reason.
     """
     labels_by_reason: dict[str, list[str]] = {}
     for entry in left_out:

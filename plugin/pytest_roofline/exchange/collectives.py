@@ -13,7 +13,7 @@ from ..core.keys import Scalar, Timing
 from ..core.work import Work
 from .records import MOST_SHOWN, Reading, UserFacts, key_of_reading, pool_readings
 
-# Bytes of an element, and the name under which it stands in keys, by what the tests print.
+# By the type that the tests print: the bytes of an element, and the name of the type in keys.
 DTYPES = {
     "int8": (1, "int8"), "char": (1, "int8"), "uint8": (1, "uint8"),
     "int32": (4, "int32"), "int": (4, "int32"), "uint32": (4, "uint32"),
@@ -27,15 +27,16 @@ CONVENTION = (
     "calls, one after the other, by the host's clock, and over ranks unless -a said otherwise; GB is 1e9 bytes; data "
     "are checked in calls of their own"
 )
-# The rounding of a rate beyond a thousand GB/s, as a share: fewer digits are printed.
+# The rounding of rates above 1000 GB/s, as a share: they are printed with fewer digits.
 ROUNDED = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of the tests. Its rows may have a reduction (None: either), and a root.
+    """One of the tests.
 
-    `shares` says how many times the share of the other ranks, (n - 1) / n, busbw is of algbw; 0 where both are alike.
+    For n ranks busbw is `shares` * (n - 1) / n times algbw; where `shares` is 0, both are equal. `reduces` says whether
+    rows name a reduction, None means that they may; `rooted` says whether they name a root.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Operation:
         return Fraction(self.shares * (ranks - 1), ranks)
 
 
-# By the binary without `_perf` (`all_reduce_perf`), without underscores.
+# By the name of the binary without underscores and `perf`: `allreduce` for `all_reduce_perf`.
 OPERATIONS = {
     "allreduce": Operation("all_reduce", 2, True, False),
     "allgather": Operation("all_gather", 1, False, False),
@@ -67,7 +68,7 @@ NAMES = tuple(operation.name for operation in OPERATIONS.values())
 
 
 def operation_of(program: str) -> Operation | None:
-    """Return the operation of a binary or of a name.
+    """Return the operation of a binary or of a name; None if unknown.
 
     Examples: `./build/all_reduce_perf_mpi`, `all_reduce`, `AllReduce`.
     """
@@ -77,9 +78,10 @@ def operation_of(program: str) -> Operation | None:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveLine:
-    """One half of a row: moved bytes, time and rates in GB/s.
+    """One half of a row: size in bytes, time, and rates in GB/s.
 
-    `root` is -1 where there is none; `wrong` is None where nobody looked.
+    A row has a half for each place: out of place, and in place. `root` is -1 where there is none; `wrong` is the number
+    of wrong elements, None where the tool did not check.
     """
 
     where: str
@@ -94,9 +96,9 @@ class CollectiveLine:
     wrong: float | None
 
     def trouble(self, operation: Operation, ranks: int) -> str:
-        """Return why this cannot be a row of an operation.
+        """Return why this cannot be a row of an operation; empty where it can.
 
-        Empty where it can; `ranks` is how many take part.
+        `ranks` is the number of ranks that take part.
         """
         if self.dtype not in DTYPES:
             return f"type {self.dtype!r}; expected one of {', '.join(DTYPES)}"
@@ -113,9 +115,9 @@ class CollectiveLine:
         return ""
 
     def work(self, operation: Operation, ranks: int) -> Work:
-        """Return the bytes of one call: S, and S times the factor.
+        """Return the bytes of one call.
 
-        They are whole, halves rounded up.
+        algbw counts the size S, busbw S times the factor, rounded to whole bytes.
         """
         return Work(
             algbw_bytes=self.size_bytes,
@@ -128,8 +130,8 @@ class CollectiveLine:
 class Setting:
     """The settings of a test.
 
-    `ranks` are those of the reported group, `devices` those of all groups; `extra` holds settings
-    that are not the default.
+    `ranks` is their number in the reported group, `devices` their number in all groups; `extra` holds settings that are
+    not the default.
     """
 
     tool: str
@@ -151,9 +153,11 @@ def find_operation(
 ) -> tuple[Operation, str]:
     """Return the operation of the rows, and a note on its origin.
 
-    The file or the user names it, or else only one can have all the rows.
+    The file or the user names it. Otherwise it is the only operation that can have all the rows. Where several can, a
+    hint decides: a line of the job above the log, or the name of the file, that names one of them.
 
-    Where several can, a hint decides that names one: a line of the job above the log, or the name of its file.
+    Raises:
+        BadFile: file and user differ, the name is unknown, or several operations remain.
     """
     of_file, of_user = operation_of(program), operation_of(user_facts.operation or "")
     if of_file and of_user and of_file != of_user:
@@ -166,37 +170,39 @@ def find_operation(
         raise BadFile(
             f"{source}: {program!r} is an unknown test; expected one of {', '.join(NAMES)}"
         )
-    fits = [
+    # Rows of all_to_all_v look like those of all_to_all, so it counts only where it is named.
+    candidates = [
         operation
         for operation in OPERATIONS.values()
         if operation.name != "all_to_all_v"
         and not any(row.size_bytes and row.trouble(operation, ranks) for row in rows)
     ]
-    if len(fits) == 1:
-        return fits[0], ""
+    if len(candidates) == 1:
+        return candidates[0], ""
     for hint in reversed(hints):
-        if (hinted := operation_named_in(hint)) in fits:
+        if (hinted := operation_named_in(hint)) in candidates:
             return (
                 hinted,
                 f"the log does not name its collective: {hinted.name} by {hint.strip()[:MOST_SHOWN]!r}",
             )
-    if not fits:
+    if not candidates:
         raise BadFile(
             f"{source}: no collective of {ranks} ranks has these bus bandwidths; give the number of "
             "devices with --devices"
         )
-    names = ", ".join(operation.name for operation in fits)
+    names = ", ".join(operation.name for operation in candidates)
     raise BadFile(f"{source} does not name its collective; give it with --operation: {names}")
 
 
 def operation_named_in(text: str) -> Operation | None:
-    """Return the one operation that a text names, in whatever spelling.
+    """Return the operation that a text names, in any spelling.
 
-    It is a line of a job, or the name of a file.
+    The text is a line of a job, or the name of a file. None if it names no operation, or several.
     """
     name = " ".join(re.findall(r"\w+_perf", text)) or re.split(r"[/\\]", text)[-1]
     letters = re.sub(r"[^a-z]", "", name.lower())
     matches = [key for key in OPERATIONS if key in letters]
+    # `allreduce` also contains `reduce`, which then does not count.
     longest = [
         key for key in matches if not any(key != longer and key in longer for longer in matches)
     ]
@@ -206,7 +212,10 @@ def operation_named_in(text: str) -> Operation | None:
 def readings_of(
     rows: Sequence[CollectiveLine], operation: Operation, setting: Setting, source: str
 ) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
-    """Return rows as readings, and the rows that were left out."""
+    """Return rows as readings, and the reasons for rows left out.
+
+    Raise BadFile for a row that cannot be of the operation.
+    """
     readings: list[Reading] = []
     left_out: list[str] = []
     for row in rows:
@@ -222,6 +231,7 @@ def readings_of(
 
 
 def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Reading:
+    """Return a row as a reading. Redop and root are in its key where the row has them."""
     work = row.work(operation, setting.ranks)
     parameters: dict[str, Scalar] = {"size_bytes": row.size_bytes, "dtype": DTYPES[row.dtype][1]}
     if row.redop in REDUCTIONS:

@@ -24,14 +24,15 @@ _TWO_DIGITS = re.compile(r".*\d\d")
 def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
     """Return the beginning of a row before a line of NCCL.
 
-    A host may begin with a digit, as containers do, and then the shape of the word does not show where the number ends.
+    The line of NCCL begins with a host. Where that begins with a digit, as containers do, only the names of the hosts
+    show where the number ends.
 
     Args:
         match: of `CUT_ROW`.
         hosts: the names in the lines `# Rank …`.
 
     Raises:
-        Refused: two hosts fit, or none does and the number may have digits of a host.
+        BadLine: two hosts fit, or none does and the number may have digits of a host.
     """
     front: str = match["front"]
     if match["stamp"] or not front:

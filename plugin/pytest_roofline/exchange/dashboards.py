@@ -16,22 +16,22 @@ _NS = 1e9
 def write_bencher(entries: Sequence[Exportable]) -> dict[str, dict[str, dict[str, float]]]:
     """Return measures by name, for Bencher.
 
-    It knows `latency` (ns) and `throughput` (calls per second); the others are ours.
-
-    `traffic-gbps`, `busbw-gbps`, `tflops` and so on are the rate under its metric, `roofline-share` is in percent,
-    `peak-memory` and `held-memory` in bytes.
+    Bencher defines `latency` (ns) and `throughput` (calls per second). The others are our own: the rate under the name
+    of its metric, such as `traffic-gbps` or `tflops`, `roofline-share` in percent, `peak-memory` and `held-memory` in
+    bytes.
     """
     return {entry.row.label: _measures(entry) for entry in entries}
 
 
 def _measures(entry: Exportable) -> dict[str, dict[str, float]]:
+    """Return the measures of one entry, each with its value and bounds."""
     measures = {"latency": _metric(entry.seconds * _NS, _in_ns(entry.bounds_s))}
     rates = {"throughput": 1 / entry.seconds}
     if entry.rate is not None:
         rates[slug(entry.measurement.key.metric)] = entry.rate[0]
     if entry.row.roofline_share is not None:
         rates["roofline-share"] = 100 * entry.row.roofline_share
-    measures |= {name: _metric(value, entry.inverse(value)) for name, value in rates.items()}
+    measures |= {name: _metric(value, entry.inverse_bounds(value)) for name, value in rates.items()}
     sizes = {
         "peak-memory": entry.measurement.peak_bytes,
         "held-memory": entry.measurement.held_bytes,
@@ -44,6 +44,7 @@ def _measures(entry: Exportable) -> dict[str, dict[str, float]]:
 
 
 def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float]:
+    """Return a value of Bencher, with its bounds where there are any."""
     return {"value": value} | (
         {"lower_value": bounds[0], "upper_value": bounds[1]} if bounds else {}
     )
@@ -66,26 +67,33 @@ def write_times(entries: Sequence[Exportable]) -> list[dict[str, object]]:
 def write_rates(entries: Sequence[Exportable]) -> list[dict[str, object]]:
     """Return GB/s and TFLOP/s, for `tool: customBiggerIsBetter`.
 
-    The name says how bytes are counted.
+    The text beside each begins with the metric, which says how bytes are counted.
     """
     return [
-        _point(entry, entry.rate[1], entry.rate[0], entry.inverse(entry.rate[0]), f"{entry.measurement.key.metric}\n")
+        _point(entry, entry.rate[1], entry.rate[0], entry.inverse_bounds(entry.rate[0]),
+               first_line=f"{entry.measurement.key.metric}\n")
         for entry in entries if entry.rate
     ]  # fmt: skip
 
 
 def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return bounds in nanoseconds."""
     return (bounds_s[0] * _NS, bounds_s[1] * _NS) if bounds_s else None
 
 
 def _point(
-    entry: Exportable, unit: str, value: float, bounds: tuple[float, float] | None, start: str = ""
+    entry: Exportable,
+    unit: str,
+    value: float,
+    bounds: tuple[float, float] | None,
+    first_line: str = "",
 ) -> dict[str, object]:
+    """Return an entry of github-action-benchmark's list. Without bounds it has no range."""
     point = {
         "name": entry.row.label,
         "unit": unit,
         "value": value,
-        "extra": start + sentence(entry),
+        "extra": first_line + sentence(entry),
     }
     if bounds is not None:
         point["range"] = " … ".join(map(three_digits, bounds))

@@ -25,10 +25,9 @@ from ..stats.key_results import KeyResults
 class Exportable:
     """One measurement for export.
 
-    `row.measurements` are those of processes that may be trusted, in order. `name` is the node id
-    of the test, with the name of the measurement behind it where that was not its first; for
-    another tool's measurement it is the label. `seconds` is the centre of the processes where
-    several were judged.
+    `row.measurements` are those of processes that may be trusted, in order. `name` is the node id of the test. The name
+    of the measurement follows unless it was the first of the test. An imported measurement has its label as name.
+    `seconds` is the centre of the processes where several were judged.
     """
 
     row: Row
@@ -52,9 +51,8 @@ class Exportable:
     def bounds_s(self) -> tuple[float, float] | None:
         """The smallest and the largest median of its processes.
 
-        Of a single process they are those of its blocks; None where there is but one.
-
-        The centre lies between them.
+        For a single process the medians of its blocks count. None where there is only one median. The bounds always
+        include the centre.
         """
         medians = (
             self.measurement.samples.block_medians
@@ -67,24 +65,21 @@ class Exportable:
 
     @property
     def rounds_s(self) -> tuple[float, ...]:
-        """Every sample behind it, in seconds per call.
+        """The samples of all its processes, in seconds per call.
 
-        Those of all its processes count; blocks that do not count are left out.
+        Samples of excluded blocks are left out.
         """
         return tuple(value for measurement in self.processes for value in measurement.samples.kept)
 
     @property
     def rate(self) -> tuple[float, str] | None:
-        """GB/s or TFLOP/s, as the key's metric counts, with the unit.
-
-        None where there is only a time.
-        """
+        """The rate in GB/s or TFLOP/s, and the unit; None without one."""
         return _rate(self.row)
 
-    def inverse(self, value: float) -> tuple[float, float] | None:
+    def inverse_bounds(self, value: float) -> tuple[float, float] | None:
         """Return the bounds of a value that falls as the time rises.
 
-        The fastest process has the highest rate.
+        Example: a rate, whose upper bound belongs to the fastest process.
         """
         if self.bounds_s is None:
             return None
@@ -96,7 +91,7 @@ class Exportable:
 class Omission:
     """A result that is not exported, and the reason.
 
-    `measured` is true if it has a number that somebody may look for.
+    `measured` is true if it has a number, which somebody may miss in the export.
     """
 
     label: str
@@ -105,12 +100,12 @@ class Omission:
 
 
 def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omission]]:
-    """Return the measurements to export, in order, and the others.
+    """Return the measurements to export, in order, and the omissions.
 
-    A test that failed only because it is slower goes out: a dashboard without it would show that all is well.
+    A test that failed only because it is slower is exported: a dashboard without it would show that all is well.
     """
     _refuse_several(runs)
-    fit: list[Exportable] = []
+    exportables: list[Exportable] = []
     left_out: list[Omission] = []
     for run in runs:
         names, imported = _names_by_test(run), is_imported(run)
@@ -119,6 +114,7 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
             if reason:
                 left_out.append(Omission(row.label, reason, row.metric in (TIME, FIGURE)))
             elif measurement is not None and row.time_s is not None:
+                # The first measurement of a test has the name of the test alone.
                 position = names[row.test].index(measurement.key.name)
                 name = (
                     f"{row.test}.{measurement.key.name or position + 1}" if position else row.test
@@ -131,7 +127,7 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
                 sound_row = replace(
                     row, measurements=tuple(KeyResults(trusted_processes).sound(None))
                 )
-                fit.append(
+                exportables.append(
                     Exportable(
                         sound_row,
                         row.label if imported else name,
@@ -140,7 +136,7 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
                         imported,
                     )
                 )
-    return fit, left_out
+    return exportables, left_out
 
 
 def _names_by_test(run: Run) -> dict[str, list[str]]:
@@ -152,8 +148,11 @@ def _names_by_test(run: Run) -> dict[str, list[str]]:
     }
 
 
-def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
-    """Raise where one name stands for two measurements. A reader would keep one of them."""
+def refuse_duplicates(names: Iterable[tuple[str, Exportable]]) -> None:
+    """Raise BadInput if one name is of two measurements.
+
+    The other tool would keep only one of them.
+    """
     first_by_name: dict[str, Exportable] = {}
     for name, entry in names:
         first_entry = first_by_name.setdefault(name, entry)
@@ -168,6 +167,7 @@ def refuse_twice(names: Iterable[tuple[str, Exportable]]) -> None:
 
 
 def _refuse_several(runs: Sequence[Run]) -> None:
+    """Raise OtherHardware for runs of several kinds of hardware."""
     run_by_hardware: dict[str, Run] = {}
     for run in runs:
         run_by_hardware.setdefault(str(hardware_of(run)), run)
@@ -183,7 +183,7 @@ def _refuse_several(runs: Sequence[Run]) -> None:
 def _omission_reason(run: Run, row: Row) -> str:
     """Return why a row is not exported.
 
-    Empty where it is, and where a test measured nothing and need not have.
+    Empty where it is exported, and where the test passed without a measurement.
     """
     if row.measurement is not None:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
@@ -198,10 +198,10 @@ def _omission_reason(run: Run, row: Row) -> str:
     return f"its test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"
 
 
-def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
-    """Return the known facts of all judged processes.
+def facts(row: Row, measurements: Sequence[Measurement]) -> dict[str, object]:
+    """Return the known facts of a row, by name.
 
-    `behind` are the measurements behind the exported samples.
+    `measurements` are those of the exported samples. The time, the rate and the verdict are of all judged processes.
     """
     measurement, verdict = row.measurement, row.time_verdict
     assert measurement is not None
@@ -210,7 +210,7 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
         {
             "label": row.label,
             "seconds": row.time_s,
-            "processes": (verdict.processes if verdict is not None else 0) or len(behind),
+            "processes": (verdict.processes if verdict is not None else 0) or len(measurements),
             "metric": row.counting,
             "rate": rate,
             "rate_unit": unit,
@@ -222,10 +222,10 @@ def facts(row: Row, behind: Sequence[Measurement]) -> dict[str, object]:
             "tolerance": row.tolerance,
             "baseline_s": row.baseline_time_s,
             "work": {name: amount for name, amount in asdict(measurement.work).items() if amount},
-            "calls_per_sample": behind[0].samples.iterations,
-            "samples": sum(len(process.samples.kept) for process in behind),
+            "calls_per_sample": measurements[0].samples.iterations,
+            "samples": sum(len(process.samples.kept) for process in measurements),
             "samples_left_out": sum(
-                len(process.samples.seconds) - len(process.samples.kept) for process in behind
+                len(process.samples.seconds) - len(process.samples.kept) for process in measurements
             ),
             "cache": row.cache,
             "timing": row.timing,
@@ -280,7 +280,10 @@ def sentence(entry: Exportable) -> str:
 
 
 def _rate(row: Row) -> tuple[float, str] | None:
-    """Return the rate of a row's time, and its unit."""
+    """Return the rate of a row in GB/s or TFLOP/s, and the unit.
+
+    None where the row has only a time.
+    """
     suffix, rate = rate_suffix(row.counting or ""), row.rate
     if suffix is None or rate is None:
         return None
@@ -288,4 +291,5 @@ def _rate(row: Row) -> tuple[float, str] | None:
 
 
 def _without_unknown(values: dict[str, object]) -> dict[str, object]:
+    """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}

@@ -24,7 +24,7 @@ from . import (
     triton_report,
 )
 from .building import run_id_of
-from .exportable import Exportable, Omission, refuse_twice, select_exportable
+from .exportable import Exportable, Omission, refuse_duplicates, select_exportable
 from .logs import lines
 from .records import ImportedLog, UserFacts, decode, looks_like_json, refuse
 
@@ -36,8 +36,7 @@ MOST_LINE_BYTES = 256 * 2**10
 class ImportFormat:
     """One format of another tool.
 
-    `name` is that of `--format`, `title` what a person calls it; `sniff` recognises a text, `read`
-    reads it.
+    `name` is the value of `--format`, `title` is for messages; `sniff` recognises a text, `read` reads it.
     """
 
     name: str
@@ -78,7 +77,18 @@ NAMES = tuple(import_format.name for import_format in FORMATS)
 def read(
     content: bytes, source: str, user_facts: UserFacts, name: str | None = None
 ) -> tuple[ImportedLog, ...]:
-    """Return the logs in a file: one for each process of the tool."""
+    """Return the logs in a file: one for each process of the tool.
+
+    Args:
+        content: of the file.
+        source: the name of the file, for messages.
+        user_facts: that the user states.
+        name: of the format; None: recognise it.
+
+    Raises:
+        BadInput: no format has this name.
+        BadFile: the file has no known format, or cannot be used.
+    """
     if name is not None and name not in NAMES:
         raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
     text = decode(content, source)
@@ -103,14 +113,14 @@ def read(
     try:
         logs = import_format.read(text, source, user_facts)
     except BadInput as error:
-        # A size beyond what arithmetic holds.
+        # A size in the file is larger than a number can be.
         raise BadFile(f"{source}: {error}") from None
     if not any(log.readings or log.failed for log in logs):
         reason = next((f": {reason}" for log in logs for reason in log.left_out), "")
         raise BadFile(f"{source}: {import_format.title} without a usable number{reason}")
     _refuse_contradiction(source, logs, user_facts)
     _refuse_impossible(source, logs)
-    # By content, so that a log that was imported twice is known again.
+    # Processes are named by content, so that the same log gives the same names again.
     digest = run_id_of([content])
     return tuple(replace(log, process=f"{digest}-{number}") for number, log in enumerate(logs, 1))
 
@@ -155,8 +165,8 @@ def _refuse_contradiction(
 class ExportFormat:
     """One format for another tool.
 
-    `name` is that of `--to`, `name_of` names a measurement, `write` makes the document; `why_not`
-    is why it cannot hold a measurement.
+    `name` is the value of `--to`, `name_of` names a measurement, `write` makes the document; `why_not` returns why the
+    format cannot hold a measurement, or an empty text.
     """
 
     name: str
@@ -166,9 +176,9 @@ class ExportFormat:
 
 
 EXPORTS = (
-    # By the node id it finds the same test in another file.
+    # pytest-benchmark finds the same test in another file by its node id.
     ExportFormat("pytest-benchmark", attrgetter("name"), pytest_benchmark.write),
-    # By a name that stays when a file moves, and that a chart has room for.
+    # The label stays the same when a file moves, and is short enough for a chart.
     ExportFormat("github-action-benchmark", attrgetter("row.label"), dashboards.write_times),
     ExportFormat(
         "github-action-benchmark-rates",
@@ -185,7 +195,7 @@ EXPORT_NAMES = tuple(export_format.name for export_format in EXPORTS)
 class ExportedDocument:
     """A document for another tool as plain data.
 
-    None where nothing may be written; with the names in it, and the omissions.
+    `document` is None where nothing may be written; `names` are those of its measurements.
     """
 
     document: Any
@@ -206,7 +216,7 @@ def export(runs: Sequence[Run], name: str) -> ExportedDocument:
         if (reason := export_format.why_not(entry))
     ]
     names = [export_format.name_of(entry) for entry in exportable_entries]
-    refuse_twice(zip(names, exportable_entries, strict=True))
+    refuse_duplicates(zip(names, exportable_entries, strict=True))
     return ExportedDocument(
         export_format.write(exportable_entries) if exportable_entries else None,
         tuple(names),
