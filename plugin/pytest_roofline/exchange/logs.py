@@ -22,18 +22,20 @@ from .records import BadLine, ImportedLog, looks_like_json, refuse
 Row = TypeVar("Row")
 # Labels of `mpirun --tag-output`, which stand before every piece of a line: `[1,0]<stdout>:`.
 _TAG = re.compile(r"((?:\[[^\[\]<>\s]*\d,\d+\])?)<std(?:out|err)>: ?")
-# Of `kubectl logs --timestamps`, `ts`, journals, CI and the files of containerd; of `kubectl logs --prefix`, `srun -l`,
-# `mpiexec -l`, of `pdsh` and `clush`, which label by host, of Ray and SkyPilot, torchrun, Compose and journals.
+# Time stamps of `kubectl logs --timestamps`, `ts`, journals, CI and the files of containerd.
 _STAMP = re.compile(
     r"\[?(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
     r"|\d\d:\d\d:\d\d|\d{10}\.\d+)\]? (?:std(?:out|err) [FP] |\d\d[OE][ +])?"
 )
+# Labels of `kubectl logs --prefix`, `srun -l`, `mpiexec -l`, of `pdsh` and `clush`, which label by host, of Ray and
+# SkyPilot, torchrun, Compose and journals.
 _LABEL = re.compile(
     r"(\[pod/[^\]\s]+\]) | *(\d+|[A-Za-z][A-Za-z.-]*\d[\w.-]*):(?: |$)|(\[\d+\]) |(\([^()]{0,99}\bpid=\d[^()]{0,99}\)) "
     r"|(\[default\d+\]):|([\w.-]{1,99}-\d+) +\| |([\w.-]{1,99} [\w./-]{1,99}\[\d+\]): "
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# A line that ends in a decimal number; the group holds the decimals.
 _END = re.compile(r"^[^,]*\d\.(\d+) *$")
 # Lines between the rows of a table that are no rows: remarks, and lines of libraries and launchers.
 _FOREIGN = re.compile(
@@ -53,7 +55,7 @@ def has_line_with(marks: str) -> Callable[[str], bool]:
     return lambda text: pattern.search(text) is not None
 
 
-def skip(_: object, __: int, ___: re.Match[str]) -> None:
+def skip(_runs: object, _number: int, _match: re.Match[str]) -> None:
     """Ignore a line of the tool that holds no fact."""
 
 
@@ -72,20 +74,26 @@ class HeadedTable(OpenTable[Row]):
     unread: dict[str, str] = field(default_factory=dict)
 
 
-def keep_head(tables: Sequence[HeadedTable[Any]], _: int, match: re.Match[str]) -> None:
-    """Keep a `HEAD_LINE` that no rule reads. Above a run, and behind its rows, it is ignored."""
+def keep_head(tables: Sequence[HeadedTable[Any]], _number: int, match: re.Match[str]) -> None:
+    """Keep a `HEAD_LINE` that no other rule reads.
+
+    It is ignored before the first run, and behind the rows of a run.
+    """
     if tables and not tables[-1].rows:
         tables[-1].unread[match[1]] = match[2]
 
 
-def require_columns(values: Sequence[str], number: int, name: str = "columns") -> None:
-    """Refuse a row whose values do not match its columns."""
-    if len(values) != number:
-        raise BadLine(f"{len(values)} {name}; expected {number}")
+def require_columns(values: Sequence[str], expected: int, name: str = "columns") -> None:
+    """Raise BadLine for a row with another number of values.
+
+    `name` is the word for them in the message.
+    """
+    if len(values) != expected:
+        raise BadLine(f"{len(values)} {name}; expected {expected}")
 
 
 class ForeignLine(Exception):
-    """A line that only looks like one of the tool."""
+    """A line of another program, which only looks like one of the tool."""
 
 
 class Runs(Protocol):
@@ -114,13 +122,18 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _without_stamp(line: str) -> str:
+    """Return a line without the time stamp at its start."""
     match = _STAMP.match(line)
     return line[match.end() :] if match else line
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
-    """Yield each label of a line with its text. A label that comes again continues its line."""
+    """Yield each label of a line with its text; "" without a label.
+
+    `mpirun --tag-output` may put several labels into a line. Neighbours with the same label are joined.
+    """
     line = _without_stamp(line)
+    # The text before the first tag, then each tag and the text behind it.
     parts = _TAG.split(line)
     if len(parts) == 1:
         match = _LABEL.match(line)
@@ -137,63 +150,70 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Stream(Generic[AnyRuns]):
-    """The lines of one labelled rank, or those without a label."""
+    """The lines of one labelled rank, or those without a label.
+
+    `skipped_count` counts the lines of other programs. `doubtful_lines` are those in the open table that may be broken
+    rows; `remarks` are those that turned out to be none. Both hold the number of a line and its text.
+    `has_numbered_rows` is True if the last row began with a digit. `line_above` is the line before.
+    """
 
     runs: AnyRuns
-    skipped: int = 0
-    doubtful: list[tuple[int, str]] = field(default_factory=list)
+    skipped_count: int = 0
+    doubtful_lines: list[tuple[int, str]] = field(default_factory=list)
     remarks: list[tuple[int, str]] = field(default_factory=list)
-    numbered: bool = False
-    above: str = ""
+    has_numbered_rows: bool = False
+    line_above: str = ""
 
     def take(self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str) -> None:
         """Give a line to the first rule that matches all of it.
 
-        A line of another program is counted.
+        A line that no rule accepts is counted. Inside a table it is doubtful until the next row, or the table's end.
+        Raise BadFile if it may be a broken row.
         """
         runs, table = self.runs, self.runs.table
-        rows, runs_before = len(table.rows) if table is not None else 0, len(runs)
-        above, self.above = self.above, line
+        row_count, run_count = len(table.rows) if table is not None else 0, len(runs)
+        line_above, self.line_above = self.line_above, line
         is_of_tool = _apply_rules(rules, runs, source, number, line)
-        if len(runs) > runs_before and line == above:
+        if len(runs) > run_count and line == line_above:
             # A heading directly below itself begins no second run.
             runs.pop()
         if not is_of_tool:
-            self.skipped += bool(line.strip())
+            self.skipped_count += bool(line.strip())
             if table is not None and not _FOREIGN.fullmatch(line):
-                self.doubtful.append((number, line))
+                self.doubtful_lines.append((number, line))
             return
-        grew = table is not None and len(table.rows) > rows
-        self.numbered = line[:1].isdigit() if grew else self.numbered
-        # Only what goes on, or comes to its end, has the line in doubt inside.
-        if table is not None and (grew or table.ended):
+        has_new_row = table is not None and len(table.rows) > row_count
+        self.has_numbered_rows = line[:1].isdigit() if has_new_row else self.has_numbered_rows
+        # A doubtful line is inside the table only if a row, or the end of the table, follows it.
+        if table is not None and (has_new_row or table.ended):
             self._settle(source)
         if runs.table is not table:
-            self.doubtful.clear()
+            self.doubtful_lines.clear()
 
     def _settle(self, source: str) -> None:
-        """Keep doubtful lines as remarks, or refuse the first possible row."""
-        for number, line in self.doubtful:
-            if not self.numbered or line[:1].isdigit() or _ROW_TAIL.fullmatch(line):
+        """Keep doubtful lines as remarks. Raise BadFile for a possible row."""
+        for number, line in self.doubtful_lines:
+            if not self.has_numbered_rows or line[:1].isdigit() or _ROW_TAIL.fullmatch(line):
                 refuse(source, number, line, "a line inside a table that is not a row")
             self.remarks.append((number, line))
-        self.doubtful.clear()
+        self.doubtful_lines.clear()
 
     def omits_cut_line(
         self, rules: Sequence[Rule[AnyRuns]], source: str, number: int, line: str
     ) -> bool:
-        """Give a line without an end to the rules.
+        """Give a last line without a line end to the rules.
 
-        Return True if it is left out, since it may hold half a number of a row.
+        Return True if it is a row, which may end inside a number. Then it is taken back.
         """
         runs_before, table = copy.deepcopy(self.runs), self.runs.table
-        rows = len(table.rows) if table is not None else 0
+        row_count = len(table.rows) if table is not None else 0
         try:
             self.take(rules, source, number, line)
             table = self.runs.table
-            if table is None or len(table.rows) == rows:
+            if table is None or len(table.rows) == row_count:
                 return False
         except BadFile:
+            # A broken row is left out as well.
             pass
         self.runs = runs_before
         return True
@@ -202,7 +222,7 @@ class _Stream(Generic[AnyRuns]):
 def _apply_rules(
     rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str
 ) -> bool:
-    """Return True if a rule accepted the line."""
+    """Give a line to the first matching rule. Return True if it accepts the line."""
     for pattern, take in rules:
         if match := pattern.fullmatch(line):
             try:
@@ -222,29 +242,30 @@ def read_runs(
     begin: Callable[[], AnyRuns],
     finish: Callable[[AnyRuns], Sequence[ImportedLog]],
 ) -> tuple[ImportedLog, ...]:
-    """Return the runs in a log.
+    """Return the runs in a log. A run that several ranks printed is there once.
 
-    `begin` makes the runs that the rules fill from one stream, `finish` makes the imported logs of
-    them.
+    `begin` makes the empty collection of runs that the rules fill from one stream; `finish` turns it into imported
+    logs. Raise BadFile for a log without a row.
     """
     if looks_like_json(text):
         raise BadFile(f"{source}: the log is inside a JSON string; extract it first")
     streams: dict[str, _Stream[AnyRuns]] = {}
-    # A file whose last end of line was stripped is whole where its last row ends as the one above, to the decimals.
+    # A last line without a line end is cut, or only its line end was stripped. It is whole if it has as many words, and
+    # as many decimals in the last word, as the line above.
     row_ends = [
         (len(match[1]), len(line.split()))
         for line in text.rsplit("\n", 2)[1:]
         if (match := _END.search(line))
     ]
     is_stripped = len(row_ends) == 2 and row_ends[0] == row_ends[1]
-    last_number, notes = text.count("\n") + 1 + is_stripped, []
+    cut_number, notes = text.count("\n") + 1 + is_stripped, []
     for number, line in lines(text):
         for label, piece in _pieces(line):
             if label not in streams:
                 streams[label] = _Stream(begin())
-            # Who quotes a log may indent it, and some programs print tabs between columns.
+            # A log that somebody quotes may be indented, and some programs print tabs between columns.
             printed_line = piece.replace("\t", " ").lstrip(" ")
-            if number < last_number or not printed_line:
+            if number < cut_number or not printed_line:
                 streams[label].take(rules, source, number, printed_line)
             elif streams[label].omits_cut_line(rules, source, number, printed_line):
                 notes = [
@@ -252,7 +273,7 @@ def read_runs(
                 ]
     logs = [log for stream in streams.values() for log in finish(stream.runs)]
     remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
-    skipped_count = sum(stream.skipped for stream in streams.values()) - len(remarks)
+    skipped_count = sum(stream.skipped_count for stream in streams.values()) - len(remarks)
     unique_logs = list({_content(log): log for log in reversed(logs)}.values())[::-1]
     if not any(log.readings or log.ended for log in unique_logs):
         reason = next(

@@ -88,9 +88,9 @@ _PLACES = ("out_of_place", "in_place")
 class _Head:
     """The lines above the table of a run.
 
-    `ranks` are group, host and product of those that are named, `highest_rank` the number of the
-    last. `reduced_max_bytes` is the maxBytes that the tool reduced for want of memory. `hints` are
-    lines above that may name the collective, where the log does not.
+    `config` holds the numbers of `_CONFIG` in their order. `ranks` has group, host and product of each rank that a line
+    names, `highest_rank` the number of the last. `reduced_max_bytes` is maxBytes after the tool reduced it for lack of
+    memory. `hints` are lines of the job above the log that may name the collective.
     """
 
     program: str = ""
@@ -104,12 +104,12 @@ class _Head:
 
     @property
     def abridged(self) -> bool:
-        """True if lines between its ranks are missing. Somebody may have shortened the log."""
+        """True if lines of ranks are missing, as in a shortened log."""
         return self.highest_rank >= len(self.ranks)
 
     @property
     def family(self) -> str:
-        """The family of its benchmarks, after the tool that printed it."""
+        """The beginning of the names of its benchmarks."""
         return "rccl_tests" if "rccl-tests" in self.software else "nccl_tests"
 
     @property
@@ -120,9 +120,10 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The columns of a table: those that all places share, and those of each place.
+    """The columns of a table.
 
-    `count` is that of the words of a row, `unread` are the columns behind those that are read.
+    `shared` are the columns of the whole row; `half` those that each of the `places` repeats: out of place, in place.
+    `count` is the number of words in a row; `unread` are the last columns, which are not read.
     """
 
     shared: tuple[str, ...]
@@ -134,7 +135,10 @@ class _Columns:
 
 @dataclass(slots=True)
 class _Log(HeadedTable[CollectiveLine]):
-    """One run of one test, as far as it was read. `cut_cells` are the front of a row in two lines."""
+    """One run of one test, as far as it was read.
+
+    `cut_cells` are the cells of a row so far, whose line NCCL cut in two.
+    """
 
     head: _Head = field(default_factory=_Head)
     columns: _Columns | None = None
@@ -143,7 +147,10 @@ class _Log(HeadedTable[CollectiveLine]):
 
 
 class _Logs(list[_Log]):
-    """The runs of a stream, one behind the other. The last is being read."""
+    """The runs of a stream, one behind the other. The last is being read.
+
+    `hints` are lines since the last run that may name the collective of the next.
+    """
 
     hints: tuple[str, ...] = ()
 
@@ -152,77 +159,88 @@ class _Logs(list[_Log]):
         """The run whose rows are expected."""
         return self[-1] if self and self[-1].columns and not self[-1].ended else None
 
-    def begin(self, anew: bool) -> _Log:
-        """Return the run that a line of its head belongs to.
+    def begin(self, is_repeated: bool) -> _Log:
+        """Return the run that a line of a head belongs to.
 
-        `anew` is true where the current run has this line already.
+        It is a new run if the last one has rows, or has this line already (`is_repeated`).
         """
-        if not self or self[-1].ended or self[-1].rows or anew:
+        if not self or self[-1].ended or self[-1].rows or is_repeated:
             self.append(_Log(head=_Head(hints=self.hints)))
             self.hints = ()
         return self[-1]
 
     def refuse_mixed(self) -> None:
-        """Refuse a line behind the end of a run if an earlier one has no end.
+        """Raise for a row or an average behind the end of the last run.
 
-        Elsewhere it was printed again.
+        BadLine if an earlier run has no end, so that two logs are mixed. Otherwise ForeignLine: the line was printed
+        again, and is skipped.
         """
         if not all(log.ended for log in self):
             raise BadLine("two logs are mixed: one begins before the average of the other")
         raise ForeignLine
 
 
-def _take_config(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_config(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the settings of a run, which its first line prints."""
     numbers = tuple(int(digits or 0) for digits in match.groups())
     logs.begin(bool(logs and logs[-1].head.config)).head.config = numbers
 
 
-def _take_start(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_start(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the name of the program."""
     logs.begin(bool(logs and logs[-1].head.program)).head.program = match[1]
 
 
-def _take_version(logs: _Logs, _: int, match: re.Match[str]) -> None:
-    logs.begin(bool(logs and match[1] in logs[-1].head.software)).head.software |= {
-        match[1]: match[2],
-        "NCCL headers": match[3],
-        "NCCL": match[4],
+def _take_version(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the versions of the tool and of NCCL."""
+    tool, version, headers, library = match.groups()
+    logs.begin(bool(logs and tool in logs[-1].head.software)).head.software |= {
+        tool: version,
+        "NCCL headers": headers,
+        "NCCL": library,
     }
 
 
-def _take_library(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_library(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the version or path of a library."""
     logs.begin(False).head.software[match[1]] = match[2].removeprefix("Version ")
 
 
-def _take_rank(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_rank(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the group, the host and the product of a rank. Ranks must come in their order."""
     head = logs.begin(False).head
-    if match[1] == "0" and head.ranks:
+    number, group, host, _device, product = match.groups()
+    if number == "0" and head.ranks:
         raise BadLine(
             "a second rank 0: independent processes wrote into one log, as with nccl-tests built without "
             "MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
         )
-    rank = whole_number(match[1])
+    rank = whole_number(number)
     if rank <= head.highest_rank or (rank and not head.ranks):
         raise BadLine(f"rank {rank}; expected rank {head.highest_rank + 1}")
     head.highest_rank = rank
-    head.ranks.append((int(match[2] or 0), match[3], match[5] or ""))
+    head.ranks.append((int(group or 0), host, product or ""))
 
 
-def _take_blocking(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_blocking(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the text on blocking calls."""
     logs.begin(False).head.blocking = match[1]
 
 
-def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_columns(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the columns of the table, in the layouts of all versions."""
     names = ["#wrong" if name == "wrong" else name for name in match[0].removeprefix("#").split()]
     if "cputime" in names:
         raise BadLine("CPU time (-C 1) is not the time of the operation; run the test without -C 1")
     has_timestamp = names[-1] == "timestamp"
     names = names[: len(names) - has_timestamp]
+    # Columns behind the last known one are not read.
     end = max((index for index, name in enumerate(names) if name in _LAST), default=len(names))
     names, extra_columns = names[: end + 1], names[end + 1 :]
     time_column = names.index("time") if "time" in names else len(names)
-    half = tuple(
-        names[time_column : time_column + (len(names) - time_column) // max(1, names.count("time"))]
-    )
+    # From the first time on, each place has the same columns.
+    half_count = (len(names) - time_column) // max(1, names.count("time"))
+    half = tuple(names[time_column : time_column + half_count])
     if (
         " ".join(names[:time_column]) not in _SHARED
         or half not in _HALVES
@@ -234,19 +252,21 @@ def _take_columns(logs: _Logs, _: int, match: re.Match[str]) -> None:
         shared=tuple(names[:time_column]),
         half=half,
         places=_PLACES[-names.count("time") :],
-        # A moment is two words: date and clock.
+        # A timestamp is two words: date and clock.
         count=len(names) + len(extra_columns) + 2 * has_timestamp,
         unread=tuple(extra_columns),
     )
 
 
-def _take_units(_: _Logs, __: int, match: re.Match[str]) -> None:
+def _take_units(_logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Refuse units that no version prints."""
     units = match[0].removeprefix("#").split()
     if units[:2] != ["(B)", "(elements)"] or units[2:5] != ["(us)", "(GB/s)", "(GB/s)"]:
         raise BadLine("unknown units; expected (B) (elements) (us) (GB/s) (GB/s)")
 
 
 def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
+    """Read a whole row."""
     if logs and logs[-1].ended:
         logs.refuse_mixed()
     if not logs or logs[-1].columns is None:
@@ -256,7 +276,8 @@ def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
     _add_row(logs[-1], logs[-1].columns, number, match[0].split())
 
 
-def _take_cut_row(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_cut_row(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the beginning of a row that a line of NCCL cut."""
     table = logs.table
     front = front_of(match, {host for _, host, _ in table.head.ranks}) if table is not None else ""
     if table is None or not front:
@@ -265,6 +286,7 @@ def _take_cut_row(logs: _Logs, _: int, match: re.Match[str]) -> None:
 
 
 def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
+    """Read the end of a row whose beginning a line of NCCL cut."""
     table = logs.table
     if table is None or table.columns is None or not table.cut_cells:
         raise ForeignLine
@@ -272,6 +294,7 @@ def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
 
 
 def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> None:
+    """Add a line for each place of a row. The beginning of a cut row goes before the values."""
     values, log.cut_cells = log.cut_cells + values, []
     if len(values) == columns.count - 1 and "redop" in columns.shared and not values[3].isalpha():
         # Operations without a reduction left the column blank until 2022.
@@ -280,32 +303,44 @@ def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> No
     shared_count, half_count = len(columns.shared), len(columns.half)
     names = columns.shared + columns.half
     for index, place in enumerate(columns.places):
-        half = values[shared_count + index * half_count :][:half_count]
+        start = shared_count + index * half_count
+        half = values[start : start + half_count]
         cells = dict(zip(names, values[:shared_count] + half, strict=True))
         log.rows.append(_row(number, place, cells))
 
 
 def _row(number: int, place: str, cells: dict[str, str]) -> CollectiveLine:
+    """Return one place of a row. `cells` are the texts by column."""
     root, wrong = cells.get("root", "-1"), cells.get("#wrong") or cells["error"]
-    # What old versions print is the largest error, which is no count of wrong elements.
+    # Old versions print the largest error instead of a count; then no element counts as wrong.
     wrong_count = None if wrong == "N/A" else amount(wrong) * ("#wrong" in cells)
     time_us, algbw, busbw = (amount(cells[name]) for name in _HALF)
     size_bytes = whole_number(cells["size"])
     if "e" in cells["time"] and algbw:
-        # Of more than ten seconds one digit is printed, of the rate two or more.
+        # A time above ten seconds is printed with one digit. The rate has two or more, so the time follows from it.
         time_us = size_bytes / algbw / 1e3
     return CollectiveLine(
-        f"line {number}", size_bytes, cells["type"], cells.get("redop", ""),
-        -1 if root == "-1" else whole_number(root), place, time_us, algbw, busbw, wrong_count,
-    )  # fmt: skip
+        where=f"line {number}",
+        size_bytes=size_bytes,
+        dtype=cells["type"],
+        redop=cells.get("redop", ""),
+        root=-1 if root == "-1" else whole_number(root),
+        place=place,
+        time_us=time_us,
+        algbw=algbw,
+        busbw=busbw,
+        wrong=wrong_count,
+    )
 
 
-def _take_bounds(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_bounds(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep the number of values out of bounds in all rows."""
     if logs:
         logs[-1].out_of_bounds = whole_number(match[1])
 
 
-def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
+def _take_average(logs: _Logs, _number: int, _match: re.Match[str]) -> None:
+    """End a run, whose last line is the average."""
     if logs and logs[-1].ended:
         logs.refuse_mixed()
     if not logs or logs[-1].columns is None or logs[-1].cut_cells:
@@ -313,16 +348,19 @@ def _take_average(logs: _Logs, _: int, __: re.Match[str]) -> None:
     logs[-1].ended = True
 
 
-def _take_reduced(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_reduced(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep maxBytes after the tool reduced it."""
     logs.begin(False).head.reduced_max_bytes = whole_number(match[1])
 
 
-def _take_command(logs: _Logs, _: int, match: re.Match[str]) -> None:
+def _take_command(logs: _Logs, _number: int, match: re.Match[str]) -> None:
+    """Keep a line of the job as a hint. It still counts as a line of another program."""
     logs.hints = (*logs.hints, match[0])
     raise ForeignLine
 
 
-def _refuse_prefixed(logs: _Logs, _: int, __: re.Match[str]) -> None:
+def _refuse_prefixed(logs: _Logs, _number: int, _match: re.Match[str]) -> None:
+    """Refuse a row behind a prefix, which would be skipped otherwise."""
     if logs.table is None:
         raise ForeignLine
     raise BadLine("a row with an unknown prefix; remove the prefix")
@@ -356,6 +394,7 @@ def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ..
 
 
 def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
+    """Return the log of one run. A run without an end or without rows becomes a failed test."""
     head = log.head
     products = list(dict.fromkeys(name for *_, name in head.ranks if name))
     hosts = tuple(host for _, host, _ in head.ranks)
@@ -397,7 +436,7 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
 
 
 def _abridged_note(head: _Head, devices: int) -> str:
-    """Return what a list of ranks with gaps leaves open. Empty for a list without gaps."""
+    """Return a note on missing lines of ranks; empty if all are there."""
     if not head.abridged:
         return ""
     coverage = f"{len(head.ranks)} of {devices} ranks are named"
@@ -407,7 +446,7 @@ def _abridged_note(head: _Head, devices: int) -> str:
 
 
 def _failure_reason(log: _Log) -> str:
-    """Return why a log has no row, or rows without an end."""
+    """Return why a log without rows, or without an end, is not used."""
     if not log.ended:
         return f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
     head = log.head
@@ -418,9 +457,9 @@ def _failure_reason(log: _Log) -> str:
 
 
 def _apply_bounds_check(reading: Reading, log: _Log) -> Reading:
-    """Return a reading, invalid where the log counts wrong values as a whole.
+    """Return a reading, invalid if the log counts values out of bounds.
 
-    It does not say where they were.
+    The log has one count for all rows. It is not used where rows count their own wrong elements.
     """
     if not log.out_of_bounds or any(row.wrong for row in log.rows):
         return reading
@@ -432,9 +471,9 @@ def _apply_bounds_check(reading: Reading, log: _Log) -> Reading:
 
 
 def _devices(head: _Head, source: str, user_facts: UserFacts) -> int:
-    """Return how many devices took part.
+    """Return the number of devices that took part.
 
-    They are as many as the ranks, or as the user says where lines of ranks are missing.
+    It is the number of ranks, or the user's number where lines of ranks are missing. Raise BadFile if both differ.
     """
     if head.abridged:
         if user_facts.devices is None or user_facts.devices <= head.highest_rank:
@@ -458,6 +497,7 @@ def _devices(head: _Head, source: str, user_facts: UserFacts) -> int:
 
 
 def _setting(head: _Head, source: str, user_facts: UserFacts) -> Setting:
+    """Return the settings of a run. Raise BadFile if the ranks do not match them."""
     if not head.config:
         raise BadFile(f"{source}: no line '# nThread …' above the rows; expected a whole log")
     (
@@ -480,7 +520,7 @@ def _setting(head: _Head, source: str, user_facts: UserFacts) -> Setting:
         )
     groups = [group for group, *_ in head.ranks]
     group_count, host_count = len(set(groups)), len({host for _, host, _ in head.ranks})
-    # "wait and barrier …", "wait …, no barrier", and both around the outer loop.
+    # The tool prints "wait and barrier …" (1), "wait …, no barrier" (2), or the same of its outer loop (3).
     blocking = (
         3
         if "outer" in head.blocking
@@ -488,7 +528,7 @@ def _setting(head: _Head, source: str, user_facts: UserFacts) -> Setting:
         if "no barrier" in head.blocking
         else int(bool(head.blocking))
     )
-    # Those that are not the default belong into the key.
+    # Settings that are not the default are part of the key; 0 stands for the default.
     settings: dict[str, Scalar] = {
         "nodes": host_count if host_count > 1 else 0, "groups": group_count if group_count > 1 else 0,
         "agg_iters": calls_per_iteration if calls_per_iteration > 1 else 0, "graph": graph, "unalign": unalign,

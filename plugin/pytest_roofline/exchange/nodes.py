@@ -19,8 +19,9 @@ def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
     """Return an imported log with its node.
 
     Args:
-        path: of the file; a pattern for its end holds the node.
-        host: the node that the user names, or a pattern as `nvbw-{node}-*.json` or `{node}/all_reduce.log`.
+        path: of the file.
+        host: the node, or a pattern for the end of the path: `nvbw-{node}-*.json`, `{node}/all_reduce.log`. Empty: the
+            node that the file names, if any.
 
     Raises:
         BadFile: the path does not match, or the file names another node.
@@ -34,6 +35,7 @@ def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
 
 
 def _node_of(path: str, pattern: str) -> str:
+    """Return the node that a pattern finds in a path. Raise BadFile if they do not match."""
     # A pattern that has the node twice means one node.
     expression = re.escape(pattern).replace(re.escape(NODE), r"(?P<node>[^/\\]+)", 1)
     expression = expression.replace(re.escape(NODE), "(?P=node)").replace(r"\*", r"[^/\\]*")
@@ -60,7 +62,10 @@ def by_node(logs: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
 
 
 def refuse_several(logs: Sequence[ImportedLog]) -> None:
-    """Raise BadFile for files of several nodes or drivers. They would be one run."""
+    """Raise BadFile for logs of several nodes or drivers.
+
+    A run is of one node and one driver. Logs without readings do not count.
+    """
     logs = [log for log in logs if log.readings]
     nodes = list(dict.fromkeys(log.machine.host for log in logs if log.machine.host is not None))
     if len(nodes) > 1:

@@ -33,7 +33,7 @@ TOOL = Tool(
     "GB is 1e9 bytes; median of the samples, or their mean under -m, which the file does not say; seconds are those "
     "of 1 GB, since the file has rates only",
 )
-# The bytes behind a rate: those that take a second at 1 GB/s.
+# The bytes that a reading of a rate moves, since the file does not say: 1 GB.
 PAYLOAD_BYTES = 10**9
 _DEVICE = re.compile(
     r"(?:Device )?\d+: (?P<name>\S.*?)(?: \([0-9a-fA-F]+(?::[0-9a-fA-F]+)*\))?(?:: \((?P<host>[^()]*)\))?"
@@ -45,13 +45,13 @@ _RATE = re.compile(
 )
 _MARKED = has_line_with(r"nvbandwidth Version: |Running (?:benchmark )?\w+_(?:ce|sm|copy)\.")
 _DOCUMENT = re.compile(r'^[ \t]*\{\s*"nvbandwidth"', re.MULTILINE)
-# A line of JSON that may be its last; of a job they begin with a letter.
+# A line that may be the last of the JSON. Lines of a job begin with a letter.
 _LAST = re.compile(r"\s*(?:[^\sA-Za-z].*)?\}\s*")
 _LATENCY = re.compile(
     r"(?P<how>(?:memory latency|Device to Device Latency) (?:SM|TMA)) (?P<row>CPU|GPU)\(row\) (?P<arrow><->) "
     r"GPU\(column\) \(ns\)"
 )
-# Of these a column is one device with all others, and no row is a partner.
+# Test cases in which a column is one device that copies with all others; a row is no device.
 _ONE_WITH_ALL = ("all_to_one", "one_to_all", "multinode_all", "multinode_broadcast")
 
 
@@ -89,7 +89,8 @@ class _NvbandwidthFile(Struct):
 class _Matrix:
     """The meaning of a matrix, by its description.
 
-    `row` is None where a column is one device, alone or with all others.
+    `row` is CPU or GPU, None where a column is one device, alone or with all others. `part` is None where each copy has
+    one row, and `Total` where it has three: both directions and their sum.
     """
 
     engine: str
@@ -99,7 +100,10 @@ class _Matrix:
     latency: bool
 
     def ends(self, case: str, row: int, column: int) -> dict[str, Scalar]:
-        """Return the ends of a copy by parameter. GPUs are numbers, the host is `cpu0`."""
+        """Return the ends of a copy by parameter: source and target.
+
+        Where a column is one device, it is the only end. GPUs are numbers, the host is `cpu0`.
+        """
         if self.row is None:
             end = "target" if "all_to_one" in case else "source" if "one_to_all" in case else "gpu"
             return {end: column}
@@ -112,7 +116,7 @@ class _Matrix:
 
 
 def sniff(text: str) -> bool:
-    """Return True if a text looks like such a file."""
+    """Return True if a text looks like text or JSON of nvbandwidth."""
     return (
         _MARKED(text)
         or _DOCUMENT.search(text) is not None
@@ -135,9 +139,9 @@ def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ..
 
 
 def _document(text: str) -> tuple[str, int]:
-    """Return the JSON without the lines of a job around it.
+    """Return the JSON in a log of a job, and the number of lines around it.
 
-    It stays at its place; the count is that of the lines.
+    The lines before it become empty, so that errors name the right line.
     """
     lines = text.split("\n")
     places = range(len(lines))
@@ -148,7 +152,10 @@ def _document(text: str) -> tuple[str, int]:
 
 
 def _of_texts(texts: Texts, source: str, user_facts: UserFacts) -> list[ImportedLog]:
-    """Return runs that were printed as text. A test case without its whole matrix ended early."""
+    """Return runs that were printed as text.
+
+    A test case without its whole matrix becomes a failed one.
+    """
     texts.close()
     for document in texts:
         for case in document["testcases"]:
@@ -158,13 +165,14 @@ def _of_texts(texts: Texts, source: str, user_facts: UserFacts) -> list[Imported
                     "error": "a test case ended before its matrix was complete",
                 }
     logs = [_imported(as_record(document, source, _Run), source, user_facts) for document in texts]
-    if logs and texts.unnamed:
-        remark = f"{count(texts.unnamed, 'test case')} waived by nvbandwidth; the text does not name them"
+    if logs and texts.unnamed_count:
+        remark = f"{count(texts.unnamed_count, 'test case')} waived by nvbandwidth; the text does not name them"
         logs[0] = replace(logs[0], left_out=(*logs[0].left_out, remark))
     return logs
 
 
 def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
+    """Return the log of one run, with its failed and left-out test cases."""
     if run.error is not None:
         raise BadFile(f"{source}: the run ended with {run.error!r}; expected a complete run")
     products, hosts = _devices(run, source)
@@ -208,7 +216,7 @@ def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
 
 
 def _notes(run: _Run) -> Iterator[str]:
-    """Yield the warning of nvbandwidth, and the missing setting."""
+    """Yield the warning of nvbandwidth, and a note on an unknown buffer size."""
     if run.warning is not None:
         yield run.warning
     if run.buffer_size is None and any(case.buffer_size is None for case in run.testcases):
@@ -216,9 +224,10 @@ def _notes(run: _Run) -> Iterator[str]:
 
 
 def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
-    """Return the product of every device, and the hosts.
+    """Return the product and the host of every device.
 
-    All products are alike; the list is null in some versions.
+    The list of devices is null in some versions. Without hosts in it, the one host of the run is returned. Raise
+    BadFile for several products.
     """
     matches = [_DEVICE.fullmatch(text) for text in run.devices or ()]
     products = [match["name"] for match in matches if match is not None]
@@ -231,6 +240,7 @@ def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:
 
 
 def _software(run: _Run) -> dict[str, str]:
+    """Return versions and settings by name, without unknown ones."""
     values = {
         "nvbandwidth": run.version,
         "CUDA runtime": run.runtime,
@@ -245,15 +255,20 @@ def _software(run: _Run) -> dict[str, str]:
 def _readings(
     case: _Case, matrix: _Matrix, run: _Run, source: str, devices: int
 ) -> Iterator[Reading]:
+    """Yield a reading for each number in the matrix of a test case.
+
+    Raise BadFile if its rows do not fit its description.
+    """
     rows = case.bandwidth_matrix or ()
     if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
         raise BadFile(f"{source}: the matrix of {case.name} has rows of several lengths, or none")
+    # With parts the matrix has three blocks of rows: each direction, and their sum.
     parts = ("",) if matrix.part is None else ("1", "2", "sum")
     if (matrix.part is not None and matrix.part != "Total") or len(rows) % len(parts):
         raise BadFile(
             f"{source}: the matrix of {case.name} does not have the three rows of its description"
         )
-    part_rows = len(rows) // len(parts)
+    part_row_count = len(rows) // len(parts)
     for index, row in enumerate(rows):
         for column, text in enumerate(row):
             if value := _value(text, case, source):
@@ -262,15 +277,19 @@ def _readings(
                     case,
                     run,
                     matrix,
-                    parts[index // part_rows],
-                    (index % part_rows, column),
-                    value,
-                    where,
-                    devices,
+                    part=parts[index // part_row_count],
+                    cell=(index % part_row_count, column),
+                    value=value,
+                    where=where,
+                    devices=devices,
                 )
 
 
 def _matrix(name: str, text: str) -> _Matrix | None:
+    """Return the meaning of a matrix; None for an unknown description.
+
+    `name` is that of the test case, `text` its description.
+    """
     # Version 0.5 has a blank at the end.
     text = text.strip()
     match = _RATE.fullmatch(text) or _LATENCY.fullmatch(text)
@@ -283,7 +302,7 @@ def _matrix(name: str, text: str) -> _Matrix | None:
 
 
 def _value(text: str, case: _Case, source: str) -> float:
-    """Return the number in a cell. It is 0 without one, as of a device beside itself."""
+    """Return the number in a cell; 0 for N/A, as between a device and itself."""
     try:
         return 0.0 if text == "N/A" else amount(text)
     except BadLine as error:
@@ -300,6 +319,11 @@ def _reading(
     where: str,
     devices: int,
 ) -> Reading:
+    """Return one cell of a matrix as a reading.
+
+    `part` is the direction of a two-way copy, `cell` its row and column, `value` in GB/s or ns; `devices` is the number
+    of all devices.
+    """
     parameters = matrix.ends(case.name, *cell)
     if buffer := case.buffer_size or run.buffer_size:
         parameters["size_bytes"] = buffer * MIB

@@ -21,7 +21,7 @@ _DESCRIPTION = re.compile(r" *(\S.*(?:\(GB/s\)|\(ns\)|BW)) *")
 _CELLS = re.compile(r" *\S+(?:(?: +(?:\d+\.\d\d|N/A))+|(?: +\d+)+) *")
 _COLUMN = re.compile(r" *\d+ *")
 _SUM = re.compile(r" *(?:SUM|&&&& PERF) \w+ (\d[\d.e+]*)\S* *")
-# The line of a job that called it.
+# The line of a job that calls nvbandwidth.
 _COMMAND = re.compile(r".*\bnvbandwidth( +-.*)")
 _BUFFER = re.compile(r" (?:-b|--bufferSize)[ =]?([1-9]\d{0,8})\b")
 _MEAN = re.compile(r" (?:-m|--useMean)\b")
@@ -33,7 +33,10 @@ _IGNORED_LINE = re.compile(
 
 @dataclass(slots=True)
 class Matrix(OpenTable[list[str]]):
-    """One matrix between its description and its sum."""
+    """One matrix between its description and its sum.
+
+    `square` is True if each GPU has a row; `columns` is the number of columns, 0 until the heading is read.
+    """
 
     square: bool
     columns: int = 0
@@ -45,14 +48,21 @@ class Matrix(OpenTable[list[str]]):
 
 
 class Texts(list[dict[str, Any]]):
-    """The runs of a stream as documents, and the open matrix."""
+    """The runs of a stream as documents, and the open matrix.
+
+    `unnamed_count` counts the waived test cases that the text does not name. `settings` are those of the job's command,
+    for the next run.
+    """
 
     table: Matrix | None = None
-    unnamed: int = 0
+    unnamed_count: int = 0
     settings: dict[str, Any] | None = None
 
     def run(self) -> dict[str, Any]:
-        """Return the run that a line of its head belongs to."""
+        """Return the run that a line of a head belongs to.
+
+        It is a new run if the last one has test cases.
+        """
         if not self or self[-1]["testcases"]:
             self.close()
             self.append({"testcases": [], **(self.settings or {})})
@@ -60,7 +70,7 @@ class Texts(list[dict[str, Any]]):
         return self[-1]
 
     def case(self) -> dict[str, Any]:
-        """Return the latest test case. Without one, a line that needs it is of another program."""
+        """Return the latest test case. Raise ForeignLine if there is none."""
         if not self or not self[-1]["testcases"]:
             raise ForeignLine
         case: dict[str, Any] = self[-1]["testcases"][-1]
@@ -75,59 +85,73 @@ class Texts(list[dict[str, Any]]):
         self.table = None
 
 
-def _take_head(texts: Texts, _: int, match: re.Match[str]) -> None:
+def _take_head(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Keep the facts of a line above the test cases."""
     texts.run().update(
         {_NAMES.get(name, name): text for name, text in match.groupdict().items() if text}
     )
 
 
-def _take_node(texts: Texts, _: int, match: re.Match[str]) -> None:
-    """Keep a bare word as the name of the node. It stands between the driver and the first device."""
+def _take_node(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Keep a bare word as the name of the node.
+
+    It counts only between the line of the driver and the first device.
+    """
     run = texts[-1] if texts else {}
     if _NAMES["driver"] not in run or "GPU Device list" in run or run["testcases"]:
         raise ForeignLine
     run["Hostname"] = match[1]
 
 
-def _take_device(texts: Texts, _: int, match: re.Match[str]) -> None:
-    host = f": ({match[3]})" if match[3] else ""
+def _take_device(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Add a device as the JSON lists it. With several hosts its process is its number."""
+    number, process, host, product = match.groups()
+    host_text = f": ({host})" if host else ""
     texts.run().setdefault("GPU Device list", []).append(
-        f"{match[1] or match[2]}: {match[4]}{host}"
+        f"{number or process}: {product}{host_text}"
     )
 
 
-def _take_command(texts: Texts, _: int, match: re.Match[str]) -> None:
-    """Keep the settings of the next run, which its text does not repeat."""
+def _take_command(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Keep the settings in a command for the next run, whose text does not hold them."""
     buffer = _BUFFER.search(match[1])
     texts.settings = {"bufferSize": int(buffer[1])} if buffer else {}
     texts.settings["useMean"] = _MEAN.search(match[1]) is not None
 
 
-def _take_case(texts: Texts, _: int, match: re.Match[str]) -> None:
+def _take_case(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Begin a test case."""
     texts.close()
     if not texts:
         texts.run()
     texts[-1]["testcases"].append({"name": match[1], "status": "Running"})
 
 
-def _take_status(texts: Texts, _: int, match: re.Match[str]) -> None:
-    if match[1] == "Waived" and (
-        not texts or not texts[-1]["testcases"] or texts.case()["status"] != "Running"
-    ):
-        texts.unnamed += 1
+def _take_status(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Keep the status of a test case that has no matrix, with the reason.
+
+    A waived test case may be printed without a name.
+    """
+    status, reason = match.groups()
+    has_running_case = texts and texts[-1]["testcases"] and texts.case()["status"] == "Running"
+    if status == "Waived" and not has_running_case:
+        texts.unnamed_count += 1
         return
-    texts.case().update(status=match[1].capitalize(), error=match[2] or None)
+    texts.case().update(status=status.capitalize(), error=reason or None)
 
 
-def _take_description(texts: Texts, _: int, match: re.Match[str]) -> None:
+def _take_description(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Begin a matrix at its description."""
     texts.close()
     texts.case().update(bandwidth_description=match[1], status="Running")
     texts.table = Matrix("GPU(row)" in match[1])
 
 
-def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
+def _take_cells(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """Read a row of a matrix. The first one is the heading, which gives the number of columns."""
     if texts.table is None:
         raise ForeignLine
+    # A row begins with its name. The heading has none, so it lacks a cell here.
     cells = match[0].split()[1:]
     if not texts.table.columns:
         texts.table.columns = len(cells) + 1
@@ -136,7 +160,8 @@ def _take_cells(texts: Texts, _: int, match: re.Match[str]) -> None:
     texts.table.rows.append(cells)
 
 
-def _take_column(texts: Texts, _: int, __: re.Match[str]) -> None:
+def _take_column(texts: Texts, _number: int, _match: re.Match[str]) -> None:
+    """Read the heading of a matrix with one column, which is a bare number."""
     if texts.table is None:
         raise ForeignLine
     if texts.table.columns:
@@ -144,7 +169,8 @@ def _take_column(texts: Texts, _: int, __: re.Match[str]) -> None:
     texts.table.columns = 1
 
 
-def _take_sum(texts: Texts, _: int, match: re.Match[str]) -> None:
+def _take_sum(texts: Texts, _number: int, match: re.Match[str]) -> None:
+    """End a matrix at its sum. Raise BadLine if its cells do not add up to it."""
     if texts.table is None:
         raise ForeignLine
     cells = [amount(cell) for row in texts.table.rows for cell in row if cell != "N/A"]

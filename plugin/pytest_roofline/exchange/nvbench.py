@@ -75,21 +75,27 @@ class _NvbenchFile(Struct, kw_only=True):
 sniff = json_with('"nv/cold/')
 
 
-def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
-    """What was measured on one product; another in the file is left out where the user names one."""
+def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ...]:
+    """Return the log of one product in a file.
+
+    Where the file has several, the user names one, and the others are left out.
+    """
     file = from_json(text, source, _NvbenchFile)
-    used = {state.device for bench in file.benchmarks for state in bench.states}
-    products = {gpu.id: gpu.name for gpu in file.devices if gpu.id in used}
-    names = sorted(set(products.values()))
-    chosen = given.product if given.product in names else names[0] if len(names) == 1 else None
-    if chosen is None:
+    measured_ids = {state.device for bench in file.benchmarks for state in bench.states}
+    product_by_id = {gpu.id: gpu.name for gpu in file.devices if gpu.id in measured_ids}
+    names = sorted(set(product_by_id.values()))
+    product = (
+        user_facts.product if user_facts.product in names else names[0] if len(names) == 1 else None
+    )
+    if product is None:
         raise BadFile(
             f"{source} was measured on {' and '.join(names)}; choose one of them with --product"
         )
     readings: list[Reading] = []
     left_out: list[str] = []
-    for bench, state in ((one, state) for one in file.benchmarks for state in one.states):
-        if products.get(state.device) != chosen:
+    states = ((bench, state) for bench in file.benchmarks for state in bench.states)
+    for bench, state in states:
+        if product_by_id.get(state.device) != product:
             continue
         if state.is_skipped:
             left_out.append(f"{bench.name}[{state.name}]: {state.skip_reason or 'skipped'}")
@@ -101,46 +107,49 @@ def read(text: str, source: str, given: UserFacts) -> tuple[ImportedLog, ...]:
             source,
             TOOL,
             tuple(readings),
-            MachineFacts(chosen, software={"NVBench": str(version)} if version else {}),
+            MachineFacts(product, software={"NVBench": str(version)} if version else {}),
             left_out=tuple(left_out),
         ),
     )
 
 
 def _readings(name: str, state: _BenchState, source: str) -> Iterator[Reading]:
-    """The cold and the batch time of a state."""
-    told = {
-        one.tag: _number(one, state, source)
-        for one in state.summaries or ()
-        if one.tag.startswith("nv/")
+    """Yield the cold time and the batch time of a state, as far as it has them."""
+    number_by_tag = {
+        summary.tag: _number(summary, state, source)
+        for summary in state.summaries or ()
+        if summary.tag.startswith("nv/")
     }
     parameters: dict[str, Scalar] = {axis.name: _scalar(axis) for axis in state.axis_values or ()}
-    moved = round(told.get(_RATE, 0.0) * told.get(_COLD, 0.0))
-    ways: tuple[tuple[str, str, Timing], ...] = (
+    moved_bytes = round(number_by_tag.get(_RATE, 0.0) * number_by_tag.get(_COLD, 0.0))
+    methods: tuple[tuple[str, str, Timing], ...] = (
         (_COLD, "cold", "device"),
         (_BATCH, "batch", "pipelined"),
     )
-    for tag, way, timing in ways:
-        if tag in told:
+    for tag, method, timing in methods:
+        if tag in number_by_tag:
             yield Reading(
-                key_of_reading(
+                key=key_of_reading(
                     f"nvbench.{name}",
-                    parameters | {"gpu": state.device, "way": way},
-                    "traffic_GBps" if moved else "time_s",
+                    parameters | {"gpu": state.device, "way": method},
+                    "traffic_GBps" if moved_bytes else "time_s",
                     "mean",
                     timing,
-                    "flush" if way == "cold" else "warm",
+                    "flush" if method == "cold" else "warm",
                 ),
-                Work(read_bytes=moved) if moved else Work(calls=1),
-                (told[tag],),
-                state.name,
-                max(1, int(told.get(_SAMPLES[tag], 1))),
+                work=Work(read_bytes=moved_bytes) if moved_bytes else Work(calls=1),
+                seconds=(number_by_tag[tag],),
+                where=state.name,
+                iterations=max(1, int(number_by_tag.get(_SAMPLES[tag], 1))),
                 mode="events",
             )
 
 
 def _number(summary: _Summed, state: _BenchState, source: str) -> float:
-    """The number of a summary, which is written as text; 0 of one that has none."""
+    """Return the number of a summary, which the file holds as text.
+
+    A summary without a number is 0. Raise BadFile if a time or the rate is one.
+    """
     value = summary.data[0].value if summary.data else 0
     try:
         return float(value)
@@ -153,6 +162,6 @@ def _number(summary: _Summed, state: _BenchState, source: str) -> float:
 
 
 def _scalar(axis: _AxisValue) -> Scalar:
-    """The value of an axis in its type."""
+    """Return the value of an axis, as a number where its type is int64."""
     text = str(axis.value)
     return int(text) if axis.type == "int64" and text.lstrip("-").isdigit() else text

@@ -43,15 +43,16 @@ _TITLE = re.compile(r"# *OSU (\S+) (\S.*?)(?: Test)?(?: +v(\d\S*)| +\(Version (\
 _PAIRS = re.compile(r"# *\[ *pairs: (\d+) *\] *\[ *window size: (\d+|varied) *\] *")
 _BUFFERS = re.compile(r"# *Send Buffer on \w+ \((\w+)\) and Receive Buffer on \w+ \((\w+)\) *")
 _DATATYPE = re.compile(r"# *Datatype: MPI_(\w+)\. *")
-# Of one-sided tests; those that are the default are not in the key.
+# Settings of one-sided tests. The key holds those that are not the default.
 _ONE_SIDED_SETTING = re.compile(r"# *(Window creation|Synchronization): *(MPI_\w+) *")
+# By the printed name: the name in keys, and the default.
 _ONE_SIDED_SETTINGS = {
     "Window creation": ("window", "MPI_Win_allocate"),
     "Synchronization": ("sync", "MPI_Win_flush"),
 }
 _HEADING = re.compile(r"# *(?:Size\b.*|Avg Latency.*|Latency \(us\).*)|Overall\(us\) .*")
 _ROW = re.compile(r"\s*\d+(?:\.\d+)?(?:\s+\S+)*\s*")
-# By column the unit of its rate or time, and the statistic; those without a unit are not read.
+# By column: the unit of its rate or time, and the statistic. A column without a unit is no figure.
 _COLUMNS = {
     "Size": ("", ""), "Bandwidth (MB/s)": ("MB/s", "mean"), "MB/s": ("MB/s", "mean"), "Messages/s": ("", ""),
     "Latency (us)": ("us", "mean"), "Latency(us)": ("us", "mean"), "Avg Latency(us)": ("us", "mean"),
@@ -73,7 +74,7 @@ _NAMES = {
 
 @dataclass(slots=True)
 class _Test(HeadedTable[Reading]):
-    """One test: its title, its head, and the rows."""
+    """One test: its title, its head, and the rows. `last_bytes` is the size of the last row."""
 
     api: str
     title: str
@@ -85,13 +86,16 @@ class _Test(HeadedTable[Reading]):
 
     @property
     def name(self) -> str:
-        """The name of the program without `osu_`. Else it is made of the title."""
+        """The name of the program without `osu_`.
+
+        The output has only the title, from which the name is made.
+        """
         one_sided = slug(self.api.removeprefix("MPI_")) + "_" if self.api.startswith("MPI_") else ""
         name = _NAMES.get(self.title) or slug(self.title.removesuffix(" Latency")).replace("-", "_")
         return one_sided + name
 
     @property
-    def collective(self) -> bool:
+    def is_collective(self) -> bool:
         """True if more ranks than a pair may take part."""
         return self.title.endswith(" Latency") and not self.title.startswith("Multi-")
 
@@ -101,35 +105,39 @@ class _Tests(list[_Test]):
 
     @property
     def table(self) -> _Test | None:
-        """The test whose rows are expected. No line says that one was its last."""
+        """The test whose rows are expected. No line marks the last row."""
         return self[-1] if self and self[-1].columns else None
 
     def head(self) -> _Test:
-        """Return the test whose head is being read. Without one, the line is of another program."""
+        """Return the test whose head is being read. Raise ForeignLine if there is none."""
         if not self or self[-1].columns:
             raise ForeignLine
         return self[-1]
 
 
-def _take_title(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    tests.append(_Test(match[1], match[2], match[3] or match[4] or ""))
+def _take_title(tests: _Tests, _number: int, match: re.Match[str]) -> None:
+    """Begin a test at its title."""
+    api, title, version, old_version = match.groups()
+    tests.append(_Test(api, title, version or old_version or ""))
 
 
-def _take_pairs(tests: _Tests, _: int, match: re.Match[str]) -> None:
+def _take_pairs(tests: _Tests, _number: int, match: re.Match[str]) -> None:
+    """Keep the numbers of pairs and of messages in a window."""
     tests.head().extra_parameters |= {
         "pairs": int(match[1]),
         "window": int(match[2]) if match[2].isdigit() else match[2],
     }
 
 
-def _take_buffers(tests: _Tests, _: int, match: re.Match[str]) -> None:
+def _take_buffers(tests: _Tests, _number: int, match: re.Match[str]) -> None:
+    """Keep where both buffers are, such as `D-H` for device and host."""
     tests.head().extra_parameters["buffers"] = f"{match[1]}-{match[2]}"
 
 
-def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    """Note the type, above or below the names of the columns.
+def _take_datatype(tests: _Tests, _number: int, match: re.Match[str]) -> None:
+    """Keep the data type, which is printed above or below the names of the columns.
 
-    Behind rows it begins a further table.
+    Behind rows it begins a further table with the same head. The default, CHAR, is not in the key.
     """
     if not tests:
         raise ForeignLine
@@ -145,18 +153,24 @@ def _take_datatype(tests: _Tests, _: int, match: re.Match[str]) -> None:
         test.extra_parameters = parameters
 
 
-def _take_one_sided_setting(tests: _Tests, _: int, match: re.Match[str]) -> None:
-    name, usual = _ONE_SIDED_SETTINGS[match[1]]
-    if match[2] != usual:
+def _take_one_sided_setting(tests: _Tests, _number: int, match: re.Match[str]) -> None:
+    """Keep a setting of a one-sided test, unless it is the default."""
+    name, default = _ONE_SIDED_SETTINGS[match[1]]
+    if match[2] != default:
         tests.head().extra_parameters[name] = match[2].removeprefix("MPI_").lower()
 
 
-def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
+def _take_heading(tests: _Tests, _number: int, match: re.Match[str]) -> None:
+    """Read the names of the columns.
+
+    Names contain blanks, so the text is split at known names. Unknown columns behind the first two are allowed.
+    """
     if not tests or tests[-1].rows:
         raise ForeignLine
     test, unread_text = tests[-1], match[0].removeprefix("#").strip()
     test.columns = []
     while unread_text:
+        # The longest known name, since some names begin others; else the words up to two blanks.
         name = next(
             (
                 name
@@ -172,9 +186,13 @@ def _take_heading(tests: _Tests, _: int, match: re.Match[str]) -> None:
 
 
 def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
+    """Read a row, with a reading for each of its figures.
+
+    Sizes must rise. A figure of 0 is left out.
+    """
     test, values = tests.table, match[0].split()
-    numbers = all(re.fullmatch(r"[\d.]+|N/A|Pass|Fail", value) for value in values)
-    if test is None or (len(values) != len(test.columns) and not numbers):
+    has_only_figures = all(re.fullmatch(r"[\d.]+|N/A|Pass|Fail", value) for value in values)
+    if test is None or (len(values) != len(test.columns) and not has_only_figures):
         raise ForeignLine
     require_columns(values, len(test.columns))
     cells = dict(zip(test.columns, values, strict=True))
@@ -192,7 +210,15 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
         elif unit and value != "N/A":
             is_valid = {"Pass": True, "Fail": False}.get(cells.get("Validation", ""))
             test.rows.append(
-                _reading(test, size_bytes, amount(value), unit, statistic, is_valid, number)
+                _reading(
+                    test,
+                    size_bytes,
+                    amount(value),
+                    unit=unit,
+                    statistic=statistic,
+                    is_valid=is_valid,
+                    number=number,
+                )
             )
 
 
@@ -205,6 +231,10 @@ def _reading(
     is_valid: bool | None,
     number: int,
 ) -> Reading:
+    """Return one figure of a row as a reading.
+
+    `value` is in the printed unit, `is_valid` the check of the data, None without one, `number` the number of the line.
+    """
     is_rate = unit == "MB/s"
     parameters: dict[str, Scalar] = {} if size_bytes is None else {"size_bytes": size_bytes}
     api: dict[str, Scalar] = (
@@ -251,12 +281,13 @@ def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ..
 
 
 def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
-    if test.rows and test.collective and user_facts.devices is None:
+    """Return the log of one test. Raise BadFile for a collective without a number of ranks."""
+    if test.rows and test.is_collective and user_facts.devices is None:
         raise BadFile(
             f"{source}: no line gives the number of ranks of {test.name}; give it with --devices"
         )
-    unknown = [name for name in test.columns if name not in _COLUMNS]
-    ranks = user_facts.devices if test.collective else None
+    unknown_columns = [name for name in test.columns if name not in _COLUMNS]
+    ranks = user_facts.devices if test.is_collective else None
     return ImportedLog(
         source=source,
         tool=TOOL,
@@ -267,7 +298,7 @@ def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
             else "accelerator",
             software={"OSU Micro-Benchmarks": test.version} if test.version else {},
         ),
-        left_out=(*test.left_out, *(f"column {name} is not read" for name in unknown)),
+        left_out=(*test.left_out, *(f"column {name} is not read" for name in unknown_columns)),
         failed=()
         if test.rows
         else ((f"osu.{test.name}", "a run ended before the rows of its table"),),

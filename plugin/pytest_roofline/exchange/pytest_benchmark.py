@@ -32,10 +32,10 @@ TOOL = Tool(
     "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so there "
     "is no rate",
 )
-# Clocks that go on while a process waits; others stand in the key.
+# Clocks that go on while a process waits. Any other clock is in the key.
 WALL = ("perf_counter", "time", "monotonic", "default_timer", "perf_counter_ns", "monotonic_ns")
 Seconds = Annotated[float, Meta(ge=0)]
-# The version of pytest-benchmark with this layout; its own files name their writer there.
+# The version of pytest-benchmark whose layout we write. Its own files name the version that wrote them.
 LAYOUT = "5.3.1"
 # Values of the option `timer` for our clocks; Python has no name for those of a device.
 _TIMERS = {"host": "perf_counter_ns", "events": "device_events", "graph": "device_events"}
@@ -71,8 +71,8 @@ class _BenchmarkFile(Struct):
 sniff = json_with('"benchmarks"', '"machine_info"')
 
 
-def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
-    """Return the one session in a file."""
+def read(text: str, source: str, _user_facts: UserFacts) -> tuple[ImportedLog, ...]:
+    """Return the log of a file, which holds one session."""
     file = from_json(text, source, _BenchmarkFile)
     names = [benchmark.fullname for benchmark in file.benchmarks]
     if len(set(names)) < len(names):
@@ -110,6 +110,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
 
 
 def _reading(benchmark: _Benchmark, seconds: tuple[float, ...], where: str) -> Reading:
+    """Return a benchmark as a reading. A clock that is not a wall clock is in its key."""
     test, _, parameter_id = benchmark.fullname.partition("[")
     parameters: dict[str, Scalar] = {"id": parameter_id.removesuffix("]")} if parameter_id else {}
     timer = _text(benchmark.options or {}, "timer")
@@ -136,7 +137,7 @@ def _software(file: _BenchmarkFile) -> dict[str, str]:
 
 
 def _text(document: dict[str, Any], *names: str) -> str | None:
-    """Return the first text under some names."""
+    """Return the first text that a document has under one of the names."""
     return next(
         (
             document[name]
@@ -170,11 +171,12 @@ def clock_of(samples: Samples) -> str:
 
 
 def warmup_calls(samples: Samples) -> int | Literal[False]:
-    """Return the calls before the first sample, as the option `warmup`."""
+    """Return the number of warm-up calls, False for none, as the option `warmup` has it."""
     return samples.warmup_iterations or False
 
 
 def _benchmark(entry: Exportable) -> dict[str, object]:
+    """Return a measurement as pytest-benchmark describes a benchmark."""
     rounds, key = entry.rounds_s, entry.measurement.key
     return {
         "group": key.benchmark,
@@ -190,15 +192,18 @@ def _benchmark(entry: Exportable) -> dict[str, object]:
 
 
 def _test_name(test_id: str) -> str:
-    """Return the test without its file and class. The text in brackets may hold anything."""
+    """Return a test's id without its file and class.
+
+    The text in brackets may contain `::` itself.
+    """
     function, bracket, parameters = (test_id.partition("::")[2] or test_id).partition("[")
     return function.rpartition("::")[2] + bracket + parameters
 
 
 def _param(entry: Exportable) -> str | None:
-    """Return the text in the brackets of the test.
+    """Return the text in the brackets of a test; None without brackets.
 
-    The name of a measurement may have brackets of its own.
+    It is taken from the test's id, since the name of a measurement may have brackets of its own.
     """
     _, bracket, parameters = _test_name(entry.name if entry.imported else entry.row.test).partition(
         "["
@@ -207,7 +212,10 @@ def _param(entry: Exportable) -> str | None:
 
 
 def _options(entry: Exportable) -> dict[str, object]:
-    """Return pytest-benchmark's options that describe our method. All others are None."""
+    """Return our method as options of pytest-benchmark.
+
+    Options that do not apply, or that an import does not know, are None.
+    """
     samples, is_imported = entry.measurement.samples, entry.imported
     return {
         "disable_gc": None if is_imported else True,
@@ -218,9 +226,9 @@ def _options(entry: Exportable) -> dict[str, object]:
 
 
 def _machine_info(environment: Environment, node: str) -> dict[str, object]:
-    """Return the run's facts of its machine, or None for each.
+    """Return the facts of the machine that measured, by pytest-benchmark's names.
 
-    The machine that exports may be another.
+    A fact that the run does not hold is None.
     """
     host, software, device = environment.host, environment.software, environment.device
     return dict.fromkeys(_UNKNOWN_FACTS) | {
@@ -236,7 +244,10 @@ def _machine_info(environment: Environment, node: str) -> dict[str, object]:
 
 
 def _commit_info(environment: Environment) -> dict[str, object]:
-    """Return the commit of the tests. pytest-benchmark writes it outside of a repository, too."""
+    """Return the commit of the tests.
+
+    pytest-benchmark writes these fields outside of a repository, too.
+    """
     test_code = next((code for code in environment.code if code.name == "."), None)
     return {
         "id": test_code.commit if test_code else environment.software.get("commit", "unversioned"),
@@ -249,9 +260,9 @@ def _commit_info(environment: Environment) -> dict[str, object]:
 
 
 def round_stats(seconds: Sequence[float]) -> dict[str, object]:
-    """Return pytest-benchmark's figures of a test's rounds.
+    """Return pytest-benchmark's statistics of a test, without the rounds themselves.
 
-    The rounds themselves are not among them.
+    `seconds` has the time of each round.
     """
     sorted_seconds = sorted(seconds)
     mean, total = statistics.mean(sorted_seconds), sum(seconds)
@@ -288,4 +299,5 @@ def round_stats(seconds: Sequence[float]) -> dict[str, object]:
 
 
 def _beyond(values: Sequence[float], low: float, high: float) -> int:
+    """Return the number of values outside of two bounds."""
     return sum(value < low or value > high for value in values)

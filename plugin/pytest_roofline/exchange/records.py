@@ -60,11 +60,10 @@ def key_of_reading(
 class Reading:
     """One number of another tool, in SI units.
 
-    `key` has no hardware yet, and is named by the place of the seconds among all calls (mean, best,
-    median). The GPUs that it is of stand as numbers among its parameters, `gpu` or the ends
-    `source` and `target`. `seconds` are per call, several where the file has several; `invalid` is
-    why the number is worth nothing; `verified` is None where the tool did not look, or the file
-    does not tell.
+    `key` has no hardware yet, and its name is the statistic: mean, best, median. Its parameters number the GPUs: `gpu`,
+    or the ends `source` and `target`. `seconds` are per call, one for each sample in the file; `where` is the place in
+    the file. `invalid` is the reason why the number must not be used. `verified` is None where the tool did not check
+    its data, or the file does not say so.
     """
 
     key: Key
@@ -80,7 +79,7 @@ class Reading:
 
     @property
     def test_id(self) -> str:
-        """The reading without its statistic, as people call it."""
+        """The label of the reading without its statistic."""
         return label_of(self.key.benchmark, self.key.parameters, "")
 
     @property
@@ -91,15 +90,15 @@ class Reading:
 
     @property
     def label(self) -> str:
-        """The reading as people call it: `nccl_tests.all_reduce[8GiB-fp32-sum-in_place].mean`."""
+        """The label: `nccl_tests.all_reduce[8GiB-fp32-sum-in_place].mean`."""
         return self.key.label
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """The machine of a log, as the file states it. Facts that it lacks are None.
+    """The machine of a log, as the file states it. Unknown facts are None.
 
-    `hosts` are the nodes of all ranks in their order, where there are several.
+    `hosts` are the nodes of all ranks in their order; empty for a single node.
     """
 
     product: str | None = None
@@ -125,10 +124,9 @@ class Tool:
 class ImportedLog:
     """The output of one process of another tool.
 
-    `left_out` has a line for each number that is read but not used, `failed` the tests that left no
-    number with the reason, `started` ISO 8601 as far as the file tells; `process` is its name by
-    the content of the file. `unread` are lines of the head that are not part of the key, by name;
-    `ended` is true of a whole log without a row.
+    `left_out` has a line for each number that is not used; `failed` has each test without a number, and the reason.
+    `started` is in ISO 8601, empty if unknown. `process` names the process by the content of the file. `unread` holds
+    lines of the head that are not part of the key, by name. `ended` is True for a whole log without a row.
     """
 
     source: str
@@ -145,9 +143,10 @@ class ImportedLog:
 
 
 def pool_readings(readings: Sequence[Reading]) -> tuple[Reading, ...]:
-    """Return readings with those of one key in one.
+    """Return the readings, those with the same key joined into one.
 
-    A tool that goes through its sizes again took another sample of each.
+    Some tools measure all sizes several times: each pass is another sample. Readings of other work, or with another
+    reason to be invalid, stay apart.
     """
     readings_by_key: dict[tuple[object, ...], Reading] = {}
     for reading in readings:
@@ -174,7 +173,10 @@ class BadLine(ValueError):
 
 
 def decode(content: bytes, source: str) -> str:
-    """Return the text of a file, without a byte order mark. Of a container's log it is the output."""
+    """Return the text of a file, without a byte order mark.
+
+    For the log of a container it is the output in the log. Raise BadFile for a file that is not text, or empty.
+    """
     if content.startswith(_PACKED):
         raise BadFile(f"{source} is compressed; unpack it first")
     try:
@@ -204,9 +206,9 @@ def refuse(source: str, number: int, line: str, reason: str) -> NoReturn:
 
 
 def amount(text: str) -> float:
-    """Return a finite number, zero or more.
+    """Return the number in a text, finite and zero or more.
 
-    Programs print it without a sign, another script's digits or separators.
+    Raise BadLine for anything else, also for signs, separators, and digits of other scripts.
     """
     value = float(text) if _NUMBER.fullmatch(text) else math.inf
     if not math.isfinite(value):
@@ -215,29 +217,35 @@ def amount(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Return a whole number, zero or more, of at most 64 bits."""
+    """Return the whole number in a text, zero or more, of at most 19 digits.
+
+    Raise BadLine for anything else.
+    """
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise BadLine(f"{text!r} is not a whole number, zero or more")
     return int(text)
 
 
 def looks_like_json(text: str) -> bool:
-    """Return True if a text begins as JSON does. The label of a rank is no such beginning."""
+    """Return True if a text begins as JSON does.
+
+    A bracket alone is not enough, since the label of a rank begins with one.
+    """
     return re.match(r"\s*(?:\{|\[\s*[\[{])", text) is not None
 
 
 def json_with(*marks: str) -> Callable[[str], bool]:
-    """Return a function that recognises JSON with these marks."""
+    """Return a function that recognises JSON that contains these texts."""
     return lambda text: looks_like_json(text) and all(mark in text for mark in marks)
 
 
 def from_json(text: str, source: str, struct: type[Struct]) -> Struct:
-    """Return the JSON of a file as a record. Names that the record lacks are ignored."""
+    """Return the JSON of a file as a record. Fields that the record lacks are ignored."""
     return as_record(decode_json(text, source), source, struct)
 
 
 def as_record(document: object, source: str, struct: type[Struct]) -> Struct:
-    """Return plain data as a record."""
+    """Return plain data as a record. Raise BadFile if they do not fit it."""
     try:
         return msgspec.convert(document, struct)
     except msgspec.ValidationError as error:

@@ -25,6 +25,7 @@ TOOL = Tool(
     "payload that arrives; GB is 1e9 bytes; means over the iterations; transfers and executors by the device's clock, "
     "aggregates by the host's; seconds of a matrix are those of 1 GB where no line tells the bytes",
 )
+# The bytes that a rate is taken to move where no line says them: 1 GB.
 PAYLOAD_BYTES = 10**9
 # Memory of devices, by the letter before the index; the others are of hosts, or none.
 _DEVICE_MEMORY = "GFM"
@@ -63,7 +64,7 @@ class _Block(OpenTable[Reading]):
 
 @dataclass(slots=True)
 class _Call:
-    """One call of TransferBench: its current place, and the readings."""
+    """One call of TransferBench: its current test or matrix, and all of its readings."""
 
     version: str = ""
     test: int = 0
@@ -80,9 +81,17 @@ class _Call:
         self, name: str, parameters: dict[str, Scalar], rate: float, size_bytes: int, number: int,
         *, counting: str = "", timing: Timing = "device", whole_block: bool = False,
     ) -> None:  # fmt: skip
-        """Keep a rate, in GB/s.
+        """Keep a rate as a reading.
 
-        A whole block has the devices of all its rows. `counting` begins the metric.
+        Args:
+            name: of the benchmark.
+            parameters: of the benchmark.
+            rate: in GB/s.
+            size_bytes: of the transfer; 0 if unknown, then 1 GB counts.
+            number: of the line.
+            counting: the beginning of the metric.
+            timing: as in the key.
+            whole_block: the rate is of all rows of the block, and so of all their devices.
         """
         if not rate:
             raise BadLine("a rate of 0; expected more")
@@ -107,27 +116,32 @@ class _Calls(list[_Call]):
 
     @property
     def table(self) -> _Block | None:
-        """The test or the matrix that is being read. No line says that a matrix is at its end."""
+        """The test or the matrix that is being read. No line marks the end of a matrix."""
         return self[-1].block if self else None
 
     def run(self) -> _Call:
-        """Return the current call. A log may lack its first line."""
+        """Return the current call. Begin one if the log lacks its first line."""
         if not self:
             self.append(_Call())
         return self[-1]
 
 
-def _take_version(runs: _Calls, _: int, match: re.Match[str]) -> None:
+def _take_version(runs: _Calls, _number: int, match: re.Match[str]) -> None:
+    """Begin a call at its first line."""
     runs.append(_Call(version=match[1]))
 
 
-def _take_test(runs: _Calls, _: int, match: re.Match[str]) -> None:
+def _take_test(runs: _Calls, _number: int, match: re.Match[str]) -> None:
+    """Begin a test."""
     run = runs.run()
     run.test, run.block = int(match[1]), _Block()
 
 
 def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
-    """Return rate and bytes, if the time agrees with them."""
+    """Return the rate in GB/s and the bytes.
+
+    Raise BadLine if the printed time does not agree with them, its rounding aside.
+    """
     moved_bytes, printed_ms = whole_number(size), amount(milliseconds)
     expected_ms = moved_bytes / (amount(rate) or 1) / 1e6
     if abs(expected_ms - printed_ms) > 0.00051 + expected_ms * (0.00051 / (amount(rate) or 1)):
@@ -138,6 +152,7 @@ def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
 
 
 def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
+    """Read the rate of an executor. If it is part of a GPU, its index is that of the GPU."""
     run, (rate, moved_bytes) = runs.run(), _figures(*match.groups()[1:])
     kind, index = match[1].split()
     parameters: dict[str, Scalar] = {"executor": f"{kind}{index}", "test": run.test}
@@ -147,6 +162,10 @@ def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
+    """Read the rate of a transfer.
+
+    Unusual kinds of device memory (F, M) are in its key.
+    """
     run, (rate, moved_bytes) = runs.run(), _figures(*match.groups()[1:4])
     source, executor, target = match[5].replace(" ", "").split("->")
     parameters = {"source": _end(source), "target": _end(target), "executor": executor}
@@ -164,6 +183,7 @@ def _end(memory: str) -> Scalar:
 
 
 def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
+    """Read the rate of all transfers of a test, and end the test."""
     run, (rate, moved_bytes) = runs.run(), _figures(*match.groups())
     run.add(
         "aggregate", {"test": run.test}, rate, moved_bytes, number, timing="wall", whole_block=True
@@ -173,30 +193,36 @@ def _take_aggregate(runs: _Calls, number: int, match: re.Match[str]) -> None:
     run.block = None
 
 
-def _refuse_broken(runs: _Calls, _: int, __: re.Match[str]) -> None:
+def _refuse_broken(runs: _Calls, _number: int, _match: re.Match[str]) -> None:
+    """Refuse a row of a test that no rule above reads."""
     if runs.table is None:
         raise ForeignLine
     raise BadLine("no rate, time and bytes in a known form")
 
 
-def _take_bytes(runs: _Calls, _: int, match: re.Match[str]) -> None:
+def _take_bytes(runs: _Calls, _number: int, match: re.Match[str]) -> None:
+    """Keep the bytes of each copy of a matrix."""
     runs.run().size_bytes = whole_number(match[1] or match[2] or match[3])
 
 
-def _take_title(runs: _Calls, _: int, match: re.Match[str]) -> None:
+def _take_title(runs: _Calls, _number: int, match: re.Match[str]) -> None:
+    """Keep the kind of the next matrix, and its engine."""
     run = runs.run()
     run.kind, run.engine, run.block = _KINDS[match[1]], (match[2] or "").lower(), None
 
 
-def _take_preset(runs: _Calls, _: int, match: re.Match[str]) -> None:
+def _take_preset(runs: _Calls, _number: int, match: re.Match[str]) -> None:
+    """Keep the title of a preset whose table is not read."""
     runs.run().presets.append(match[1].lower())
 
 
-def _take_iteration(runs: _Calls, _: int, __: re.Match[str]) -> None:
+def _take_iteration(runs: _Calls, _number: int, _match: re.Match[str]) -> None:
+    """Count a line of a single iteration, which is not read."""
     runs.run().iterations += 1
 
 
-def _take_heading(runs: _Calls, _: int, match: re.Match[str]) -> None:
+def _take_heading(runs: _Calls, _number: int, match: re.Match[str]) -> None:
+    """Begin a matrix at the names of its columns. Without a title it is an all-to-all."""
     run = runs.run()
     run.kind, run.block = (
         run.kind or "a2a",
@@ -205,6 +231,7 @@ def _take_heading(runs: _Calls, _: int, match: re.Match[str]) -> None:
 
 
 def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
+    """Read a row of a matrix, with a reading for each pair. Sums and N/A are left out."""
     run, block, cells = runs.run(), runs.table, match[4].split()
     if block is None or not block.columns:
         raise ForeignLine
@@ -229,6 +256,7 @@ def _place(kind: str, index: str) -> Scalar:
 
 
 def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
+    """Read the rate of a whole all-to-all, by the clock of the GPU or of the CPU."""
     run = runs.run()
     run.add(
         f"a2a_{match[1].lower()}",
@@ -252,7 +280,7 @@ _RULES: tuple[Rule[_Calls], ...] = (
 sniff = has_line_with(r"TransferBench v\d|Executor: \w+ \d+ +[|│]|SRC(?:\+EXE)?\\DST")
 
 
-def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
+def read(text: str, source: str, _user_facts: UserFacts) -> tuple[ImportedLog, ...]:
     """Return the calls in a log, one behind the other."""
     return read_runs(
         text, source, _RULES, _Calls, lambda runs: [_imported(run, source) for run in runs]
@@ -260,6 +288,7 @@ def read(text: str, source: str, _: UserFacts) -> tuple[ImportedLog, ...]:
 
 
 def _imported(run: _Call, source: str) -> ImportedLog:
+    """Return the log of one call. A call without readings becomes a failed test."""
     unread = tuple(f"preset {preset} is not read" for preset in run.presets)
     reason = unread[0] if unread else "a run ended before a table with rows"
     if run.iterations:
