@@ -55,7 +55,7 @@ SECTIONS = {
 @click.pass_context
 def baseline(ctx: click.Context) -> None:
     """Make and renew baselines: runs become a proposal, a person approves it."""
-    # The command `check` lists the mistakes in a file of hardware.
+    # `check` reads hardware.json itself, since it lists every mistake in the file.
     if ctx.invoked_subcommand != "check":
         use_hardware_of(ctx, ctx.obj)
 
@@ -124,7 +124,7 @@ def propose(
     notes = [*selection.notes, *_notes(selection.runs)]
     _print_notes(notes, "note: ")
     proposal = _proposal(selection.runs, everything, accept_slower)
-    # Another proposal may have taken the name since.
+    # Another process may have written a file of this name in the meantime.
     write_baseline(output, proposal.baseline, new=True)
     _print_notes(proposal.left_out, "left out: ")
     if as_json:
@@ -136,6 +136,7 @@ def propose(
 
 
 def _print_proposal(proposal: Proposal, output: Path) -> None:
+    """Print the numbers of entries, a note on provisional ones, and the next command."""
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
         sessions = max(len(entry.sessions) for entry in entries)
@@ -152,24 +153,28 @@ def _print_proposal(proposal: Proposal, output: Path) -> None:
 
 
 def _entry_counts(entries: Collection[Entry]) -> str:
-    """Return how many entries there are, canaries apart.
+    """Return the number of entries as a text, canaries apart.
 
-    Example: `7 entries and 3 canaries (measurements of the machine itself)`, since nobody named canaries.
+    Example: `7 entries and 3 canaries (measurements of the machine itself)`. The word is explained, since users do not
+    name canaries themselves.
     """
-    canaries = sum(entry.is_canary for entry in entries)
-    canary_note = (
-        f" and {count_text(canaries, 'canary', 'canaries')} (measurements of the machine itself)"
-    )
-    return count_text(len(entries) - canaries, "entry", "entries") + canary_note * bool(canaries)
+    canary_count = sum(entry.is_canary for entry in entries)
+    entry_text = count_text(len(entries) - canary_count, "entry", "entries")
+    if not canary_count:
+        return entry_text
+    canary_text = count_text(canary_count, "canary", "canaries")
+    return f"{entry_text} and {canary_text} (measurements of the machine itself)"
 
 
 def _pick_runs(names: tuple[str, ...], folder: Path, choice: Choice) -> RunSelection:
+    """Return the named runs that fit the choice; without names all saved runs that fit."""
     if not names:
         return scan(folder, choice)
     return pick([read_run(resolve_run(name, folder)) for name in names], choice)
 
 
 def _notes(runs: Collection[Run]) -> list[str]:
+    """Return notes on runs that end inside a line, and on fake devices."""
     notes = [cut_note(run.path) for run in runs if run.cut]
     if any(is_fake(run) for run in runs):
         notes.append(
@@ -181,7 +186,8 @@ def _notes(runs: Collection[Run]) -> list[str]:
 def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> Proposal:
     """Return the proposal of these runs.
 
-    Where no run is fit, each reason has its line before the error, and busy neighbours are named.
+    Raise NothingFit if no measurement is fit for a baseline, after a line for each reason. Raise BadInput instead if
+    other processes kept the machine busy.
     """
     try:
         return proposals.propose(runs, everything=everything, accept_slower=accept_slower)
@@ -196,22 +202,25 @@ def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> P
 
 
 def _busy_now(runs: tuple[Run, ...]) -> str:
-    """Return who keeps these runs' machine busy, and what helps. Only this machine is looked at."""
+    """Return the end of a message: the processes that are busy now, and the remedy.
+
+    For runs of another machine it is the remedy alone.
+    """
     on_this_machine = {run.header.environment.host.name for run in runs} == {platform.node()}
     busy = cpu.neighbours_now() if on_this_machine else ""
     return f"; now {busy}; {cpu.QUIETEN}" if busy else f"; {cpu.QUIETEN}"
 
 
 def _print_notes(lines: Iterable[str], start: str) -> None:
-    """Print a line each on standard error, at most twelve."""
+    """Print lines on standard error, each behind `start`. Long lists are cut."""
     for line in cap_lines([f"{start}{printable(line)}" for line in lines]):
         say(line, err=True)
 
 
 def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
-    """Return the sentence that names the provisional entries. It is empty where there are none.
+    """Return a sentence on provisional entries; empty if there are none.
 
-    With `path` it also says where a person finds them.
+    With `path` it also names the command that shows them.
     """
     note = provisional_note(health_of(entries)) or ""
     return f"{note}; see `roofline baseline show {path}`" if note and path is not None else note
@@ -271,6 +280,7 @@ def approve(
         new_baseline, into, only=only, replaces=replace, accept_slower=accept_slower
     )
     kernels = renewal.kernel_changes(new_baseline, into, only=only)
+    # An unchanged entry is not written.
     pending = [change for change in changes if change.action != "unchanged"]
     exact = [change for change in kernels if change.action != "unchanged"]
     if not pending and not exact:

@@ -1,8 +1,9 @@
 """`roofline drill`: a check that a gate fails.
 
-It runs pytest with the hidden option `--roofline-drill` (`settings/options.py`). Elsewhere: `engine/measure.py` slows
-the function down, `plugin/timed.py` looks for nothing that the tests share, `baselines/runs.py` reads the share in a
-run file, and `plugin/display.py` and `report/page_text.py` say that it was a drill.
+It runs pytest with the hidden option `--roofline-drill` (`settings/options.py`). Other parts of a drill:
+`engine/measure.py` slows the function down, `plugin/timed.py` does not look for a slowdown that all tests share,
+`baselines/runs.py` reads the share in a run file, and `plugin/display.py` and `report/page_text.py` say that it was a
+drill.
 """
 
 import math
@@ -29,9 +30,9 @@ from ..settings.options import SAVED_VARIABLE
 from ..stats.stats import CONFIDENCE, growth
 from .options import command, print_json, say
 
-# The exit status of pytest without a test to run; importing it takes longer than the command.
+# The exit status of pytest without a test to run. It is a copy, since importing pytest is slow.
 NO_TESTS = 5
-# Beside these no run records.
+# Options of a gate or a comparison, which a recording must not have.
 _NOT_RECORDED = ("--roofline-against=", "--roofline-ci")
 
 
@@ -56,7 +57,7 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
     """
     slowdown = parse_fraction(share, "SHARE")
     name = f"drill-{uuid.uuid4().hex[:12]}"
-    # The rounds of the gate that it is to prove, unless ARGUMENTS name others.
+    # Rounds as in a gate, unless ARGUMENTS have another number.
     pytest_command = [
         *(sys.executable, "-m", "pytest", "--roofline-rounds=auto", *arguments),
         *(f"--roofline-drill={share}", f"--roofline-save={name}"),
@@ -67,7 +68,7 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
             pytest_command,
             check=False,
             env=os.environ | {SAVED_VARIABLE: str(path_file)},
-            # With --json, standard output is for the machine alone.
+            # With --json only the document goes to standard output (2 is standard error).
             stdout=2 if as_json else None,
         )
         path = Path(path_file.read_text(encoding="utf-8")) if path_file.exists() else None
@@ -90,9 +91,9 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
 def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as_json: bool) -> int:
     """Print the outcome of a drill, and return the exit status.
 
-    `arguments` are those that pytest had.
+    `slowdown` is the share of time that was added, `arguments` are those of pytest.
     """
-    # Siblings are compared with each other alone, and a drill slows them all alike.
+    # Siblings are compared only with each other, and a drill slows all of them equally.
     siblings = {
         (measurement.test_id, measurement.label)
         for measurement in run.measurements
@@ -103,7 +104,7 @@ def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as
         for verdict in run.verdicts
         if (verdict.subject.test_id, verdict.subject.label) not in siblings
     ]
-    # A test that was INVALID beside a baseline would not have turned red either.
+    # An INVALID test that has a baseline counts as compared: it did not turn red.
     compared_verdicts = [
         verdict
         for verdict in verdicts
@@ -120,24 +121,28 @@ def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as
     drilled_tests = [
         _test_as_json(verdict, slowdown, len(compared_verdicts)) for verdict in compared_verdicts
     ]
-    red = sum(test["red"] for test in drilled_tests)
+    red_count = sum(test["red"] for test in drilled_tests)
     if as_json:
         print_json(
             {
                 "slowdown": slowdown,
                 "run": str(run.path),
                 "compared": len(drilled_tests),
-                "red": red,
+                "red": red_count,
                 "tests": drilled_tests,
             }
         )
     else:
-        _print_drill(compared_verdicts, drilled_tests, slowdown, red)
-    return 1 if red < len(drilled_tests) or any(test["missed"] for test in drilled_tests) else 0
+        _print_drill(compared_verdicts, drilled_tests, slowdown, red_count)
+    is_missed = red_count < len(drilled_tests) or any(test["missed"] for test in drilled_tests)
+    return 1 if is_missed else 0
 
 
 def _cause_of_no_comparison(run: Run, verdicts: Sequence[Verdict], arguments: Sequence[str]) -> str:
-    """Return the cause of an empty comparison, and the first remedy."""
+    """Return the cause of an empty comparison, with its remedy.
+
+    It is the first that applies: an INVALID test, a failed test, a missing baseline.
+    """
     invalid = next((verdict for verdict in verdicts if verdict.kind is Kind.INVALID), None)
     if invalid is not None:
         return f"{invalid.subject.label} is INVALID: {reason_text(invalid)}"
@@ -152,9 +157,12 @@ def _print_drill(
     compared_verdicts: Sequence[Verdict],
     drilled_tests: Sequence[dict[str, Any]],
     slowdown: float,
-    red: int,
+    red_count: int,
 ) -> None:
-    say(f"drill of +{format_tolerance(slowdown)}: {red} of {len(drilled_tests)} tests turned red")
+    """Print the red tests, the measured slowdowns, and what does not come from the drill."""
+    say(
+        f"drill of +{format_tolerance(slowdown)}: {red_count} of {len(drilled_tests)} tests turned red"
+    )
     for test in drilled_tests:
         if not test["red"]:
             say(printable(f"  not red: {test['not_red']}"))
@@ -179,31 +187,34 @@ def _print_drill(
         )
 
 
-def _test_as_json(verdict: Verdict, slowdown: float, tests: int) -> dict[str, Any]:
-    """Return the outcome of one test as JSON. It holds the slowdown, and why it is not red."""
-    red = verdict.kind is Kind.REGRESSED
+def _test_as_json(verdict: Verdict, slowdown: float, test_count: int) -> dict[str, Any]:
+    """Return the outcome of one test as JSON.
+
+    `seen` is its measured slowdown, `not_red` the reason why it is not red, `missed` a slowdown other than the drill's.
+    """
+    is_red = verdict.kind is Kind.REGRESSED
     return {
         "test": verdict.subject.label,
         "test_id": verdict.subject.test_id,
         "verdict": verdict.kind.value,
-        "red": red,
+        "red": is_red,
         "seen": None if verdict.estimate is None else growth(verdict.estimate),
         "tolerance": verdict.tolerance,
-        "not_red": "" if red else _not_red(verdict, slowdown),
-        "missed": _mismatch(verdict, slowdown, tests),
+        "not_red": "" if is_red else _not_red_reason(verdict, slowdown),
+        "missed": _mismatch(verdict, slowdown, test_count),
     }
 
 
-def _mismatch(verdict: Verdict, slowdown: float, tests: int) -> str:
-    """Return how a test's slowdown differs from the drill's. It is empty within the tolerance.
+def _mismatch(verdict: Verdict, slowdown: float, test_count: int) -> str:
+    """Return a text on a slowdown other than the drill's; empty if both agree.
 
-    Its interval is widened as for the smallest of `tests` p values (Bonferroni): one drill of a hundred misses by
-    chance.
+    They agree if the drill's slowdown lies in the test's interval, the tolerance added at both ends. The interval is
+    widened for `test_count` tests (Bonferroni), so that chance causes a mismatch in one of a hundred drills.
     """
     if verdict.estimate is None or verdict.interval is None or verdict.reference is None:
         return ""
     chance = (1 - CONFIDENCE) / 2
-    widening = NormalDist().inv_cdf(chance / tests) / NormalDist().inv_cdf(chance)
+    widening = NormalDist().inv_cdf(chance / test_count) / NormalDist().inv_cdf(chance)
     low, high = (
         verdict.estimate + widening * (bound - verdict.estimate) for bound in verdict.interval
     )
@@ -214,7 +225,11 @@ def _mismatch(verdict: Verdict, slowdown: float, tests: int) -> str:
     return f"takes {format_percent(growth(verdict.estimate))} time ({bounds} %)"
 
 
-def _not_red(verdict: Verdict, slowdown: float) -> str:
+def _not_red_reason(verdict: Verdict, slowdown: float) -> str:
+    """Return why a test did not turn red, behind its label and verdict.
+
+    The drill is within the tolerance, or smaller than the detectable effect (`reach`), or the verdict has its reason.
+    """
     if verdict.estimate is None:
         return f"{verdict.subject.label} {verdict.kind}: {reason_text(verdict)}"
     text = (

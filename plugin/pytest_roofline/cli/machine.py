@@ -115,9 +115,9 @@ def doctor(
 
 
 def _open_device(name: str | None, measures: bool) -> devices.Device | None:
-    """Open the device to measure on; None where nothing is measured.
+    """Open the device to measure on; return None without --measure.
 
-    It is opened before the first line is printed.
+    This comes before the first line is printed, so that a bad device is the only message.
     """
     if not measures:
         if name is not None:
@@ -129,15 +129,16 @@ def _open_device(name: str | None, measures: bool) -> devices.Device | None:
 def _check_timing(
     device: devices.Device, name: str | None, as_json: bool
 ) -> tuple[dict[str, object], int]:
-    """Check that timing is right, and print a line a property.
+    """Check that timing is right, and print a line for each property.
 
-    Return the JSON of it, and how many properties do not hold.
+    Return the results as JSON, and the number of properties that do not hold. `name` is the user's name of the device,
+    None for the best one.
     """
     from ..engine.ceiling import TorchWorkloads
     from ..machine.selftest import selftest
 
     environment = gather(device)
-    # With --json, standard output is for the machine alone.
+    # With --json only the document goes to standard output.
     say(f"\n{device.name} ({printable(environment.device.product)})", err=as_json)
     warning = "" if name == "cpu" else unused_accelerator(device)
     if warning:
@@ -160,7 +161,10 @@ def _check_timing(
 
 
 def _stays_busy(patience_s: float, as_json: bool) -> str:
-    """Wait until nobody else uses the device. Return who still does."""
+    """Wait until no other process uses the device.
+
+    Return the processes that still use it after `patience_s`, as a text; empty if it is quiet.
+    """
     device = devices.open_device(None)
     return quiet.wait_until_quiet(
         lambda: quiet.busy_at(device),
@@ -176,6 +180,7 @@ def _print_doctor(
     deviations: list[Unexpected],
     expect: Path | None,
 ) -> None:
+    """Print the machine, the findings, and with --expect the differences."""
     for line in machine_lines(machine):
         say(line)
     say("")
@@ -203,24 +208,27 @@ def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:
     products = merge_hardware(hardware_files(folders)).catalogue.products
     if name is not None:
         return _show_product(products, name, as_json)
-    rows = sorted(products, key=lambda product: product.key)
+    sorted_products = sorted(products, key=lambda product: product.key)
     if as_json:
-        print_json([_product_json(product) for product in rows])
+        print_json([_product_json(product) for product in sorted_products])
     else:
-        say(product_table(rows, width(), sys.stdout.isatty()))
+        say(product_table(sorted_products, width(), sys.stdout.isatty()))
     return 0
 
 
 def _show_product(products: tuple[Product, ...], name: str, as_json: bool) -> int:
-    """Print a product by its name. The status is 1 where it is unknown."""
-    rows = [
+    """Print the product of a name. Return the exit status.
+
+    An unknown name is a slice of a GPU, the beginning of known names, or a product to add; each has its own message.
+    """
+    matches = [
         product for product in products
         if name in (product.product, " ".join(product.key), *(alias.name for alias in product.names))
     ]  # fmt: skip
     if as_json:
-        print_json([_product_json(product) for product in rows])
-    elif rows:
-        say("\n\n".join("\n".join(product_lines(product)) for product in rows))
+        print_json([_product_json(product) for product in matches])
+    elif matches:
+        say("\n\n".join("\n".join(product_lines(product)) for product in matches))
     elif is_slice(name):
         say(part_line(printable(name)))
     elif candidates := _products_like(products, name):
@@ -228,11 +236,11 @@ def _show_product(products: tuple[Product, ...], name: str, as_json: bool) -> in
         say(f"{ambiguity}; name one of them, for example: roofline hardware {candidates[0]}")
     else:
         say(f"{printable(repr(name))} is not known. {how_to_add(name)}")
-    return 0 if rows else 1
+    return 0 if matches else 1
 
 
 def _products_like(products: Iterable[Product], name: str) -> list[str]:
-    """Return the products of a family or with such a beginning."""
+    """Return the names of products whose family or first words are `name`."""
     start = slug(name)
     return sorted(
         {
@@ -244,9 +252,13 @@ def _products_like(products: Iterable[Product], name: str) -> list[str]:
 
 
 def _product_json(product: Product) -> dict[str, object]:
+    """Return a product as JSON, with its peaks and facts in full."""
     return {**to_plain(product), "peaks": _figures(product.peaks), "facts": _figures(product.facts)}
 
 
 def _figures(figures: dict[str, Peak]) -> dict[str, object]:
-    """Return every figure with all of its facts, defaults included."""
+    """Return figures by name, with all fields.
+
+    `bounds` is True where a result above the figure must be wrong.
+    """
     return {name: {**asdict(figure), "bounds": figure.trusted} for name, figure in figures.items()}

@@ -9,7 +9,8 @@ from ..core.facts import HARDWARE_FILE
 from ..version import __version__
 from .options import Commands, use_hardware_of
 
-# In the order of a person's day: each command with its definition, imported when it is typed, and its line of the help.
+# Commands by section, in the order of use: the place of the function, which is imported when the command is called,
+# and the line of the help.
 SECTIONS = {
     "See a run": {
         "report": (
@@ -27,7 +28,7 @@ SECTIONS = {
             "cli.runs:compare",
             "Compare a run with another or a baseline, worst first.",
         ),
-        # A feature in a folder of its own has its lines here; the rest works without it.
+        # Commands of a feature: the others work if its folder is removed.
         "history": ("many.cli:history", "Show steps and slow drift of tests over many runs."),
         "fleet": ("many.cli:fleet", "Find the node, GPU or link that is slower than its peers."),
     },
@@ -80,6 +81,6 @@ def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
                 f"--hardware is {folder}, a folder without {HARDWARE_FILE}; expected a folder that holds one"
             )
     ctx.obj = folders = (*extra_folders, Path("baselines"))
-    # These two read such files themselves: one of them lists all mistakes in a file.
+    # These two read hardware.json themselves: `baseline check` lists all mistakes in it.
     if ctx.invoked_subcommand not in ("hardware", "baseline"):
         use_hardware_of(ctx, folders)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# Where the output is no terminal, so that two runs of a command can be compared.
+# The width of tables where the output is no terminal. It is fixed, so that outputs can be compared.
 WIDTH = 80
 # The number of labels that are named under each reason for leaving them out.
 MOST_NAMED = 3
@@ -49,10 +49,10 @@ def command(
     *shared_options: Callable[..., Any], name: str | None = None,
     json_option: Callable[..., Any] = json_option, **settings: Any,
 ) -> Callable[[Callable[..., int | None]], click.Command]:  # fmt: skip
-    """Return a decorator that makes a command.
+    """Return a decorator that makes a command of a function.
 
-    Its `--json` and shared options stand behind the command's own. The return value of the function
-    is the exit status.
+    In the help the shared options and `--json` come after the command's own options. The return value of the function
+    is the exit status, None is 0.
     """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
@@ -61,7 +61,7 @@ def command(
             sys.exit(function(*args, **options) or 0)
 
         parameters: list[click.Parameter] = getattr(function, "__click_params__", [])
-        # click reads decorators from the function outward, so the option that is named last is applied first.
+        # click lists parameters in the order opposite to the one in which decorators add them.
         run.__click_params__ = []  # type: ignore[attr-defined]
         for option in reversed((json_option, *shared_options)):
             option(run)
@@ -73,22 +73,26 @@ def command(
 
 
 def use_hardware_of(ctx: click.Context, folders: tuple[Path, ...]) -> None:
-    """Use these folders' hardware.json until the command ends. Most folders have none."""
+    """Use the hardware.json of these folders until the command ends.
+
+    Most folders have none; then the slow import is saved.
+    """
     if any((folder / HARDWARE_FILE).exists() for folder in folders):
         from ..hardware import use_hardware
 
         ctx.call_on_close(use_hardware(folders))
 
 
-# From 8.2 on what click raises for a group without a command, whose help it shows.
+# Raised by click from version 8.2 on, to show the help of a group without a command. Older versions lack the class;
+# BrokenPipeError takes its place here, as it is caught anyway.
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", BrokenPipeError)
 
 
 class LazyGroup(click.Group):
     """A group that imports a command when it is needed.
 
-    `sections` holds the commands in order, by the title over them: the place of each, as `cli.runs:compare`, and its
-    line of the help.
+    `sections` holds the commands by the title of their section, in the order of the help. Each has the place of its
+    function, such as `cli.runs:compare`, and its line of the help.
     """
 
     def __init__(
@@ -110,10 +114,10 @@ class LazyGroup(click.Group):
         return [name for section in self._sections.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, whose module is imported now; None of an unknown name.
+        """Import the module of a command, and return the command; None if unknown.
 
         Raises:
-            BadInput: the command is of a feature that was taken out.
+            BadInput: the command belongs to a feature whose folder was removed.
         """
         del ctx
         if cmd_name in self._missing:
@@ -140,13 +144,13 @@ class LazyGroup(click.Group):
 
 
 def _is_installed(place: str) -> bool:
-    """Return whether a command is there: one of `cli`, or of a feature that was not taken out."""
+    """Return True for a command of `cli`, or of a feature that is present."""
     module, _, name = place.partition(":")
     folder = module.partition(".")[0]
     return folder == "cli" or name in FEATURES.get(folder, ())
 
 
-# Words of the documentation that are no commands here, since pytest does them.
+# Words of the documentation that pytest does and no command here, with the call to type.
 OF_PYTEST = {
     "gate": "pytest perf_tests --roofline-ci",
     "record": "pytest perf_tests --roofline-record",
@@ -157,12 +161,16 @@ class Commands(LazyGroup):
     """The group that turns our own errors into one sentence and exit status 2."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
-        """Run as click does. Characters that standard output lacks become a question mark."""
+        """Run as click does.
+
+        A character that the encoding of standard output lacks is printed as a question mark.
+        """
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
             sys.stdout.reconfigure(errors="replace")
         return super().main(*args, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Print our own errors as a sentence, and exit with status 2."""
         try:
             if sys.stdout is None:
                 raise CannotStore(
@@ -170,7 +178,7 @@ class Commands(LazyGroup):
                 )
             return super().invoke(ctx)
         except (BrokenPipeError, _HELP):
-            # The reader of a pipe has closed it, as `head` does: click ends quietly.
+            # click handles both: a pipe that its reader closed, as `head` does, and the help of a group.
             raise
         except (RooflineError, click.UsageError, ModuleNotFoundError, OSError) as error:
             say(f"roofline: {_sentence(error)}", err=True)
@@ -178,7 +186,7 @@ class Commands(LazyGroup):
 
 
 def _usage(error: click.UsageError) -> str:
-    """Return which argument is wrong, and what to type."""
+    """Return a mistake in the arguments as a sentence, with the command to type."""
     path, help_text = (
         (error.ctx.command_path, error.ctx.command.help)
         if error.ctx is not None
@@ -196,7 +204,10 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """Return an error as one line. A missing module other than torch is a mistake of ours."""
+    """Return an error as one line.
+
+    A missing module other than torch is a bug here, so its error is raised again.
+    """
     if isinstance(error, click.UsageError):
         return printable(_usage(error))
     if isinstance(error, ModuleNotFoundError):
@@ -204,7 +215,7 @@ def _sentence(error: Exception) -> str:
             raise error
         return NO_TORCH
     if isinstance(error, OSError):
-        # A failure without a file name is of a stream, mostly standard output.
+        # An error without a file name comes from a stream, mostly standard output.
         where = "" if error.filename is None else f"{error.filename}: "
         return printable(f"{where}{error.strerror or error}")
     return printable(str(error))
@@ -213,8 +224,8 @@ def _sentence(error: Exception) -> str:
 def say(text: str = "", *, err: bool = False) -> None:
     """Print lines for a person, without control characters.
 
-    All that commands print goes through here, so that no text steers what shows it. On a terminal
-    lines may be coloured; there the texts in them were made printable before.
+    All commands print through this function, so that no text of a file can control the terminal. On a terminal colours
+    are kept; the caller has made the texts between them printable.
     """
     is_coloured = not err and sys.stdout.isatty()
     click.echo(
@@ -225,18 +236,18 @@ def say(text: str = "", *, err: bool = False) -> None:
 def print_json(plain: Any) -> None:
     """Print one JSON document as the whole of standard output.
 
-    In ASCII, since the name of a file may hold bytes that are no text.
+    It is ASCII, since the name of a file may contain bytes that are not UTF-8.
     """
     print_document(json_text(plain, ensure_ascii=True))
 
 
 def print_document(text: str) -> None:
-    """Print a whole file on standard output. It is in UTF-8, whatever the terminal's encoding."""
+    """Print a whole document on standard output, always in UTF-8."""
     click.echo(text.encode(), nl=False)
 
 
 def note_cuts(runs: "Iterable[Run]") -> None:
-    """Print on standard error which runs end inside a line."""
+    """Print a note on standard error for each run that ends inside a line."""
     from ..baselines.runs import cut_note
 
     for run in runs:
@@ -245,5 +256,5 @@ def note_cuts(runs: "Iterable[Run]") -> None:
 
 
 def width() -> int:
-    """Return the columns for tables: the terminal's."""
+    """Return the width of tables: the terminal's, else 80 columns."""
     return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH

@@ -32,16 +32,17 @@ from .options import (
 )
 
 HERE = Path(__file__).resolve().parents[1]
-# A wheel holds what is copied below `starter/`; an editable install has no such copies, and takes the source tree's.
+# A wheel has copies of the files below `starter/`. An editable install has none, and uses those of the source tree.
 STARTER, SOURCES = HERE / "starter", HERE.parents[1]
+# By the name below `starter/`, the folder in the source tree.
 FOLDERS = {"perf_tests": "perf_tests", "baselines": "baselines", "ci": "docs/ci"}
-# Texts that lie below `starter/` in either, and what they become.
+# Texts below `starter/` in both, and the paths to which they are written.
 TEXTS = {
     "pytest.ini": "pytest.ini",
     "perf_tests.md": "perf_tests/README.md",
     "baselines.md": "baselines/README.md",
 }
-# By the name of a CI, the path of its file as shipped, and the path that the CI reads.
+# By the name of a CI: the name of the shipped file, and the path that the CI reads.
 CI = {
     "github": ("github-actions.yml", ".github/workflows/roofline.yml"),
     "gitlab": ("gitlab-ci.yml", ".gitlab-ci.yml"),
@@ -51,7 +52,7 @@ CI = {
     "github-ab-comment": ("github-ab-comment.yml", ".github/workflows/roofline-ab-comment.yml"),
     "gitlab-ab": ("gitlab-ab.yml", ".gitlab/roofline-ab.yml"),
 }
-# Files in which pytest may be configured already, and what must stand in them; a pytest.ini would hide them.
+# Files that may configure pytest already, and the text that shows it. A pytest.ini beside them would hide them.
 PYTEST_CONFIGS = {
     "pytest.toml": "", ".pytest.toml": "", ".pytest.ini": "", "pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]",
     "setup.cfg": "[tool:pytest]",
@@ -82,7 +83,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
             f"neither -o DIR nor --json is given; type: roofline report {' '.join(runs)} -o report"
         )
     if output == "":
-        # An empty variable in a script; as a path it would be the folder that everything lies in.
+        # An empty variable in a script. As a path it would mean the working directory.
         raise BadInput("-o is empty; give a path: -o report")
     target = None if output is None else check_folder(Path(output), "-o")
     runs_read = _read_runs(runs, folder)
@@ -93,10 +94,11 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
 
 
 def _read_runs(names: tuple[str, ...], folder: Path) -> list[Run]:
+    """Return the named runs. Raise BadInput if two names are of the same run."""
     runs: list[Run] = []
     for name in names:
         run = read_run(resolve_run(name, folder, argument="RUN"))
-        # A copy under another name would count everything twice.
+        # A copy under another name would count every measurement twice.
         earlier_name = next(
             (
                 earlier_name
@@ -108,12 +110,13 @@ def _read_runs(names: tuple[str, ...], folder: Path) -> list[Run]:
         if earlier_name is not None:
             raise BadInput(f"{earlier_name!r} and {name!r} are the same run; name it once")
         note_cuts([run])
-        # As the run itself would name it, so that its report is the same.
+        # With the absolute path the report is the same as the one that the run itself writes.
         runs.append(replace(run, path=run.path.resolve()))
     return runs
 
 
 def _write_report(runs: list[Run], output: Path, *, silent: bool) -> None:
+    """Write the report, and append the summary where a CI job has a file for it."""
     rows = rows_of(runs)
     for path in write_report(runs, output, rows):
         if not silent:
@@ -124,7 +127,7 @@ def _write_report(runs: list[Run], output: Path, *, silent: bool) -> None:
 
 
 def shipped_files() -> dict[str, bytes]:
-    """Return every file that ships. Keys are paths below the target folder."""
+    """Return the content of every shipped file, by its path below DIR."""
     files = {target: (STARTER / name).read_bytes() for name, target in TEXTS.items()}
     for path in [*_folder("perf_tests").glob("*.py"), *_folder("baselines").glob("*.json")]:
         files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
@@ -133,6 +136,7 @@ def shipped_files() -> dict[str, bytes]:
 
 
 def _folder(name: str) -> Path:
+    """Return the folder of shipped files with this name, of the wheel or of the source tree."""
     for folder in (STARTER / name, SOURCES / FOLDERS[name]):
         if folder.is_dir():
             return folder
@@ -199,6 +203,7 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files below a folder. Raise CannotStore with the number of files written before."""
     for count, (name, content) in enumerate(files.items()):
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -215,6 +220,10 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 def _lines(
     folder: Path, changed_files: Mapping[str, bytes], ci: Iterable[str], total: int
 ) -> Iterator[str]:
+    """Yield the summary, a note on CI files that are not at the top, and the next command.
+
+    `total` is the number of all files, unchanged ones included.
+    """
     counts = Counter(name.split("/")[0] for name in changed_files)
     folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
     single_files = [name for name in changed_files if counts[name.split("/")[0]] == 1]

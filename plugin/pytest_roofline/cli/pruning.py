@@ -25,12 +25,18 @@ from ..report.baseline_tables import count_text
 from ..settings.options import PLAN_VARIABLE
 from .options import say
 
-# The number of lines that are shown of a failed collection's output.
+# The number of last lines that are shown of the output of a failed collection.
 LAST_LINES = 15
 
 
 class UnusedEntries:
-    """Hints on entries that no planned test uses."""
+    """The entries that no planned test uses: hints on them, and their removal.
+
+    Args:
+        baselines: by path.
+        planned_tests: all tests that measure.
+        removes: the user wants the entries removed.
+    """
 
     def __init__(
         self,
@@ -39,8 +45,8 @@ class UnusedEntries:
         removes: bool,
     ) -> None:
         self._removes = removes
-        self._tests = len(planned_tests)
-        self._entries = sum(
+        self._test_count = len(planned_tests)
+        self._entry_count = sum(
             len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
         )
         self._unused = {
@@ -49,12 +55,12 @@ class UnusedEntries:
         }
 
     @property
-    def _count(self) -> int:
+    def _unused_count(self) -> int:
         return sum(map(len, self._unused.values()))
 
     @property
     def flaws(self) -> list[tuple[Path, Flaw]]:
-        """Return a hint for each entry."""
+        """A hint for each unused entry, with the path of its file."""
         return [
             (path, _hint_of(unused_entry, self._removes))
             for path, entries in self._unused.items()
@@ -62,26 +68,29 @@ class UnusedEntries:
         ]
 
     def remove(self, into: Path) -> Iterator[str]:
-        """Remove the entries if the user chose so. Yield their counts.
+        """Yield the number of unused entries. Remove them if the user wants it.
 
         Raises:
-            BadInput: no entry is used at all, so the tests are hardly those of the baselines.
+            BadInput: no entry is used at all, so the tests are probably not those of the baselines.
         """
-        tests = count_text(self._tests, "test that measures", "tests that measure")
-        yield f"{self._count} of {count_text(self._entries, 'entry', 'entries')} unused by the {tests}"
-        if not (self._count and self._removes):
+        tests = count_text(self._test_count, "test that measures", "tests that measure")
+        yield f"{self._unused_count} of {count_text(self._entry_count, 'entry', 'entries')} unused by the {tests}"
+        if not (self._unused_count and self._removes):
             return
-        if self._count == self._entries:
+        if self._unused_count == self._entry_count:
             raise BadInput(
-                f"none of the {self._entries} entries in {into} is used by the tests that were collected, so these "
+                f"none of the {self._entry_count} entries in {into} is used by the tests that were collected, so these "
                 "are hardly the tests that they were made from; name them with --tests, or remove the files yourself"
             )
         _remove(self._unused)
-        yield f"{count_text(self._count, 'entry', 'entries')} removed"
+        yield f"{count_text(self._unused_count, 'entry', 'entries')} removed"
 
 
 def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
-    """Return a hint that no test uses an entry."""
+    """Return a hint on an unused entry, with the reason.
+
+    `removes` says that the entry is removed in this call.
+    """
     entry = unused_entry.entry
     details = (
         f"{entry.target}; exact"
@@ -105,7 +114,7 @@ def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
 def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
     """Remove the listed entries from the files.
 
-    The files are read anew, since the collection of tests took its time.
+    The files are read again, since others may have changed them while the tests were collected.
     """
     for path, entries_of_file in unused_by_path.items():
         if entries_of_file:
@@ -122,7 +131,10 @@ def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
 
 
 def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
-    """Return the measuring tests that pytest collects, of every tier."""
+    """Return the tests that measure, of every tier, as pytest collects them.
+
+    `tests` are paths for pytest. Raise BadInput if the collection fails or has no such test.
+    """
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
         plan = Path(folder) / "plan.jsonl"
         command = [

@@ -41,9 +41,9 @@ from .options import command, folder_option, note_cuts, print_json, say, width
 
 # The quantities of --table.
 QUANTITIES = ("time", "rate", "peak")
-# Reasons of single tests below a comparison.
+# The largest number of reasons of single tests below a comparison.
 MOST_REASONS = 8
-# So many names show how the tests of a run are called, even of hundreds.
+# The largest number of tests that a message names.
 MOST_NAMED = 8
 
 
@@ -129,7 +129,7 @@ def compare(
     if by is not None:
         return _compare_by(_side(old, folder), by, base, accepted_slowdown, as_json)
     if table:
-        return _table(_side(old, folder), of, as_json)
+        return _print_table(_side(old, folder), of, as_json)
     sides = _side(old, folder), _side(new, folder)
     if control is not None:
         return _compare_rollout(
@@ -157,19 +157,22 @@ def compare(
 
 
 def _side(names: str, folder: Path) -> list[Path]:
-    """Return the files of one side. Their names have commas between them."""
+    """Return the files of one side, whose names are separated by commas.
+
+    A path that exists is not split.
+    """
     parts = [names] if Path(names).exists() else names.split(",")
     return [Path(path) for part in parts if part for path in paths_of(part, folder)]
 
 
-def _table(paths: Sequence[Path], of: Quantity | None, as_json: bool) -> int:
+def _print_table(paths: Sequence[Path], quantity: Quantity | None, as_json: bool) -> int:
     """Print runs of several machines beside each other. Return the exit status."""
     runs = [read_run(path) for path in paths]
     note_cuts(runs)
-    tables = device_tables(rows_of(runs), of)
+    tables = device_tables(rows_of(runs), quantity)
     if not tables:
         raise BadInput(
-            f"none of {count(len(runs), 'run')} has a {of or 'time'}; name runs that measured one"
+            f"none of {count(len(runs), 'run')} has a {quantity or 'time'}; name runs that measured one"
         )
     _show(tables, devices_as_json if as_json else devices_text, as_json)
     return 0
@@ -189,7 +192,10 @@ def _compare_by(
 
 
 def _show(comparison: Any, convert: Callable[..., Any], as_json: bool) -> None:
-    """Print a comparison, as plain data or as text."""
+    """Print a comparison as JSON or as text.
+
+    `convert` returns plain data, or the text for a width and a terminal.
+    """
     if as_json:
         print_json(convert(comparison))
     else:
@@ -202,22 +208,31 @@ def _compare_rollout(
     tolerance: float | None,
     as_json: bool,
 ) -> int:
-    """Judge and print a staged rollout. Return the exit status."""
-    before, after, old, new = ([read_run(path) for path in side] for side in (*sides, *control))
-    note_cuts([*before, *after, *old, *new])
-    rollout = judge_rollout(before, after, (old, new), tolerance)
+    """Judge and print a staged rollout. Return the exit status.
+
+    `sides` are the files of OLD and NEW, `control` those of both runs of --control.
+    """
+    before, after, control_before, control_after = (
+        [read_run(path) for path in side] for side in (*sides, *control)
+    )
+    note_cuts([*before, *after, *control_before, *control_after])
+    rollout = judge_rollout(before, after, (control_before, control_after), tolerance)
     _show(rollout, rollout_as_json if as_json else rollout_text, as_json)
     return status_of(rollout.rows, worse=rollout.has_losses)
 
 
 def _print_comparison(comparison: Comparison, old: Sequence[Path], new: Sequence[Path]) -> None:
+    """Print the tables, then the reasons, then the totals.
+
+    `old` and `new` are the files of both sides.
+    """
     rows, kernels = comparison.rows, comparison.kernels
-    terminal = sys.stdout.isatty()
+    is_terminal = sys.stdout.isatty()
     before, after = ([run for run in comparison.runs if run.path in side] for side in (old, new))
     for line in comparison_lines(comparison, before, after):
         say(line)
     if rows or not (kernels or comparison.lost):
-        say(comparison_table(rows, width(), terminal))
+        say(comparison_table(rows, width(), is_terminal))
     lines = [
         printable(f"{row.time_verdict.kind} {row.label}: {row.time_reason}")
         for row in rows
@@ -225,7 +240,7 @@ def _print_comparison(comparison: Comparison, old: Sequence[Path], new: Sequence
     ]
     lines = cut(lines, MOST_REASONS, "that are open or INVALID; --json has all")
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
-    lines += [kernels_table(kernels, width(), terminal)] if kernels else []
+    lines += [kernels_table(kernels, width(), is_terminal)] if kernels else []
     lines += exact_reason_lines(kernels)
     lines += [printable(f"{row.verdict} {row.label}: {row.reason}") for row in comparison.lost]
     for line in [*lines, totals_text(worst_first(comparison.everything))]:
@@ -259,9 +274,10 @@ def explain(run: str, test: str, as_json: bool, folder: Path) -> None:
 
 
 def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
-    """Return the labels that match a text, with their test ids.
+    """Return the labels that match a text, each with its test id.
 
-    Where labels or parameters are equal to it, only these count: `4MiB` is not `2004MiB`.
+    Tests whose label, id or parameter equals the text are preferred: `4MiB` does not match `2004MiB`. Otherwise the
+    text is a part of the label or the id. Raise BadInput if nothing matches.
     """
     ids = {row.label: row.test for row in rows if row.metric is not None} | note_labels(run)
     labels = list(ids)

@@ -62,7 +62,7 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
     identities = {entry.identity for entry in selected_entries}
     rows = []
     for path, baseline in baselines.items():
-        # All entries of a file make the prior of each, so the selection comes after.
+        # The prior of an entry comes from all entries of its file, so the entries are selected afterwards.
         healths = [
             health for health in health_of(baseline.entries) if health.entry.identity in identities
         ]
@@ -91,7 +91,10 @@ def _print_health(
     *,
     all_published: bool,
 ) -> None:
-    """Print the entries of a file. `whole` adds the full list of published ones."""
+    """Print the entries of a file.
+
+    `all_published` prints every published entry, instead of the first ones.
+    """
     say(printable(str(path)))
     if healths:
         say(health_table(healths, width(), sys.stdout.isatty()))
@@ -154,21 +157,24 @@ def check(
     ]
     unused_entries = UnusedEntries(baselines, collect(tests), applied) if prune else None
     flaws += unused_entries.flaws if unused_entries else []
-    mistakes = sum(not flaw.hint for _, flaw in flaws)
+    mistake_count = sum(not flaw.hint for _, flaw in flaws)
     if not as_json:
-        _print_flaws(flaws, baselines, mistakes, len(hardware))
+        _print_flaws(flaws, baselines, mistake_count, len(hardware))
     if unused_entries is not None:
         for line in unused_entries.remove(into):
             say(line, err=as_json)
     if as_json:
         print_json([flaw_as_json(path, flaw) for path, flaw in flaws])
-    return 1 if mistakes else 0
+    return 1 if mistake_count else 0
 
 
 def _read_files(
     folders: tuple[Path, ...], files: tuple[Path, ...], into: Path
 ) -> tuple[dict[Path, Catalogue], dict[Path, Baseline]]:
-    """Return the files of hardware and of baselines. Without names they are all of the folder."""
+    """Return the named hardware files and baselines, by path.
+
+    Without names they are all files of the folder `into`, and the hardware files of `folders`.
+    """
     hardware_paths = [path for path in files if path.name == HARDWARE_FILE]
     baseline_paths = [path for path in files if path.name != HARDWARE_FILE]
     if not files:
@@ -178,6 +184,7 @@ def _read_files(
 
 
 def _flaws_of_hardware(hardware: Mapping[Path, Catalogue]) -> list[tuple[Path, Flaw]]:
+    """Return the mistakes in hardware files as flaws, each with the path of its file."""
     remedy = "correct the file; until then no run uses it"
     return [
         (path, Flaw(mistake.observed, mistake.expected, remedy, entry=mistake.where))
@@ -189,24 +196,29 @@ def _flaws_of_hardware(hardware: Mapping[Path, Catalogue]) -> list[tuple[Path, F
 def _print_flaws(
     flaws: Sequence[tuple[Path, Flaw]],
     baselines: dict[Path, Baseline],
-    mistakes: int,
+    mistake_count: int,
     hardware_count: int,
 ) -> None:
-    """Print a line for each flaw, and the number of files."""
+    """Print a line for each flaw, and the numbers of mistakes, entries and files."""
     for path, flaw in flaws:
         where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
         text = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
         say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {text}"))
-    count = sum(len(baseline.entries) + len(baseline.exact) for baseline in baselines.values())
+    entry_count = sum(
+        len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
+    )
     entry_text, file_text = (
-        count_text(count, "entry", "entries"),
+        count_text(entry_count, "entry", "entries"),
         count_text(len(baselines) + hardware_count, "file", "files"),
     )
-    say(f"{mistakes or 'nothing'} wrong in {entry_text} of {file_text}")
+    say(f"{mistake_count or 'nothing'} wrong in {entry_text} of {file_text}")
 
 
 def read_baselines(files: Sequence[Path], into: Path) -> dict[Path, Baseline]:
-    """Return the named baselines, or all of a folder."""
+    """Return the named baselines by path; without names all of a folder.
+
+    Raise BadFile if there is no folder.
+    """
     if not files and not into.is_dir():
         raise BadFile(
             f"there is no folder {into} with baselines; name files, or the folder with --into"
