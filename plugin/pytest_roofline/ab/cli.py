@@ -28,7 +28,7 @@ from .sides import NOTHING, PLUGIN, SIDES, parse_sides, pin_commit, prepare_side
 from .telling import make_report, report_as_json, report_markdown, report_text
 from .tolerance import tolerance_in_force
 
-# Processes a side, unless the tests are decided earlier.
+# The number of processes of a side, unless all tests are decided earlier.
 DEFAULT = 8
 
 
@@ -163,6 +163,7 @@ def _new_state(
 
 
 def _read_resumed(folder: Path, name: str) -> State:
+    """Return the state of an interrupted run. Raise BadInput outside of its folder."""
     state = read_state(folder, check_name(name, "--resume"))
     if str(Path.cwd().resolve()) != state.cwd:
         raise BadInput(f"{name} was begun in {state.cwd}; resume it there")
@@ -172,9 +173,10 @@ def _read_resumed(folder: Path, name: str) -> State:
 def _run(
     state: State, folder: Path, budget: str | None, markdown: Path | None, as_json: bool
 ) -> int:
-    """Prepare both sides, run and report; return the exit status.
+    """Prepare both sides, run them, and print the report. Return the exit status.
 
-    Everything that was measured is kept and reported, however the run ends.
+    An interrupted run keeps and reports its measurements, and names the command that continues it. SIGTERM counts as
+    an interruption.
     """
     budget_s = None if budget is None else parse_duration(budget, "--budget")
     specs = dict(zip(("A", "B"), parse_sides(*state.sides), strict=True))
@@ -227,8 +229,10 @@ def _run(
 
 
 def _interrupt(*_: object) -> NoReturn:
+    """Raise KeyboardInterrupt, as Ctrl-C does. The signal and its frame are not used."""
     raise KeyboardInterrupt
 
 
 def _tell(text: str) -> None:
+    """Print a line on standard error."""
     say(printable(f"roofline ab: {text}"), err=True)

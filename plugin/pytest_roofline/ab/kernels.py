@@ -1,7 +1,7 @@
-"""The figures of both sides' compiled kernels: exact, of one process a side; a second A shows figures that are not.
+"""The exact figures of the kernels that both sides compiled.
 
-A compiler says the same of the same code every time. A figure in which two processes of A differ is named, and not
-judged.
+A compiler makes the same kernel of the same code every time, so one process of each side is enough. A second process of
+A checks this: a figure in which both processes of A differ is named, and not judged.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,20 +22,23 @@ from ..core.verdicts import FigureChange, Kind
 from ..report.kernels import change_text
 from .results import CONTROL, SidesResults, run_name
 
-# At most so many figures of a kernel in which the second A differs are named.
+# The largest number of a kernel's figures that a note on differing processes of A names.
 MOST_FIGURES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class KernelsOfSides:
-    """The comparison of the kernels that both sides compiled: a row each; and what was not judged."""
+    """A row for each kernel that both sides compiled, and notes on figures that were not judged."""
 
     rows: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def compare_kernels(results: SidesResults) -> KernelsOfSides:
-    """Return B's kernels against A's. Figures in which the second A differs are left out."""
+    """Compare B's kernels with A's.
+
+    Figures in which both processes of A differ are left out, and named in a note.
+    """
     before, control, after = (
         records_in_runs(results.warming_runs_of_twins(side)) for side in ("A", CONTROL, "B")
     )
@@ -50,30 +53,30 @@ def compare_kernels(results: SidesResults) -> KernelsOfSides:
     }
     rows, _ = compare_exact(_without(before, left_out), _without(after, left_out))
     rows = (*rows, *_unguarded_rows(before, control, after))
-    tests = {identity: kernel.test_id for identity, kernel in results.kernels("B").items()}
+    test_ids = {identity: kernel.test_id for identity, kernel in results.kernels("B").items()}
     return KernelsOfSides(
-        rows=tuple(_with_test(row, tests, run_name(results.state.name, "A")) for row in rows),
+        rows=tuple(_with_test(row, test_ids, run_name(results.state.name, "A")) for row in rows),
         notes=tuple(_unsteady_notes(before, unsteady)),
     )
 
 
-def _with_test(row: Row, tests: Mapping[str, str], source: str) -> Row:
-    """Return a row with its test's node id and A's run.
+def _with_test(row: Row, test_ids: Mapping[str, str], source: str) -> Row:
+    """Return a row with the node id of its test, and with A's run as source.
 
-    An exact entry holds no node id.
+    The row was made of an exact entry, which does not hold them. `test_ids` are by the identity of the kernel.
     """
     assert row.exact is not None
     key = ResourceKey(row.benchmark, row.parameters, row.target or "", row.name)
-    test = tests[key.identity]
-    return replace(row, test=test, exact=replace(row.exact, test_id=test, source=source))
+    test_id = test_ids[key.identity]
+    return replace(row, test=test_id, exact=replace(row.exact, test_id=test_id, source=source))
 
 
 def _unfit_on_b_alone(
     before: KernelRecords, after: KernelRecords, trouble: Collection[str]
 ) -> dict[str, tuple[Resources, str]]:
-    """Return B's kernels that cannot be compared.
+    """Return the kernels that are unfit on B only, with the reason.
 
-    Those of tests that failed are left out; they have rows of their own.
+    `trouble` has the tests that failed on B. Their kernels are left out, since failed tests have rows of their own.
     """
     return {
         identity: (kernel, reason)
@@ -83,23 +86,29 @@ def _unfit_on_b_alone(
 
 
 def _without(side: KernelRecords, figures: Mapping[str, Collection[str]]) -> KernelRecords:
-    """Return the kernels named in `figures`, each without its figures there."""
+    """Return the kernels that `figures` names, without the figures named there.
+
+    A kernel that `figures` does not name is left out.
+    """
     kernels = {}
     for identity, kernel in side.kernels.items():
         if identity in figures:
-            figures_left = {
+            other_figures = {
                 name: figure
                 for name, figure in kernel.entry.figures.items()
                 if name not in figures[identity]
             }
-            kernels[identity] = replace(kernel, entry=replace(kernel.entry, figures=figures_left))
+            kernels[identity] = replace(kernel, entry=replace(kernel.entry, figures=other_figures))
     return replace(side, kernels=kernels)
 
 
 def _unguarded_rows(
     before: KernelRecords, control: KernelRecords, after: KernelRecords
 ) -> Iterator[Row]:
-    """Yield an INVALID row for each kernel of both sides that the second A lacks."""
+    """Yield an INVALID row for each kernel that the second A did not compile.
+
+    Without the second A nothing shows which figures are steady.
+    """
     for identity, kernel in after.kernels.items():
         if identity in before.kernels and identity not in control.kernels:
             entry = kernel.entry
@@ -112,7 +121,7 @@ def _unguarded_rows(
 def _unsteady_notes(
     before: KernelRecords, unsteady: Mapping[str, tuple[FigureChange, ...]]
 ) -> Iterator[str]:
-    """Yield a sentence a kernel in which two processes of A differ."""
+    """Yield a sentence for each kernel in which two processes of A differ."""
     for identity, changes in unsteady.items():
         if changes:
             texts = listed([change_text(change) for change in changes], MOST_FIGURES)

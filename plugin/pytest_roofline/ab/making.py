@@ -13,14 +13,17 @@ from ..processes.system import last_words
 from .submodules import add_submodules
 
 UV = "pip install uv, or https://docs.astral.sh/uv"
-# Over an environment, itself ahead of it.
+# The content of a .pth file: it adds the packages of the present environment behind those of the new one.
 _BELOW = "import site; list(map(site.addsitedir, {places!r}))\n"
-# `pip` alone would be that of the environment below, and install into it.
+# Without this script `pip` would be that of the present environment, and install there.
 _PIP = '#!/bin/sh\nexec "{python}" -m pip "$@"\n'
 
 
 def find_interpreter(text: str, value: str) -> str:
-    """Return the interpreter at a path, or of the environment there."""
+    """Return the interpreter at a path, or in the environment at that path.
+
+    `text` is the side as the user wrote it. Raise BadInput if there is no interpreter.
+    """
     path = Path(value).expanduser().absolute()
     path = path / "bin" / "python" if path.is_dir() else path
     if not os.access(path, os.X_OK):
@@ -31,15 +34,20 @@ def find_interpreter(text: str, value: str) -> str:
 
 
 def make_overlay(environment: Path) -> str:
-    """Make an environment over the present one, and return its interpreter."""
+    """Make an environment over the present one, and return its interpreter.
+
+    Its own packages go before those of the present environment.
+    """
     run(
         [sys.executable, "-m", "venv", "--without-pip", str(environment)],
         "a separate environment",
     )
     python = environment / "bin" / "python"
-    places = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    package_folders = [
+        path for path in sys.path if path.endswith(("site-packages", "dist-packages"))
+    ]
     (packages_of(environment) / "below.pth").write_text(
-        _BELOW.format(places=places), encoding="utf-8"
+        _BELOW.format(places=package_folders), encoding="utf-8"
     )
     pip = environment / "bin" / "pip"
     pip.write_text(_PIP.format(python=python), encoding="utf-8")
@@ -48,7 +56,7 @@ def make_overlay(environment: Path) -> str:
 
 
 def packages_of(environment: Path) -> Path:
-    """Return the folder of an environment's own packages."""
+    """Return the folder of an environment's own packages, without those of the present one."""
     return (
         environment
         / "lib"
@@ -60,11 +68,12 @@ def packages_of(environment: Path) -> Path:
 def change_package(text: str, requirement: str, folder: Path) -> str:
     """Make an environment over the present one with another version of a package.
 
-    Packages that the requirement does not touch keep their version. Return the interpreter.
+    Packages that the requirement does not touch keep their version. Return the interpreter. `text` is the side as the
+    user wrote it; `folder` holds the environment.
     """
     uv, subject = _uv(text), f"side {text!r}: uv"
     python, pins = make_overlay(folder / "environment"), folder / "packages.txt"
-    # uv prefers the versions in its output file.
+    # `uv pip compile` keeps the versions in its output file where it can, so that holds the present ones first.
     frozen = run([uv, "pip", "freeze", "--exclude-editable", "--python", sys.executable], subject)
     pins.write_text(frozen, encoding="utf-8")
     requirements = folder / "wanted.txt"
@@ -107,8 +116,11 @@ def install_locked(text: str, path: Path, folder: Path) -> str:
 
 
 def _uv(text: str) -> str:
-    places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    program = shutil.which("uv", path=places)
+    """Return the path of uv. Raise BadInput if it is not installed."""
+    folders = os.pathsep.join(
+        (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    )
+    program = shutil.which("uv", path=folders)
     if program is None:
         raise BadInput(
             f"side {text!r} needs uv to make its environment, and uv is not in PATH; install it: {UV}"
@@ -117,7 +129,7 @@ def _uv(text: str) -> str:
 
 
 class CommandError(BadInput):
-    """A command that makes or starts a side failed; `lines` are its last words."""
+    """A failed command that makes or starts a side. `lines` are the last lines of its output."""
 
     def __init__(self, text: str, lines: str) -> None:
         super().__init__(text)
@@ -146,14 +158,17 @@ def run(
 
 
 class Git:
-    """The repository around a folder."""
+    """The repository around a folder. `top` is its folder, None without a repository.
+
+    In its methods `text` is the side as the user wrote it, for messages.
+    """
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
         self.top = self._output("rev-parse", "--show-toplevel")
 
     def commit(self, text: str, ref: str) -> str:
-        """Return the commit that a name means."""
+        """Return the commit of a ref. Raise BadInput if there is none."""
         commit = self._commit_of(text, ref)
         if commit is None:
             raise BadInput(
@@ -162,33 +177,30 @@ class Git:
         return commit
 
     def merge_base(self, text: str, branch: str) -> str:
-        """Return the commit at which HEAD left its target branch."""
-        branch_name, target = (
-            branch,
-            os.environ.get("GITHUB_BASE_REF") or os.environ.get("CHANGE_TARGET"),
-        )
-        merge = os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")
-        refs = (
-            [branch_name, f"origin/{branch_name}"]
-            if branch_name
-            else [f"origin/{target}"] * bool(target)
-        )
-        refs += (
-            [] if branch_name else [*([merge] if merge else []), "origin/HEAD", "main", "master"]
-        )
-        into = next((ref for ref in refs if self._commit_of(text, ref)), None)
-        if into is None:
+        """Return the commit at which HEAD left its target branch.
+
+        Without a branch, CI names the target; without CI it is the default branch. Raise BadInput if there is none.
+        """
+        target = os.environ.get("GITHUB_BASE_REF") or os.environ.get("CHANGE_TARGET")
+        gitlab_base = os.environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")
+        if branch:
+            refs = [branch, f"origin/{branch}"]
+        else:
+            refs = [f"origin/{target}"] * bool(target) + ([gitlab_base] if gitlab_base else [])
+            refs += ["origin/HEAD", "main", "master"]
+        target_ref = next((ref for ref in refs if self._commit_of(text, ref)), None)
+        if target_ref is None:
             raise BadInput(
                 f"side {text!r}: this repository has none of {', '.join(refs)}; fetch it, or name merge-base:BRANCH"
             )
-        commit = self._output("merge-base", "HEAD", str(into))
+        commit = self._output("merge-base", "HEAD", target_ref)
         if commit:
             return commit
-        shallow = self._output("rev-parse", "--is-shallow-repository") == "true"
+        is_shallow = self._output("rev-parse", "--is-shallow-repository") == "true"
         advice = "this clone is shallow; fetch its history: git fetch --unshallow (in CI fetch-depth: 0, GIT_DEPTH: 0)"
         raise BadInput(
-            f"side {text!r}: HEAD and {into} have no commit in common here; "
-            + (advice if shallow else "expected a branch that HEAD came from: merge-base:BRANCH")
+            f"side {text!r}: HEAD and {target_ref} have no commit in common here; "
+            + (advice if is_shallow else "expected a branch that HEAD came from: merge-base:BRANCH")
         )
 
     def add(self, text: str, folder: Path, commit: str) -> None:
@@ -202,25 +214,30 @@ class Git:
         add_submodules(folder, call)
 
     def remove(self, below: str) -> None:
-        """Forget the worktrees in a folder, with what is in them."""
+        """Remove the worktrees in a folder, with their files."""
         for line in (self._output("worktree", "list", "--porcelain") or "").splitlines():
             path = line.removeprefix("worktree ")
             if path != line and Path(path).is_relative_to(os.path.realpath(below)):
                 self._output("worktree", "remove", "--force", "--force", path)
 
     def forget_abandoned(self) -> None:
-        """Forget the worktrees of a run that was killed, whose folders are gone."""
+        """Remove worktrees of killed runs from the repository's list.
+
+        The folders of these worktrees are gone already.
+        """
         for line in (self._output("worktree", "list", "--porcelain") or "").splitlines():
             path = line.removeprefix("worktree ")
             if path != line and "/roofline-ab-" in path and not Path(path).exists():
                 self._output("worktree", "remove", "--force", "--force", path)
 
     def _commit_of(self, text: str, ref: str) -> str | None:
+        """Return the commit of a ref; None if there is none. Raise BadInput without a repository."""
         if self.top is None:
             if shutil.which("git") and any(
                 (folder / ".git").exists() for folder in (self._cwd, *self._cwd.parents)
             ):
-                # It refuses what belongs to somebody else, and says how to allow it.
+                # git refuses a repository of another user. This command fails with its message, which says how to
+                # allow it.
                 command = [*GIT, "-C", str(self._cwd), "status"]
                 run(command, f"side {text!r}: git", environ=git_environ())
             problem = (

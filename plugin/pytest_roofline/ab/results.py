@@ -25,26 +25,26 @@ from .command_plan import CommandPlan
 from .sides import CACHES, SIDES
 
 SCHEMA = 1
-# A test whose process died so often on one side is not tried again.
+# A test that ended so many processes of a side early is not run again.
 MOST_CRASHES = 2
-# The second A, which tells what no change looks like.
+# The second A: its difference from A shows how large a difference is without a change.
 CONTROL: Arm = "control"
-# More processes a side are a matter of hours.
+# The largest number of processes of a side: more would take hours.
 MOST = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ArmProcess:
-    """A fresh process of an arm.
+    """A fresh process of an arm: A, B, or the second A.
 
     Args:
         number: in the order of the run, from 1.
-        block: from 0.
+        block: the number of its block, from 0.
         arm: A, B, or the second A.
         files: its run files; several where a crash or an interruption cut it.
-        left: tests that it has yet to run; empty of a process that came to its end.
-        lost: tests that gave nothing, with the reason.
-        seconds: that it took, from its start to its end.
+        left: the tests that it still has to run; empty of a complete process.
+        lost: tests without a result, with the reason.
+        seconds: from its start to its end.
     """
 
     number: int
@@ -57,7 +57,7 @@ class ArmProcess:
 
     @property
     def side(self) -> str:
-        """Whose tests it runs."""
+        """The side whose tests it runs. The second A runs those of A."""
         return "B" if self.arm == "B" else "A"
 
 
@@ -99,13 +99,16 @@ class State:
         return () if self.sides[0].startswith("cmd:") else ("--run", self.program.commands["A"])
 
     def with_process(self, process: ArmProcess) -> "State":
-        """Return the state with a process. It replaces the one of its number."""
+        """Return the state with a process.
+
+        It replaces an earlier process of the same number.
+        """
         processes = {earlier.number: earlier for earlier in self.taken} | {process.number: process}
         return replace(self, taken=tuple(processes[number] for number in sorted(processes)))
 
 
 def state_folder(folder: Path, name: str) -> Path:
-    """Return the folder of a run's state."""
+    """Return the folder of a run's state. `folder` is `.roofline`."""
     return folder / "ab" / name
 
 
@@ -113,8 +116,8 @@ def read_state(folder: Path, name: str) -> State:
     """Return the state of a run that is to be resumed.
 
     Raises:
-        BadInput: there is none of that name.
-        BadFile: it cannot be read.
+        BadInput: no run has this name.
+        BadFile: the state cannot be read.
     """
     path = state_folder(folder, name) / "state.json"
     if not path.exists():
@@ -129,7 +132,7 @@ def read_state(folder: Path, name: str) -> State:
 
 
 def save_state(folder: Path, state: State) -> None:
-    """Write the state of a run. Git ignores its folder."""
+    """Write the state of a run, in a folder that git ignores."""
     place = state_folder(folder, state.name)
     place.mkdir(parents=True, exist_ok=True)
     ignore = place.parent / ".gitignore"
@@ -140,7 +143,7 @@ def save_state(folder: Path, state: State) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SurveyedTest:
-    """A test that the warming process of a side measured."""
+    """A test that a side measured in its warm-up."""
 
     test_id: str
     label: str
@@ -149,9 +152,10 @@ class SurveyedTest:
 
 @dataclass(slots=True)
 class Survey:
-    """The tests of a side by their twins' identity; its failures and skips by test; its seconds.
+    """The results of a side's warm-up, which lists its tests.
 
-    `runs` are those that filled the caches: their times do not count, their kernels do.
+    `tests` are by the identity that both sides share. `trouble` and `skipped` have the reasons of failed and of skipped
+    tests. `runs` filled the caches: their times do not count, their kernels do. `seconds` is the time of the warm-up.
     """
 
     tests: dict[str, SurveyedTest] = field(default_factory=dict)
@@ -167,7 +171,7 @@ class SidesResults:
     Args:
         folder: of the runs, `.roofline`.
         state: the settings of the run, and its processes so far.
-        parameters: by side, the parameter of tests that it stands for, with its value; None for none.
+        parameters: by side, the name and the value of the parameter that the side stands for, else None.
     """
 
     def __init__(
@@ -188,11 +192,14 @@ class SidesResults:
 
     @property
     def twins(self) -> list[str]:
-        """The identities of the tests that both sides have."""
+        """The identities of the tests that both sides have, in A's order."""
         return [twin for twin in self.surveys["A"].tests if twin in self.surveys["B"].tests]
 
     def warming_runs(self, side: str) -> list[Run]:
-        """Return the warming runs of a side, with its own kernels alone."""
+        """Return the warm-up runs of a side, with its own kernels only.
+
+        If the sides are values of a parameter, one process compiles the kernels of both.
+        """
         runs, parameter = self.surveys[side].runs, self.parameters[side]
         if parameter is None:
             return runs
@@ -204,7 +211,7 @@ class SidesResults:
         ]
 
     def warming_runs_of_twins(self, side: str) -> list[Run]:
-        """Return the runs of `warming_runs`, with the kernels under their twins' keys."""
+        """Return the warm-up runs, with kernels under the keys that both sides share."""
         runs, parameter = self.warming_runs(side), self.parameters[side]
         if parameter is None:
             return runs
@@ -214,18 +221,24 @@ class SidesResults:
         ]
 
     def kernels(self, side: str) -> dict[str, Resources]:
-        """Return the last result of each kernel, by its twins' identity."""
+        """Return the last result of each kernel, by the identity that both sides share."""
         runs = self.warming_runs_of_twins(side)
         return {kernel.key.identity: kernel for run in runs for kernel in run.resources}
 
     def add(self, process: ArmProcess, seconds: float) -> None:
-        """Keep the results of a process, on disk first."""
+        """Keep a process and read its results. The state is written first.
+
+        `seconds` is the time of the run so far.
+        """
         self.state = replace(self.state.with_process(process), seconds=seconds)
         save_state(self.folder, self.state)
         self._read(process)
 
     def leave_out(self, until: int) -> int:
-        """Drop the processes after number `until`, and return how many had measured. Their files stay."""
+        """Drop the processes after number `until`. Their files stay.
+
+        Return the number of dropped processes that had measured.
+        """
         dropped = [process for process in self.state.taken if process.number > until]
         self.state = replace(
             self.state,
@@ -236,7 +249,10 @@ class SidesResults:
         return sum(bool(process.files) for process in dropped)
 
     def twin(self, key: Key, side: str) -> str | None:
-        """Return the identity that twins share. It is None if the side lacks the test."""
+        """Return the identity that a test shares with its twin on the other side.
+
+        None if the test lacks the parameter of the side, or has another value of it.
+        """
         parameter = self.parameters[side]
         if parameter is None:
             return key.identity
@@ -244,6 +260,10 @@ class SidesResults:
         return pair[0] if pair is not None and pair[1] == parameter[1] else None
 
     def _read(self, process: ArmProcess) -> None:
+        """Read the run files of a process.
+
+        Each measurement gets the number of the process as its round, and a reason if its test did not pass.
+        """
         self._runs[process.number] = runs = [read_run(self.place / name) for name in process.files]
         attempts = self._measurements[process.number] = {}
         for run in runs:
@@ -268,7 +288,10 @@ class SidesResults:
         ]
 
     def slowest_attempts(self, twin: str, *arms: Arm) -> list[tuple[ArmProcess, Measurement]]:
-        """Return some arms' processes, each with its slowest sound attempt at a test."""
+        """Return the processes of some arms, each with its slowest sound attempt.
+
+        A process without a sound attempt at the test is left out.
+        """
         attempts = []
         for process in self.state.taken:
             sound = KeyResults(self._measurements[process.number].get(twin, [])).sound(None)
@@ -277,7 +300,7 @@ class SidesResults:
         return attempts
 
     def blocks_of(self, twin: str, until: int) -> list[Block]:
-        """Return the times of a test by block, up to block `until`."""
+        """Return the blocks of a test up to block `until`, with the times of their processes."""
         blocks: dict[int, list[TimedProcess]] = {}
         for process, measurement in self.slowest_attempts(twin, "A", "B", "control"):
             if process.block <= until:
@@ -287,7 +310,7 @@ class SidesResults:
         return list(blocks.values())
 
     def tolerance_of(self, twin: str) -> float:
-        """Return the tolerance of a test: its own, the run's, or the default."""
+        """Return the tolerance of a test: its own, else the run's, else the default."""
         tolerances = (
             measurement.tolerance
             for arm in ("B", "A")
@@ -301,9 +324,10 @@ class SidesResults:
         )
 
     def unsound(self, twin: str) -> tuple[int, int, str]:
-        """Return counts of a test's processes, and a reason.
+        """Return two counts of a test's processes, and a reason.
 
-        The first count is of those without a sound time, the second of all; the reason is the last one.
+        The first counts the processes without a sound time, the second all processes. The reason is that of the last
+        unsound process, empty if there is none.
         """
         attempts = [
             measurements
@@ -318,9 +342,12 @@ class SidesResults:
         return len(reasons), len(attempts), reasons[-1] if reasons else ""
 
     def trouble(self, side: str) -> dict[str, str]:
-        """Return, by test, the reason to run it in no further process."""
+        """Return the tests that do not run in further processes, with the reason.
+
+        They failed or were skipped in the warm-up or a process, or ended too many processes early.
+        """
         reasons = dict(self.surveys[side].trouble)
-        lost: Counter[str] = Counter()
+        loss_counts: Counter[str] = Counter()
         for process in self.state.taken:
             if process.side != side:
                 continue
@@ -331,18 +358,18 @@ class SidesResults:
                             outcome.test_id,
                             f"{outcome.outcome} in process {process.number}: {outcome.reason}",
                         )
-            lost.update(process.lost.keys())
+            loss_counts.update(process.lost.keys())
             reasons |= {
                 test_id: reason
                 for test_id, reason in process.lost.items()
-                if lost[test_id] >= MOST_CRASHES
+                if loss_counts[test_id] >= MOST_CRASHES
             }
         return reasons
 
     def save(self, verdicts: Sequence[Verdict | ExactVerdict]) -> dict[str, Path]:
         """Write a run file for each side, and return the paths by side.
 
-        Its processes are rounds, as `baseline propose` reads them.
+        Each process becomes a round, so that `baseline propose` can read the file. A side without results has no file.
 
         Args:
             verdicts: of B against A, which B's file holds.
@@ -359,13 +386,13 @@ class SidesResults:
         return paths
 
     def _all_runs(self, side: str) -> list[Run]:
-        """Return the runs of a side's processes, then those that compiled kernels."""
+        """Return the runs of a side's processes, then its warm-up runs with kernels."""
         return [*self.runs_of(side), *(run for run in self.warming_runs(side) if run.resources)]
 
     def environment(self, side: str) -> Environment | None:
-        """Return the environment of a side's first process, without its caches.
+        """Return the environment of a side's first process; None without a run.
 
-        None if no run counts.
+        The variables of its caches are left out, since they always differ.
         """
         runs = self._all_runs(side)
         if not runs:
@@ -379,7 +406,7 @@ class SidesResults:
     def _lines(
         self, side: str, runs: Sequence[Run], verdicts: Sequence[Verdict | ExactVerdict]
     ) -> list[Line]:
-        """Return the records of a side's run, a round a process."""
+        """Return the lines of a side's run file, in which each process is a round."""
         environment = self.environment(side)
         assert environment is not None
         command = ("roofline", "ab", *self.state.sides, *self.state.words)
@@ -412,19 +439,19 @@ class SidesResults:
 
 
 def _has(kernel: Resources, parameter: tuple[str, str]) -> bool:
-    """Return whether a kernel's test has a parameter value."""
+    """Return True if the test of a kernel has a parameter with this value."""
     name, value = parameter
     parameters = kernel.key.parameters
     return name in parameters and value_text(name, parameters[name]) == value
 
 
 def _twin_of(kernel: Resources, parameter: str) -> Resources:
-    """Return a kernel without a parameter in its key and its label."""
+    """Return a kernel with a key and a label without one of its parameters."""
     parameters = {name: value for name, value in kernel.key.parameters.items() if name != parameter}
     key = replace(kernel.key, parameters=parameters)
     return replace(kernel, key=key, label=key.label)
 
 
 def run_name(name: str, side: str) -> str:
-    """Return the name of a side's run."""
+    """Return the name of a side's saved run: `NAME-a`, `NAME-b`."""
     return f"{name}-{side.lower()}"

@@ -1,4 +1,4 @@
-"""Both sides in turn: fresh processes in drawn blocks, each test as long as its verdict is open."""
+"""The processes of both sides: fresh ones, in blocks of random order, until each test is decided."""
 
 import itertools
 import math
@@ -24,25 +24,25 @@ from .making import CommandError
 from .results import CONTROL, ArmProcess, SidesResults, Survey, SurveyedTest
 from .sides import CACHES, SIDES, PreparedSide
 
-# A process that warms caches may compile for so long without a word.
+# The longest time without output of a warm-up process, in seconds: it may compile for long.
 WARMING_S = 3600.0
-# The times of a warming process do not count, so that a short budget is enough.
+# The times of a warm-up process do not count, so a short budget is enough.
 WARMING_BUDGET = "--roofline-budget=0.01"
-# Blocks to come where processes of an open test were spoiled, as a share of those planned.
+# The number of spare blocks as a share of the planned ones. They replace processes without a sound time.
 SPARE = 0.25
-# Exit statuses of pytest that ended well, or had nothing to run.
+# Exit statuses of pytest after tests that passed (0) or failed (1), or without a test (5).
 _FINE = (0, 1, 5)
 
 
 class Runner:
-    """Runs the processes of one `roofline ab`.
+    """The runner of the processes of one `roofline ab`.
 
     Args:
-        results: of the run, with those of an interrupted one that is resumed.
+        results: of the run; a resumed run has the earlier ones already.
         sides: both, by name.
-        variable: of the environment, with the path of the file that holds a process's task.
-        tell: prints a line for whoever waits.
-        began_s: when all of it began, by the monotonic clock.
+        variable: the environment variable with the path of a process's task.
+        tell: prints a line on the progress.
+        began_s: the start of this call, by the monotonic clock.
     """
 
     def __init__(
@@ -55,15 +55,17 @@ class Runner:
     ) -> None:
         self.results, self.sides = results, {**sides, CONTROL: _with_new_caches(sides["A"])}
         self._variable, self._tell = variable, tell
-        # One an arm: processes of one parent may be alike, and those of A and A' must not be for that.
+        # Each arm has its own parent: processes of one parent may resemble each other, and A and A' must not do so.
         self._parents: dict[str, RoundParent] = {}
         self._invoked_s, self._began_s = began_s, began_s - results.state.seconds
 
     def run(self, budget_s: float | None) -> dict[str, Paired]:
-        """Warm up both sides, then run blocks. They end when every test is decided or the budget is spent.
+        """Warm up both sides, then run blocks. Return the verdict on each test.
+
+        Blocks end when every test is decided or the budget is spent.
 
         Raises:
-            BadInput: no test is on both sides, a side cannot start, or it runs other code than its own.
+            BadInput: no test is on both sides, a side cannot start, or a side runs code of another commit.
         """
         self._warm()
         self._guard()
@@ -74,12 +76,16 @@ class Runner:
                 parent.close()
 
     def _run_blocks(self, budget_s: float | None) -> dict[str, Paired]:
-        """Run blocks, and judge after each."""
+        """Run blocks, and judge after each. Return the last verdicts.
+
+        Blocks that an interrupted run has completed are used, and not run again. `budget_s` counts from the start of
+        this call; the first block always runs.
+        """
         state = self.results.state
         number = 0
         paired_by_twin: dict[str, Paired] = {}
         block_count = state.processes // A_SIDE
-        # Some more for tests of which a process was spoiled.
+        # Spare blocks replace processes without a sound time.
         spare = order_of_blocks(math.ceil(SPARE * block_count), state.seed + 1)
         orders = [*order_of_blocks(block_count, state.seed), *spare]
         self._begin_anew([len(order) for order in orders])
@@ -114,9 +120,10 @@ class Runner:
         )
 
     def _begin_anew(self, lengths: Sequence[int]) -> None:
-        """Leave out the part of a block before an interruption.
+        """Drop the processes of the block that was interrupted, so that it runs again.
 
-        With the others its processes would be of two sessions.
+        Otherwise the processes of one block would be of two sessions. `lengths` are the numbers of processes of all
+        blocks.
         """
         complete = {process.number for process in self.results.state.taken if not process.left}
         ends = [0, *itertools.accumulate(lengths)]
@@ -129,11 +136,11 @@ class Runner:
             self._tell(f"{text} no longer count, and stay in {self.results.place}")
 
     def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
-        """Return the verdict on each test that both sides have, by its twin.
+        """Return the verdict on each test that both sides have, by its identity.
 
         Args:
-            until: the last block that is used; the first is 0.
-            ended: whether no further block follows.
+            until: the last block that counts, from 0.
+            ended: True if no further block follows; then the verdicts are final.
         """
         results = self.results
         blocks = {twin: results.blocks_of(twin, until) for twin in results.twins}
@@ -143,7 +150,10 @@ class Runner:
         )
 
     def _undecided(self, paired_by_twin: Mapping[str, Paired]) -> list[str]:
-        """Return the tests that more processes could decide."""
+        """Return the tests that more processes could decide.
+
+        Left out are tests that failed on a side, and those with too many unsound processes.
+        """
         surveys = self.results.surveys
         hopeless = {side: self.results.trouble(side) for side in SIDES}
         return [
@@ -155,7 +165,10 @@ class Runner:
         ]
 
     def _warm(self) -> None:
-        """Run every test of both sides once. That fills their caches and lists the tests."""
+        """Run every test of both sides once, to fill their caches and list the tests.
+
+        Raise BadInput if the sides have no test and no kernel in common.
+        """
         began_s, surveys = time.monotonic(), self.results.surveys
         self._survey("A", None)
         program = self.results.state.program
@@ -192,13 +205,20 @@ class Runner:
         return [identity for identity in self.results.kernels("A") if identity in kernels]
 
     def _guard(self) -> None:
-        """Compile A's kernels once more, in new caches, if B has the same."""
+        """Compile the kernels that both sides have once more on A, in empty caches.
+
+        Figures that differ between both processes of A are not judged.
+        """
         kernels = self.results.kernels("A")
         tests = dict.fromkeys(kernels[identity].test_id for identity in self._kernels())
         if tests:
             self._survey(CONTROL, list(tests))
 
     def _survey(self, side: str, ids: Sequence[str] | None) -> None:
+        """Run the warm-up of a side, until no process ends early.
+
+        A test in which a process ends is left out of the next one. `ids` are the tests to run, None for all.
+        """
         survey, remaining_ids = self.results.surveys[side], ids
         while remaining_ids is None or remaining_ids:
             with tempfile.TemporaryDirectory(
@@ -209,7 +229,7 @@ class Runner:
                 survey.seconds += time.monotonic() - began_s
                 runs = list(runs_of_child(Path(name), self._unreadable(side)))
             self._check(side, end, runs)
-            # One process of a parameter's tests is of both its values.
+            # If the sides are two values of a parameter, one process runs the tests of both.
             sides_noted = SIDES if self.results.parameters[side] and side in SIDES else (side,)
             for run, noted_side in itertools.product(runs, sides_noted):
                 self._note(noted_side, run)
@@ -221,6 +241,10 @@ class Runner:
             ]
 
     def _note(self, side: str, run: Run) -> None:
+        """Add a run of the warm-up to the survey of a side.
+
+        A failed or skipped test counts for a side only if it has the side's parameter value in its id.
+        """
         survey, parameter = self.results.surveys[side], self.results.parameters[side]
         passed = {outcome.test_id for outcome in run.outcomes if outcome.outcome == "passed"}
         for outcome in run.outcomes:
@@ -239,7 +263,7 @@ class Runner:
                 )
 
     def _check(self, side: str, end: ChildEnd, runs: Sequence[Run]) -> None:
-        """Refuse a side that cannot start or runs other code than its own."""
+        """Raise BadInput for a side that cannot start, or runs code of another commit."""
         setup = self.sides[side]
         if not end.started and end.status not in _FINE:
             raise CommandError(
@@ -260,12 +284,16 @@ class Runner:
                 )
 
     def _plan_process(self, number: int, block: int, arm: str, twins: Sequence[str]) -> ArmProcess:
+        """Return a process of an arm that has to run these tests."""
         process = ArmProcess(number, block, arm)  # type: ignore[arg-type]
         tests = self.results.surveys[process.side].tests
         return replace(process, left=tuple(dict.fromkeys(tests[twin].test_id for twin in twins)))
 
     def _run_process(self, process: ArmProcess) -> None:
-        """Run the tests that a process has left. A crash costs only the test that it happened in."""
+        """Run the tests that a process still has to run.
+
+        After a crash a new process runs the remaining tests, without the one that crashed.
+        """
         quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[process.side].seconds)
         while process.left:
             with tempfile.TemporaryDirectory(
@@ -282,17 +310,21 @@ class Runner:
                         arm=process.arm,
                     )
                 finally:
-                    # An interrupted process keeps its results as well. `--resume` runs its other tests.
+                    # An interrupted process keeps its results as well.
                     process = self._keep_files(process, Path(name), end, time.monotonic() - began_s)
                 self._check(process.side, end, self.results.runs_of(process.side)[-1:])
 
     def _keep_files(
         self, process: ArmProcess, folder: Path, end: ChildEnd | None, seconds: float
     ) -> ArmProcess:
-        """Keep the run files of a process, and note its tests left."""
+        """Copy the run files of a process into the folder of the run.
+
+        Return the process with its files and its remaining tests. `end` is None after an interruption; otherwise a test
+        that did not run is lost.
+        """
         files, ids_done, lost = list(process.files), set[str](), dict(process.lost)
         for run in runs_of_child(folder, self._unreadable(process.side)):
-            # Files of an interrupted process keep their names.
+            # Files of an interrupted process stay, so that a new file needs a new name.
             names = (
                 f"{process.number:03d}-{process.arm}-{number}.jsonl"
                 for number in itertools.count(len(files))
@@ -326,6 +358,7 @@ class Runner:
         return process_so_far
 
     def _unreadable(self, side: str) -> Callable[[BadFile], None]:
+        """Return a function that prints a note on a run file that cannot be read."""
         return lambda error: self._tell(
             f"the results of a process on {side} cannot be read: {error}"
         )
@@ -340,12 +373,23 @@ class Runner:
         *options: str,
         arm: str = "",
     ) -> ChildEnd:
+        """Run pytest in a new process of a side, and return its end.
+
+        Args:
+            side: A, B, or the second A.
+            folder: for the files of the process.
+            number: the round in which the process measures.
+            ids: the tests to run; None for all.
+            quiet_s: the longest time without output.
+            options: arguments of pytest, behind those of the user.
+            arm: of the process; empty in a warm-up.
+        """
         setup, arguments = self.sides[side], self.results.state.arguments
         if self.results.state.program is not None:
             return run_program(self.results.state.program, side, setup, folder, ids)
         command = [setup.python, "-m", "pytest", *arguments, *options]
         if "no:cacheprovider" not in f"{arguments} {setup.environ.get('PYTEST_ADDOPTS', '')}":
-            # No test that failed last time may be preferred.
+            # With a cache of its own, no option prefers tests that failed in an earlier process.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         task = {
             "round": number,
@@ -365,9 +409,10 @@ class Runner:
         )
 
     def _parent_of(self, side: str, arm: str) -> RoundParent | None:
-        """Return the parent that forks an arm's processes.
+        """Return the parent process that forks the processes of an arm.
 
-        None unless its side measures a processor.
+        Make it at the first call. None for a warm-up, before the first process of the side, and on a GPU: then each
+        process is started by itself.
         """
         runs = self.results.runs_of(side)
         if not arm or not runs or runs[-1].header.environment.device.type != "cpu":
@@ -379,18 +424,24 @@ class Runner:
 
 
 def _with_new_caches(side: PreparedSide) -> PreparedSide:
-    """Return a side with empty caches of its own."""
+    """Return a side with other folders for its caches, which are empty."""
     caches = {name: f"{side.environ[name]}-again" for name in CACHES if name in side.environ}
     return replace(side, environ=side.environ | caches)
 
 
 def _is_spoiled(unsound: int, attempts: int) -> bool:
-    """Return whether too many attempts at a test were unsound."""
+    """Return True if too many processes of a test have no sound time.
+
+    `unsound` is their number, `attempts` the number of all.
+    """
     return unsound >= MOST_UNSOUND and unsound > MOST_EXCLUDED * attempts
 
 
 def _survey_text(survey: Survey) -> str:
-    """Return names of a side's tests, or its reasons to have none."""
+    """Return the names of a side's tests and kernels, at most two.
+
+    Without any, it is the reasons of failed and skipped tests.
+    """
     kernels = [kernel.label for run in survey.runs for kernel in run.resources]
     names = [*(test.label for test in survey.tests.values()), *kernels] or [
         *survey.trouble.values(),

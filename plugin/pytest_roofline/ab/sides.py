@@ -1,7 +1,8 @@
 """The sides of `roofline ab`: the folder, the interpreter and the variables of their processes.
 
-A commit is checked out beside the checkout, and packages that were installed from the checkout are imported from there.
-A side with packages of its own gets an environment over the present one, so that nothing is installed into that.
+A commit is checked out into a worktree outside of the checkout. Packages that were installed from the checkout are then
+imported from the worktree. A side with packages of its own gets an environment over the present one, into which nothing
+is installed.
 """
 
 import contextlib
@@ -37,8 +38,8 @@ FORMS = (
 PLUGIN, NOTHING = "pytest_roofline", "sys"
 # Each side has its own caches, so that neither uses binaries of the other.
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-# Prints the folders of installed code: those on the path, and those of the finder that setuptools installs. A path may
-# lead through a link, where git tells the folder behind it.
+# Prints the folders of installed code: those on the path, and those of the finder that setuptools installs. Each folder
+# is printed as it is and with its links resolved, since git names the resolved one.
 _PATHS_PROGRAM = """
 import json, os, sys
 folders = [path for path in sys.path if path]
@@ -55,10 +56,10 @@ class SideSpec:
     """A side as a user writes it, in its parts.
 
     Args:
-        text: all of it.
-        kind: the part ahead of the colon.
+        text: the whole text.
+        kind: the part before the colon.
         value: the part behind the colon.
-        build: the command that builds a commit; empty for none.
+        build: the command that builds a commit; empty without one.
     """
 
     text: str
@@ -68,7 +69,7 @@ class SideSpec:
 
     @property
     def parameter(self) -> tuple[str, str] | None:
-        """The name and value of a side `param:NAME=VALUE`; None of another."""
+        """The name and value of a side `param:NAME=VALUE`; None for other sides."""
         name, _, value = self.value.partition("=")
         return (name, value) if self.kind == "param" else None
 
@@ -82,9 +83,9 @@ class PreparedSide:
         python: its interpreter.
         cwd: the folder in which its processes run.
         environ: all of their variables.
-        checkout: the repository's top; empty where there is none.
-        folder: the folder whose code runs in its place, mostly the same.
-        commit: that it must run; empty of a working tree.
+        checkout: the top folder of the repository; empty without one.
+        folder: the folder whose code runs in place of the checkout's: a worktree, or the checkout itself.
+        commit: the commit that must run; empty for a working tree.
     """
 
     spec: SideSpec
@@ -96,6 +97,7 @@ class PreparedSide:
     commit: str = ""
 
     def __str__(self) -> str:
+        """Return the side as the user wrote it, with its commit if that is not obvious."""
         names_commit = self.commit.startswith(
             self.spec.text.partition(",")[0].removeprefix("commit:")
         )
@@ -131,6 +133,7 @@ def parse_side(text: str) -> SideSpec:
 
 
 def _require_value(spec: SideSpec) -> SideSpec:
+    """Return a side. Raise BadInput if its kind needs a value that it lacks."""
     name, sign, _ = spec.value.partition("=")
     if spec.kind in ("var", "param") and not (name and sign):
         raise BadInput(f"side {spec.text!r} names no value; expected {spec.kind}:NAME=VALUE")
@@ -140,7 +143,7 @@ def _require_value(spec: SideSpec) -> SideSpec:
 
 
 def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
-    """Return the parts of both sides, which must fit together.
+    """Return the parts of both sides.
 
     Raises:
         BadInput: a text is no side, only one is a parameter, or the parameters differ.
@@ -162,7 +165,7 @@ def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
 
 
 def pin_commit(spec: SideSpec, commit: str) -> SideSpec:
-    """Return a side fixed to a commit, if that is not empty."""
+    """Return a side fixed to a commit. An empty commit changes nothing."""
     return replace(spec, kind="commit", value=commit) if commit else spec
 
 
@@ -175,7 +178,7 @@ def prepare_sides(
     The interpreter of each side must import `module`.
 
     Raises:
-        BadInput: a side cannot be made: no such commit, no git, no uv, a build that fails.
+        BadInput: a side cannot be made, for example without its commit, git or uv, or after a failed build.
     """
     remove_abandoned()
     git = Git(cwd)
@@ -227,7 +230,7 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str) -> 
         _import_paths(spec, python, environ, cwd, module), Path(checkout), worktree
     )
     if spec.build:
-        # Behind the packages that the build installed, and ahead of those of the present environment.
+        # The folders come behind the packages that the build installed, and before those of the present environment.
         lines = "".join(f"{path}\n" for path in folders)
         (packages_of(folder / "environment") / "ahead.pth").write_text(lines, encoding="utf-8")
         folders = []
@@ -246,9 +249,13 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str) -> 
 def _worktree_folders(
     paths: tuple[Sequence[str], Sequence[str]], checkout: Path, worktree: Path
 ) -> list[str]:
-    """Return the worktree's counterparts of the checkout's import folders."""
+    """Return the folders in the worktree that replace import folders of the checkout.
+
+    `paths` are the import folders and the prefixes of the interpreter. An environment inside the checkout is not
+    replaced.
+    """
     folders, prefixes = paths
-    # The checkout may as well lie in the interpreter's own folder, as in `/usr/src`.
+    # Only prefixes inside the checkout count, since the checkout may be inside a prefix: `/usr/src` in `/usr`.
     prefixes = [prefix for prefix in prefixes if Path(prefix).is_relative_to(checkout)]
     inside = [Path(path) for path in folders if Path(path).is_relative_to(checkout)]
     inside = [path for path in inside if path.name not in ("site-packages", "dist-packages")]
@@ -259,7 +266,10 @@ def _worktree_folders(
 
 
 def _outside_paths(environ: Mapping[str, str], checkout: Path) -> list[str]:
-    """Return the folders of the user's PYTHONPATH outside the checkout."""
+    """Return the folders of the user's PYTHONPATH that are outside the checkout.
+
+    A folder counts as inside by its path as it is, or with links resolved.
+    """
     paths = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
     inside = (Path.absolute, Path.resolve)
     return [
@@ -270,7 +280,7 @@ def _outside_paths(environ: Mapping[str, str], checkout: Path) -> list[str]:
 def _import_paths(
     spec: SideSpec, python: str, environ: Mapping[str, str], cwd: Path, module: str
 ) -> tuple[list[str], list[str]]:
-    """Return the folders that an interpreter imports from, and its prefixes.
+    """Return the import folders of an interpreter, and its prefixes.
 
     Raises:
         BadInput: the interpreter lacks this plugin.
@@ -290,7 +300,10 @@ def _import_paths(
 
 
 def _interpreter_variables(spec: SideSpec, python: str) -> dict[str, str]:
-    """Return the variables of a side's own interpreter. `activate` sets the same."""
+    """Return the variables that `activate` would set for a side's own interpreter.
+
+    A side that uses the present interpreter has none.
+    """
     if not (spec.kind in ("python", "with", "lock") or spec.build):
         return {}
     place = Path(python).parent

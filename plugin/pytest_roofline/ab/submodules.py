@@ -1,7 +1,7 @@
-"""Submodules of a worktree, checked out without a word in the settings of the repository.
+"""Submodules of a worktree, checked out without a change to the repository's settings.
 
-`git submodule update --init` writes their URLs there, where they stay, and every later `git submodule update` fetches
-what its user had left out. Here they stand on the command line.
+`git submodule update --init` writes the URLs of all submodules into these settings. Every later `git submodule update`
+of the user would then fetch submodules that the user had left out. Here the URLs are passed on the command line.
 """
 
 import re
@@ -16,7 +16,7 @@ Run = Callable[[list[str]], object]
 
 
 def add_submodules(folder: Path, run: Run) -> None:
-    """Check out the submodules of a worktree, and theirs.
+    """Check out the submodules of a worktree, and the submodules in them.
 
     Args:
         folder: the top of the worktree, or of a submodule in it.
@@ -25,22 +25,28 @@ def add_submodules(folder: Path, run: Run) -> None:
     modules = folder / ".gitmodules"
     if not modules.exists():
         return
-    listed, present = _settings(folder, "--file", str(modules)), _settings(folder)
+    listed_settings = _settings(folder, "--file", str(modules))
+    repository_settings = _settings(folder)
     remote = _remote(folder)
     options = [
         option
-        for name, module in listed.items()
-        for option in _options(name, module.get("url", ""), present.get(name, {}), remote)
+        for name, module in listed_settings.items()
+        for option in _options(
+            name, module.get("url", ""), repository_settings.get(name, {}), remote
+        )
     ]
     run([*GIT, *options, "-C", str(folder), "submodule", "update"])
     for path in _paths(folder):
-        # Of one that is left out there is an empty folder, in which git would mean the worktree around it.
+        # A submodule that was not checked out is an empty folder. In it git would use the worktree around it.
         if (folder / path / ".git").exists():
             add_submodules(folder / path, run)
 
 
 def absolute_url(url: str, remote: str) -> str:
-    """Return the absolute URL of a submodule. It may be relative to the repository's."""
+    """Return the absolute URL of a submodule.
+
+    A relative one begins with ./ or ../ and is relative to `remote`, the URL of the repository.
+    """
     if not url.startswith(("./", "../")):
         return url
     base, separator = remote.rstrip("/"), "/"
@@ -53,19 +59,23 @@ def absolute_url(url: str, remote: str) -> str:
     return f"{base}{separator}{url}".rstrip("/")
 
 
-def _options(name: str, url: str, present: dict[str, str], remote: str) -> Iterator[str]:
-    """Yield the options in place of the settings that `--init` would write.
+def _options(name: str, url: str, settings: dict[str, str], remote: str) -> Iterator[str]:
+    """Yield the options of git that replace the settings of `--init`.
 
-    They also keep a setting from naming a program.
+    `settings` are those of the repository for the submodule. A URL among them is kept. An update that would run a
+    program (`!command`) becomes a checkout.
     """
-    if "url" not in present and url and not url.startswith("-"):
+    if "url" not in settings and url and not url.startswith("-"):
         yield from ("-c", f"submodule.{name}.url={absolute_url(url, remote)}")
-    if present.get("update", "").startswith("!"):
+    if settings.get("update", "").startswith("!"):
         yield from ("-c", f"submodule.{name}.update=checkout")
 
 
 def _settings(folder: Path, *source: str) -> dict[str, dict[str, str]]:
-    """Return the settings of submodules by name, in a file or the repository's."""
+    """Return the settings of each submodule, by its name.
+
+    `source` are arguments of `git config`; without them the settings are the repository's.
+    """
     text = _output(folder, "config", "--null", *source, "--get-regexp", r"^submodule\.")
     settings: dict[str, dict[str, str]] = {}
     for entry in text.split("\0"):
@@ -76,13 +86,19 @@ def _settings(folder: Path, *source: str) -> dict[str, dict[str, str]]:
 
 
 def _paths(folder: Path) -> list[str]:
-    """Return the paths of submodules in a checkout, by its index. That names none outside."""
+    """Return the paths of submodules in a checkout.
+
+    They come from the index, which cannot name a path outside of the checkout. 160000 is the mode of a submodule.
+    """
     entries = _output(folder, "ls-files", "--stage", "-z").split("\0")
     return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
 
 
 def _remote(folder: Path) -> str:
-    """Return the URL of a checkout's remote. Without one it is the repository's folder."""
+    """Return the URL of a checkout's remote; without one the repository's folder.
+
+    `origin` is preferred to other remotes.
+    """
     names = _output(folder, "remote").splitlines()
     name = "origin" if "origin" in names or not names else names[0]
     url = _output(folder, "config", f"remote.{name}.url").strip()
@@ -91,7 +107,7 @@ def _remote(folder: Path) -> str:
 
 
 def _output(folder: Path, *words: str) -> str:
-    """Return the output of git in a folder. It is empty where git fails."""
+    """Return the output of git in a folder; empty if git fails."""
     command = [*GIT, "-C", str(folder), *words]
-    done = subprocess.run(command, env=git_environ(), capture_output=True, check=False)
-    return done.stdout.decode("utf-8", "surrogateescape") if done.returncode == 0 else ""
+    process = subprocess.run(command, env=git_environ(), capture_output=True, check=False)
+    return process.stdout.decode("utf-8", "surrogateescape") if process.returncode == 0 else ""

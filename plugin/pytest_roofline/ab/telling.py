@@ -1,4 +1,7 @@
-"""The report of both sides: a row a test, worst first, and a sentence; for a terminal, a machine and a pull request."""
+"""The report of both sides, for a terminal, as JSON, and for a pull request.
+
+It has a row for each test, worst first, and a closing sentence.
+"""
 
 import re
 from collections import Counter
@@ -38,9 +41,9 @@ from .kernels import compare_kernels
 from .results import SidesResults, State, run_name
 from .sides import SIDES, PreparedSide
 
-# At most so many changes, tests without a twin and the like are named in a line.
+# The largest number of names in a line: of changes, of tests on one side only.
 MOST_NAMED = 5
-# GitHub takes comments of 65,536 characters.
+# The largest number of rows in a comment: GitHub accepts 65,536 characters.
 MOST_ROWS = 100
 _COLOURS = {"GREEN": "green", "GREY": "yellow", "RED": "bold red"}
 # Fields and properties of a report that its document holds unchanged.
@@ -53,7 +56,7 @@ _PLAIN = (
     "notes",
     "interrupted",
 )
-# The mark by which a later comment finds the comment that it replaces.
+# The first line of a comment, by which CI finds the earlier comment to replace.
 MARK = "<!-- roofline ab -->"
 
 
@@ -63,12 +66,15 @@ class Report:
 
     Args:
         state: the settings of the run, and all of its processes.
-        sides: by side, what it stood for.
-        rows: a test or a kernel each, worst first; its base's time or figures stand for a baseline's.
+        sides: the texts of the sides, by side.
+        rows: a test or a kernel each, worst first. The time or the figures of A are in the fields of a baseline.
         controls: by label, the change of the second A against A, as a share of time.
         open: labels of tests that more processes could decide.
         changed: the differences between the sides' environments.
-        notes: tests without a twin, code that changed meanwhile, too few processes for any red.
+        notes: on tests of one side only, on code that changed during the run, on too few processes.
+        seconds: by arm, of each warm-up, and of the whole run (`all`).
+        saved: the paths of the run files, by side.
+        interrupted: True if a user or a signal ended the run.
     """
 
     state: State
@@ -104,7 +110,7 @@ class Report:
 
     @property
     def sentence(self) -> str:
-        """The closing sentence, which begins with one of three colours."""
+        """The closing sentence, which begins with GREEN, GREY or RED."""
         tests = [row.test for row in self.rows]
         return closing_lines(self.rows, self.reds, tests, status=2 if self.interrupted else 0)[-1]
 
@@ -121,7 +127,7 @@ def make_report(
     *,
     interrupted: bool,
 ) -> Report:
-    """Return the report of a run, after saving its sides."""
+    """Return the report of a run. Write the run files of both sides."""
     rows, controls, open_labels = [], {}, set()
     for twin, paired in paired_by_twin.items():
         row = _row(results, twin, paired)
@@ -162,7 +168,11 @@ def make_report(
 
 
 def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
-    """Return the row of a test of both sides. It is FAILED if the test fails on B alone."""
+    """Return the row of a test that both sides have.
+
+    It is INVALID if a side has no sound time, if the sides do different work, or if a side did not pass the test. It is
+    FAILED if the test failed on B only.
+    """
     before, after = (
         [measurement for _, measurement in results.slowest_attempts(twin, arm)]
         for arm in ("A", "B")
@@ -170,7 +180,7 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
     tests = {side: results.surveys[side].tests[twin] for side in SIDES}
     kind, label, reasons = paired.verdict.kind, tests["B"].label, paired.verdict.reasons
     if before and after:
-        # Of two values of a parameter the name without either.
+        # If the sides are two values of a parameter, the label has neither value.
         label = Twins(Variant("A", before), Variant("B", after)).label + (
             f".{tests['B'].key.name}" * bool(tests["B"].key.name)
         )
@@ -229,7 +239,7 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
         ),
         processes=len(after) or None,
     )
-    # A test that was skipped, for lack of memory, say, is not worse.
+    # A test that was skipped on B, for example for lack of memory, is not worse.
     is_failed = [*troubles] == ["B"] and not troubles["B"].startswith("skipped in ")
     return replace(row, verdict=FAILED, red=True) if is_failed else row
 
@@ -241,7 +251,7 @@ def _in_terms_of(row: Row, difference: float) -> float:
 
 
 def _reference(results: SidesResults, before: Sequence[Measurement]) -> Reference | None:
-    """Return the processes of A as B's reference. It is None if A has none."""
+    """Return the processes of A as the reference of B; None if A has none."""
     if not before:
         return None
     start = results.runs_of("A")[0].header.started
@@ -250,7 +260,10 @@ def _reference(results: SidesResults, before: Sequence[Measurement]) -> Referenc
 
 
 def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], list[str]]:
-    """Return rows of B's own failures, and notes on the others."""
+    """Return FAILED rows of tests that fail on B only, and notes on other failures.
+
+    A test that has a row already (`row_ids`) gets no second one.
+    """
     troubles = {side: {**results.surveys[side].trouble} for side in SIDES}
     ids_on_a = {test_id for test_id, _ in _tests_by_twin(results, "A").values()}
     has_parameter = results.parameters["A"] is not None
@@ -281,9 +294,9 @@ def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], 
 
 
 def _tests_by_twin(results: SidesResults, side: str) -> dict[str, tuple[str, str]]:
-    """Return a side's tests and kernels, by identity.
+    """Return the tests and kernels of a side, by the identity that both sides share.
 
-    Each is its node id and its label.
+    Each has its node id and its label.
     """
     tests = results.surveys[side].tests.items()
     tests_by_twin = {twin: (test.test_id, test.label) for twin, test in tests}
@@ -292,7 +305,10 @@ def _tests_by_twin(results: SidesResults, side: str) -> dict[str, tuple[str, str
 
 
 def _unmatched_notes(results: SidesResults) -> list[str]:
-    """Return notes on the tests that only one side has."""
+    """Return notes on tests that only one side has, or only one side skipped.
+
+    A test that failed on the other side has its own note elsewhere.
+    """
     notes = []
     for side, other_side in (("A", "B"), ("B", "A")):
         named_elsewhere = (
@@ -335,7 +351,10 @@ def _changed_code_notes(results: SidesResults) -> list[str]:
 
 
 def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list[str]:
-    """Return a note if too few processes ran to turn anything red."""
+    """Return a note if no test could turn red with so few processes.
+
+    `processes` is the largest number for a side.
+    """
     fewest = max((paired.verdict.fewest for paired in paired_by_twin.values()), default=0)
     note = (
         f"{processes} processes a side are too few to turn any test red; use --processes {fewest}, or at least 25 "
@@ -374,7 +393,7 @@ def report_text(report: Report, width: int, colour: bool) -> str:
 
 
 def _processes_text(report: Report) -> str:
-    """Return `8 A + 8 B + 1 A', tolerance 5 %`."""
+    """Return the numbers of processes and the tolerance: `8 A + 8 B + 1 A', tolerance 5 %`."""
     counts = {"A": "A", "B": "B", "control": "A'"}
     processes = " + ".join(
         f"{report.processes[arm]} {word}" for arm, word in counts.items() if arm in report.processes
@@ -400,9 +419,9 @@ def _cells(report: Report, row: Row) -> list[str]:
 
 
 def _reason_lines(report: Report) -> list[str]:
-    """Return each reason of tests that are not green, with their names.
+    """Return a line for each reason of tests that are not green, with their names.
 
-    Reasons that differ in numbers alone count as the same.
+    Reasons that differ only in their numbers share a line, which has the numbers of the first.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in report.rows:
@@ -415,7 +434,7 @@ def _reason_lines(report: Report) -> list[str]:
 
 
 def report_as_json(report: Report) -> dict[str, object]:
-    """Return a report as a document. Its rows hold the second A's difference."""
+    """Return a report as a JSON document."""
     return {name: getattr(report, name) for name in _PLAIN} | {
         "name": report.state.name,
         "seed": report.state.seed,
@@ -434,7 +453,7 @@ def report_as_json(report: Report) -> dict[str, object]:
 
 
 def report_markdown(report: Report) -> str:
-    """Return a report as a comment on a pull request. A later one can replace it."""
+    """Return a report as a Markdown comment on a pull request."""
     names = ("test", "A", "B", "B against A", "A/A", "verdict")
     lines = [MARK, f"**{code(report.sentence)}**", ""]
     lines += [

@@ -1,4 +1,7 @@
-"""The one tolerance of a run of `roofline ab`, which is asked for ahead of `--` or among pytest's arguments."""
+"""The tolerance of a run of `roofline ab`.
+
+The user names it before `--`, or among pytest's arguments.
+"""
 
 import shlex
 from argparse import Namespace
@@ -19,7 +22,7 @@ def tolerance_in_force(option_text: str | None, arguments: Sequence[str]) -> flo
         arguments: pytest's.
 
     Raises:
-        BadInput: two of them differ, a value is no tolerance, or pytest cannot read its arguments.
+        BadInput: two tolerances differ, a value is no tolerance, or pytest cannot read its arguments.
     """
     values = [("--tolerance", option_text)] if option_text is not None else []
     values += [(OPTION, text) for text in _values_behind(arguments)]
@@ -30,14 +33,17 @@ def tolerance_in_force(option_text: str | None, arguments: Sequence[str]) -> flo
 
 
 def _values_behind(arguments: Sequence[str]) -> list[str]:
-    """Return the tolerances among pytest's arguments, by option or ini setting."""
-    # An argument @FILE stands for those in the file. What names no tolerance is pytest's alone to read.
+    """Return the texts of tolerances among pytest's arguments.
+
+    They are values of the option, and of the ini setting by `-o`.
+    """
+    # An argument @FILE stands for the arguments in the file. Other arguments are not parsed, only passed to pytest.
     if not any(OPTION in text or INI in text or text.startswith("@") for text in arguments):
         return []
     try:
-        added = _settings(_parse(arguments), "addopts")
-        # As pytest does: the last addopts counts, its arguments come first, and none of them adds further ones.
-        options = _parse([*shlex.split(added[-1]), *arguments] if added else arguments)
+        addopts = _settings(_parse(arguments), "addopts")
+        # As in pytest: the last addopts counts, its arguments come first, and an addopts among them is ignored.
+        options = _parse([*shlex.split(addopts[-1]), *arguments] if addopts else arguments)
     except ValueError as error:
         raise BadInput(
             f"after --: {error}; expected arguments of pytest or pytest-roofline "
@@ -47,11 +53,14 @@ def _values_behind(arguments: Sequence[str]) -> list[str]:
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
-    """Return the arguments as pytest parses them, with every tolerance."""
+    """Return the arguments as pytest parses them.
+
+    `tolerances` has every value of the option, where pytest keeps only the last.
+    """
     return parse_apart(arguments, OPTION, "tolerances")
 
 
 def _settings(options: Namespace, name: str) -> list[str]:
-    """Return the values of an ini setting by `-o NAME=VALUE`."""
+    """Return the values of an ini setting that `-o NAME=VALUE` sets."""
     pairs = (setting.partition("=") for setting in options.override_ini or ())
     return [value for key, _, value in pairs if key == name]
