@@ -28,7 +28,10 @@ MOST_FIGURES = 5
 
 @dataclass(frozen=True, slots=True)
 class KernelsOfSides:
-    """A row for each kernel that both sides compiled, and notes on figures that were not judged."""
+    """The comparison of the kernels that both sides compiled.
+
+    It has a row for each kernel, and notes on figures that were not judged.
+    """
 
     rows: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
@@ -43,25 +46,27 @@ def compare_kernels(results: SidesResults) -> KernelsOfSides:
         records_in_runs(results.warming_runs_of_twins(side)) for side in ("A", CONTROL, "B")
     )
     after = replace(after, unfit=_unfit_on_b_alone(before, after, results.trouble("B")))
-    unsteady = {
+    # The figures that differ between both processes of A, by kernel.
+    control_changes = {
         identity: figure_changes(kernel.entry.figures, control.kernels[identity].entry.figures, {})
         for identity, kernel in before.kernels.items()
         if identity in control.kernels
     }
-    left_out = {
-        identity: {change.figure for change in changes} for identity, changes in unsteady.items()
+    figures_left_out = {
+        identity: {change.figure for change in changes}
+        for identity, changes in control_changes.items()
     }
-    rows, _ = compare_exact(_without(before, left_out), _without(after, left_out))
+    rows, _ = compare_exact(_without(before, figures_left_out), _without(after, figures_left_out))
     rows = (*rows, *_unguarded_rows(before, control, after))
     test_ids = {identity: kernel.test_id for identity, kernel in results.kernels("B").items()}
     return KernelsOfSides(
         rows=tuple(_with_test(row, test_ids, run_name(results.state.name, "A")) for row in rows),
-        notes=tuple(_unsteady_notes(before, unsteady)),
+        notes=tuple(_unsteady_notes(before, control_changes)),
     )
 
 
 def _with_test(row: Row, test_ids: Mapping[str, str], source: str) -> Row:
-    """Return a row with the node id of its test, and with A's run as source.
+    """Return a row with the node id of its test and A's run.
 
     The row was made of an exact entry, which does not hold them. `test_ids` are by the identity of the kernel.
     """
@@ -119,10 +124,10 @@ def _unguarded_rows(
 
 
 def _unsteady_notes(
-    before: KernelRecords, unsteady: Mapping[str, tuple[FigureChange, ...]]
+    before: KernelRecords, control_changes: Mapping[str, tuple[FigureChange, ...]]
 ) -> Iterator[str]:
     """Yield a sentence for each kernel in which two processes of A differ."""
-    for identity, changes in unsteady.items():
+    for identity, changes in control_changes.items():
         if changes:
             texts = listed([change_text(change) for change in changes], MOST_FIGURES)
             label = before.kernels[identity].entry.label

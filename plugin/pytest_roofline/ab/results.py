@@ -300,7 +300,10 @@ class SidesResults:
         return attempts
 
     def blocks_of(self, twin: str, until: int) -> list[Block]:
-        """Return the blocks of a test up to block `until`, with the times of their processes."""
+        """Return the blocks of a test, with the times of their processes.
+
+        Blocks after block `until` are left out.
+        """
         blocks: dict[int, list[TimedProcess]] = {}
         for process, measurement in self.slowest_attempts(twin, "A", "B", "control"):
             if process.block <= until:
@@ -406,7 +409,10 @@ class SidesResults:
     def _lines(
         self, side: str, runs: Sequence[Run], verdicts: Sequence[Verdict | ExactVerdict]
     ) -> list[Line]:
-        """Return the lines of a side's run file, in which each process is a round."""
+        """Return the lines of a side's run file.
+
+        Each process is a round.
+        """
         environment = self.environment(side)
         assert environment is not None
         command = ("roofline", "ab", *self.state.sides, *self.state.words)

@@ -99,6 +99,7 @@ class Runner:
                 )
                 return self.judge(block - 1, ended=True)
             processes = {process.number: process for process in self.results.state.taken}
+            # A block that an interrupted run has completed is not announced again.
             if not all(place in processes for place in range(number + 1, number + len(order) + 1)):
                 arms = " ".join("A'" if arm == "control" else arm for arm in order)
                 title = (
@@ -127,6 +128,7 @@ class Runner:
         """
         complete = {process.number for process in self.results.state.taken if not process.left}
         ends = [0, *itertools.accumulate(lengths)]
+        # The last block end up to which every process is complete.
         until = max(end for end in ends if complete.issuperset(range(1, end + 1)))
         if dropped := self.results.leave_out(until):
             text = (
@@ -165,9 +167,9 @@ class Runner:
         ]
 
     def _warm(self) -> None:
-        """Run every test of both sides once, to fill their caches and list the tests.
+        """Run every test of both sides once.
 
-        Raise BadInput if the sides have no test and no kernel in common.
+        This fills the caches and lists the tests. Raise BadInput if the sides have no test and no kernel in common.
         """
         began_s, surveys = time.monotonic(), self.results.surveys
         self._survey("A", None)
@@ -358,7 +360,7 @@ class Runner:
         return process_so_far
 
     def _unreadable(self, side: str) -> Callable[[BadFile], None]:
-        """Return a function that prints a note on a run file that cannot be read."""
+        """Return a function that prints a note on an unreadable run file."""
         return lambda error: self._tell(
             f"the results of a process on {side} cannot be read: {error}"
         )

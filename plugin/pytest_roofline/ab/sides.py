@@ -97,7 +97,10 @@ class PreparedSide:
     commit: str = ""
 
     def __str__(self) -> str:
-        """Return the side as the user wrote it, with its commit if that is not obvious."""
+        """Return the side as the user wrote it.
+
+        The commit follows, unless the text is its hash or the beginning of it.
+        """
         names_commit = self.commit.startswith(
             self.spec.text.partition(",")[0].removeprefix("commit:")
         )

@@ -184,6 +184,7 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
         label = Twins(Variant("A", before), Variant("B", after)).label + (
             f".{tests['B'].key.name}" * bool(tests["B"].key.name)
         )
+        # A reason says so if the sides were timed in different modes.
         modes = [
             {measurement.samples.achieved for measurement in measurements}
             for measurements in (before, after)
@@ -251,7 +252,10 @@ def _in_terms_of(row: Row, difference: float) -> float:
 
 
 def _reference(results: SidesResults, before: Sequence[Measurement]) -> Reference | None:
-    """Return the processes of A as the reference of B; None if A has none."""
+    """Return the processes of A as the reference of B.
+
+    None if A has none.
+    """
     if not before:
         return None
     start = results.runs_of("A")[0].header.started
@@ -260,9 +264,9 @@ def _reference(results: SidesResults, before: Sequence[Measurement]) -> Referenc
 
 
 def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], list[str]]:
-    """Return FAILED rows of tests that fail on B only, and notes on other failures.
+    """Return rows of tests that fail on B only, and notes.
 
-    A test that has a row already (`row_ids`) gets no second one.
+    The rows are FAILED. The notes are on other failures. A test that has a row already (`row_ids`) gets no second one.
     """
     troubles = {side: {**results.surveys[side].trouble} for side in SIDES}
     ids_on_a = {test_id for test_id, _ in _tests_by_twin(results, "A").values()}
@@ -294,9 +298,9 @@ def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], 
 
 
 def _tests_by_twin(results: SidesResults, side: str) -> dict[str, tuple[str, str]]:
-    """Return the tests and kernels of a side, by the identity that both sides share.
+    """Return the node ids and labels of a side's tests and kernels.
 
-    Each has its node id and its label.
+    They are by the identity that both sides share.
     """
     tests = results.surveys[side].tests.items()
     tests_by_twin = {twin: (test.test_id, test.label) for twin, test in tests}
@@ -393,7 +397,10 @@ def report_text(report: Report, width: int, colour: bool) -> str:
 
 
 def _processes_text(report: Report) -> str:
-    """Return the numbers of processes and the tolerance: `8 A + 8 B + 1 A', tolerance 5 %`."""
+    """Return a text such as `8 A + 8 B + 1 A', tolerance 5 %`.
+
+    It has the numbers of processes, of kernels, and the tolerance.
+    """
     counts = {"A": "A", "B": "B", "control": "A'"}
     processes = " + ".join(
         f"{report.processes[arm]} {word}" for arm, word in counts.items() if arm in report.processes
@@ -419,9 +426,10 @@ def _cells(report: Report, row: Row) -> list[str]:
 
 
 def _reason_lines(report: Report) -> list[str]:
-    """Return a line for each reason of tests that are not green, with their names.
+    """Return a line for each reason of tests that are not green.
 
-    Reasons that differ only in their numbers share a line, which has the numbers of the first.
+    It begins with the names of the tests. Reasons that differ only in their numbers share a line, which has the numbers
+    of the first.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in report.rows:

@@ -167,7 +167,10 @@ def _entry_counts(entries: Collection[Entry]) -> str:
 
 
 def _pick_runs(names: tuple[str, ...], folder: Path, choice: Choice) -> RunSelection:
-    """Return the named runs that fit the choice; without names all saved runs that fit."""
+    """Return the named runs that fit the choice.
+
+    Without names they are all saved runs that fit.
+    """
     if not names:
         return scan(folder, choice)
     return pick([read_run(resolve_run(name, folder)) for name in names], choice)
@@ -272,7 +275,7 @@ def approve(
             f"proposal {proposal} does not exist; where `roofline baseline propose -o {proposal}` refuses to write it, "
             "correct the faults that it names; record runs of a busy machine again once `roofline doctor` exits 0"
         )
-    # With --json, standard output is for the machine alone.
+    # With --json only the document goes to standard output.
     print_line: Callable[[str], None] = (lambda _: None) if as_json else say
     new_baseline = read_baseline(proposal)
     path, kernel_path = into / f"{new_baseline.family}.json", exact_path(into)

@@ -159,7 +159,10 @@ def _print_drill(
     slowdown: float,
     red_count: int,
 ) -> None:
-    """Print the red tests, the measured slowdowns, and what does not come from the drill."""
+    """Print the outcome of a drill.
+
+    It names the tests that are not red, the measured slowdowns, and slowdowns that do not come from the drill.
+    """
     say(
         f"drill of +{format_tolerance(slowdown)}: {red_count} of {len(drilled_tests)} tests turned red"
     )

@@ -116,7 +116,10 @@ def _read_runs(names: tuple[str, ...], folder: Path) -> list[Run]:
 
 
 def _write_report(runs: list[Run], output: Path, *, silent: bool) -> None:
-    """Write the report, and append the summary where a CI job has a file for it."""
+    """Write the report, and print the paths unless `silent`.
+
+    The summary is also appended to the file that a CI job names for it.
+    """
     rows = rows_of(runs)
     for path in write_report(runs, output, rows):
         if not silent:
@@ -136,7 +139,10 @@ def shipped_files() -> dict[str, bytes]:
 
 
 def _folder(name: str) -> Path:
-    """Return the folder of shipped files with this name, of the wheel or of the source tree."""
+    """Return the folder of shipped files with this name.
+
+    It is that of the wheel, else that of the source tree.
+    """
     for folder in (STARTER / name, SOURCES / FOLDERS[name]):
         if folder.is_dir():
             return folder
@@ -172,6 +178,7 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     pytest_config = next(
         (name for name, text in config_texts.items() if PYTEST_CONFIGS[name] in text), ""
     )
+    # A pytest.ini would hide an existing configuration of pytest.
     left_out |= {"pytest.ini"} if pytest_config else set()
     files = {name: content for name, content in shipped_files().items() if name not in left_out}
     changed_files = {
@@ -220,11 +227,14 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 def _lines(
     folder: Path, changed_files: Mapping[str, bytes], ci: Iterable[str], total: int
 ) -> Iterator[str]:
-    """Yield the summary, a note on CI files that are not at the top, and the next command.
+    """Yield the lines that `init` prints: a summary, notes, the next command.
+
+    A note is on a CI file that is not at the top of its repository.
 
     `total` is the number of all files, unchanged ones included.
     """
     counts = Counter(name.split("/")[0] for name in changed_files)
+    # A folder with several files is one part of the summary, with their number.
     folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
     single_files = [name for name in changed_files if counts[name.split("/")[0]] == 1]
     parts = ", ".join(folders + single_files)

@@ -184,7 +184,7 @@ def _read_files(
 
 
 def _flaws_of_hardware(hardware: Mapping[Path, Catalogue]) -> list[tuple[Path, Flaw]]:
-    """Return the mistakes in hardware files as flaws, each with the path of its file."""
+    """Return the mistakes in hardware files as flaws, with their paths."""
     remedy = "correct the file; until then no run uses it"
     return [
         (path, Flaw(mistake.observed, mistake.expected, remedy, entry=mistake.where))

@@ -279,10 +279,11 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
     """
     if not tables or tables[-1].unit or "size" not in tables[-1].head:
         raise ForeignLine
-    if match[1] not in UNITS:
-        raise BadLine(f"unit {match[1]!r}; expected one of {', '.join(UNITS)}")
+    unit, rate_text = match.groups()
+    if unit not in UNITS:
+        raise BadLine(f"unit {unit!r}; expected one of {', '.join(UNITS)}")
     table, array_bytes, calls = tables[-1], tables[-1].array_bytes(), tables[-1].calls
-    table.unit, rate = match[1], amount(match[2])
+    table.unit, rate = unit, amount(rate_text)
     if not rate:
         raise BadLine("a rate of 0; expected more")
     # One call more, since a mean is taken to leave the first call out, and this rate does not.

@@ -283,7 +283,10 @@ def _print_imported(logs: Sequence[ImportedLog]) -> None:
 
 
 def _remarks(log: ImportedLog) -> list[str]:
-    """Return lines on a log: invalid readings, failures, notes, and the first lines that were left out."""
+    """Return the remarks on a log, each on a line.
+
+    They are invalid readings, failures, notes, and the first lines that were left out.
+    """
     lines = [
         f"INVALID {reading.label}, {reading.where}: {reading.invalid}"
         for reading in log.readings

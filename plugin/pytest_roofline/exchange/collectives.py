@@ -95,8 +95,8 @@ class CollectiveLine:
     busbw: float
     wrong: float | None
 
-    def trouble(self, operation: Operation, ranks: int) -> str:
-        """Return why this cannot be a row of an operation; empty where it can.
+    def mismatch_reason(self, operation: Operation, ranks: int) -> str:
+        """Return why this is no row of an operation; empty if it is.
 
         `ranks` is the number of ranks that take part.
         """
@@ -175,7 +175,7 @@ def find_operation(
         operation
         for operation in OPERATIONS.values()
         if operation.name != "all_to_all_v"
-        and not any(row.size_bytes and row.trouble(operation, ranks) for row in rows)
+        and not any(row.size_bytes and row.mismatch_reason(operation, ranks) for row in rows)
     ]
     if len(candidates) == 1:
         return candidates[0], ""
@@ -219,8 +219,8 @@ def readings_of(
     readings: list[Reading] = []
     left_out: list[str] = []
     for row in rows:
-        if trouble := row.trouble(operation, setting.ranks):
-            raise BadFile(f"{source}, {row.where}: {trouble}")
+        if reason := row.mismatch_reason(operation, setting.ranks):
+            raise BadFile(f"{source}, {row.where}: {reason}")
         if row.size_bytes and row.time_us:
             readings.append(_reading(row, operation, setting))
         else:

@@ -119,6 +119,7 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
                 name = (
                     f"{row.test}.{measurement.key.name or position + 1}" if position else row.test
                 )
+                # Only samples of processes that may be trusted are exported.
                 trusted_processes = [
                     process
                     for process in row.measurements

@@ -159,7 +159,7 @@ class _Logs(list[_Log]):
         """The run whose rows are expected."""
         return self[-1] if self and self[-1].columns and not self[-1].ended else None
 
-    def begin(self, is_repeated: bool) -> _Log:
+    def begin(self, is_repeated: bool = False) -> _Log:
         """Return the run that a line of a head belongs to.
 
         It is a new run if the last one has rows, or has this line already (`is_repeated`).
@@ -183,18 +183,18 @@ class _Logs(list[_Log]):
 def _take_config(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the settings of a run, which its first line prints."""
     numbers = tuple(int(digits or 0) for digits in match.groups())
-    logs.begin(bool(logs and logs[-1].head.config)).head.config = numbers
+    logs.begin(is_repeated=bool(logs and logs[-1].head.config)).head.config = numbers
 
 
 def _take_start(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the name of the program."""
-    logs.begin(bool(logs and logs[-1].head.program)).head.program = match[1]
+    logs.begin(is_repeated=bool(logs and logs[-1].head.program)).head.program = match[1]
 
 
 def _take_version(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the versions of the tool and of NCCL."""
     tool, version, headers, library = match.groups()
-    logs.begin(bool(logs and tool in logs[-1].head.software)).head.software |= {
+    logs.begin(is_repeated=bool(logs and tool in logs[-1].head.software)).head.software |= {
         tool: version,
         "NCCL headers": headers,
         "NCCL": library,
@@ -203,12 +203,12 @@ def _take_version(logs: _Logs, _number: int, match: re.Match[str]) -> None:
 
 def _take_library(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the version or path of a library."""
-    logs.begin(False).head.software[match[1]] = match[2].removeprefix("Version ")
+    logs.begin().head.software[match[1]] = match[2].removeprefix("Version ")
 
 
 def _take_rank(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the group, the host and the product of a rank. Ranks must come in their order."""
-    head = logs.begin(False).head
+    head = logs.begin().head
     number, group, host, _device, product = match.groups()
     if number == "0" and head.ranks:
         raise BadLine(
@@ -224,7 +224,7 @@ def _take_rank(logs: _Logs, _number: int, match: re.Match[str]) -> None:
 
 def _take_blocking(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the text on blocking calls."""
-    logs.begin(False).head.blocking = match[1]
+    logs.begin().head.blocking = match[1]
 
 
 def _take_columns(logs: _Logs, _number: int, match: re.Match[str]) -> None:
@@ -248,7 +248,7 @@ def _take_columns(logs: _Logs, _number: int, match: re.Match[str]) -> None:
         or not all(name.startswith("#") for name in extra_columns)
     ):
         raise BadLine("unknown columns")
-    logs.begin(False).columns = _Columns(
+    logs.begin().columns = _Columns(
         shared=tuple(names[:time_column]),
         half=half,
         places=_PLACES[-names.count("time") :],
@@ -350,7 +350,7 @@ def _take_average(logs: _Logs, _number: int, _match: re.Match[str]) -> None:
 
 def _take_reduced(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep maxBytes after the tool reduced it."""
-    logs.begin(False).head.reduced_max_bytes = whole_number(match[1])
+    logs.begin().head.reduced_max_bytes = whole_number(match[1])
 
 
 def _take_command(logs: _Logs, _number: int, match: re.Match[str]) -> None:

@@ -302,7 +302,10 @@ def _matrix(name: str, text: str) -> _Matrix | None:
 
 
 def _value(text: str, case: _Case, source: str) -> float:
-    """Return the number in a cell; 0 for N/A, as between a device and itself."""
+    """Return the number in a cell.
+
+    It is 0 for N/A, as between a device and itself.
+    """
     try:
         return 0.0 if text == "N/A" else amount(text)
     except BadLine as error:
@@ -333,6 +336,7 @@ def _reading(
     counting = (
         "bidir_sum_" if part == "sum" else "bidir_per_dir_" if "bidirectional" in case.name else ""
     )
+    # A row of a GPU is a pair of devices. A copy with the host or within a device is of one device, others of all.
     is_host_row, is_local = matrix.row == "CPU", "local" in case.name
     work = Work(payload_bytes=PAYLOAD_BYTES, wire_bytes=0 if is_local else PAYLOAD_BYTES)
     return Reading(

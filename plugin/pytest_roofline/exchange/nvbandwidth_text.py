@@ -113,7 +113,10 @@ def _take_device(texts: Texts, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_command(texts: Texts, _number: int, match: re.Match[str]) -> None:
-    """Keep the settings in a command for the next run, whose text does not hold them."""
+    """Keep the settings in a command for the next run.
+
+    The output of the run does not hold them.
+    """
     buffer = _BUFFER.search(match[1])
     texts.settings = {"bufferSize": int(buffer[1])} if buffer else {}
     texts.settings["useMean"] = _MEAN.search(match[1]) is not None

@@ -114,7 +114,10 @@ def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ..
 
 
 def _readings(name: str, state: _BenchState, source: str) -> Iterator[Reading]:
-    """Yield the cold time and the batch time of a state, as far as it has them."""
+    """Yield the cold time and the batch time of a state.
+
+    A time that the state lacks is left out.
+    """
     number_by_tag = {
         summary.tag: _number(summary, state, source)
         for summary in state.summaries or ()

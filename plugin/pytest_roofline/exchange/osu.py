@@ -123,9 +123,10 @@ def _take_title(tests: _Tests, _number: int, match: re.Match[str]) -> None:
 
 def _take_pairs(tests: _Tests, _number: int, match: re.Match[str]) -> None:
     """Keep the numbers of pairs and of messages in a window."""
+    pairs, window = match.groups()
     tests.head().extra_parameters |= {
-        "pairs": int(match[1]),
-        "window": int(match[2]) if match[2].isdigit() else match[2],
+        "pairs": int(pairs),
+        "window": int(window) if window.isdigit() else window,
     }
 
 

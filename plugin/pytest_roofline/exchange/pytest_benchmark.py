@@ -171,7 +171,10 @@ def clock_of(samples: Samples) -> str:
 
 
 def warmup_calls(samples: Samples) -> int | Literal[False]:
-    """Return the number of warm-up calls, False for none, as the option `warmup` has it."""
+    """Return the number of warm-up calls as the option `warmup` has it.
+
+    False stands for none.
+    """
     return samples.warmup_iterations or False
 
 

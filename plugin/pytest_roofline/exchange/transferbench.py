@@ -27,7 +27,7 @@ TOOL = Tool(
 )
 # The bytes that a rate is taken to move where no line says them: 1 GB.
 PAYLOAD_BYTES = 10**9
-# Memory of devices, by the letter before the index; the others are of hosts, or none.
+# The letters of device memory in the end of a transfer. Other letters are of the host's memory, or of no memory.
 _DEVICE_MEMORY = "GFM"
 # Executors that are a part of a GPU: its multiprocessors, its copy engines.
 _GPU_EXECUTORS = ("GPU", "DMA")
@@ -153,8 +153,9 @@ def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
 
 def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
     """Read the rate of an executor. If it is part of a GPU, its index is that of the GPU."""
-    run, (rate, moved_bytes) = runs.run(), _figures(*match.groups()[1:])
-    kind, index = match[1].split()
+    name, *figures = match.groups()
+    run, (rate, moved_bytes) = runs.run(), _figures(*figures)
+    kind, index = name.split()
     parameters: dict[str, Scalar] = {"executor": f"{kind}{index}", "test": run.test}
     if kind in _GPU_EXECUTORS:
         parameters = {"executor": kind, "gpu": int(index), "test": run.test}
@@ -166,13 +167,14 @@ def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
 
     Unusual kinds of device memory (F, M) are in its key.
     """
-    run, (rate, moved_bytes) = runs.run(), _figures(*match.groups()[1:4])
-    source, executor, target = match[5].replace(" ", "").split("->")
+    transfer, *figures, path = match.groups()
+    run, (rate, moved_bytes) = runs.run(), _figures(*figures)
+    source, executor, target = path.replace(" ", "").split("->")
     parameters = {"source": _end(source), "target": _end(target), "executor": executor}
     letters = f"{source[:1]}-{target[:1]}"
     if "F" in letters or "M" in letters:
         parameters["memory"] = letters
-    parameters |= {"test": run.test, "transfer": int(match[1])}
+    parameters |= {"test": run.test, "transfer": int(transfer)}
     run.add("transfer", parameters, rate, moved_bytes, number)
 
 
@@ -207,8 +209,9 @@ def _take_bytes(runs: _Calls, _number: int, match: re.Match[str]) -> None:
 
 def _take_title(runs: _Calls, _number: int, match: re.Match[str]) -> None:
     """Keep the kind of the next matrix, and its engine."""
+    direction, executor, _all_to_all = match.groups()
     run = runs.run()
-    run.kind, run.engine, run.block = _KINDS[match[1]], (match[2] or "").lower(), None
+    run.kind, run.engine, run.block = _KINDS[direction], (executor or "").lower(), None
 
 
 def _take_preset(runs: _Calls, _number: int, match: re.Match[str]) -> None:
@@ -232,11 +235,12 @@ def _take_heading(runs: _Calls, _number: int, match: re.Match[str]) -> None:
 
 def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     """Read a row of a matrix, with a reading for each pair. Sums and N/A are left out."""
-    run, block, cells = runs.run(), runs.table, match[4].split()
+    kind, index, printed_arrow, cell_text = match.groups()
+    run, block, cells = runs.run(), runs.table, cell_text.split()
     if block is None or not block.columns:
         raise ForeignLine
     require_columns(cells, len(block.columns), "cells")
-    row, arrow = _place(match[1], match[2]), match[3] or "->"
+    row, arrow = _place(kind, index), printed_arrow or "->"
     is_bidirectional = run.kind == "p2p_bidirectional"
     counting = "" if not is_bidirectional else "bidir_sum_" if arrow == "<->" else "bidir_per_dir_"
     for column, cell in zip(block.columns, cells, strict=True):
@@ -256,15 +260,18 @@ def _place(kind: str, index: str) -> Scalar:
 
 
 def _take_overall(runs: _Calls, number: int, match: re.Match[str]) -> None:
-    """Read the rate of a whole all-to-all, by the clock of the GPU or of the CPU."""
-    run = runs.run()
-    run.add(
-        f"a2a_{match[1].lower()}",
-        {"timed_by": match[2].lower()},
-        amount(match[3]),
-        0,
-        number,
-        timing="device" if match[2] == "GPU" else "wall",
+    """Read the rate of a whole all-to-all.
+
+    It is timed by the clock of the GPU or of the CPU.
+    """
+    statistic, clock, rate = match.groups()
+    runs.run().add(
+        f"a2a_{statistic.lower()}",
+        {"timed_by": clock.lower()},
+        amount(rate),
+        size_bytes=0,
+        number=number,
+        timing="device" if clock == "GPU" else "wall",
         whole_block=True,
     )
 
