@@ -250,6 +250,7 @@ class Runner:
         survey, parameter = self.results.surveys[side], self.results.parameters[side]
         passed = {outcome.test_id for outcome in run.outcomes if outcome.outcome == "passed"}
         for outcome in run.outcomes:
+            # The id of a test ends in its parameter values: `test_step[eager-fp16]`.
             concerns_side = parameter is None or parameter[1] in outcome.test_id.partition("[")[
                 2
             ].rstrip("]").split("-")
@@ -321,8 +322,8 @@ class Runner:
     ) -> ArmProcess:
         """Copy the run files of a process into the folder of the run.
 
-        Return the process with its files and its remaining tests. `end` is None after an interruption; otherwise a test
-        that did not run is lost.
+        Return the process with its files and its remaining tests. After a crash the test that crashed is lost, after a
+        normal end every test that did not run. `end` is None after an interruption, which loses no test.
         """
         files, ids_done, lost = list(process.files), set[str](), dict(process.lost)
         for run in runs_of_child(folder, self._unreadable(process.side)):

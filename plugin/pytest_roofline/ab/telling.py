@@ -273,6 +273,7 @@ def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], 
     has_parameter = results.parameters["A"] is not None
     rows, notes = [], []
     for test_id in {**troubles["A"], **troubles["B"]}:
+        # If the sides are values of a parameter, A has the test under another id.
         fails_on_b_only = (
             test_id in troubles["B"]
             and test_id not in troubles["A"]
@@ -311,10 +312,11 @@ def _tests_by_twin(results: SidesResults, side: str) -> dict[str, tuple[str, str
 def _unmatched_notes(results: SidesResults) -> list[str]:
     """Return notes on tests that only one side has, or only one side skipped.
 
-    A test that failed on the other side has its own note elsewhere.
+    A test that failed on the other side is left out.
     """
     notes = []
     for side, other_side in (("A", "B"), ("B", "A")):
+        # Failed and skipped tests have notes of their own.
         named_elsewhere = (
             results.surveys[other_side].trouble.keys() | results.surveys[other_side].skipped.keys()
         )

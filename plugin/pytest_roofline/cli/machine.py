@@ -79,13 +79,15 @@ def doctor(
     if write_expect is not None and write_expect.exists():
         raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
     timed_device = _open_device(device, measures)
-    neighbours = _stays_busy(parse_duration(wait, "--wait"), as_json) if wait is not None else ""
+    neighbours = (
+        _wait_until_quiet(parse_duration(wait, "--wait"), as_json) if wait is not None else ""
+    )
     machine = inventory.take_stock(WATCH_S)
     findings = diagnose(machine)
     deviations = differences(expectation, machine) if expectation is not None else []
     if not as_json:
         _print_doctor(machine, findings, deviations, expect)
-    timing, failures = (
+    timing, failure_count = (
         _check_timing(timed_device, device, as_json) if timed_device is not None else ({}, 0)
     )
     if write_expect is not None:
@@ -105,13 +107,14 @@ def doctor(
             err=as_json,
         )
     is_bare_call = expect is None and write_expect is None and not machine.torch_devices
-    busy = neighbours or (
+    # Without a device and without --expect, a busy CPU is a finding as well.
+    busy_text = neighbours or (
         is_bare_call
         and occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     )
-    if busy:
-        say(f"this machine is too busy to be measured: {busy}; {QUIETEN}", err=as_json)
-    return 1 if deviations or failures or busy else 0
+    if busy_text:
+        say(f"this machine is too busy to be measured: {busy_text}; {QUIETEN}", err=as_json)
+    return 1 if deviations or failure_count or busy_text else 0
 
 
 def _open_device(name: str | None, measures: bool) -> devices.Device | None:
@@ -149,18 +152,18 @@ def _check_timing(
     for proof in selftest(device, TorchWorkloads(device), peak.value * 1e9 if peak else None):
         properties.append(proof)
         say(property_line(proof, width()), err=as_json)
-    failures = sum(proof.outcome == "FAILS" for proof in properties)
-    closing = f"{failures} of {len(properties)} properties fail"
-    say(closing if failures else "the timing on this machine is correct", err=as_json)
+    failure_count = sum(proof.outcome == "FAILS" for proof in properties)
+    closing = f"{failure_count} of {len(properties)} properties fail"
+    say(closing if failure_count else "the timing on this machine is correct", err=as_json)
     document: dict[str, object] = {
         "environment": to_plain(environment),
         "calibration": to_plain(calibrate(device)),
         "properties": list(map(to_plain, properties)),
     }
-    return document, failures
+    return document, failure_count
 
 
-def _stays_busy(patience_s: float, as_json: bool) -> str:
+def _wait_until_quiet(patience_s: float, as_json: bool) -> str:
     """Wait until no other process uses the device.
 
     Return the processes that still use it after `patience_s`, as a text; empty if it is quiet.

@@ -78,10 +78,12 @@ sniff = json_with('"time_unit"', '"context"')
 
 def read(text: str, source: str, _user_facts: UserFacts) -> tuple[ImportedLog, ...]:
     """Return the log of a file, which holds one process."""
-    file = from_json(_FIELD.sub(_finite, text), source, _GoogleFile)
+    file = from_json(_FIELD.sub(_replace_nonfinite, text), source, _GoogleFile)
     names = {run.name for run in file.benchmarks}
     aggregates = [
-        run for run in file.benchmarks if run.run_type == "aggregate" or _is_old(run, names)
+        run
+        for run in file.benchmarks
+        if run.run_type == "aggregate" or _is_old_aggregate(run, names)
     ]
     runs = [run for run in file.benchmarks if run not in aggregates and not run.failed]
     run_names = {run.run_name or run.name for run in runs}
@@ -120,7 +122,7 @@ def read(text: str, source: str, _user_facts: UserFacts) -> tuple[ImportedLog, .
     )  # fmt: skip
 
 
-def _finite(match: re.Match[str]) -> str:
+def _replace_nonfinite(match: re.Match[str]) -> str:
     """Return a field with null in place of NaN or infinity.
 
     A time keeps its text, so that the reader of JSON refuses it with its line.
@@ -131,7 +133,7 @@ def _finite(match: re.Match[str]) -> str:
     return f'"{name}"{colon}null'
 
 
-def _is_old(run: _Bench, names: set[str]) -> bool:
+def _is_old_aggregate(run: _Bench, names: set[str]) -> bool:
     """Return True for an aggregate in a file of a version before 1.5.
 
     Only its name shows it: either the runs of that name are in the file, or it is a fit, which has no time.

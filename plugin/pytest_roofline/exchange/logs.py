@@ -137,6 +137,7 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
     parts = _TAG.split(line)
     if len(parts) == 1:
         match = _LABEL.match(line)
+        # Only one group of the pattern matches: the label.
         yield (
             (next(filter(None, match.groups())), _without_stamp(line[match.end() :]))
             if match
@@ -203,7 +204,7 @@ class _Stream(Generic[AnyRuns]):
     ) -> bool:
         """Give a last line without a line end to the rules.
 
-        Return True if it is a row, which may end inside a number. Then it is taken back.
+        Return True if it is a row, which may end inside a number. Then the runs are as before.
         """
         runs_before, table = copy.deepcopy(self.runs), self.runs.table
         row_count = len(table.rows) if table is not None else 0
@@ -258,6 +259,7 @@ def read_runs(
         if (match := _END.search(line))
     ]
     is_stripped = len(row_ends) == 2 and row_ends[0] == row_ends[1]
+    # The number of the last line if it may be cut, else a number behind it.
     cut_number, notes = text.count("\n") + 1 + is_stripped, []
     for number, line in lines(text):
         for label, piece in _pieces(line):
@@ -273,7 +275,9 @@ def read_runs(
                 ]
     logs = [log for stream in streams.values() for log in finish(stream.runs)]
     remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
+    # Each remark was also counted as a skipped line.
     skipped_count = sum(stream.skipped_count for stream in streams.values()) - len(remarks)
+    # The first of several copies is kept, in the order of the log.
     unique_logs = list({_content(log): log for log in reversed(logs)}.values())[::-1]
     if not any(log.readings or log.ended for log in unique_logs):
         reason = next(

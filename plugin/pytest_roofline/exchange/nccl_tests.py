@@ -162,7 +162,7 @@ class _Logs(list[_Log]):
     def begin(self, is_repeated: bool = False) -> _Log:
         """Return the run that a line of a head belongs to.
 
-        It is a new run if the last one has rows, or has this line already (`is_repeated`).
+        It is a new run if the last one has rows, has ended, or has this line already (`is_repeated`).
         """
         if not self or self[-1].ended or self[-1].rows or is_repeated:
             self.append(_Log(head=_Head(hints=self.hints)))
@@ -203,11 +203,15 @@ def _take_version(logs: _Logs, _number: int, match: re.Match[str]) -> None:
 
 def _take_library(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the version or path of a library."""
-    logs.begin().head.software[match[1]] = match[2].removeprefix("Version ")
+    name, version = match.groups()
+    logs.begin().head.software[name] = version.removeprefix("Version ")
 
 
 def _take_rank(logs: _Logs, _number: int, match: re.Match[str]) -> None:
-    """Keep the group, the host and the product of a rank. Ranks must come in their order."""
+    """Keep the group, the host and the product of a rank.
+
+    Ranks must rise from 0. Numbers between them may be missing, as in a shortened log.
+    """
     head = logs.begin().head
     number, group, host, _device, product = match.groups()
     if number == "0" and head.ranks:
@@ -232,8 +236,9 @@ def _take_columns(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     names = ["#wrong" if name == "wrong" else name for name in match[0].removeprefix("#").split()]
     if "cputime" in names:
         raise BadLine("CPU time (-C 1) is not the time of the operation; run the test without -C 1")
-    has_timestamp = names[-1] == "timestamp"
-    names = names[: len(names) - has_timestamp]
+    # A timestamp is two words in a row: date and clock.
+    timestamp_words = 2 if names[-1] == "timestamp" else 0
+    names = names[:-1] if timestamp_words else names
     # Columns behind the last known one are not read.
     end = max((index for index, name in enumerate(names) if name in _LAST), default=len(names))
     names, extra_columns = names[: end + 1], names[end + 1 :]
@@ -241,19 +246,20 @@ def _take_columns(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     # From the first time on, each place has the same columns.
     half_count = (len(names) - time_column) // max(1, names.count("time"))
     half = tuple(names[time_column : time_column + half_count])
-    if (
-        " ".join(names[:time_column]) not in _SHARED
-        or half not in _HALVES
-        or names[time_column:] not in ([*half], [*half, *half])
-        or not all(name.startswith("#") for name in extra_columns)
-    ):
+    is_known = (
+        " ".join(names[:time_column]) in _SHARED
+        and half in _HALVES
+        and names[time_column:] in ([*half], [*half, *half])
+        and all(name.startswith("#") for name in extra_columns)
+    )
+    if not is_known:
         raise BadLine("unknown columns")
     logs.begin().columns = _Columns(
         shared=tuple(names[:time_column]),
         half=half,
+        # A table with one place has `in_place`.
         places=_PLACES[-names.count("time") :],
-        # A timestamp is two words: date and clock.
-        count=len(names) + len(extra_columns) + 2 * has_timestamp,
+        count=len(names) + len(extra_columns) + timestamp_words,
         unread=tuple(extra_columns),
     )
 
@@ -312,8 +318,10 @@ def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> No
 def _row(number: int, place: str, cells: dict[str, str]) -> CollectiveLine:
     """Return one place of a row. `cells` are the texts by column."""
     root, wrong = cells.get("root", "-1"), cells.get("#wrong") or cells["error"]
+    wrong_or_error = None if wrong == "N/A" else amount(wrong)
     # Old versions print the largest error instead of a count; then no element counts as wrong.
-    wrong_count = None if wrong == "N/A" else amount(wrong) * ("#wrong" in cells)
+    has_count = "#wrong" in cells or wrong_or_error is None
+    wrong_count = wrong_or_error if has_count else 0.0
     time_us, algbw, busbw = (amount(cells[name]) for name in _HALF)
     size_bytes = whole_number(cells["size"])
     if "e" in cells["time"] and algbw:
