@@ -118,6 +118,7 @@ def ab(
     """
     if resume is not None:
         source = click.get_current_context().get_parameter_source
+        # A resumed run keeps its own options, so none may be named beside --resume.
         options = [
             f"--{option}" for option in settings if source(option) is ParameterSource.COMMANDLINE
         ]
@@ -200,6 +201,7 @@ def _run(
             try:
                 paired_by_twin = runner.run(budget_s)
             except KeyboardInterrupt:
+                # Without a test on both sides and a process there is nothing to report.
                 if not (results.twins and results.state.taken):
                     raise
                 interrupted, paired_by_twin = True, runner.judge(state.processes, ended=False)

@@ -139,10 +139,10 @@ def _print_proposal(proposal: Proposal, output: Path) -> None:
     """Print the numbers of entries, a note on provisional ones, and the next command."""
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
     if entries:
-        sessions = max(len(entry.sessions) for entry in entries)
+        session_count = max(len(entry.sessions) for entry in entries)
         say(
-            f"{_entry_counts(entries)} for {printable(str(entries[0].hardware))}, "
-            f"from up to {count_text(sessions, 'session', 'sessions')}, in {output}"
+            f"{_entry_text(entries)} for {printable(str(entries[0].hardware))}, "
+            f"from up to {count_text(session_count, 'session', 'sessions')}, in {output}"
         )
         if note := provisional(entries, output):
             say(note)
@@ -152,7 +152,7 @@ def _print_proposal(proposal: Proposal, output: Path) -> None:
     say(f"check the proposal, then type: roofline baseline approve {output}")
 
 
-def _entry_counts(entries: Collection[Entry]) -> str:
+def _entry_text(entries: Collection[Entry]) -> str:
     """Return the number of entries as a text, canaries apart.
 
     Example: `7 entries and 3 canaries (measurements of the machine itself)`. The word is explained, since users do not
@@ -209,9 +209,9 @@ def _busy_now(runs: tuple[Run, ...]) -> str:
 
     For runs of another machine it is the remedy alone.
     """
-    on_this_machine = {run.header.environment.host.name for run in runs} == {platform.node()}
-    busy = cpu.neighbours_now() if on_this_machine else ""
-    return f"; now {busy}; {cpu.QUIETEN}" if busy else f"; {cpu.QUIETEN}"
+    are_of_this_machine = {run.header.environment.host.name for run in runs} == {platform.node()}
+    busy_text = cpu.neighbours_now() if are_of_this_machine else ""
+    return f"; now {busy_text}; {cpu.QUIETEN}" if busy_text else f"; {cpu.QUIETEN}"
 
 
 def _print_notes(lines: Iterable[str], start: str) -> None:
@@ -301,7 +301,7 @@ def approve(
             renewal.approve(
                 new_baseline, into, only=only, replaces=replace, accept_slower=accept_slower
             )
-        print_line(f"{_entry_counts([change.entry for change in pending])} {state} {path}")
+        print_line(f"{_entry_text([change.entry for change in pending])} {state} {path}")
     if exact:
         print_line(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
         for line in exact_change_lines(exact):

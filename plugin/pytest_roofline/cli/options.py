@@ -51,8 +51,8 @@ def command(
 ) -> Callable[[Callable[..., int | None]], click.Command]:  # fmt: skip
     """Return a decorator that makes a command of a function.
 
-    In the help the shared options and `--json` come after the command's own options. The return value of the function
-    is the exit status, None is 0.
+    In the help the command's own options come first, then `--json` and the shared options. The return value of the
+    function is the exit status, None is 0.
     """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
@@ -61,7 +61,8 @@ def command(
             sys.exit(function(*args, **options) or 0)
 
         parameters: list[click.Parameter] = getattr(function, "__click_params__", [])
-        # click lists parameters in the order opposite to the one in which decorators add them.
+        # Decorators apply from the last to the first, so click reverses the parameters. The options that come last in
+        # the help are added first here.
         run.__click_params__ = []  # type: ignore[attr-defined]
         for option in reversed((json_option, *shared_options)):
             option(run)
@@ -102,6 +103,7 @@ class LazyGroup(click.Group):
         self._places = {
             name: place for section in sections.values() for name, (place, _) in section.items()
         }
+        # Commands of features whose folder was removed.
         self._missing = {name for name, place in self._places.items() if not _is_installed(place)}
         self._sections = {
             title: {name: line for name, (_, line) in section.items() if name not in self._missing}
@@ -110,6 +112,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every installed command, in the order of the sections."""
+        # click passes the context, which is not needed here.
         del ctx
         return [name for section in self._sections.values() for name in section]
 
@@ -119,6 +122,7 @@ class LazyGroup(click.Group):
         Raises:
             BadInput: the command belongs to a feature whose folder was removed.
         """
+        # click passes the context, which is not needed here.
         del ctx
         if cmd_name in self._missing:
             raise BadInput(not_installed(f"the command {cmd_name}"))
@@ -132,8 +136,9 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every command on a line of its section."""
+        # click passes the context, which is not needed here.
         del ctx
-        # One width for all sections, so that they line up.
+        # All sections have the same width, so that their lines are aligned.
         widest = max(map(len, self._places), default=0)
         for title, section in self._sections.items():
             if section:

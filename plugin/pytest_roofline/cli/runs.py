@@ -110,6 +110,7 @@ def compare(
     undecided looks slower than its tolerance, different things were timed under one name, or the input cannot be used.
     """
     accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
+    # Only --table and --by do without NEW; --base without --by has its own message.
     if not new and not table and by is None and base is None:
         ctx = click.get_current_context()
         raise click.MissingParameter(
