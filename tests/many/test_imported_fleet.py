@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pytest_roofline.baselines.runs import Run
 from pytest_roofline.cli.main import main
-from pytest_roofline.core.records import Header, Measurement, Outcome
+from pytest_roofline.core.records import Header
 from pytest_roofline.exchange.building import build, run_id_of
 from pytest_roofline.exchange.formats import read
 from pytest_roofline.exchange.nodes import with_node
@@ -71,11 +71,7 @@ def many(*logs):
         entries = [with_node(entry, "log", host) for entry in read(log.encode(), "log", given)]
         header, *lines = build(entries, given, run_id, "", ("roofline", "import", "log"))
         assert isinstance(header, Header)
-        measured, outcomes = (
-            tuple(line for line in lines if isinstance(line, kind))
-            for kind in (Measurement, Outcome)
-        )
-        run = Run(Path(f"{number:03}.jsonl"), header, measured, outcomes, None)
+        run = Run(Path(f"{number:03}.jsonl"), header, tuple(lines))
         files.append(file_of(run, str(run.path), Stamp(1, 1)))
     return tables_of(files)
 

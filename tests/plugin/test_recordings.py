@@ -165,8 +165,8 @@ def test_a_recording_that_measures_nothing_ends_with_status_1_whatever_kept_it_f
     ):
         result = desk.run(*RECORDING, *options)
         expected = (
-            f"{REFUSED}0 of 5 rounds: {why}. Expected at least one valid result, so pytest ended with status 1. Mend "
-            "that, and run this again, under the same name."
+            f"{REFUSED}0 of 5 rounds: {why}. Expected at least one valid result, so pytest ended with status 1. "
+            "Correct what made them invalid, and run this again, under the same name."
         )
         assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)
     # Pytest has a status of its own for this one, and says it.

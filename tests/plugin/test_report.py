@@ -118,11 +118,10 @@ def test_the_report_of_a_live_run_is_that_of_its_file_however_that_is_named(
 def test_nothing_of_a_report_costs_anything_else(
     desk, report, github, step_summary, monkeypatch, broken
 ):
-    import pytest_roofline.baselines.run_rows as rows
+    import pytest_roofline.plugin.report_files as report_files
     import pytest_roofline.report.page as page
-    import pytest_roofline.report.summary as annotations
 
-    module = {"page": page, "rows_of": rows, "annotations": annotations}[broken]
+    module = page if broken == "page" else report_files
     monkeypatch.setattr(module, broken, lambda *args, **kwargs: 1 / 0)
     desk.suite(BROKEN.format(last="pass"))
     result = desk.run("--roofline-report=out", "-k", "fine")
@@ -208,7 +207,7 @@ def test_rounds_are_one_report_that_the_parent_writes(desk, report, step_summary
 
 WRITERS = """
 
-from pytest_roofline.report import files as writing
+from pytest_roofline.plugin import report_files as writing
 
 _write = writing.write_report
 

@@ -270,7 +270,7 @@ def test_bytes_that_name_code_or_are_damaged_are_refused_before_anything_runs():
         with pytest.raises(BadInput, match=rf"^the answer names .*{callee.__name__}; expected"):
             decode(pickle.dumps(Evil(callee)), "the answer")
     # Nor may they name anything of ours but records.
-    for name in ("pool.Pool", "processes.os", "channel.connect", "worlds.Rank", "tasks.load"):
+    for name in ("pool.Pool", "local.os", "channel.connect", "worlds.Rank", "tasks.load"):
         module, _, attribute = f"pytest_roofline.ranks.{name}".rpartition(".")
         with pytest.raises(BadInput, match=r"names pytest_roofline"):
             decode(b"c" + module.encode() + b"\n" + attribute.encode() + b"\n.", "the answer")

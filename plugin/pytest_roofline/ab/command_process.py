@@ -207,12 +207,12 @@ class _ProgramProcess:
     def _tool_lines(self, reader: str) -> list[Line]:
         """Return the figures of a known tool as `import` reads them."""
         require("exchange")
-        from ..exchange.building import UNKNOWN, build, without_impossible
+        from ..exchange.building import UNKNOWN, build, mark_impossible
         from ..exchange.formats import read as read_logs
 
         facts, command = user_facts_of(self._plan.facts), printable(self._text)
         # Its command may name the collective where its output does not.
-        logs = without_impossible(read_logs(self._output(), command, facts, reader), facts)
+        logs = mark_impossible(read_logs(self._output(), command, facts, reader), facts)
         logs = [replace(log, source=self._plan.title) for log in logs]
         header, *lines = build(logs, facts, "", "", ())
         assert isinstance(header, Header)
