@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 from pytest_roofline.baselines.files import write_baseline
-from pytest_roofline.exchange.cli import export
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.exchange.cli import export
 from pytest_roofline.exchange.formats import EXPORT_NAMES
