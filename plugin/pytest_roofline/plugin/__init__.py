@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .fixture import Roofline
     from .kinds import ResultKind
 
-# What launchers tell the processes that they start; without any of these nothing of ranks is even imported.
+# Launchers set these variables in the processes that they start. Without any of them no code for ranks is imported.
 _LAUNCHER_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID")
 
 
@@ -108,7 +108,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
         status = attach(config)
         if status is not None:
-            # Rank 0 has the gate.
+            # Only rank 0 has the gate. This process has served it, so its own status 0 is no false one.
             config.stash[end_status_key] = int(pytest.ExitCode.OK)
         return status
     return None
@@ -153,7 +153,7 @@ def roofline(request: pytest.FixtureRequest) -> "Roofline":
     return make_fixture(request)
 
 
-# By another name than the module's, which takes that one here as soon as anybody imports `Distributed`.
+# The function is not called `distributed`: an import of the module of that name would replace it here.
 @pytest.fixture(name=RANKS_FIXTURE)
 def distributed_fixture(request: pytest.FixtureRequest) -> "Distributed":
     """Runs functions on ranks: processes that are started once and kept from test to test."""
@@ -168,7 +168,7 @@ def pytest_collection_modifyitems(
 ) -> Generator[None, object, object]:
     """Register the hooks of a run with tests that measure.
 
-    Other plugins have left tests out before.
+    This hook runs around those of other plugins, and so sees the tests before and after they leave some out.
     """
     collected_items = [item for item in items if _uses_roofline(item)]
     result = yield
@@ -181,20 +181,20 @@ def pytest_collection_modifyitems(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the tier, the skips under xdist and the lack of torch."""
+    """Print why tests did not measure: their tier, xdist, or no torch."""
     if sentence := terminalreporter.config.stash.get(tier_key, ""):
         terminalreporter.write_line(f"roofline: {sentence}")
     rootpath = terminalreporter.config.rootpath
     if any(_lacks_torch(report, rootpath) for report in terminalreporter.getreports("error")):
         terminalreporter.write_line(f"roofline: {NO_TORCH}")
-    refused = [
+    refused_reports = [
         report
         for report in terminalreporter.getreports("skipped")
         if SIDE_BY_SIDE in str(report.longrepr)
     ]
-    if refused:
+    if refused_reports:
         terminalreporter.write_line(
-            f"roofline: {len(refused)} skipped that measure: {SIDE_BY_SIDE}"
+            f"roofline: {len(refused_reports)} skipped that measure: {SIDE_BY_SIDE}"
         )
 
 
@@ -209,5 +209,6 @@ def _lacks_torch(report: pytest.CollectReport | pytest.TestReport, rootpath: Pat
 
 
 def _uses_roofline(item: pytest.Item) -> bool:
-    ours = not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
-    return ours or item.get_closest_marker(MARKER) is not None
+    """Return whether a test has a fixture or the marker of this plugin."""
+    has_fixture = not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
+    return has_fixture or item.get_closest_marker(MARKER) is not None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # With these, pytest tells something about itself and runs no test.
 _INFORMING_OPTIONS = ("help", "version", "showfixtures", "show_fixtures_per_test", "markers")
 
-# These stand in the processes of ranks only.
+# Launchers set these variables in the processes of ranks only.
 _RANK_VARIABLES = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}
 
 # The launch that this pytest is rank 0 of.
@@ -42,7 +42,7 @@ def attach(config: pytest.Config) -> int | None:
     if any(config.getoption(name, False) for name in _INFORMING_OPTIONS):
         return None
     if "ranks" not in FEATURES and _RANK_VARIABLES.isdisjoint(os.environ):
-        # A step of Slurm is often one process, and only the feature can tell.
+        # Only SLURM_STEP_ID is set, as in any step of Slurm. Without the feature nobody can tell whether it has ranks.
         return None
     try:
         require("ranks")
@@ -51,7 +51,7 @@ def attach(config: pytest.Config) -> int | None:
         identity = identify(os.environ)
         if identity is None or identity.size == 1:
             return None
-        if identity.rank:
+        if identity.rank != 0:
             return _follow(config, identity)
         leading = Leading(config, _lead(config, identity))
     except (BadInput, RanksFailed) as error:
@@ -63,7 +63,10 @@ def attach(config: pytest.Config) -> int | None:
 
 
 def _follow(config: pytest.Config, identity: "Identity") -> int | None:
-    """Serve rank 0 to its end. Return None if it has no test of ours."""
+    """Serve rank 0 to its end, and return the exit status.
+
+    It is None if rank 0 has no test that needs ranks or measures; this process then runs the tests for itself.
+    """
     from ..ranks.attach import follow, supervise
     from ..ranks.rendezvous import rendezvous_of
     from ..settings.parsing import boot_timeout_of, run_folder
@@ -107,20 +110,20 @@ class Leading:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Tell the other ranks whether a test needs them.
+        """Tell the other ranks whether to serve this one.
 
-        Of tests that only use other plugins every rank runs its own; what -k leaves out is none of ours.
+        They run the tests for themselves if every selected test only uses other plugins.
         """
         from ..ranks.attach import ALONE, JOIN
 
         result = yield
-        ours = any(
+        uses_plugin = any(
             not {FIXTURE, RANKS_FIXTURE}.isdisjoint(getattr(item, "fixturenames", ()))
             for item in items
         )
-        # Where nothing will run, one report of that is enough.
-        broken = session.testsfailed and not self._config.option.continue_on_collection_errors
-        are_needed = bool(ours or not items or broken)
+        has_failed = session.testsfailed and not self._config.option.continue_on_collection_errors
+        # Where no test will run, the report of rank 0 is enough, so the others do not run pytest either.
+        are_needed = bool(uses_plugin or not items or has_failed)
         self._attached.tell(JOIN if are_needed else ALONE)
         self._has_decided = True
         if not are_needed:
@@ -133,6 +136,6 @@ class Leading:
         from ..ranks.attach import BYE, JOIN
 
         if not self._has_decided:
-            # The run ended before its tests were known: the others are not to begin one of their own.
+            # The run ended before its tests were known. The other ranks must not begin runs of their own.
             self._attached.tell(JOIN)
         self._attached.tell(BYE)

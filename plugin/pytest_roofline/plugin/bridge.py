@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ..core.rows import Row
     from .session import RooflineSession
 
-# Fixture, marker and the head of every option of pytest-benchmark have one name, its session has another.
+# The name of pytest-benchmark's fixture and marker, the name of its session, and the beginning of its options.
 THEIRS = "benchmark"
 THEIR_SESSION = "pytest-benchmark"
 THEIR_OPTIONS = "--benchmark-"
-# What pytest adds to every command line.
+# The variable whose options pytest adds to every command line.
 ADDOPTS_VARIABLE = "PYTEST_ADDOPTS"
 
 
@@ -35,7 +35,7 @@ class Bridge:
         self._state = state
         self._request: pytest.FixtureRequest | None = None
         self._benchmark_owner: object = None
-        # By test the measurement whose samples they have, and the benchmark's own facts, which are written at the end.
+        # By test id: the replayed measurement, and the `extra_info` of its benchmark, which is filled at the end.
         self._replays: dict[str, tuple[Measurement, dict[str, Any]]] = {}
         self._withdrawn_info: list[dict[str, Any]] = []
         self._failed_tests: set[str] = set()
@@ -44,14 +44,17 @@ class Bridge:
     def pytest_fixture_setup(
         self, fixturedef: "pytest.FixtureDef[Any]", request: pytest.FixtureRequest
     ) -> None:
-        """Keep the request for our fixture, and the test of theirs."""
+        """Keep the request of our fixture, and the test that uses theirs."""
         if fixturedef.argname == FIXTURE:
             self._request = request
         elif fixturedef.argname == THEIRS:
             self._benchmark_owner = request.node
 
     def replay(self, item: pytest.Item) -> None:
-        """Replay a test's measurement into pytest-benchmark. A failure there is a warning."""
+        """Replay a test's first measurement into pytest-benchmark.
+
+        A failure there is a warning. A test is left out if its verdict is INVALID, or if it ran out of memory.
+        """
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
         rows = self._state.timed.of(test_id)
@@ -63,7 +66,7 @@ class Bridge:
         if request is None or request.node is not item or measurement is None:
             return
         try:
-            replay = self._run(request, measurement)
+            extra_info = self._run(request, measurement)
         except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
             item.warn(
                 pytest.PytestWarning(
@@ -71,24 +74,25 @@ class Bridge:
                 )
             )
             return
-        if replay is None:
+        if extra_info is None:
             return
         if test_id in self._replays:
-            # One row a test: an attempt before this one gives way.
-            self._withdrawn_info.append(self._replays[test_id][1])
-        self._replays[test_id] = measurement, replay
+            # A test has one row, so the benchmark of an earlier attempt is withdrawn.
+            _, earlier_info = self._replays[test_id]
+            self._withdrawn_info.append(earlier_info)
+        self._replays[test_id] = measurement, extra_info
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the tests whose teardown failed, which are no results."""
+        """Note a test whose teardown failed; it gets no benchmark."""
         if report.failed and report.when == "teardown":
             self._failed_tests.add(encodable(report.nodeid))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
-        """Add the final verdicts to the benchmarks.
+        """Add the final verdicts to the benchmarks, or withdraw them.
 
-        It runs before their session, which writes its files here.
+        This hook runs before that of pytest-benchmark, which writes its files.
         """
         for test_id, (measurement, extra_info) in self._replays.items():
             rows = self._state.timed.of(test_id)
@@ -109,6 +113,10 @@ class Bridge:
         benchmarks[:] = self._without_withdrawn(benchmarks)
 
     def _without_withdrawn(self, benchmarks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the benchmarks that were not withdrawn.
+
+        A benchmark is identified by the object `extra_info`, since several may have equal values.
+        """
         return [
             benchmark
             for benchmark in benchmarks
@@ -118,21 +126,21 @@ class Bridge:
     def _run(
         self, request: pytest.FixtureRequest, measurement: "Measurement"
     ) -> dict[str, Any] | None:
-        """Replay the samples through their fixture, on our clock.
+        """Replay the samples through their fixture; return its `extra_info`.
 
-        Return None if the test has made the fixture for itself.
+        It is None if the test used their fixture itself, or if pytest-benchmark is disabled.
         """
         require("exchange")
         from ..exchange.pytest_benchmark import clock_of, warmup_calls
 
         item, samples = request.node, measurement.samples
         marker = item.get_closest_marker(THEIRS)
-        # The closest marker is all that they look at, so it repeats what the test's own says.
+        # pytest-benchmark reads the closest marker only, so ours repeats the settings of the test's own.
         settings = {
             "group": measurement.key.benchmark,
             **(marker.kwargs if marker is not None else {}),
         }
-        # Garbage was not collected while we timed, and there is nothing to profile; `pedantic` warms nothing up.
+        # These describe our timing: garbage was not collected, and the warm-up is over. `pedantic` repeats neither.
         settings |= {
             "timer": _clock(samples.kept, clock_of(samples)),
             "disable_gc": True,
@@ -148,9 +156,9 @@ class Bridge:
         benchmark = request.getfixturevalue(THEIRS)
         if self._benchmark_owner is not item:
             return None
-        # By more iterations they would divide each sample, which is not the same to the last bit.
+        # With more iterations pytest-benchmark would divide each sample, and change its last bits.
         benchmark.pedantic(lambda: None, rounds=len(samples.kept), iterations=1)
-        # Without statistics they are disabled.
+        # Without statistics pytest-benchmark is disabled.
         if benchmark.stats is None:
             return None
         benchmark.stats.iterations = samples.iterations
@@ -168,7 +176,7 @@ class AmongBenchmarks:
         changed_lists: list[list[str]] = []
         for item in items:
             names = getattr(item, "fixturenames", [])
-            # Parametrized tests share one list.
+            # Parametrized tests share one list, so the name may be there already.
             if FIXTURE in names and THEIRS not in names:
                 names.append(THEIRS)
                 changed_lists.append(names)
@@ -193,12 +201,12 @@ def bridge_of(state: "RooflineSession") -> Bridge | None:
     is_requested = config.pluginmanager.hasplugin(THEIR_SESSION) and any(
         str(word).startswith(THEIR_OPTIONS) for word in words
     )
-    skipped = config.getoption("benchmark_skip", False) and not config.getoption(
+    is_skipped = config.getoption("benchmark_skip", False) and not config.getoption(
         "benchmark_only", False
     )
     return (
         Bridge(state)
-        if is_requested and not skipped and not config.getoption("codspeed", False)
+        if is_requested and not is_skipped and not config.getoption("codspeed", False)
         else None
     )
 
@@ -206,7 +214,10 @@ def bridge_of(state: "RooflineSession") -> Bridge | None:
 def _extra_info(
     state: "RooflineSession", measurement: "Measurement", rows: "Sequence[Row]"
 ) -> dict[str, Any]:
-    """Return the facts of the replayed measurement and of the test's others."""
+    """Return the facts of a replayed measurement.
+
+    Those of the test's further measurements stand under `others`.
+    """
     require("exchange")
     from ..exchange.exportable import facts, origin
 
@@ -219,9 +230,9 @@ def _extra_info(
 
 
 def _is_sound(row: "Row") -> bool:
-    """Return whether a measurement has a verdict other than INVALID.
+    """Return whether a row has a verdict other than INVALID.
 
-    What was slowed down by a drill, or replaced by other means, is the measurement of something else.
+    The row of a function that was replaced, as in a drill, is not sound: it measured another function.
     """
     from ..core.verdicts import Kind
 

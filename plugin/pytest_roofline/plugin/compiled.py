@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..settings.parsing import Options
     from .device_under_test import DeviceUnderTest
 
-# In place of a verdict, where a test expected that.
+# The word in place of a verdict, for a kernel that cannot run on its target, as its test expected.
 DOES_NOT_FIT = "DOES NOT FIT"
 
 
@@ -68,11 +68,13 @@ class CompiledKernels(ResultKind):
                 self._put(compiled_row(resources, self._verdict_on(resources)))
 
     def _verdict_on(self, resources: Resources) -> ExactVerdict:
+        """Return the verdict on a kernel beside its entry in the baseline."""
         kernel = KernelRecord(entry_of(resources, {}), "", resources.slack, resources.unread)
         exact = judge_exact(kernel, *self._baseline.find(resources.key))
         return replace(exact, test_id=resources.test_id, label=resources.label)
 
     def _keep_unjudged(self, record: Resources, word: str) -> None:
+        """Show a kernel without a verdict; `word` says how its test ended."""
         self._put(compiled_row(record, verdict=word))
 
     def words(self, test_id: str) -> list[str]:
@@ -92,13 +94,16 @@ class CompiledKernels(ResultKind):
         return difference_lines(self.rows)
 
     def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:
-        """Return the files of exact entries of the run's tests.
+        """Return a text that names the baseline of kernels.
 
-        The text is empty if times name the file already.
+        It is empty if the times have the same baseline, or if no benchmark of the run has a kernel in it.
         """
-        compiled = {kernel.entry.key.benchmark for kernel in self._baseline.kernels.values()}
-        apart = self._baseline.name != comparator.name and not compiled.isdisjoint(benchmarks)
-        return f"compiled kernels against {self._baseline.name}" if apart else ""
+        in_baseline = {kernel.entry.key.benchmark for kernel in self._baseline.kernels.values()}
+        has_entries = not in_baseline.isdisjoint(benchmarks)
+        is_separate = self._baseline.name != comparator.name
+        return (
+            f"compiled kernels against {self._baseline.name}" if is_separate and has_entries else ""
+        )
 
     def missed(self, test_id: str, benchmark: str, parameters: Mapping[str, object]) -> list[str]:
         """Return the kernels of the baseline that a test has not compiled."""
@@ -111,19 +116,22 @@ class CompiledKernels(ResultKind):
         if self._against_runs:
             return []
         compiled = [row.resources.key for row in self.rows if row.resources is not None]
-        targets: dict[tuple[str, str], set[str]] = {}
+        targets_by_test: dict[tuple[str, str], set[str]] = {}
         for key in compiled:
-            targets.setdefault((key.benchmark, canonical(key.parameters)), set()).add(key.target)
+            test = key.benchmark, canonical(key.parameters)
+            targets_by_test.setdefault(test, set()).add(key.target)
 
-        def is_of_elsewhere(entry: ExactEntry) -> bool:
-            """Tell whether only another machine compiles an entry."""
+        def is_of_other_machine(entry: ExactEntry) -> bool:
+            """Return whether only another machine compiles an entry."""
             test = entry.benchmark, canonical(entry.parameters)
-            launched = len(targets.get(test, ())) == 1 and entry.target not in targets[test]
-            return launched or test in elsewhere
+            targets = targets_by_test.get(test, set())
+            # A test that compiled for one target did so for the device that it launches on.
+            is_of_other_device = len(targets) == 1 and entry.target not in targets
+            return is_of_other_device or test in elsewhere
 
         identities = {key.identity for key in compiled}
         return [
             kernel.entry
             for identity, kernel in self._baseline.kernels.items()
-            if identity not in identities and not is_of_elsewhere(kernel.entry)
+            if identity not in identities and not is_of_other_machine(kernel.entry)
         ]

@@ -43,17 +43,23 @@ class Deciding:
         self.state = state
         self.only_looking = only_looking
         self.deferred_reports: dict[str, DeferredReport] = {}
-        # Of the held ones those whose verdict is out, and whose report waits for that on all tests together.
+        # Deferred tests whose own verdict is final. Their reports wait for the verdict on all tests together.
         self.decided_ids: set[str] = set()
+        # The tests that failed for themselves in a later round.
         self.failed_later: set[str] = set()
         self.began_s = time.monotonic()
-        self.cut = self.canaries_taken = False
+        # Whether the rounds ended before every verdict was decided.
+        self.is_cut = False
+        self.has_canaries = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
-        """Run a test as pytest does, unless another plugin runs it."""
+        """Run a measuring test, and defer its report if its verdict is open.
+
+        All other tests are left to pytest.
+        """
         if (
             not measures(item)
             or self.only_looking
@@ -64,7 +70,7 @@ class Deciding:
         try:
             deferred_report = run_item(self.state, item, nextitem)
         except BaseException:
-            # Interrupted in its teardown: what it measured has its verdict all the same.
+            # The test was interrupted in its teardown. Its measurements get their verdict all the same.
             if item.stash.get(deferral_key, False):
                 self.deferred_reports[test_id_of(item)] = DeferredReport(
                     item, item.stash[call_key], None
@@ -87,7 +93,7 @@ class Deciding:
             if self.deferred_reports:
                 self.decide()
         finally:
-            # Whatever ended the loop, what was measured gets its verdict, on as many processes as there are.
+            # However the loop ended, every measurement gets its verdict, from the processes that there are.
             self.issue_all()
         if self.state.opened and self.state.round is None and not session.shouldstop:
             fail_together(session, self.state)
@@ -102,14 +108,18 @@ class Deciding:
             self._decide_by(rounds)
 
     def _decide_by(self, rounds: Rounds) -> None:
+        """Run one round after the other, until no test wants another.
+
+        It ends early, and sets `is_cut`, if the time is over, no round can run, or nothing is fit to be recorded.
+        """
         options = self.state.options
-        # Whoever reads a verdict must learn of the rounds that it lacks.
+        # Each verdict names the rounds that its test has lost.
         self.state.timed.lost_rounds = rounds.crashes
         deadline = None if options.time_s is None else self.began_s + options.time_s
         self.issue_decided(rounds)
         if refusals(self.state, self.deferred_reports):
-            # On this machine, as it is now, minutes more would record nothing either; the last line of the run says so.
-            self.cut = True
+            # Nothing is fit to be recorded, and more minutes on this machine would not help. The last line says so.
+            self.is_cut = True
             return
         for number in itertools.count(2):
             test_ids = [test_id for test_id in self.open_tests() if self.wants(rounds, test_id)]
@@ -120,26 +130,26 @@ class Deciding:
                 for test_id in test_ids
                 for row in self.state.timed.of(test_id)
             )
-            most = max(options.recording, *limits)
-            if number > most:
+            most_rounds = max(options.recording, *limits)
+            if number > most_rounds:
                 break
             if deadline is not None and time.monotonic() > deadline:
                 self.say(
                     f"roofline: --roofline-time is spent after round {number - 1}, {_tests(test_ids)} undecided"
                 )
-                self.cut = True
+                self.is_cut = True
                 break
             tell(
                 self.config,
-                f"roofline: round {number} of at most {most}: {_tests(test_ids)} "
+                f"roofline: round {number} of at most {most_rounds}: {_tests(test_ids)} "
                 f"{'to record' if options.record else 'undecided'}",
             )
             self.run_round(rounds, number, test_ids, deadline)
         if rounds.broken:
-            self.cut = True
-            first, *tail = rounds.broken.splitlines()
-            self.say(f"roofline: no further rounds: {first}")
-            for line in tail:
+            self.is_cut = True
+            first_line, *further_lines = rounds.broken.splitlines()
+            self.say(f"roofline: no further rounds: {first_line}")
+            for line in further_lines:
                 self.say(f"    {line}")
 
     def open_tests(self) -> list[str]:
@@ -176,22 +186,23 @@ class Deciding:
     def make_room(self) -> None:
         """Free the device memory of this process for a child."""
         gc.collect()
-        # A round of a rank test is a new generation of ranks; the present ones would be its neighbours.
+        # A round starts ranks of its own. The present ranks would disturb them.
         launcher_of(self.config).end_ranks()
         self.state.under_test.device.release()
 
     def measure_canaries(self) -> None:
-        """Measure once, behind the last test, how fast the machine itself is.
+        """Measure the canaries, once in this process.
 
-        Ranks measure in processes of their own, and what a profiler watches over is no result.
+        None are measured under a profiler, which slows them down, or where only ranks have measured, since ranks are
+        other processes.
         """
         state = self.state
-        measured = any(row.ranks is None for row in state.timed.rows)
-        if self.canaries_taken or self.only_looking or not measured or profiled_labels(state):
+        has_measured = any(row.ranks is None for row in state.timed.rows)
+        if self.has_canaries or self.only_looking or not has_measured or profiled_labels(state):
             return
         from ..engine.ceiling import measure_canaries
 
-        self.canaries_taken = True
+        self.has_canaries = True
         for measurement in measure_canaries(
             state.under_test.device, state.under_test.hardware, state.process
         ):
@@ -201,30 +212,31 @@ class Deciding:
         """Issue the reports that no round and no other test can change."""
         self.state.timed.settle({*self.open_tests()})
         for test_id in self.open_tests():
-            failed = rounds.failures.get(test_id)
-            if failed is None and is_undecided(self.state, self.deferred_reports[test_id].item):
+            failure = rounds.failures.get(test_id)
+            if failure is None and is_undecided(self.state, self.deferred_reports[test_id].item):
                 continue
-            if failed is None and self.state.timed.is_shifted(test_id):
+            if failure is None and self.state.timed.is_shifted(test_id):
+                # The change that all tests share may still grow or shrink, so the report waits for the end.
                 self.decided_ids.add(test_id)
             else:
-                self.issue(test_id, failed)
+                self.issue(test_id, failure)
 
     def issue_all(self) -> None:
         """Issue every report that is still deferred."""
         if self.deferred_reports:
             still_open = {*self.open_tests()}
-            self.state.timed.end_rounds(still_open, cut=self.cut)
+            self.state.timed.end_rounds(still_open, cut=self.is_cut)
             self.state.timed.settle(still_open)
         for test_id in list(self.deferred_reports):
             self.issue(test_id)
 
-    def issue(self, test_id: str, failed_later: str | None = None) -> None:
+    def issue(self, test_id: str, later_failure: str | None = None) -> None:
         """Issue the report of a deferred test.
 
-        One that failed for itself in a later round fails with that.
+        With `later_failure`, the reason why it failed for itself in a later round, it fails, whatever its verdict.
         """
         deferred_report = self.deferred_reports.pop(test_id)
-        if failed_later is not None:
+        if later_failure is not None:
             self.failed_later.add(test_id)
             self.state.retract(test_id)
         verdict = publish(self.state, deferred_report.item)
@@ -237,17 +249,20 @@ class Deciding:
             name_failed(deferred_report.item, failed_teardown)
         issue(
             deferred_report,
-            verdict if failed_later is None else pytest.fail.Exception(failed_later, pytrace=False),
+            verdict
+            if later_failure is None
+            else pytest.fail.Exception(later_failure, pytrace=False),
         )
         if failed_teardown is not None:
-            # It was noted ahead of the verdict, and is how the test ended.
+            # The failed teardown is how the test ended, so it is noted once more, after the verdict.
             note(self.state, deferred_report.item, failed_teardown, by_verdict=False)
 
     def say(self, line: str) -> None:
-        """Print a line on the terminal, on its own."""
+        """Print a line on the terminal, also with -q."""
         tell(self.config, line, progress=False)
 
 
 def _tests(test_ids: Sequence[str]) -> str:
+    """Return the number of tests with the first names: `2 tests (a, b)`."""
     names = [test_id.rpartition("::")[2] for test_id in test_ids]
     return f"{count(len(names), 'test')} ({listed(names, 3)})"

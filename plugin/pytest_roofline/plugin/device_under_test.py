@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 class DeviceUnderTest:
     """The open device of a run, with its surroundings and its baseline.
 
-    `gpu` is the state that the management library gave before the first test. `is_open_here` tells whether this process
-    has the device open itself, and not its ranks alone.
+    `gpu` is the GPU's state before the first test, as its management library reports it. `is_open_here` is False where
+    only the ranks have the device open. `entries` are those of the baselines, also where the comparator is a saved run.
+    `comparisons` is how many measurements of the planned tests the comparator has, at least 1.
     """
 
     device: "Device"
@@ -89,31 +90,36 @@ class DeviceUnderTest:
     ) -> HardwareKey:
         """Return the hardware key of a measurement over ranks.
 
-        The machine is that of rank 0, which may be another than this one.
+        It is that of rank 0, which may run on another machine than this one. Where the ranks use another type of
+        device than the run, such as the CPU, it is the run's own.
         """
-        is_ours = environment is None or environment.device.type != self.environment.device.type
-        alone = self.hardware if environment is None or is_ours else key_of(environment)
-        nodes = len(set(hosts))
-        # No library tells the class of a network; the number of nodes is what tells two layouts apart.
-        link_class = "none" if len(hosts) == 1 else link if nodes == 1 else f"{link}-{nodes}-nodes"
-        return replace(alone, devices=len(hosts), link=link_class)
+        rank_key = self.hardware
+        if environment is not None and environment.device.type == self.environment.device.type:
+            rank_key = key_of(environment)
+        node_count = len(set(hosts))
+        # No library reports the class of a network, so the number of nodes distinguishes the layouts.
+        link_class = (
+            "none" if len(hosts) == 1 else link if node_count == 1 else f"{link}-{node_count}-nodes"
+        )
+        return replace(rank_key, devices=len(hosts), link=link_class)
 
     def prior(self, key: Key) -> Prior:
         """Return the prior of a measurement's class.
 
-        It stands where the processes of the measurement do not tell.
+        It comes from the references of this hardware. Where there are none, it is the one that ships.
         """
-        kind = class_of_key(key)
-        if kind not in self._priors:
-            alone = self.hardware.alone
-            references = self.comparator.references()
+        measurement_class = class_of_key(key)
+        if measurement_class not in self._priors:
             pairs = [
-                pair
-                for pair in references
-                if pair[0].hardware.alone == alone and not pair[0].is_canary
+                (reference_key, reference)
+                for reference_key, reference in self.comparator.references()
+                if reference_key.hardware.alone == self.hardware.alone
+                and not reference_key.is_canary
             ]
-            self._priors[kind] = prior_of(pairs, kind) if pairs else priors()[kind]
-        return self._priors[kind]
+            self._priors[measurement_class] = (
+                prior_of(pairs, measurement_class) if pairs else priors()[measurement_class]
+            )
+        return self._priors[measurement_class]
 
 
 def _device_of_ranks(config: pytest.Config) -> "Device":
@@ -127,17 +133,17 @@ def _device_of_ranks(config: pytest.Config) -> "Device":
 def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
 ) -> tuple[DeviceUnderTest, str]:
-    """Open the device of a run. Return it with a warning."""
+    """Open the device of a run. Return it with a warning, else an empty text."""
     from ..engine.devices import open_device, require_torch
     from ..engine.host import gather, interpreted, unused_accelerator
     from ..engine.identity import identified
 
     require_torch()
-    # Until this configuration ends, so that a run inside this process, or after it, starts from what ships.
+    # Undone when this configuration ends, so that a later run in this process starts from the shipped datasheets.
     config.add_cleanup(use_hardware(options.baselines))
     device_name = options.device
     device = config.hook.pytest_roofline_device(config=config, name=device_name)
-    # Where every test measures over ranks, on accelerators, these need no other process.
+    # Where every test measures over ranks on accelerators, only the ranks open the device.
     over_ranks = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
     opens_device = device is not None or not over_ranks or launcher_of(config).kind == "cpu"
     if device is None:
@@ -159,7 +165,7 @@ def open_device_under_test(
         open_comparator(options.against) if options.against else BaselineComparator(entries)
     )
     if this_round is None:
-        # A round measures for another process, which judges.
+        # A round does not judge, so only its parent looks for odd sessions.
         comparator = comparator.without_odd_sessions()
     if options.against:
         _refuse_other_hardware(comparator, hardware)
@@ -195,8 +201,9 @@ def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str,
 
 
 def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> None:
+    """Raise if `--roofline-against` was measured on other hardware."""
     measured_hardware = comparator.hardware()
-    # A test's own number of devices and their link tell two tests apart, not two machines.
+    # The number of devices and their link are a matter of the test, so they are not compared.
     if measured_hardware and not any(key.alone == hardware.alone for key in measured_hardware):
         names = "; ".join(str(key) for key in nearest(hardware, measured_hardware))
         raise OtherHardware(
