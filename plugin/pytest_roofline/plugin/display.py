@@ -64,7 +64,8 @@ LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
 def header_lines(session: "RooflineSession") -> list[str]:
     """Return the header of a run.
 
-    It names version, device, driver, baseline and tier; then the plan and about how long it takes.
+    It names the version, the device, its driver, the baseline and the tier, and says how much will be measured. A run
+    whose device is not open has one line.
     """
     if not session.opened:
         return [
@@ -80,13 +81,16 @@ def header_lines(session: "RooflineSession") -> list[str]:
     facts += [f"torch {software['torch']}"] if "torch" in software else []
     purpose = "to be recorded" if session.options.record else f"against {_against(session)}"
     lines = [f"roofline {__version__}: {', '.join(facts)}, {purpose}"]
-    tests = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
-    seconds = sum(plan.marks.budget or session.options.budget_s for plan in tests)
-    a_round = " in every round" if (session.options.rounds or 1) > 1 else ""
-    general = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
-    tolerances = tolerances_text([plan.marks.tolerance or general for plan in tests] or [general])
+    # Tests that will be skipped for lack of a device do not count.
+    plans = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
+    seconds = sum(plan.marks.budget or session.options.budget_s for plan in plans)
+    per_round = " in every round" if (session.options.rounds or 1) > 1 else ""
+    run_tolerance = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
+    tolerances = tolerances_text(
+        [plan.marks.tolerance or run_tolerance for plan in plans] or [run_tolerance]
+    )
     lines.append(
-        f"roofline: {count(len(tests), 'measuring test')} planned, {_duration(seconds)} of measuring{a_round} "
+        f"roofline: {count(len(plans), 'measuring test')} planned, {_duration(seconds)} of measuring{per_round} "
         f"(tier {session.options.tier}, {tolerances}{_mode(session)})"
     )
     lines += _settings_line(session)
@@ -122,6 +126,7 @@ def _mode(session: "RooflineSession") -> str:
 
 
 def _against(session: "RooflineSession") -> str:
+    """Return the names of the saved runs, or of the baselines, to compare with."""
     comparator = session.under_test.comparator
     if comparator.runs:
         names = [printable(run.header.run_id) for run in comparator.runs]
@@ -132,16 +137,17 @@ def _against(session: "RooflineSession") -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return seconds as text, in minutes from 90 on: `89 s`, `2 min`."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 class _Progress:
-    """The time of the last line of progress; one object a run."""
+    """The progress of a run: its start, its last line, and the tests that it began."""
 
     def __init__(self) -> None:
         self.began_s: float | None = None
         self.last_line_s = 0.0
-        self.started = 0
+        self.started_count = 0
 
 
 _progress_key = pytest.StashKey[_Progress]()
@@ -160,25 +166,28 @@ def progress_line(
         state.began_s = state.last_line_s = now_s
     if session.unmet(session.planned[item.nodeid].marks.needs) is not None:
         return ""
-    # What will be skipped takes no time, so it is no part of what is left.
-    total = sum(session.unmet(plan.marks.needs) is None for plan in session.planned.values())
-    done = state.started
-    state.started += 1
-    if now_s - state.last_line_s < every_s or done == 0:
+    # Tests that will be skipped take no time, so they do not count.
+    total_count = sum(session.unmet(plan.marks.needs) is None for plan in session.planned.values())
+    done_count = state.started_count
+    state.started_count += 1
+    if now_s - state.last_line_s < every_s or done_count == 0:
         return ""
     state.last_line_s = now_s
-    remaining_s = (now_s - state.began_s) / done * (total - done)
-    return f"roofline: {done} of {total} done, about {_duration(remaining_s)} left, now {printable(item.name)}"
+    remaining_s = (now_s - state.began_s) / done_count * (total_count - done_count)
+    return (
+        f"roofline: {done_count} of {total_count} done, about {_duration(remaining_s)} left, "
+        f"now {printable(item.name)}"
+    )
 
 
 def _why_silent(session: "RooflineSession") -> str:
     """Return why the device does not report its state."""
-    device, why = session.under_test.device, ""
+    device, reason = session.under_test.device, ""
     if isinstance(device, ManagedDevice):
-        # A summary must not end for a device that is lost by now.
+        # The device may be lost by now, which must not end the summary.
         with contextlib.suppress(Exception):
-            why = device.silent_library()
-    return why or "the driver does not report it"
+            reason = device.silent_library()
+    return reason or "the driver does not report it"
 
 
 def summary_lines(
@@ -199,30 +208,28 @@ def summary_lines(
         lines += _details(session, width) if verbosity > 0 else []
         lines += _notes(session, width) + _saved_lines(session)
     lines += _explanations(session) if verbosity >= 0 else _busy_lines(session)
-    # What a compiled kernel of a recording asks for turns nothing red.
-    judged = [row for row in rows if row.exact is None] if session.options.record else rows
+    # In a recording, the verdict on a compiled kernel turns nothing red.
+    judged_rows = [row for row in rows if row.exact is None] if session.options.record else rows
     reds = reds_of(
-        {test_id: Ending(outcome, outcome) for test_id, outcome in session.outcomes.items()}, judged
+        {test_id: Ending(outcome, outcome) for test_id, outcome in session.outcomes.items()},
+        judged_rows,
     )
-    test_ids = [encodable(test_id) for test_id in session.planned]
-    # With -v the details name all that is open.
-    # Nobody is told to record what nothing can be made of.
-    record = "" if session.refusals else record_command(session.config)
-    most = int(verbosity <= 0 and not session.options.record)
     closing = closing_lines(
         rows,
         reds,
-        test_ids,
-        record,
-        most,
-        status,
-        session.lost_output,
-        _new_settings(session),
+        planned=[encodable(test_id) for test_id in session.planned],
+        # A recording in which nothing is fit shows no command to record the same again.
+        record_command="" if session.refusals else record_command(session.config),
+        # With -v the details have named every undecided test.
+        most_undecided=int(verbosity <= 0 and not session.options.record),
+        status=status,
+        lost_output=session.lost_output,
+        settings=_new_settings(session),
         tell_reds=not prints_failures(session.config),
     )
     has_explanation = bool(session.refusals) or compared_of(rows) > 0
     if session.options.shadow or (verbosity < 0 and not reds and has_explanation):
-        # The lines of the watching gate have said why.
+        # The lines above give the reasons already.
         closing = closing[-1:]
     if session.refusals:
         rounds = f"{session.rounds_used} of {count(session.options.recording, 'round')}"
@@ -231,7 +238,7 @@ def summary_lines(
             refusal_line(session.refusals, rounds, session.writer.read_back(), named=has_name)
         )
     if session.recording is not None:
-        # A recording compares with nothing, so that no colour is its end.
+        # A recording compares nothing, so its lines replace the sentence with the colour. Reasons of reds stay.
         closing = [*closing[: -1 if reds else 0], *recording_lines(session, session.recording)]
     return [
         *map(without_commands, tables),
@@ -256,9 +263,9 @@ def _new_settings(session: "RooflineSession") -> list[str]:
 def wrap_failures(session: "RooflineSession", reporter: Any) -> None:
     """Wrap the lines of our failures, ahead of pytest's section. Files keep the whole lines."""
     for report in reporter.getreports("failed"):
-        # What a run adds at its end is no test of a file.
-        ours = report.nodeid in session.planned or "::" not in report.nodeid
-        for traceback, *_ in getattr(report.longrepr, "chain", ()) if ours else ():
+        # The items that this plugin adds, such as `roofline gate`, are in no file and have no `::`.
+        is_ours = report.nodeid in session.planned or "::" not in report.nodeid
+        for traceback, *_ in getattr(report.longrepr, "chain", ()) if is_ours else ():
             for entry in traceback.reprentries:
                 if getattr(entry, "style", "") == "value":
                     width = reporter._tw.fullwidth
@@ -284,7 +291,10 @@ def _tables(session: "RooflineSession", width: int, colour: bool) -> list[str]:
 
 
 def _legend(session: "RooflineSession") -> list[str]:
-    """Return the meaning of the columns, for the first table of a user."""
+    """Return the meaning of the columns, before the first table of a user.
+
+    A file in the folder of runs marks that it was shown.
+    """
     marker_file = session.options.folder / "runs" / LEGEND_MARKER
     if marker_file.exists() or not any(
         row.roofline_share or row.interval for row in session.timed.rows
@@ -359,16 +369,17 @@ def _explanations(session: "RooflineSession") -> list[str]:
 def _busy_lines(session: "RooflineSession") -> list[str]:
     """Return a line on who keeps the machine busy, if a result suffered."""
     rows = session.timed.rows
-    number = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
-    if not number or any(map(for_neighbours, session.refusals)):
-        # Of a recording that recorded nothing the last line names them.
+    busy_count = sum(row.verdict == Kind.INVALID and for_neighbours(row.reason) for row in rows)
+    if not busy_count or any(map(for_neighbours, session.refusals)):
+        # The last line of a recording without a fit result says the same.
         return []
-    # A drill gives its run a name by itself.
+    # `roofline drill` names its run itself, so its user need not choose a name.
     has_name = session.options.save is not None and session.options.drill is None
-    under = f", under {'the same' if number == len(session.rows) else 'another'} name" * has_name
+    name = "the same" if busy_count == len(session.rows) else "another"
+    name_hint = f", under {name} name" * has_name
     return [
-        f"This machine was too busy for {number} of {count(len(rows), 'result')}: {busy_now()}; {QUIETEN}, and run "
-        f"this again{under}; --roofline-wait=10m waits for that"
+        f"This machine was too busy for {busy_count} of {count(len(rows), 'result')}: {busy_now()}; {QUIETEN}, and run "
+        f"this again{name_hint}; --roofline-wait=10m waits for that"
     ]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..ranks.tasks import FunctionRef
     from .launcher import Launcher
 
-# Seconds for one call of ranks, beside so many budgets of a measurement.
+# The default time limit of a call of ranks is the sum of so many seconds and so many budgets of a measurement.
 TIMEOUT_S, TIMEOUT_BUDGETS = 120.0, 20.0
 
 
@@ -122,7 +122,17 @@ class Distributed:
         plan: object = None,
         tell: "Tell | None" = None,
     ) -> list[Any]:
-        """Call as `run` does, with a function that is already resolved."""
+        """Call as `run` does, with a checked function and number of ranks.
+
+        Args:
+            function: to call on each rank.
+            args: of the function.
+            size: the number of ranks.
+            timeout: seconds until every rank must have answered; None takes the option, or a multiple of the budget.
+            backend: of the default group.
+            plan: the request to measure, or `JOB`; without it the function is called once.
+            tell: takes the latest block of each rank while it measures.
+        """
         options = self._launcher.options
         budgets_s = TIMEOUT_BUDGETS * (self._marks.budget or options.budget_s)
         timeout_s = timeout or options.rank_timeout_s or TIMEOUT_S + budgets_s
@@ -149,7 +159,7 @@ class Distributed:
     def link(self, size: int) -> str:
         """Return the class of the link between ranks of one node.
 
-        It is `memory` on processors.
+        It is `memory` on processors, and `mixed` where the links differ. The ranks are asked once after each start.
         """
         if self.kind == "cpu":
             return "memory"

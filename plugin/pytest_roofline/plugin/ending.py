@@ -9,7 +9,7 @@ import pytest
 from ..settings.command_line import commands_gate, option_value, rounds_prevented, source_of
 from ..settings.options import LOOKING, ROUND_VARIABLE, SHADOW
 
-# The status with which a run came to its last line; ranks that serve another process have none to come to.
+# The status of a run that came to its last line. A process that served rank 0 has no such line, and sets 0 at once.
 end_status_key: pytest.StashKey[int] = pytest.StashKey()
 ENDED = "the run ended with status 0 before its last line"
 
@@ -21,7 +21,10 @@ class GateOfCommand:
     def pytest_cmdline_main(
         self, config: pytest.Config
     ) -> Generator[None, pytest.ExitCode | int | None, pytest.ExitCode | int | None]:
-        """Refuse a gate that measures nothing, and replace a false status 0."""
+        """Refuse a gate that measures nothing, and replace a false status 0.
+
+        A status 0 is false if the run did not come to its last line, or had another status there.
+        """
         is_part = ROUND_VARIABLE in os.environ or hasattr(config, "workerinput")
         if is_part or not commands_gate(config):
             return (yield)
@@ -33,13 +36,15 @@ class GateOfCommand:
             if error.code:
                 raise
             status = pytest.ExitCode.OK
-        ended = config.stash.get(end_status_key, None)
-        if status != pytest.ExitCode.OK or ended == pytest.ExitCode.OK:
+        end_status = config.stash.get(end_status_key, None)
+        if status != pytest.ExitCode.OK or end_status == pytest.ExitCode.OK:
             return status
-        text = ENDED if ended is None else f"the run ended with status 0 instead of {ended}"
-        watches = option_value(config, "ci") == SHADOW
-        print("SHADOW: would have failed: " * watches + f"GATE: {text}", file=sys.stderr)
-        return status if watches else ended or pytest.ExitCode.TESTS_FAILED
+        text = (
+            ENDED if end_status is None else f"the run ended with status 0 instead of {end_status}"
+        )
+        is_shadow = option_value(config, "ci") == SHADOW
+        print("SHADOW: would have failed: " * is_shadow + f"GATE: {text}", file=sys.stderr)
+        return status if is_shadow else end_status or pytest.ExitCode.TESTS_FAILED
 
 
 def refuse_no_verdict(config: pytest.Config) -> None:
@@ -59,7 +64,7 @@ def refuse_no_verdict(config: pytest.Config) -> None:
 def why_no_test_runs(config: pytest.Config) -> str:
     """Return why a gate runs no test, else an empty text.
 
-    An example is `--markers only looks at tests`.
+    An example is `pytest.ini: --markers only lists tests`.
     """
     if not commands_gate(config):
         return ""

@@ -33,17 +33,14 @@ class ExhaustedMemory(ResultKind):
 
     @property
     def table(self) -> Table:
-        """The table of times, where these rows have no time."""
+        """The table of times, which shows these rows without a time."""
         return results_table
 
     def add(self, record: OutOfMemory) -> None:
-        """Add a record at once.
-
-        What the measurement had taken before memory ran out is no result.
-        """
+        """Add a record, and remove the partial measurement of its call."""
         is_new = self._note(record)
         if not record.recorded or record.round > 1:
-            # What a later round had no room for was measured in the first.
+            # The test fails for it, or it ran out in a later round only, and was measured in the first.
             return
         if is_new:
             self._not_measured["out of memory"] += 1
@@ -52,7 +49,7 @@ class ExhaustedMemory(ResultKind):
     def _note(self, record: OutOfMemory) -> bool:
         """Keep a record, and return whether it is new.
 
-        A red one stays through reruns and rounds.
+        It replaces an earlier record of the same call, unless that one is red.
         """
         row = memory_row(record, verdict=record.word)
         for index, earlier in enumerate(self.rows):
@@ -67,7 +64,7 @@ class ExhaustedMemory(ResultKind):
         self.rows = [row for row in self.rows if row.test != test_id or _record_of(row).recorded]
 
     def name_end(self, test_id: str, word: str) -> None:
-        """Leave the word as it is: memory ran out, however the test ended."""
+        """Do nothing: the word stays that of memory, however the test ended."""
 
     def fails(self, row: Row) -> bool:
         """Return whether the baseline has a result that is missing now."""

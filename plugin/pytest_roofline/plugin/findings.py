@@ -192,7 +192,8 @@ def _follow_call(
 ) -> MemoryUse:
     """Return the memory use of a call.
 
-    Its arguments and caches are freed in any case.
+    Its arguments are made here, into the list `arguments` that the call reads. They are freed in any case, and so are
+    the caches of the device.
     """
     require("observe")
     from ..observe.memory_use import follow
@@ -201,13 +202,13 @@ def _follow_call(
         arguments.extend(timed.arguments())
         return follow(place.device, call, empty)
     except BaseException as error:
-        # Before anything is released, since how full memory was is a part of it.
+        # The state of the memory is kept with the error, so it is read before anything is released.
         notice(error, place)
         raise
     finally:
-        # The traceback of a failure holds on to the call; what it was made with must not stay allocated for that.
+        # The traceback of a failure keeps the call alive, and with it the list, so the list is emptied.
         arguments.clear()
-        # A device that cannot even do this has failed already, and that failure is the one to report.
+        # A device that cannot release memory has failed before, and that failure is the one to report.
         with contextlib.suppress(Exception):
             place.device.release()
 
@@ -218,6 +219,7 @@ def _compile(
     arguments: Mapping[str, object] | None,
     options: Mapping[str, object] | None,
 ) -> "KernelBinary":
+    """Compile a kernel for a target, or read a kernel that was compiled already."""
     require("kernel_gate")
     from ..kernel_gate.compile import compile_for, is_compiled, read
 
@@ -239,5 +241,6 @@ def _compile(
 
 
 def _refuse_no_mapping(argument: str, value: object) -> None:
+    """Raise if the value of an argument is no mapping."""
     if not isinstance(value, Mapping):
         raise BadInput(f"{argument} is {value!r}; expected a mapping by name: {{'BLOCK': 128}}")

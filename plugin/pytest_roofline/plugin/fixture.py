@@ -339,9 +339,10 @@ class Roofline(Findings):
         ranks: dict[str, Any],
         **settings: Any,
     ) -> Measurement:
+        """Measure on ranks; `ranks` are the options of ranks, `settings` those of any request."""
         warn_of_ranks(self._test.session)
         self._test.require_open()
-        # What nobody could measure is refused before a lack of ranks skips the test.
+        # A call that no rank could run is refused before a lack of ranks skips the test.
         over_ranks.check_call(distributed, fn, args)
         settings["name"] = self._test.unique_name("measurement", settings["name"])
         settings["labels"] = tuple(profiled_labels(self._test.session))

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from .session import RooflineSession
 
 HEALTH = "device health"
-# All tests as if they were one: that they are slower together fails a run by itself.
+# The name of the item that fails if all tests together are slower.
 TOGETHER = "all tests together"
 
 
 class Closing(pytest.Item):
-    """An item of ours, which stands in no file."""
+    """An item that this plugin adds behind the tests; it stands in no file."""
 
     def reportinfo(self) -> tuple[str, None, str]:
         """Return the place of the item in reports."""
@@ -67,15 +67,17 @@ class DeviceHealth(Closing):
     def runtest(self) -> None:
         """Fail for a DEGRADED device, with the cause first."""
         state = self._state
-        degraded = bool(look(state, at_the_end=True))
-        fails = degraded and "degraded" in state.options.fail_on
-        ended = Outcome(
+        is_degraded = bool(look(state, at_the_end=True))
+        fails = is_degraded and "degraded" in state.options.fail_on
+        outcome = Outcome(
             HEALTH,
             "failed" if fails else "passed",
-            (DEGRADED,) * degraded,
+            (DEGRADED,) * is_degraded,
             state.health.split("\n")[0],
         )
-        state.note_outcome(replace(ended, by_verdict=fails, shadow=fails and state.options.shadow))
+        state.note_outcome(
+            replace(outcome, by_verdict=fails, shadow=fails and state.options.shadow)
+        )
         if fails:
             fail(self, state.options, state.health, DEVICE)
 
@@ -88,7 +90,7 @@ def looks_at_device(state: "RooflineSession") -> bool:
 def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]:
     """Note and return the findings that make the device DEGRADED.
 
-    At the end it has been under load, so that its measurements count and it is asked again.
+    With `at_the_end` the sensors are read once more, now that the device has been under load.
     """
     path = state.options.expect
     try:
@@ -97,6 +99,7 @@ def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]
         raise pytest.UsageError(str(error)) from None
 
     def rate(gpu: Gpu | None) -> Gpu | None:
+        """Return the state of a GPU beside the node's expectation, if any."""
         return gpu if gpu is None or expectation is None else rated_by(expectation, gpu)
 
     before, after = (
@@ -139,13 +142,13 @@ class Gate(Closing):
 
     def runtest(self) -> None:
         """Fail with the gaps of the gate, or note them in shadow mode."""
-        first = "; ".join(gap.text for gap in self._gaps)
+        gap_texts = "; ".join(gap.text for gap in self._gaps)
         if self._state is not None:
             self._state.note_outcome(
                 Outcome(
                     self.name,
                     "failed",
-                    reason=encodable(first),
+                    reason=encodable(gap_texts),
                     by_verdict=True,
                     shadow=self._options.shadow,
                 )
@@ -154,23 +157,23 @@ class Gate(Closing):
         fail(
             self,
             self._options,
-            "\n".join([f"{word}: {first}", *(f"  {gap.remedy}" for gap in self._gaps)]),
+            "\n".join([f"{word}: {gap_texts}", *(f"  {gap.remedy}" for gap in self._gaps)]),
         )
 
     def run_last(self) -> None:
         """Run the item as pytest does, without other plugins' protocols.
 
-        A verdict is not run again.
+        A plugin that reruns failed tests must not rerun a verdict.
         """
         self.session.testscollected += 1
         reporter: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
-            # The line of the test before has its percentage already.
+            # The line of the test before ends with its percentage, so the item begins a new line.
             reporter.currentfspath = None
         self.ihook.pytest_runtest_logstart(nodeid=self.nodeid, location=self.location)
         runtestprotocol(self, nextitem=None)
         self.ihook.pytest_runtest_logfinish(nodeid=self.nodeid, location=self.location)
-        # No later collection could find it, so that --lf would look for it in vain for ever.
+        # No collection finds this item, so --lf would look for it in every later run.
         last_failed = _last_failed(self.config)
         for test_id in [test_id for test_id in last_failed if str(test_id) == self.name]:
             del last_failed[test_id]
@@ -184,7 +187,7 @@ class Gatekeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Refuse options without a verdict, also those of a conftest.py."""
+        """Refuse options that keep a gate from measuring, also those of a conftest.py."""
         refuse_no_verdict(session.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -197,7 +200,7 @@ class Gatekeeper:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Add the gate's item behind every test and every deferred report.
 
-        A run that was cut short is red for that already.
+        A run that pytest has stopped early gets none, since it is red already.
         """
         with self._no_green_exit(session):
             result = yield
@@ -229,7 +232,7 @@ class Gatekeeper:
         except pytest.exit.Exception as error:
             stopped = error
         if stopped.returncode == pytest.ExitCode.OK:
-            # As the test was not, which ended the run.
+            # The test that ended the run was not torn down, so its fixtures are finished here.
             session._setupstate.teardown_exact(None)
             self._require(session, [CUT])
             stopped.returncode = (
@@ -241,28 +244,32 @@ class Gatekeeper:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """Turn a green `pytest.exit` at the end red, and note other statuses."""
+        """Note the end status of the run, and turn a green `pytest.exit` red."""
         try:
             result = yield
         except pytest.exit.Exception as error:
-            mine = in_round(session.config) is None and not hasattr(session.config, "workerinput")
-            if error.returncode != pytest.ExitCode.OK or not mine or self._options.shadow:
+            # A round or a worker of xdist does not decide.
+            decides = in_round(session.config) is None and not hasattr(
+                session.config, "workerinput"
+            )
+            if error.returncode != pytest.ExitCode.OK or not decides or self._options.shadow:
                 raise
             status = int(session.exitstatus) or int(pytest.ExitCode.TESTS_FAILED)
             raise pytest.exit.Exception(f"GATE: {CUT_AT_END}", status) from None
-        # A conftest.py may set the session's own to 0, and a file that could not be saved to 1.
+        # A conftest.py may set `session.exitstatus` to 0, but not the argument. This plugin sets the former to 1 where
+        # a file could not be saved.
         session.config.stash[end_status_key] = int(exitstatus) or int(session.exitstatus)
         return result
 
     def _require(self, session: pytest.Session, gaps: list[Shortfall]) -> None:
         """Fail for the gaps, if this run decides."""
         config = session.config
-        # Of editors that look, whose gate stands in the ini file.
-        only_looks = not commands_gate(config) and any(
+        # An editor lists the tests of a project whose ini file asks for a gate.
+        only_lists = not commands_gate(config) and any(
             config.getoption(name, False) for name in LOOKING
         )
         if gaps and not (
-            only_looks or in_round(config) is not None or hasattr(config, "workerinput")
+            only_lists or in_round(config) is not None or hasattr(config, "workerinput")
         ):
             Gate.from_parent(
                 session, options=self._options, state=open_session(config), gaps=gaps
@@ -271,8 +278,8 @@ class Gatekeeper:
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Mark a test that a gate would have failed."""
-        marked = self._options.shadow and report.when == "call" and report.outcome == "passed"
-        if marked and PROPERTY in dict(report.user_properties):
+        has_passed = report.when == "call" and report.outcome == "passed"
+        if self._options.shadow and has_passed and PROPERTY in dict(report.user_properties):
             word = getattr(report, "roofline_word", "")
             return (
                 "passed",
@@ -306,20 +313,17 @@ def fail_together(session: pytest.Session, state: "RooflineSession") -> None:
 
 
 def _repeat_measuring(session: pytest.Session, state: "RooflineSession") -> None:
-    """Let `--lf` run every measuring test again.
-
-    All of them together failed.
-    """
-    measured = {row.test for row in state.timed.rows}
+    """Let `--lf` run every measuring test again, since all together failed."""
+    measured_ids = {row.test for row in state.timed.rows}
     _last_failed(session.config).update(
-        {item.nodeid: True for item in session.items if encodable(item.nodeid) in measured}
+        {item.nodeid: True for item in session.items if encodable(item.nodeid) in measured_ids}
     )
 
 
 def _last_failed(config: pytest.Config) -> dict[str, bool]:
-    """Return the tests that `--lf` will run, to change in place.
+    """Return pytest's own mapping of the tests that `--lf` will run.
 
-    The set is empty and lost where pytest keeps no cache.
+    The caller changes it in place. Where pytest keeps no cache it is a new mapping, which nobody reads.
     """
     plugin = config.pluginmanager.get_plugin("lfplugin")
     failed: dict[str, bool] = getattr(plugin, "lastfailed", {})
