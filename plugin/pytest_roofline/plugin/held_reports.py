@@ -47,16 +47,16 @@ _VERDICT = re.compile(r"roofline\.(.*\.)?verdict", re.DOTALL)
 def may_defer(item: pytest.Item) -> bool:
     """Return whether a test's report may wait.
 
-    It may not where another plugin runs tests again by its own loop.
+    It may not where another plugin runs tests again in its own loop, or where an option asks for reports at once.
     """
     config = item.config
-    # pytest-rerunfailures knows more ways to be asked: an ini value, a forced number.
+    # pytest-rerunfailures also reads an ini value and a forced number, so its own function is called.
     count_reruns = getattr(
         config.pluginmanager.get_plugin("rerunfailures"), "get_reruns_count", None
     )
     if item.get_closest_marker("flaky") or (count_reruns is not None and count_reruns(item)):
         return False
-    # A debugger waits for a failure on the spot, and whoever watches set-ups for pytest's own words.
+    # A debugger needs the failure at once, and `--setup-show` prints in pytest's own order.
     return not any(config.getoption(name, None) for name in ON_THE_SPOT)
 
 
@@ -76,7 +76,8 @@ def run(
 def _phases(
     state: "RooflineSession", item: Any, nextitem: pytest.Item | None
 ) -> DeferredReport | None:
-    # As in pytest's own `runtestprotocol`, which offers no place between the call and its report.
+    """Run set-up, call and teardown of a test; return its deferred report, if any."""
+    # This is pytest's own `runtestprotocol`, which has no hook between the call and its report.
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
         item._initrequest()
@@ -87,7 +88,7 @@ def _phases(
             is_open = item.stash.get(deferral_key, False)
             is_deferred = is_open and ended_well(call_report)
             if is_open and not is_deferred:
-                # Another plugin let it fail for itself.
+                # The verdict was open, but another plugin made the test fail.
                 item.stash[deferral_key] = False
                 note(state, item, call_report, by_verdict=False)
             if not is_deferred:
@@ -109,13 +110,16 @@ def _phases(
 def ended_well(report: pytest.TestReport) -> bool:
     """Return whether a test's body raised nothing.
 
-    A strict xfail is reported as failed for that, ahead of its verdict.
+    pytest reports a strict xfail as failed for that, although its verdict may still fail it as expected.
     """
     return report.passed or (report.failed and str(report.longrepr).startswith("[XPASS(strict)]"))
 
 
 def issue(deferred_report: DeferredReport, failure: BaseException | None) -> None:
-    """Report at last how a test with a deferred report ended."""
+    """Report how a test with a deferred report ended.
+
+    `failure` is what its verdict raises; None lets it pass.
+    """
     item, call = deferred_report.item, deferred_report.call
     item.stash[deferral_key] = False
     item.stash[failure_key] = failure
@@ -130,19 +134,22 @@ def issue(deferred_report: DeferredReport, failure: BaseException | None) -> Non
     )
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    # Its fixtures are gone, but other plugins look for theirs here.
+    # The fixtures are gone, but other plugins look for theirs in this mapping.
     item.funcargs = {}  # type: ignore[attr-defined]
     report = hook.pytest_runtest_makereport(item=item, call=final)
     hook.pytest_runtest_logreport(report=report)
     if deferred_report.teardown is not None:
-        # JUnit takes the figures from the last report of a test.
+        # JUnit XML takes the figures from the last report of a test.
         deferred_report.teardown.user_properties = list(item.user_properties)
         hook.pytest_runtest_logreport(report=deferred_report.teardown)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
 def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
-    # Only what was raised has the traceback that a report asks for.
+    """Return pytest's information on a failure.
+
+    It is raised here, since a report needs a traceback.
+    """
     try:
         raise failure
     except BaseException:
@@ -152,21 +159,23 @@ def _excinfo(failure: BaseException) -> pytest.ExceptionInfo[BaseException]:
 def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None:
     """Attach a test's figures to its report, and return its failure, if any."""
     test_id = test_id_of(item)
-    # A rerun publishes its own figures, not the earlier attempt's beside them.
-    earlier = [pair for pair in item.user_properties if not pair[0].startswith("roofline.")]
+    # The figures of an earlier attempt of a rerun are dropped; what others attached stays.
+    other_properties = [
+        (name, value) for name, value in item.user_properties if not name.startswith("roofline.")
+    ]
     figures = [pair for kind in state.kinds for pair in kind.properties(test_id)]
-    item.user_properties[:] = [*earlier, *figures]
+    item.user_properties[:] = [*other_properties, *figures]
     where = _relative(state.writer.path, item.config.rootpath)
     messages = [kind.message(row, where, state.degraded) for kind, row in state.reds(test_id)]
     return pytest.fail.Exception("\n".join(messages), pytrace=False) if messages else None
 
 
 def pass_in_shadow(
-    state: "RooflineSession", item: pytest.Item, report: pytest.TestReport, why: str
+    state: "RooflineSession", item: pytest.Item, report: pytest.TestReport, reason: str
 ) -> None:
     """Let a test pass that only its verdict fails, and note the reason.
 
-    The sentences come worst first, by how much slower a test is.
+    Its largest slowdown is noted too, by which the reasons of a run are sorted.
     """
     test_id = test_id_of(item)
     slowdown = max((row.change or 0.0 for _, row in state.reds(test_id)), default=0.0)
@@ -174,12 +183,13 @@ def pass_in_shadow(
         row.time_verdict is not None and row.time_verdict.kind is Kind.REGRESSED
         for row in state.rows_of(test_id)
     )
-    let_pass(item, why, SLOWER if regressed else OTHER, slowdown)
+    let_pass(item, reason, SLOWER if regressed else OTHER, slowdown)
     report.outcome, report.longrepr = "passed", None
     report.user_properties = list(item.user_properties)
 
 
 def _relative(path: Path | None, folder: Path) -> str:
+    """Return a path as text, relative to a folder around it. Empty for None."""
     if path is None:
         return ""
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
@@ -188,7 +198,7 @@ def _relative(path: Path | None, folder: Path) -> str:
 def is_undecided(state: "RooflineSession", item: pytest.Item) -> bool:
     """Return whether a test's verdict may change and no red is final."""
     test_id = test_id_of(item)
-    # Behind these more processes would be idle.
+    # A red that no further process can change ends the test.
     is_final = any(kind.is_final(row) for kind, row in state.reds(test_id))
     return not is_final and any(kind.may_change(test_id) for kind in state.kinds)
 
@@ -201,13 +211,17 @@ def test_id_of(item: pytest.Item) -> str:
 def note(
     session: "RooflineSession", item: pytest.Item, report: pytest.TestReport, by_verdict: bool
 ) -> None:
-    """Write down how a test ended, after its call or a failed teardown."""
+    """Write down how a test ended.
+
+    That is after its call, after a failed phase, or after a set-up that skips it. `by_verdict` tells whether its
+    verdict fails it, and not the test itself.
+    """
     if type(report) is not pytest.TestReport:
-        # A sub-test's report; the test's own follows.
+        # This is the report of a sub-test; that of the test follows.
         return
     test_id = test_id_of(item)
     if session.round is not None and ended_well(report) and report.failed:
-        # Expected to fail by its verdict, which only the parent gives.
+        # A strict xfail expects the test to fail by its verdict, which only the parent of a round gives.
         by_verdict = True
     if report.failed and not by_verdict and report.when == "call":
         session.retract(test_id)
@@ -247,19 +261,25 @@ def name_failed(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def _outcome(report: pytest.TestReport, by_verdict: bool) -> Literal["passed", "failed", "skipped"]:
+    """Return the outcome of a test for the run file; an expected failure is `failed`."""
     if report.failed or by_verdict:
         return "failed"
-    # An expected failure is reported as skipped, but what it measured did not pass.
+    # pytest reports an expected failure as skipped.
     return "failed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
 
 
 def _skip_reason(report: pytest.TestReport) -> str:
+    """Return why a test was skipped, without pytest's prefix."""
     longrepr = report.longrepr
     reason = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
     return encodable(reason.removeprefix("Skipped: "))
 
 
 def _reason(report: pytest.TestReport) -> str:
+    """Return why a test failed or was skipped, else an empty text.
+
+    An expected failure has the reason of its mark.
+    """
     if hasattr(report, "wasxfail"):
         return encodable(f"xfail: {report.wasxfail}")
     if report.failed:

@@ -30,7 +30,10 @@ from .terminal import tell
 
 
 def measure(test: CurrentTest, request: Request) -> Measurement:
-    """Measure a request on the run's device or on several, and record it."""
+    """Measure a request on the run's device or on several, and record it.
+
+    Without room for a rotation of buffers the test ends as one that lacks hardware.
+    """
     session = test.session
     under_test = session.under_test
     device, hardware = under_test.device, under_test.hardware
@@ -91,7 +94,10 @@ class _Recorder(Observer):
         fn: Callable[..., object],
         sets: Sequence[tuple[object, ...]],
     ) -> None:
-        """Record the measurement before a profile, which then loses nothing."""
+        """Record the measurement, then profile the function.
+
+        A profile that fails loses no measurement that way.
+        """
         self.measurement = self._record(measured)
         if not measured.wrong:
             take_profile(
@@ -99,13 +105,13 @@ class _Recorder(Observer):
             )
 
     def failed(self, error: BaseException, phase: Phase, measured: MeasuredRequest | None) -> None:
-        """Keep the memory's fill and the partial measurement, marked as invalid."""
+        """Keep the state of the memory, and record a partial measurement as invalid."""
         request = self._request
         notice(error, MemoryPhase(self._device, request.name, phase, (self._key, request.work)))
         if self.measurement is not None or measured is None:
-            # What is interrupted after the record was written has been measured.
+            # The measurement is complete, or nothing was measured.
             return
-        # Whatever happens to the record, what happened to the measurement is what must be told.
+        # An error while recording must not hide the error of the measurement.
         with contextlib.suppress(Exception):
             self._record(
                 measured,
@@ -113,20 +119,22 @@ class _Recorder(Observer):
             )
 
     def _record(self, measured: MeasuredRequest, invalid: str = "") -> Measurement:
-        right = measured.verified is not False
+        """Record a measurement; one with wrong data has no roofline."""
+        has_right_data = measured.verified is not False
         work, key = self._request.work, self._key
         ceiling = (
             self._session.under_test.rooflines.ceiling(work, key.metric, key.hardware)
-            if right
+            if has_right_data
             else None
         )
         return record(self._test, self._request, measured, key, ceiling, invalid=invalid)
 
 
 def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
-    """Return whether the baseline was timed by a graph, if clear.
+    """Return whether the baseline was timed by a graph.
 
-    A call about as long as the longest that a graph is taken of would else be timed now by graph, now without.
+    It is None without such a baseline, or where its processes differ. The choice depends on how long a call takes; for
+    a call near that limit it would change from run to run without this.
     """
     if comparator.work(key) != work:
         return None
@@ -150,13 +158,13 @@ def open_named(test: CurrentTest, name: str) -> Device:
     return open_peer(name)
 
 
-# Of every sibling: A B C …, A B C …, A B C ….
+# Each pass measures every sibling once: A B C …, A B C …, A B C ….
 PASSES = 3
 REMEDY = (
     "its siblings could; check this device with `roofline doctor` and in the kernel's log (dmesg)"
 )
 
-# Makes the maker of one set of arguments, on the torch devices of a sibling: one, or both ends of a link.
+# Takes the torch devices of a sibling, one or both ends of a link. Returns a function that makes a set of arguments there.
 MakerOn = Callable[..., Callable[[], object]]
 
 
@@ -173,7 +181,7 @@ class _Sibling:
 
     @property
     def measured(self) -> MeasuredRequest:
-        """All passes as one, with whatever was wrong in any."""
+        """All passes as one measurement, with the faults of any pass."""
         passes = self.passes
         first = next((measured for measured in passes if measured.verified is False), passes[0])
         return replace(
@@ -187,6 +195,7 @@ class _Sibling:
 
     @property
     def title(self) -> str:
+        """The name with the UUID, for messages."""
         return f"{self.name} ({self.uuid or 'without a UUID'})"
 
 
@@ -203,7 +212,7 @@ class Siblings:
     ) -> None:
         self._test = test
         self._session = test.session
-        # A look at every pass would call more often than it measures.
+        # The look for spoiled arguments would call more often than a short pass measures.
         self._request = replace(request, refill=False, labels=(SIBLINGS,))
         self._timed = timed
         self._make_args = make_args
@@ -222,9 +231,11 @@ class Siblings:
             else [tuple(names) for names in among]
         )
         candidates = [self._open(names) for names in groups]
-        # Those of which there are enough of one product, or of one class of links.
-        kinds = [sibling.hardware for sibling in candidates]
-        siblings = [sibling for sibling in candidates if kinds.count(sibling.hardware) >= FEWEST]
+        # Siblings are enough devices of one product, or enough links of one class.
+        hardware_keys = [sibling.hardware for sibling in candidates]
+        siblings = [
+            sibling for sibling in candidates if hardware_keys.count(sibling.hardware) >= FEWEST
+        ]
         why_not = (
             self._no_room(siblings) if siblings else self._too_few(among is not None, len(groups))
         )
@@ -236,7 +247,7 @@ class Siblings:
                 for sibling in siblings:
                     self._pass(sibling)
         except BaseException as error:
-            # What happened is what must be told, whatever happens to the records.
+            # An error while recording must not hide the error of the measurement.
             with contextlib.suppress(Exception):
                 self._write(
                     siblings,
@@ -249,13 +260,17 @@ class Siblings:
         return self._write(siblings, busy, ""), ""
 
     def _busy(self, siblings: "Sequence[_Sibling]") -> str:
-        """Return the devices that were busy before, if siblings share the host link."""
+        """Return the devices that were busy before, if the siblings share the host link.
+
+        Otherwise the text is empty.
+        """
         if not replace(self._request, labels=()).over_host_link:
             return ""
-        # Two are asked, since one tells of the others alone.
+        # A device reports on the others only, so a second one reports on the first.
         return busy_text(siblings[0].device) or busy_text(siblings[-1].device)
 
     def _open(self, names: tuple[str, ...]) -> _Sibling:
+        """Open the devices of these names as one sibling, each device once."""
         under_test, test = self._session.under_test, self._test
 
         def open_part(name: str) -> Device:
@@ -280,6 +295,7 @@ class Siblings:
         return _Sibling(BETWEEN.join(names), uuid, device, parts, hardware)
 
     def _too_few(self, links: bool, count: int) -> str:
+        """Return why there is nothing to compare, for a skip."""
         products = ", ".join(sorted({facts.product for _, facts in self._open_devices.values()}))
         siblings = "links of one class" if links else "visible GPUs of one product"
         return f"needs {FEWEST} {siblings}, found {count} in all" + (
@@ -287,6 +303,7 @@ class Siblings:
         )
 
     def _no_room(self, siblings: Sequence[_Sibling]) -> str:
+        """Return which sibling has too little memory, else an empty text."""
         for sibling in siblings:
             free = min(part.free_bytes() for part in sibling.parts)
             if free < self._needs_bytes:
@@ -294,8 +311,16 @@ class Siblings:
         return ""
 
     def _pass(self, sibling: _Sibling) -> None:
-        first = sibling.parts[0]
-        with first.current() if isinstance(first, SiblingDevice) else contextlib.nullcontext():
+        """Measure one pass on a sibling as the current device.
+
+        An error names the sibling. A RuntimeError of torch, other than a lack of memory, becomes a DeviceError.
+        """
+        first_part = sibling.parts[0]
+        with (
+            first_part.current()
+            if isinstance(first_part, SiblingDevice)
+            else contextlib.nullcontext()
+        ):
             try:
                 self._measure_pass(sibling)
             except NoRoom as error:
@@ -335,10 +360,14 @@ class Siblings:
             raise WrongData(f"{sibling.title}: {measured.wrong}")
 
     def _key(self, sibling: _Sibling) -> Key:
+        """Return the key of a sibling's measurement, which has its name."""
         return key_for(self._test, replace(self._request, name=sibling.name), sibling.hardware)
 
     def _write(self, siblings: Sequence[_Sibling], busy: str, invalid: str) -> list[Measurement]:
-        """Record each sibling that gave samples."""
+        """Record each sibling that gave samples.
+
+        Only one of the run's own hardware has a roofline.
+        """
         session, work, measurements = self._session, self._request.work, []
         for sibling in siblings:
             if not sibling.passes:

@@ -51,7 +51,7 @@ class ResultKind:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        # By the identity of its key, which takes long to make, where a row stands.
+        # The index of each row in `rows`, by the identity of its key. To compare keys would take longer.
         self._places: dict[object, int] = {}
         # By test, the records that wait for the end of its body.
         self._pending: dict[str, list[Any]] = {}
@@ -64,7 +64,7 @@ class ResultKind:
 
     def open(self, under_test: "DeviceUnderTest", options: "Options") -> None:  # noqa: ARG002
         """Read what to compare with, once the device is open."""
-        # What becomes of an entry that a recording finds, its last lines say.
+        # A recording fails for no verdict. Its last lines say what becomes of an earlier entry.
         self._fail_on = () if options.record else options.fail_on
 
     def start(self, test_id: str) -> None:
@@ -99,7 +99,7 @@ class ResultKind:
                 self._keep_unjudged(record, word)
 
     def _keep_unjudged(self, record: Any, word: str) -> None:
-        # Without its verdict, so that nothing takes it for one.
+        """Show a record of a failed test without its verdict; `word` stands in its place."""
         self._put(replace(exact_row(record, verdict=word), exact=None))
 
     def name_end(self, test_id: str, word: str) -> None:
@@ -191,14 +191,17 @@ class ResultKind:
         return []
 
     def _put(self, row: Row) -> None:
+        """Append a row, or replace the row of the same key."""
         place = self._places.setdefault(_identity(row), len(self.rows))
         self.rows[place : place + 1] = [row]
 
 
 def _verdict_of(row: Row) -> Any:
+    """Return the verdict of a row, on a time or an exact one; None without."""
     return row.time_verdict or row.exact
 
 
 def _identity(row: Row) -> object:
+    """Return the identity of a row's key; of a row without a key its test and name."""
     key = row.resources.key if row.resources is not None else row.key
     return key.identity if key is not None else (row.test, row.name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..ranks.placement import Placement
     from ..ranks.pool import Pool
 
-# Ranks on few cores that are started ahead of the test that asks for them.
+# On processors, so many ranks are started ahead of their test even where there are fewer cores.
 MOST_ON_CORES = 6
 
 ranks_key: pytest.StashKey["Launcher"] = pytest.StashKey()
@@ -35,16 +35,20 @@ class Launcher:
         self.config = config
         self.options = options
         self._process = os.getpid()
+        # The largest planned world, and the pool, by whether the tests need MPI; and the smallest world, 0 without one.
         self._largest: dict[bool, int] = {False: 1, True: 1}
         self._smallest = 0
         self._pools: dict[bool, Pool] = {}
-        # By pool, generation and size of the world.
+        # The class of the link, by the pool's `id`, its generation and the size of the world.
         self.links: dict[tuple[int, int, int], str] = {}
 
     def plan(self, items: Iterable[pytest.Item]) -> None:
-        """Note the largest world of each kind that the tests need."""
+        """Note the sizes of the worlds that the tests need.
+
+        These are the smallest, and the largest with and without MPI.
+        """
         if "ranks" not in FEATURES:
-            # The fixture says so in each of these tests.
+            # The fixture raises in each test that uses it.
             return
         for item in filter(uses_ranks, items):
             marks = read_marks(item)
@@ -61,7 +65,7 @@ class Launcher:
     def _worth_starting(self) -> float:
         """The most ranks to start ahead of their test.
 
-        Processors are shared: more of them would only disturb each other.
+        On processors, ranks share the cores, and idle ones would disturb the others.
         """
         return max(MOST_ON_CORES, usable_cores()) if self.kind == "cpu" else math.inf
 
@@ -108,6 +112,7 @@ class Launcher:
         return ""
 
     def _no_mpi(self) -> str:
+        """Return why ranks cannot use MPI, else an empty text."""
         if self.attached is not None:
             from ..ranks.attach import NO_MPI
 
@@ -118,15 +123,16 @@ class Launcher:
         return "" if shutil.which(command) else f"needs {command}, found none in PATH"
 
     def pool(self, size: int, mpi: bool = False) -> "Pool":
-        """Return the pool for a world of so many ranks.
+        """Return the pool for a world of so many ranks, and stop the other.
 
-        It is not started yet, or has its ranks already.
+        Its ranks may not be started yet. Those of a pool that is too small are stopped too.
         """
         from ..ranks.pool import Pool
 
+        # mpirun and srun start ranks that can use MPI, so one pool serves all tests there.
         for_mpi = mpi and self.name not in ("mpirun", "srun")
-        for key, other_pool in self._pools.items():
-            if key != for_mpi:
+        for is_for_mpi, other_pool in self._pools.items():
+            if is_for_mpi != for_mpi:
                 # Two sets of ranks on one device would disturb each other, if only by their memory.
                 other_pool.stop()
         pool = self._pools.get(for_mpi)
@@ -142,7 +148,7 @@ class Launcher:
             )
             self._pools[for_mpi] = pool
         elif pool.size < size or (mpi and pool.size != size):
-            # MPI's own world is all that was started, and its start waits for every one of them.
+            # A test with MPI needs a pool of just its size, since MPI's own world is all ranks that were started.
             pool.stop()
             pool.size = size
         return pool
@@ -154,11 +160,14 @@ class Launcher:
         """
         if self.attached is not None:
             return self.attached.size
-        # What another launcher can start nobody knows beforehand: a world too large must not take the others along.
+        # Other launchers may fail to start the largest world, which must not cost the tests with smaller ones.
         return max(size, self._largest[False]) if self.name == "local" and not mpi else size
 
     def _placement(self, for_mpi: bool) -> "Placement":
-        """Return the launcher's placement; `for_mpi` for a pool of its own."""
+        """Return how the ranks of a pool are started.
+
+        Those of a pool `for_mpi`, beside that of another launcher, are started by mpirun.
+        """
         if self.attached is not None:
             from ..ranks.attach import AttachPlacement
 
@@ -174,7 +183,7 @@ class Launcher:
             name,
             () if for_mpi else parse_arguments(name, shlex.join(self.options.launcher_args)),
             mpi=self._largest[True] > 1,
-            # Of ranks on this host alone nobody else needs to know the address.
+            # The separate pool runs on this host alone.
             address=self.options.address or ("127.0.0.1" if for_mpi else ""),
         )
 
@@ -189,9 +198,9 @@ class Launcher:
         self.pytest_unconfigure()
 
     def pytest_unconfigure(self) -> None:
-        """End the ranks of an aborted session.
+        """End the ranks, also of an aborted session.
 
-        A process that was forked from this one leaves them alone.
+        A process that was forked from this one must not end them.
         """
         if os.getpid() == self._process:
             self.end_ranks()
@@ -200,7 +209,7 @@ class Launcher:
     def environment(self) -> Environment:
         """Return the environment of rank 0.
 
-        It serves a controller that must have no context on the device.
+        It is for a process that does not open the device itself.
 
         Raises:
             DeviceError: not even the smallest world of the run can be had.

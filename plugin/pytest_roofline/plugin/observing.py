@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..engine.devices import AllocatedBytes, Device
     from .session import RooflineSession
 
-# Where an error keeps what was seen when it was raised: it outlives the frames that held the memory.
+# The attribute of an error that keeps the state of the memory; the error outlives the frames that used the memory.
 _STATE_ATTRIBUTE = "_roofline_seen"
 MOST_TEXT = 300
 
@@ -74,7 +74,7 @@ class _MemoryState:
 def watch_memory(session: "RooflineSession", item: pytest.Item) -> Iterator[None]:
     """Limit memory if need be, and keep its state if it runs out.
 
-    It surrounds the body of a test.
+    This context is around the body of a test.
     """
     with _limit(session, item):
         try:
@@ -87,9 +87,10 @@ def watch_memory(session: "RooflineSession", item: pytest.Item) -> Iterator[None
 def _limit(
     session: "RooflineSession", item: pytest.Item
 ) -> contextlib.AbstractContextManager[object]:
-    """Limit the memory of a CPU test that records running out.
+    """Return a context that limits the memory of a CPU test with `oom="record"`.
 
-    Without, the kernel would end the whole run. A device refuses by itself, and ranks are processes of their own.
+    Without a limit the kernel would kill the whole run. Other tests have no limit: an accelerator refuses an
+    allocation by itself, and ranks are processes of their own.
     """
     planned = session.planned.get(item.nodeid)
     on_cpu = session.under_test.environment.device.type == "cpu"
@@ -106,6 +107,10 @@ def notice(error: BaseException, place: MemoryPhase) -> None:
 def _keep_memory_state(
     error: BaseException, device: "Device", place: MemoryPhase | None = None
 ) -> None:
+    """Keep a device's memory state with an error, if memory ran out.
+
+    The first state that was kept stays.
+    """
     cause = out_of_memory(error)
     if cause is None or hasattr(cause, _STATE_ATTRIBUTE):
         return
@@ -118,9 +123,9 @@ def _keep_memory_state(
 
 
 def _ask(read_memory: Callable[[], Any]) -> Any:
-    """Return the answer of a device; None if it cannot answer.
+    """Return the answer of a device; None if it raises.
 
-    Such a device has other troubles, which others report.
+    The error of a broken device is reported elsewhere.
     """
     with contextlib.suppress(Exception):
         return read_memory()
@@ -157,6 +162,10 @@ def _record(
     cause: BaseException,
     memory_state: _MemoryState | None,
 ) -> OutOfMemory:
+    """Return the record of memory that ran out.
+
+    The error's message goes before the state for the free bytes, since it is of the very moment.
+    """
     planned = session.planned[item.nodeid]
     place = memory_state.place if memory_state is not None else None
     message = encodable(str(cause)) or type(cause).__name__
@@ -187,7 +196,10 @@ def _record(
 def _with_lost_results(
     session: "RooflineSession", record: OutOfMemory, place: MemoryPhase | None
 ) -> OutOfMemory:
-    """Return a record with the results that its baseline has."""
+    """Return a record with the results of the baseline that the test now lacks.
+
+    Times that it measured before memory ran out are not among them.
+    """
     under_test = session.under_test
     times = lost_times(
         under_test.comparator,
@@ -214,13 +226,13 @@ def forget_locals(error: BaseException | None) -> None:
     for exception in causes_of(error):
         traceback.clear_frames(exception.__traceback__)
         for frame, _ in traceback.walk_tb(exception.__traceback__):
-            # Up to Python 3.12 a frame keeps the dictionary once made of its variables; asking again renews it.
+            # Up to Python 3.12 a frame caches the dictionary of its variables. Reading it again empties the cache.
             _ = frame.f_locals
 
 
-# So much of an error stands in a sentence.
+# The most characters of an error's text in a sentence.
 LONGEST_WORDS = 300
-# A file name may have 255 bytes, and a number and an ending come beside this.
+# The most characters of a label in a file name, which may have 255 bytes with its number and ending.
 MOST_NAME = 200
 TRACE = ".trace.json.gz"
 NO_PROFILES = "--roofline-profile: ranks are not profiled, only calls of `measure` in this process"
@@ -228,7 +240,7 @@ NO_EXTERNAL_PROFILE = (
     "no profile: an external profiler needs CUDA or ROCm to mark the calls, and this device is {device}; "
     "use --roofline-profile=torch"
 )
-# What of the measurement this pass does not repeat.
+# Sentences on how the calls under a profiler differ from the measured ones.
 GRAPH = (
     "a graph's replay: the measurement replayed a graph, but this pass calls the function directly"
 )
@@ -241,8 +253,9 @@ REPLACED = "the function of the test: a drill or pytest_roofline_function had re
 def profiled_labels(session: "RooflineSession") -> set[str]:
     """Return the label of measurements under a profiler, or after one, if any.
 
-    Kineto leaves CUPTI attached behind a profile, which slows launches down by 10 to 20 % (pytorch#146604). Taking it
-    away (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay, so what it watches over is no result instead.
+    Kineto leaves CUPTI attached after a profile, which slows launches down by 10 to 20 % (pytorch#146604). To detach it
+    (`TEARDOWN_CUPTI`) breaks the graphs that measurements replay. So all later measurements have the label, and are no
+    results.
     """
     return {PROFILED} if session.run_notes.watched or attached_profiler(os.environ) else set()
 
@@ -255,21 +268,30 @@ def take_profile(
     sets: Sequence[tuple[object, ...]],
     model: Any,
 ) -> None:
-    """Profile what was measured, if that is an option; failures are warnings."""
+    """Profile a measured function under `--roofline-profile`; failures are warnings.
+
+    Args:
+        session: of the run.
+        device: that was measured.
+        measurement: of the function.
+        fn: the function.
+        sets: the sets of arguments that it was timed with.
+        model: whose parts become ranges; None without.
+    """
     profiler = session.options.profile
-    # A further round only repeats a test.
+    # A further round repeats the test, so it would repeat the profile.
     if profiler is None or session.round is not None:
         return
     require("observe")
     from ..observe.capture import Calls, take, watches
     from ..observe.external import is_bracketed, tool_for
 
-    tool, word = tool_for(profiler, os.environ, device.name)
+    tool, warning = tool_for(profiler, os.environ, device.name)
     if tool == "external" and not is_bracketed(device.name):
         session.run_notes.warn(NO_EXTERNAL_PROFILE.format(device=device.name))
         return
-    if word:
-        session.run_notes.warn(word)
+    if warning:
+        session.run_notes.warn(warning)
     session.run_notes.watched |= tool == "torch" and watches(device)
     empty = Profile(
         test_id=measurement.test_id,
@@ -287,11 +309,11 @@ def take_profile(
             replace(profile, missing=(*not_as_measured(measurement), *profile.missing, *trouble))
         )
     except Exception as error:
-        words = (
+        reason = (
             str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
         )
         session.run_notes.warn(
-            printable(f"no profile of {measurement.label}: {encodable(words)[:LONGEST_WORDS]}")
+            printable(f"no profile of {measurement.label}: {encodable(reason)[:LONGEST_WORDS]}")
         )
 
 
@@ -307,9 +329,9 @@ def not_as_measured(measurement: Measurement) -> list[str]:
 
 
 def _trace_path(session: "RooflineSession", label: str) -> tuple[Path | None, list[str]]:
-    """Return a file for a trace, or None with a sentence.
+    """Return a new file for a trace, or None with a sentence on the error.
 
-    It lies beside the run files, in a folder of this run that git does not see.
+    It lies beside the run files, in a folder of this run that git ignores.
     """
     profiles = session.options.folder / "profiles"
     folder = profiles / session.run_name
@@ -317,7 +339,7 @@ def _trace_path(session: "RooflineSession", label: str) -> tuple[Path | None, li
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (profiles / ".gitignore").write_text("*\n", encoding="utf-8")
-        # Names of tests may differ in signs alone, or behind what a file name has room for.
+        # Several labels may give one file name, which is shorter and has no special characters; they are numbered.
         trace_count = sum(
             1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name
         )
