@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ..ranks.pool import Pool
     from ..ranks.tasks import FunctionRef
 
-# Whole programs, unless the budget is spent before: two tell whether they agree.
+# How many whole programs are timed: at least two, to see whether they agree, and more while the budget lasts.
 FEWEST_JOBS, MOST_JOBS = 2, 5
-# What a job's own clock can tell apart: the operating system's slices, not the counter's ticks.
+# The resolution of a whole program's time: the operating system's time slices are longer than the clock's ticks.
 JOB_TICK_S = 1e-3
 # As roofline_kernels.work.COLLECTIVES names them.
 COLLECTIVES = (
@@ -77,7 +77,7 @@ class RankCall:
         )
 
 
-# Takes what had been measured when something went wrong, and what that was.
+# Takes the partial result of a measurement that failed, and the error.
 Keep = Callable[[RankResult, BaseException], None]
 
 
@@ -125,6 +125,7 @@ def measure_over(
     """
     from ..ranks.tasks import reference
 
+    # A replaced function is not slowed down by a drill as well.
     function, replacement = reference(fn), test.replacement(request.name, fn)
     if replacement is not None:
         function, request = (
@@ -136,8 +137,9 @@ def measure_over(
     call = RankCall(distributed, function, args, request)
 
     def keep(result: RankResult, error: BaseException) -> None:
+        """Record a partial result as invalid."""
         reason = f"the ranks failed during the measurement: {error}".partition("\n")[0]
-        # Whatever happens to the record, what happened to the measurement is what must be told.
+        # An error while recording must not hide the error of the measurement.
         with contextlib.suppress(Exception):
             write(test, request, result, why_partial(error, reason))
 
@@ -169,7 +171,7 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
     work, metric = request.work, request.shown_metric
     if result.environment is None:
         return None
-    # That of rank 0, whose device is like every other rank's.
+    # All ranks have devices of one product, so that of rank 0 is enough.
     device = result.environment.device
     if rate_suffix(metric) != "TFLOPS":
         return collective_ceiling(
@@ -183,10 +185,10 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
 
 def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
     """Measure on the ranks; `keep` gets a partial result on failure."""
-    progress_of: dict[int, list[LatestBlock]] = {}
+    blocks_by_rank: dict[int, list[LatestBlock]] = {}
 
-    def tell(rank: int, progress: "LatestBlock") -> None:
-        progress_of.setdefault(rank, []).append(progress)
+    def tell(rank: int, block: "LatestBlock") -> None:
+        blocks_by_rank.setdefault(rank, []).append(block)
 
     members: Sequence[Member] = ()
     with _new_ranks(call) if call.options.fresh else contextlib.nullcontext():
@@ -194,7 +196,7 @@ def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
             members = call.distributed.members(call.options.size)
             times: list[RankTimes] = call.send(call.request, tell=tell)
         except BaseException as error:
-            if partial := _partial(call, members, progress_of):
+            if partial := _partial(call, members, blocks_by_rank):
                 keep(partial, error)
             raise
         return _result(call, members, times)
@@ -204,21 +206,25 @@ def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
 def _new_ranks(call: RankCall) -> "Iterator[Pool]":
     """Start ranks for a request alone, no more than it needs.
 
-    Beside idle ones each would have fewer threads, and how many depends on which other tests were selected.
+    With idle ranks in the pool each would have fewer threads. The number of those depends on the other tests.
     """
     pool = call.distributed.pool(call.options.size)
     pool.stop()
-    before, pool.size = pool.size, call.options.size
+    usual_size, pool.size = pool.size, call.options.size
     try:
         yield pool
     finally:
         pool.stop()
-        pool.size = before
+        pool.size = usual_size
 
 
 def _result(
     call: RankCall, members: "Sequence[Member]", times: "Sequence[RankTimes]"
 ) -> RankResult:
+    """Return the common result of all ranks.
+
+    All ranks agree on the samples, so those of rank 0 are taken. The peak memory is the largest of any rank.
+    """
     first, results = times[0], [rank_times.measured for rank_times in times]
     peaks = [result.peak_bytes for result in results if result.peak_bytes is not None]
     wrong = [
@@ -240,21 +246,21 @@ def _result(
 
 
 def _partial(
-    call: RankCall, members: "Sequence[Member]", progress_of: "dict[int, list[LatestBlock]]"
+    call: RankCall, members: "Sequence[Member]", blocks_by_rank: "dict[int, list[LatestBlock]]"
 ) -> RankResult | None:
     """Return the result of the blocks before a failure, if any."""
     from ..ranks.lockstep import rank_seconds, samples_of
 
-    if len(progress_of) < call.options.size:
+    if len(blocks_by_rank) < call.options.size:
         return None
-    # Some may have come one block further than others before it ended.
-    common = min(len(progress) for progress in progress_of.values())
-    rows = [progress_of[rank][:common] for rank in range(call.options.size)]
-    samples = samples_of(rows[0])
+    # Some ranks may have finished one block more than others before the failure.
+    common_count = min(len(blocks) for blocks in blocks_by_rank.values())
+    common_blocks = [blocks_by_rank[rank][:common_count] for rank in range(call.options.size)]
+    samples = samples_of(common_blocks[0])
     if samples is None:
         return None
-    # The ranks are gone, so nothing more can be asked of them.
-    ranks = _ranks_of(call, members, [rank_seconds(row) for row in rows])
+    # The link is left out: the ranks are gone, and cannot be asked for it.
+    ranks = _ranks_of(call, members, [rank_seconds(blocks) for blocks in common_blocks])
     return RankResult(MeasuredRequest(samples), ranks, environment=members[0].environment)
 
 
@@ -302,7 +308,7 @@ def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
     members: list[Member] = []
     began_s = time.perf_counter()
     with _new_ranks(call) as pool, whole_processes(pool.placement):
-        # What only this process needs, once, is no part of a job.
+        # This port is opened once in this process, so it is no part of a job's time.
         pool.store_port()
         try:
             while len(seconds) < FEWEST_JOBS or (
@@ -321,6 +327,7 @@ def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
 
 
 def _jobs(call: RankCall, members: "Sequence[Member]", seconds: Sequence[float]) -> RankResult:
+    """Return the result of whole programs, `noisy` with fewer than five."""
     labels = {*call.request.labels, *({"noisy"} if len(seconds) < 5 else set())}
     samples = Samples(
         seconds=tuple(seconds),

@@ -48,7 +48,7 @@ WIDE_MARK = "give a reason: @pytest.mark.roofline(tolerance_reason=…)"
 
 
 def read_marks(item: pytest.Item) -> Marks:
-    """Return the marker's values for a test."""
+    """Return the checked values of a test's markers; the nearest marker wins."""
     merged: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers(MARKER))):
         unknown = sorted(set(mark.kwargs) - set(MARKER_KEYWORDS))
@@ -60,7 +60,7 @@ def read_marks(item: pytest.Item) -> Marks:
         merged |= mark.kwargs
     try:
         if isinstance(merged.get("tolerance"), str):
-            # A wide one asks for a reason below, as any other in a marker.
+            # `80%` is parsed as an option would be; a wide tolerance still needs a reason, which is checked below.
             merged["tolerance"] = parse_fraction(merged["tolerance"], "tolerance")
         return _checked_marks(item, merged)
     except BadInput as error:
@@ -76,10 +76,9 @@ def _checked_marks(item: pytest.Item, merged: Mapping[str, Any]) -> Marks:
     """
     for name, value in merged.items():
         fits, expected = _RULES[name]
-        # What has a default other than None cannot be left open by it.
-        if not fits(value) and not (
-            value is None and name not in ("gate", "tier", "mpi", "measures")
-        ):
+        # None is the default of the other keywords, so it may be written there.
+        may_be_none = name not in ("gate", "tier", "mpi", "measures")
+        if not fits(value) and not (value is None and may_be_none):
             raise pytest.UsageError(
                 f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}"
             )
@@ -89,6 +88,7 @@ def _checked_marks(item: pytest.Item, merged: Mapping[str, Any]) -> Marks:
 
 
 def _is_positive(value: object) -> bool:
+    """Return whether a value is a finite number above zero, and no bool."""
     return (
         isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
     )
@@ -98,6 +98,7 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
+# For each keyword of the marker: the condition on its value, and what a message says that it expects.
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "tolerance": (_is_positive, "a share above zero, such as 0.05"),
     "tolerance_reason": (
@@ -154,32 +155,33 @@ def benchmark_name(item: pytest.Item) -> str:
 def parameters_of(item: pytest.Item) -> dict[str, object]:
     """Return a test's parameters for its key, in any order of the source.
 
-    Scalars as they are; types, devices, functions, enumerations and collections of these by name; other objects by the
-    id text that the test gives them. An object without any is told by its position alone, and the key says so.
+    Scalars stand as they are. Types, devices, functions, enumerations and collections of these stand by name, other
+    objects by the id text that the test gives them. An object without an id text stands by its position, and its name
+    in the key says so.
     """
     spec = getattr(item, "callspec", None)
     if spec is None:
         return {}
     parameters: dict[str, object] = {}
-    text, by_id = spec.id, False
+    id_text, needs_id = spec.id, False
     for name, value in spec.params.items():
         scalar = scalar_of(value)
-        # What pytest makes up for an object that it cannot name, alone or beside others.
+        # pytest makes an id such as `model0` for an object that it cannot name. It is a part of the whole id text.
         generated_id = rf"(?:(?<=-)|^){re.escape(name)}\d+(?=-|$)"
         if scalar is not NAMELESS:
             parameters[name] = scalar
-            text = re.sub(generated_id, str(scalar).replace("\\", r"\\"), text)
-        elif place := re.search(generated_id + "|<lambda>[^-]*", text):
-            parameters[name + BY_POSITION] = place[0]
+            id_text = re.sub(generated_id, str(scalar).replace("\\", r"\\"), id_text)
+        elif id_match := re.search(generated_id + "|<lambda>[^-]*", id_text):
+            parameters[name + BY_POSITION] = id_match[0]
         else:
-            by_id = True
-    if by_id:
-        # Beside a parameter that is called so itself, the id text takes the next free name.
-        parameters["id" if "id" not in spec.params else "id text"] = encodable(text)
+            needs_id = True
+    if needs_id:
+        # A test may have a parameter `id` of its own.
+        parameters["id" if "id" not in spec.params else "id text"] = encodable(id_text)
     return parameters
 
 
-# Of a test that shares its name and parameters with another: the sentence with which it fails.
+# The sentence with which a test fails that shares its name and parameters with another.
 clash_key: pytest.StashKey[str] = pytest.StashKey()
 
 
@@ -194,6 +196,7 @@ def mark_clashes(planned: Sequence[Planned]) -> None:
         if first is plan or first.item.nodeid == plan.item.nodeid:
             continue
         function, path = getattr(plan.item, "originalname", plan.item.name), plan.item.path
+        # The proposed name ends with the name of the file, or of its folder where the files lie apart.
         place = path.stem if path.parent == first.item.path.parent else path.parent.name
         sentence = (
             f"{first.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
@@ -228,21 +231,21 @@ def world_size_of(item: pytest.Item, marks: Marks | None = None) -> int | None:
 
 
 def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Sort tests: without ranks first, then by kind of world.
+    """Group tests by world: those without ranks first, those with MPI last.
 
-    Within a world the order stays the user's, and so does that of the worlds.
+    Otherwise tests and worlds keep the order in which they were collected.
     """
     groups: dict[tuple[bool, int | None] | None, list[pytest.Item]] = {None: []}
     for item in items:
         group = (read_marks(item).mpi, world_size_of(item)) if uses_ranks(item) else None
         groups.setdefault(group, []).append(item)
-    # All with MPI behind all without, since the two are served by different launchers.
+    # Tests with and without MPI may have different launchers, so each launcher starts once.
     ordered = sorted(groups.items(), key=lambda pair: pair[0] is not None and pair[0][0])
     return [item for _, members in ordered for item in members]
 
 
 def unmet(needs: str | None, kind: str) -> str | None:
-    """Return why a test's device need is unmet, if so."""
+    """Return why a device of this kind does not do for a test; None if it does."""
     if needs == "accelerator" and kind == "cpu":
         return "needs an accelerator, found only the CPU"
     if needs == "cpu" and kind != "cpu":
@@ -283,32 +286,32 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
     measuring = plan([item for item in items if measures(item)])
     mark_clashes(list(measuring.values()))
     options = parse_options(config)
-    above = TIERS[TIERS.index(options.tier) + 1 :]
+    higher_tiers = TIERS[TIERS.index(options.tier) + 1 :]
     candidates = [
-        item for item in items if item.nodeid in marked and marked[item.nodeid].tier in above
+        item for item in items if item.nodeid in marked and marked[item.nodeid].tier in higher_tiers
     ]
     if not candidates:
         return
-    thresholds = _entries(options.baselines)
-    left_out = {
+    entries = _entries(options.baselines)
+    left_out_ids = {
         id(item)
         for item in candidates
-        if not _is_named(config, item)
-        and not _has_threshold(measuring.get(item.nodeid), thresholds)
+        if not _is_named(config, item) and not _has_threshold(measuring.get(item.nodeid), entries)
     }
-    if left_out:
-        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
-        items[:] = [item for item in items if id(item) not in left_out]
+    if left_out_ids:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out_ids])
+        items[:] = [item for item in items if id(item) not in left_out_ids]
         if not any(map(measures, items)):
-            tiers = {marked[item.nodeid].tier for item in candidates if id(item) in left_out}
-            lowest = min(tiers, key=TIERS.index)
+            tiers = {marked[item.nodeid].tier for item in candidates if id(item) in left_out_ids}
+            lowest_tier = min(tiers, key=TIERS.index)
             config.stash[tier_key] = (
-                f"{count(len(left_out), 'selected test')} of tier {listed(sorted(tiers), 2)}, but this run measures "
-                f"tier {options.tier}; measure them with --roofline-tier={lowest}"
+                f"{count(len(left_out_ids), 'selected test')} of tier {listed(sorted(tiers), 2)}, but this run "
+                f"measures tier {options.tier}; measure them with --roofline-tier={lowest_tier}"
             )
 
 
 def _entries(folders: Sequence[Path]) -> Entries:
+    """Return all entries of the baselines; a bad file is a usage error."""
     try:
         return BaselineFolders(folders).everything()
     except RooflineError as error:
@@ -325,6 +328,10 @@ def _is_named(config: pytest.Config, item: pytest.Item) -> bool:
 
 
 def _has_threshold(planned: Planned | None, entries: Entries) -> bool:
+    """Return whether a threshold that gates names a test with its parameters.
+
+    One without parameters holds for all tests of a benchmark, and keeps none of them.
+    """
     if planned is None:
         return False
     return any(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .rooflines import Rooflines
     from .session import RooflineSession
 
-# Of what an exception says: enough to know it by.
+# The most characters of an exception's message in a record.
 MOST_MESSAGE = 500
 
 
@@ -33,7 +33,7 @@ class CurrentTest:
         self.session = session
         self.item = item
         self.marks = marks
-        # The kind of thing and the name of each that this test has recorded.
+        # The kind and the name of each finding of this test: `("figure", "efficiency")`.
         self._names: set[tuple[str, str]] = set()
 
     @property
@@ -55,9 +55,10 @@ class CurrentTest:
         return self.planned.label + (f".{name}" if name else "")
 
     def unique_name(self, kind: str, name: str | None) -> str:
-        """Return the name of a measurement or another finding.
+        """Return the name of a measurement or another finding, as files have it.
 
-        No kind has a name twice.
+        Raises:
+            BadInput: the name is no text, or the test has another finding of the kind with that name.
         """
         if name is not None and not (isinstance(name, str) and name):
             raise BadInput(
@@ -110,7 +111,18 @@ def record(
     device: str = "",
     ranks: Ranks | None = None,
 ) -> Measurement:
-    """Record a measurement of a test; `device` is a sibling's UUID."""
+    """Record a measurement of a test, and return the record.
+
+    Args:
+        test: that measured.
+        request: what was measured.
+        measured: the samples and what was observed beside them.
+        key: of the measurement.
+        ceiling: its roofline; None without.
+        invalid: why a partial measurement is no result; empty for a complete one.
+        device: the UUID of a sibling; empty for the run's own device.
+        ranks: the ranks that measured, if any.
+    """
     session, samples = test.session, measured.samples
     measurement = Measurement(
         key=key,
@@ -126,7 +138,7 @@ def record(
         invalid=encodable(measured.wrong or invalid or measured.doubt),
         peak_bytes=measured.peak_bytes,
         held_bytes=measured.held_bytes,
-        # Of the very first call what is beyond a warm one by itself: compiling, and all that comes once.
+        # The first call compiles, and does all else that happens once; the time of a warm call is subtracted.
         compile_s=max(0.0, samples.first_calls_s[0] - samples.alone_s)
         if request.compiles
         else None,
@@ -138,7 +150,7 @@ def record(
     )
     measurement = with_sanity(measurement, session.under_test.rooflines)
     if not measurement.invalid:
-        # Only now, since a machine in trouble is slower, and no excuse for what is too fast.
+        # A time that is too fast stays the reason: a disturbed machine is slower, so it explains none.
         measurement = replace(
             measurement, invalid=encodable(measured.disturbance or samples.trouble)
         )
@@ -147,7 +159,10 @@ def record(
 
 
 def why_partial(error: BaseException, message: str) -> str:
-    """Return why a partial measurement is no result: an interruption or an error."""
+    """Return why a partial measurement is no result.
+
+    It is the message of the error, or that the run was interrupted.
+    """
     return encodable("interrupted" if isinstance(error, KeyboardInterrupt) else message)[
         :MOST_MESSAGE
     ]

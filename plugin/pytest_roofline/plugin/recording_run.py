@@ -34,13 +34,13 @@ from .current import open_session
 if TYPE_CHECKING:
     from .session import RooflineSession
 
-# Of the reasons of single measurements so many are named.
+# The most reasons of single measurements in a sentence.
 MOST_REASONS = 3
 # The status of a run that came to its end.
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-# Of what is not recorded so much is named.
+# The most lines on results that are not recorded.
 MOST_NAMED = 5
-# A run that was interrupted keeps what it had measured often enough.
+# The statuses after which entries are written. An interrupted run has measured some tests often enough.
 _RECORDABLE = (*ENDED, pytest.ExitCode.INTERRUPTED)
 
 
@@ -58,10 +58,11 @@ def refusals(state: "RooflineSession", waiting: Iterable[str] = ()) -> tuple[str
     run = state.writer.read_back()
     if run is None:
         return tuple(map(printable, state.not_measured)) or ("no test measured anything",)
-    passed = tuple(Outcome(test_id, "passed") for test_id in waiting)
-    run = replace(run, lines=run.lines + passed)
+    passed_outcomes = tuple(Outcome(test_id, "passed") for test_id in waiting)
+    run = replace(run, lines=run.lines + passed_outcomes)
     if state.options.record:
-        return _why_unrecorded(run, 1 if passed else fewest_of(state.options.recording))
+        # After the first process one is enough: the further ones are still to come.
+        return _why_unrecorded(run, 1 if passed_outcomes else fewest_of(state.options.recording))
     try:
         propose([run])
     except NothingFit as error:
@@ -86,9 +87,10 @@ def _why_unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
 
 def _is_comparison(state: "RooflineSession") -> bool:
     """Return whether a run compared a drill, or devices with each other."""
-    drilled = compared_of([row for row in state.rows if "replaced" in (row.labels or ())]) > 0
-    siblings = [SIBLINGS in (row.labels or ()) for row in state.rows if row.lost is None]
-    return drilled or (bool(siblings) and all(siblings))
+    replaced_rows = [row for row in state.rows if "replaced" in (row.labels or ())]
+    is_drill = compared_of(replaced_rows) > 0
+    are_siblings = [SIBLINGS in (row.labels or ()) for row in state.rows if row.lost is None]
+    return is_drill or (bool(are_siblings) and all(are_siblings))
 
 
 def refusal_line(
@@ -104,22 +106,23 @@ def refusal_line(
     """
     from ..engine.devices.cpu import QUIETEN
 
+    # Reasons that busy neighbours explain are replaced by one text on who they are.
     faults = [reason for reason in reasons if not for_neighbours(reason)]
-    busy = len(faults) < len(reasons)
-    observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * busy
-    remedies = ["correct what made them invalid"] * bool(faults) + [QUIETEN] * busy
+    is_busy = len(faults) < len(reasons)
+    observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * is_busy
+    remedies = ["correct what made them invalid"] * bool(faults) + [QUIETEN] * is_busy
     name = "the same" if run is None or makes_way(run) else "another"
-    under = f", under {name} name" * named
-    waiting = "; --roofline-wait=10m waits for that" * busy
+    name_hint = f", under {name} name" * named
+    wait_hint = "; --roofline-wait=10m waits for that" * is_busy
     return (
         f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected at least one valid "
         f"result, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this "
-        f"again{under}{waiting}."
+        f"again{name_hint}{wait_hint}."
     )
 
 
 def busy_now() -> str:
-    """Return who keeps the cores of this machine busy, watched for a second."""
+    """Watch the machine for a second, and return who keeps its cores busy."""
     from ..engine.devices.cpu import neighbours_now
 
     return neighbours_now() or "other processes kept its cores busy"
@@ -185,13 +188,14 @@ def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
 
 
 def _text(refusal: Refusal) -> str:
+    """Return why a result was not recorded, as text for the terminal."""
     return printable(refusal.why)
 
 
 def _expected_tests(state: "RooflineSession") -> set[str]:
-    """Return the tests to record.
+    """Return the tests that the recording should record.
 
-    They were not skipped, and have a result that a baseline holds.
+    Left out are tests that were skipped, that only compared siblings, or whose memory ran out as expected.
     """
     tests = {encodable(test_id) for test_id, plan in state.planned.items() if plan.marks.measures}
     skipped = {name for name, outcome in state.outcomes.items() if outcome.outcome == "skipped"}
@@ -208,7 +212,7 @@ def _expected_tests(state: "RooflineSession") -> set[str]:
 
 
 def _silent_tests(state: "RooflineSession", recording: Recording) -> Iterator[str]:
-    """Yield the tests that no other line mentions."""
+    """Yield a line for each unrecorded test that no other line mentions."""
     refusals = {refusal.test_id for refusal in (*recording.refusals, *recording.slower)}
     for test_id in sorted(_expected_tests(state) - recording.tests - refusals):
         outcome = state.outcomes.get(test_id)
@@ -230,7 +234,8 @@ def _short_path(path: Path) -> str:
 def _foresight(state: "RooflineSession", recording: Recording) -> str:
     """Return a text on the slowdowns that a gate will find.
 
-    It is empty of compiled kernels, which are exact: `; finds slowdowns from 13 %, more days let it find less`.
+    An example is `; finds slowdowns from 13 %, more days let it find less`. It is empty where only compiled kernels
+    were recorded, which are judged exactly.
     """
     if not recording.entries:
         return ""
@@ -264,7 +269,10 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
-        """Print why nothing was recorded, if no opened session does."""
+        """Print why nothing was recorded, if no device was opened.
+
+        Otherwise the summary of the run prints it.
+        """
         config = terminalreporter.config
         if exitstatus in ENDED and self._is_empty(config):
             side_by_side = config.pluginmanager.hasplugin("dsession")
@@ -274,7 +282,10 @@ class Recorder:
             terminalreporter.write_line(refusal_line([reason], rounds, None, named=has_name))
 
     def _is_empty(self, config: pytest.Config) -> bool:
-        """Return whether this run decides and measured nothing."""
-        only_looks = any(config.getoption(name, False) for name in LOOKING)
-        opened = open_session(config) is not None
-        return not (only_looks or opened or hasattr(config, "workerinput"))
+        """Return whether the run was to record, and opened no device.
+
+        A run that only lists tests, or a worker of xdist, was not.
+        """
+        only_lists = any(config.getoption(name, False) for name in LOOKING)
+        is_open = open_session(config) is not None
+        return not (only_lists or is_open or hasattr(config, "workerinput"))

@@ -20,7 +20,7 @@ from ..settings.parsing import Options
 from .planned import Planned
 
 T = TypeVar("T")
-# A plugin that tells GitHub of every failed test itself.
+# The plugin that annotates every failed test on GitHub by itself.
 ANNOTATING = "pytest_github_actions_annotate_failures"
 
 
@@ -31,15 +31,16 @@ class Reports:
         self._folder = options.report if speaks else None
         self._summary = os.environ.get(SUMMARY_VARIABLE, "") if speaks else ""
         self._on_github = speaks and os.environ.get("GITHUB_ACTIONS") == "true"
-        # Sentences for the end of the run, and workflow commands, which must begin their lines.
+        # Sentences for the end of the run.
         self.lines: list[str] = []
+        # Workflow commands of GitHub, each a line of its own.
         self.annotations: list[str] = []
-        # Whether a report was asked for that could not be written.
+        # Whether the report folder of the command could not be written.
         self.broken = False
 
     @property
     def has_readers(self) -> bool:
-        """The need of a report for tests that ended without measuring."""
+        """The need of a report, even if no test measured."""
         return self._folder is not None or bool(self._summary) or self._on_github
 
     def make(
@@ -74,16 +75,19 @@ class Reports:
             return None
 
     def _write(self, run: Run, rows: list[Row], folder: Path) -> bool:
+        """Write the report folder; return True."""
         *_, page = write_report([run], folder, rows)
         self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
         return True
 
     def _append(self, run: Run, rows: list[Row]) -> None:
+        """Append the summary of the run to that of the CI job."""
         append_summary([run], Path(self._summary), rows)
 
     def _annotate(
         self, rows: list[Row], planned: Mapping[str, Planned], config: pytest.Config
     ) -> None:
+        """Make the annotations; no errors where another plugin annotates failures."""
         places = {
             encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()
         }
@@ -103,7 +107,7 @@ def _read(writer: RunWriter) -> tuple[Run, list[Row]]:
 
 
 def place_of(item: pytest.Item, config: pytest.Config) -> Place | None:
-    """Return a test's file and line in the repository, if inside."""
+    """Return a test's file and line in the repository; None outside of it."""
     file, line, _ = item.location
     root = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath).resolve()
     path = (config.rootpath / file).resolve()
