@@ -66,24 +66,27 @@ class RooflineSession:
         self.warning = ""
         self.why_no_rounds = ""
         self.rounds_used = 1
-        # Of a recording, why no baseline can be made of it, once it has ended.
+        # Why no baseline can be made of a recording; set at its end.
         self.refusals: tuple[str, ...] = ()
-        # What a recording has written into the baselines, once it has ended.
+        # The entries that a recording has written; set at its end.
         self.recording: Recording | None = None
         # Whether the machine stayed busy until `--roofline-wait` was over, so that nothing was measured.
         self.stayed_busy = False
-        # The causes for which the device is DEGRADED, once they are known: a regressed test points to them.
+        # The causes for which the device is DEGRADED. The message of a regressed test names them.
         self.degraded: tuple[str, ...] = ()
         self.health = ""
+        # The node ids of tests that may not measure any more, since their verdicts are out.
         self.ended_tests: set[str] = set()
-        # Every measuring test that was found, before any was left out, and how each that ran has ended.
+        # Every measuring test of the collection, before any was left out.
         self.collected: tuple[pytest.Item, ...] = ()
+        # How each measuring test that ran has ended, by its id.
         self.outcomes: dict[str, Outcome] = {}
         self._under_test: DeviceUnderTest | None = None
         self._closed = False
         self._calibrated = False
 
     def _add_kinds(self, kinds: Iterable[ResultKind]) -> None:
+        """Add the kinds of result of a conftest.py; each has a metric of its own."""
         for kind in kinds:
             metrics = [earlier_kind.metric for earlier_kind in self.kinds]
             if not kind.metric or kind.metric in metrics:
@@ -95,7 +98,11 @@ class RooflineSession:
 
     @property
     def under_test(self) -> DeviceUnderTest:
-        """The open device and what belongs to it."""
+        """The device with what belongs to it; the first access opens it.
+
+        Raises:
+            pytest.UsageError: the device or the baselines cannot be used.
+        """
         if self._under_test is None:
             try:
                 self._under_test, self.warning = open_device_under_test(
@@ -111,7 +118,7 @@ class RooflineSession:
 
     @property
     def opened(self) -> bool:
-        """The state of the device: True once it is open."""
+        """The state of the device: True once something has opened it."""
         return self._under_test is not None
 
     @property
@@ -121,20 +128,20 @@ class RooflineSession:
 
     @property
     def analyses(self) -> Analyses | None:
-        """The interim analyses of a test.
+        """The interim analyses of every test, as the option sets them.
 
-        They are None if each test takes as many as it needs.
+        They are None without the option; then each test takes as many rounds as it needs.
         """
-        most = 1 if self.why_no_rounds else self.options.rounds
-        return None if most is None else Analyses(most)
+        most_rounds = 1 if self.why_no_rounds else self.options.rounds
+        return None if most_rounds is None else Analyses(most_rounds)
 
     def unmet(self, needs: str | None) -> str | None:
-        """Return why a test's device need is unmet, if so."""
+        """Return why the device does not do for a test's `needs`; None if it does."""
         if needs == "siblings":
-            count = len(siblings_of(self.under_test.device))
+            sibling_count = len(siblings_of(self.under_test.device))
             return (
-                f"needs {FEWEST} visible GPUs of one product, found {count}"
-                if count < FEWEST
+                f"needs {FEWEST} visible GPUs of one product, found {sibling_count}"
+                if sibling_count < FEWEST
                 else None
             )
         return unmet(needs, self.under_test.environment.device.type)
@@ -150,9 +157,9 @@ class RooflineSession:
         record: Measurement | Resources | OutOfMemory,
         calibration: Calibration | None = None,
     ) -> None:
-        """Write a result at once, whatever becomes of its test.
+        """Write a result at once, and give it to its kind.
 
-        Before the first time goes the calibration of its stamps.
+        `calibration` is that of the clock; the first one is written before the result.
         """
         self.begin_file()
         if calibration is not None and not self._calibrated:
@@ -164,17 +171,15 @@ class RooflineSession:
             self._warn_of_position(record.key)
 
     def _warn_of_position(self, key: Key | ResourceKey) -> None:
-        why = positional_names_note(key.parameters)
-        if why:
+        """Warn of a key whose parameters are named by their position."""
+        reason = positional_names_note(key.parameters)
+        if reason:
             self.run_notes.warn(
-                f"{key.benchmark}: {why}; until then it is not compared, and no baseline holds it"
+                f"{key.benchmark}: {reason}; until then it is not compared, and no baseline holds it"
             )
 
     def note(self, note: Note) -> None:
-        """Write down a note of a test.
-
-        Further rounds only repeat it.
-        """
+        """Write down a note of a test; a further round, which repeats it, does not."""
         if self.round is None:
             self.begin_file()
             self.writer.write(note)
@@ -198,12 +203,13 @@ class RooflineSession:
 
     @property
     def _begun(self) -> bool:
+        """The state of the run file: True once its header is written, or failed to be."""
         return self.writer.path is not None or bool(self.writer.trouble)
 
     def judge(self, item: pytest.Item, *, further: bool) -> None:
         """Judge a test's results after its body.
 
-        `further` rounds may follow.
+        `further` tells whether rounds may follow; without them the test may be red now.
         """
         test_id = encodable(item.nodeid)
         if not further:
@@ -225,7 +231,7 @@ class RooflineSession:
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself.
 
-        unittest's tests do so behind pytest's back.
+        A failure of unittest comes after the verdict, and not through pytest's hook.
         """
         for kind in self.kinds:
             kind.retract(test_id)
@@ -242,7 +248,7 @@ class RooflineSession:
         """Write down how a measuring test ended."""
         self.outcomes[outcome.test_id] = outcome
         if self.round is not None or self.reports.has_readers:
-            # The parent, or a report, must tell of a test that failed before it measured anything.
+            # The parent of a round, or a report, also names tests that measured nothing, so the file is needed.
             self.begin_file()
         if self._begun:
             self.writer.write(outcome)
@@ -263,7 +269,7 @@ class RooflineSession:
 
     @property
     def lost_output(self) -> str:
-        """The output that could not be written: the run, or a report."""
+        """The output that could not be written, `the run` or `a report`, else empty."""
         return (
             "the run"
             if self.writer.trouble and self.options.save
@@ -273,7 +279,7 @@ class RooflineSession:
         )
 
     def close(self, exit_status: int) -> None:
-        """End the run file."""
+        """Settle all verdicts, and end the run file. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -286,13 +292,17 @@ class RooflineSession:
             or self.reports.has_readers
             or (self.options.shadow and self.round is None)
         ):
-            # The name, the report, or the night, that was asked for exists even if every test was skipped.
+            # A saved, reported or shadow run has a file even if every test was skipped.
             self.begin_file()
         if self._begun:
             self._write_end(exit_status)
         self.writer.close()
 
     def _write_end(self, exit_status: int) -> None:
+        """Write the verdicts and the footer.
+
+        The footer has the packages and libraries that were loaded after the header was written.
+        """
         rows, environment = self.timed.rows, self.under_test.environment
         for kind in self.kinds:
             kind.write_verdicts(self.writer)

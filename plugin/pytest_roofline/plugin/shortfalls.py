@@ -118,7 +118,7 @@ def shortfalls(
 
 
 def _silent_tests(state: "RooflineSession") -> Iterator[str]:
-    """Yield the tests that passed, or never ran, and recorded nothing."""
+    """Yield the names of tests that passed, or never ran, and recorded nothing."""
     recorded = {note.test_id for note in state.run_notes.notes} | {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         outcome = state.outcomes.get(encodable(test_id))
@@ -128,51 +128,52 @@ def _silent_tests(state: "RooflineSession") -> Iterator[str]:
 
 
 def _escaped_tests(state: "RooflineSession") -> Iterator[str]:
-    """Yield the tests that were measured and then skipped.
+    """Yield the names of tests that were measured and then skipped.
 
-    `pytest.xfail()` in a test's body does that as well.
+    A test that calls `pytest.xfail()` in its body counts too; one with the mark `xfail` does not.
     """
     measured = {row.test for row in state.rows}
     for test_id, plan in state.planned.items():
         outcome = state.outcomes.get(encodable(test_id))
         if outcome is None or encodable(test_id) not in measured:
             continue
-        by_call = (
+        called_xfail = (
             how_it_ended(outcome)[0] == XFAIL and plan.item.get_closest_marker("xfail") is None
         )
-        if outcome.outcome == "skipped" or by_call:
+        if outcome.outcome == "skipped" or called_xfail:
             yield printable(plan.item.name)
 
 
 def missing_entries(state: "RooflineSession") -> list[Entry | ExactEntry]:
     """Return the recorded entries that this run did not measure.
 
-    Those of a red test are left out. A saved run in place of a baseline may hold whatever somebody selected then.
+    The entries of a failed test are left out, since the run is red for it already. So are those that need another
+    device.
     """
-    excused = set()
+    excused_tests = set()
     for test_id, plan in state.planned.items():
         outcome = state.outcomes.get(encodable(test_id))
-        red = (
+        is_red = (
             outcome is not None
             and outcome.outcome == "failed"
             and how_it_ended(outcome)[0] != XFAIL
         )
-        if red:
-            excused.add(_test_of(plan))
-    needs = {_test_of(plan): plan.marks.needs for plan in state.planned.values()}
-    elsewhere = {test for test, need in needs.items() if state.unmet(need) is not None}
+        if is_red:
+            excused_tests.add(_test_of(plan))
+    needs_by_test = {_test_of(plan): plan.marks.needs for plan in state.planned.values()}
+    elsewhere = {test for test, needs in needs_by_test.items() if state.unmet(needs) is not None}
     return [
         entry
         for kind in state.kinds
         for entry in kind.missing(elsewhere)
-        if (entry.benchmark, canonical(entry.parameters)) not in excused
+        if (entry.benchmark, canonical(entry.parameters)) not in excused_tests
     ]
 
 
 def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -> str:
     """Return a sentence on the missing entries that do not name their test.
 
-    Nobody knows whether the run covers these.
+    Without the test nobody can tell whether the run selects them. The text is empty if there are none.
     """
     labels = [printable(entry.label) for entry in missing if coverage.is_unknown(entry)]
     if not labels:
@@ -204,22 +205,22 @@ class Coverage:
             for node_id, plan in state.planned.items()
             if _function(node_id) in functions_with_parameters
         }
-        # Under --lf pytest does not even look at what did not fail.
+        # Benchmarks of which the command selects some tests only: by a node id with parameters, or all under --lf.
         self._partly_selected = (
             set(self._planned_parameters) if config.getoption("lf", False) else selected_by_id
         )
 
     def why(self, entry: Entry | ExactEntry) -> str:
-        """Return why a run missed the test of an entry.
+        """Return why the run, which selects an entry's test, did not measure it.
 
-        The text is empty if it may miss it.
+        The text is empty if the run does not select that test.
         """
         name, parameters = entry.benchmark, canonical(entry.parameters)
         plan = self._collected_plans.get((name, parameters))
         if parameters in self._planned_parameters.get(name, ()):
             return self._why_silent(plan)
         if self._selection.partial or entry.test.tier not in TIERS:
-            # Kernels belong to no machine: those of other suites, in the same file, have names of their own.
+            # The file of kernels is shared by suites, so a kernel without its test may belong to another suite.
             is_of_suite = isinstance(entry, Entry) or entry.test.tier in TIERS
             return self._why_by_name(name, parameters) if is_of_suite else ""
         if not self._selection.covers(entry.test):
@@ -240,17 +241,17 @@ class Coverage:
         if entry.test.tier in TIERS or self._selection.partial or self.why(entry):
             return False
         if entry.benchmark in self._collected_parameters:
-            # Where none of its tests was selected, the selection is why.
+            # If no test of the benchmark was selected, the entry is missing for that reason.
             return entry.benchmark in self._planned_parameters
         return isinstance(entry, Entry)
 
     def _why_by_name(self, name: str, parameters: str) -> str:
-        """Return why an entry without its test's place was missed.
+        """Return why an entry was missed, by the names of tests alone.
 
-        The text is empty if it may be missed.
+        It is for entries that do not name their test. The text is empty if nothing is wrong.
         """
-        ran_others = name in self._planned_parameters and name not in self._partly_selected
-        if ran_others and parameters not in self._collected_parameters[name]:
+        is_fully_selected = name in self._planned_parameters and name not in self._partly_selected
+        if is_fully_selected and parameters not in self._collected_parameters[name]:
             return "its test has other parameters now"
         return (
             "there is no such test"
@@ -266,7 +267,7 @@ class Coverage:
         return f"its test was skipped: {printable(outcome.reason)}"
 
     def _why_left_out(self, plan: Planned) -> str:
-        """Return why a test of the collection was not run."""
+        """Return why a collected test was not run, although its entry is selected."""
         tier, test_id = plan.marks.tier, encodable(plan.item.nodeid)
         if self._selection.covers(CollectedTest(test_id, tier, marks_of(plan.item))):
             return "a conftest.py or a plugin removed its test"
@@ -276,8 +277,10 @@ class Coverage:
 
 
 def _test_of(plan: Planned) -> tuple[str, str]:
+    """Return the benchmark and the canonical parameters of a test."""
     return plan.benchmark, canonical(plan.parameters)
 
 
 def _function(node_id: str) -> str:
+    """Return the function of a node id, without file and parameters."""
     return node_id.partition("::")[2].partition("[")[0]

@@ -15,7 +15,7 @@ def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
         return
     reporter.ensure_newline()
     if reporter._tw.width_of_current_line:
-        # With -q pytest does not know that dots stand in this line.
+        # With -q pytest does not notice that this line has dots already.
         reporter.write("\n")
     for part in wrapped(printable(line), reporter._tw.fullwidth):
         reporter.write_line(part)
@@ -30,7 +30,7 @@ def wrapped(line: str, width: int) -> list[str]:
     if len(line) <= width or is_command:
         return [without_commands(line)]
     indent = line[: len(line) - len(line.lstrip())] + "  "
-    # A number keeps its unit.
+    # A space that does not break keeps a number and its `%` together.
     parts = textwrap.wrap(
         line.replace(" %", "\xa0%"),
         width,

@@ -52,12 +52,12 @@ class TimedResults(ResultKind):
         judges: bool,
     ) -> None:
         super().__init__()
-        # Of the machine itself, in every process of the run: they have no verdict and no row.
+        # The canaries of every process of the run. They have no verdict and no row.
         self.canaries: list[Measurement] = []
-        # What all tests share, as far as it is known by now, and their references as they would be today.
+        # The change that all tests share so far, and their references shifted by it.
         self.shared: Shared | None = None
         self._shifted_references: dict[str, Reference] = {}
-        # Rounds of a test that never gave a number: its process died, or it was skipped.
+        # The rounds that a test lost: its process died, or it was skipped there.
         self.lost_rounds: dict[str, list[LostRound]] = {}
         self._options = options
         self._started = started
@@ -65,8 +65,9 @@ class TimedResults(ResultKind):
         self._judges = judges
         self._device_under_test: DeviceUnderTest | None = None
         self._results: dict[str, KeyResults] = {}
-        # By the identity of a key: as it is before what all tests share is put back, which its row shows.
+        # The verdict on each key, by its identity, without the change that all tests share. Its row shows that change.
         self._verdicts: dict[str, Verdict] = {}
+        # The ids of tests that get no further round.
         self._at_once: set[str] = set()
 
     def open(self, under_test: "DeviceUnderTest", options: Options) -> None:
@@ -116,9 +117,9 @@ class TimedResults(ResultKind):
             self._judge(measurement)
 
     def _add_to_key(self, measurement: Measurement) -> bool:
-        """Add a measurement to its key.
+        """Add a measurement to its key; return whether it is to be judged.
 
-        Return False for one without a verdict: it tells of the scheduler, or of a profiler.
+        One of ranks that outnumber their cores, or under a profiler, is shown without a verdict.
         """
         labels = measurement.samples.labels
         if OVERSUBSCRIBED in labels or (PROFILED in labels and not measurement.invalid):
@@ -131,7 +132,10 @@ class TimedResults(ResultKind):
         return True
 
     def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
-        """Show the current verdict on a key."""
+        """Show the current verdict on a measurement's key.
+
+        `ended` makes it the last interim analysis.
+        """
         verdict, representative = self._verdict_on(measurement, ended=ended)
         results = self._results[measurement.key.identity]
         self._show(timed_row(results, verdict, measurement=representative), verdict)
@@ -171,12 +175,15 @@ class TimedResults(ResultKind):
         return self._with_last_pass(unless_busy(verdict, results.measurements)), representative
 
     def _entries_for(self, measurement: Measurement) -> list[Entry]:
+        """Return the entries for a measurement's key, each once.
+
+        They are those of the baselines, and those that the run compares with.
+        """
         key, comparator = measurement.key, self._under_test.comparator
-        shelves = (self._under_test.entries, comparator.entries)
         matches = (
             entry
-            for shelf in shelves
-            for entry in shelf.of(key.benchmark, key.name)
+            for entries in (self._under_test.entries, comparator.entries)
+            for entry in entries.of(key.benchmark, key.name)
             if entry.matches(key)
         )
         return list({entry.identity: entry for entry in matches}.values())
@@ -188,6 +195,8 @@ class TimedResults(ResultKind):
         reference: Reference | None,
         entries: Sequence[Entry],
     ) -> tuple[list[Limit], list[Idle]]:
+        """Return the limits of a measurement, and those that do not apply here."""
+
         def summarise(statistic: Statistic) -> Summary:
             return results.summary(reference, self._under_test.identity, self._started, statistic)
 
@@ -199,23 +208,23 @@ class TimedResults(ResultKind):
     def _policy(
         self, measurement: Measurement, reference: Reference | None, *, ended: bool
     ) -> Policy:
+        """Return how a measurement is judged: its tolerance, prior and interim analyses."""
         key, under_test = measurement.key, self._under_test
         analyses = replace(self._plan(measurement.test_id, key, reference), ended=ended)
-        own_tolerance, general_tolerance = measurement.tolerance, self._options.tolerance
         return policy_of(
             key,
             reference,
             under_test.prior(key),
             under_test.comparisons,
-            test_tolerance=own_tolerance,
-            run_tolerance=general_tolerance,
+            test_tolerance=measurement.tolerance,
+            run_tolerance=self._options.tolerance,
             analyses=analyses,
         )
 
     def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Analyses:
         """Return the interim analyses of a test.
 
-        They are those of the option, else as many as red needs for what looks slow.
+        The option decides. Without it a test that looks slow has as many as a red verdict needs.
         """
         if test_id in self._at_once:
             return Analyses(1)
@@ -252,7 +261,10 @@ class TimedResults(ResultKind):
     def _left_out(
         self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
     ) -> tuple[Reason, ...]:
-        """Return why processes of a key and lost rounds do not count."""
+        """Return why some processes of a key, and lost rounds, do not count.
+
+        `invalid` is why the whole key does not count; then single processes are not named.
+        """
         results = self._results[measurement.key.identity]
         unsound = {} if invalid else results.unsound(reference)
         lost = self.lost_rounds.get(measurement.test_id, ())
@@ -276,7 +288,7 @@ class TimedResults(ResultKind):
         return PastRuns(self._options.folder, self._under_test.hardware, self._started)
 
     def _among_siblings(self, measurement: Measurement) -> Verdict:
-        """Return the verdict on a device beside its siblings."""
+        """Return the verdict on a device beside its siblings of the same test."""
         key = measurement.key
         siblings: dict[str, Sibling] = {}
         for identity, results in self._results.items():
@@ -297,6 +309,7 @@ class TimedResults(ResultKind):
         )
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:
+        """Put a row into the table, and keep the verdict behind it, if any."""
         assert row.key is not None
         if verdict is None:
             self._verdicts.pop(row.key.identity, None)
@@ -305,8 +318,12 @@ class TimedResults(ResultKind):
         self._put(row)
 
     def _keep_unjudged(self, record: Measurement, word: str) -> None:  # noqa: ARG002
+        """Show a measurement of a failed test without a verdict.
+
+        Its word is INTERRUPTED or FAILED by its own record, and not `word`.
+        """
         if not record.invalid and self._judges:
-            # A rerun cannot shake it off: of the attempts of a process the slowest stands, whatever failed them.
+            # It counts for a rerun too: the slowest attempt of a process is judged, so a rerun cannot hide a slow one.
             self._results.setdefault(record.key.identity, KeyResults()).measurements.append(record)
         end_word = INTERRUPTED if record.invalid == "interrupted" else FAILED
         self._show(timed_row(KeyResults([record]), word=end_word))
@@ -328,11 +345,12 @@ class TimedResults(ResultKind):
     def fails(self, row: Row) -> bool:
         """Return whether the verdict on a time fails its test.
 
-        A row whose word is that of its memory has none.
+        A row whose verdict is that of its peak memory is left to `PeakMemory`.
         """
         if row.time_verdict is None or row.by_peak:
             return False
         word = FAIL_ON_WORDS.get(row.time_verdict.kind)
+        # Before the first recording on this hardware, tests without a baseline may pass a gate.
         if word == "no-baseline" and self._options.until_recorded and not self._under_test.recorded:
             return False
         return word in self._fail_on
@@ -340,7 +358,7 @@ class TimedResults(ResultKind):
     def is_final(self, row: Row) -> bool:
         """Return whether a red time stays red.
 
-        More processes may decide otherwise behind an undecided verdict.
+        It may not if its verdict is undecided, since further processes may change it.
         """
         return row.time_verdict is None or row.time_verdict.decided
 
@@ -349,13 +367,14 @@ class TimedResults(ResultKind):
         return any(map(self._may_change, self.of(test_id)))
 
     def _may_change(self, row: Row) -> bool:
+        """Return whether a row may turn red, or wants another process."""
         verdict = self.verdict_of(row)
         return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
 
     def is_shifted(self, test_id: str) -> bool:
-        """Return whether a shared change is taken out of a test.
+        """Return whether a change that all tests share is taken out of a test.
 
-        All tests together may still change its word.
+        A later estimate of that change may still change the test's verdict.
         """
         verdicts = map(self.verdict_of, self.of(test_id))
         return any(
@@ -364,24 +383,28 @@ class TimedResults(ResultKind):
         )
 
     def wants_round(self, row: Row) -> bool:
-        """Return whether another process might decide."""
+        """Return whether a key is worth another process.
+
+        A key without a reference is measured as often as a recording needs, another until its verdict is decided.
+        """
         verdict = self.verdict_of(row)
         if verdict is None or row.key is None or row.test in self._at_once:
             return False
         results = self._results[row.key.identity]
-        rounds = len({measurement.process for measurement in results.measurements})
-        unjudged = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
-        # What may miss a limit is recorded as often; what surely does becomes no baseline.
-        unjudged = unjudged or (self._options.record and verdict.kind is not Kind.REGRESSED)
-        if verdict.reference is None and unjudged and not verdict.siblings:
-            # A recording: what nothing is known of is measured as often as was asked for, also where the first process
-            # was disturbed.
-            return rounds < self._options.recording and not results.hopeless(None)
+        process_count = len({measurement.process for measurement in results.measurements})
+        may_become_baseline = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
+        # In a recording this includes what may miss a limit, but not what surely does.
+        may_become_baseline = may_become_baseline or (
+            self._options.record and verdict.kind is not Kind.REGRESSED
+        )
+        if verdict.reference is None and may_become_baseline and not verdict.siblings:
+            # An invalid first process does not end it: a later one may be undisturbed.
+            return process_count < self._options.recording and not results.hopeless(None)
         if verdict.decided or verdict.futile:
             return False
         if verdict.reference is None and verdict.limit is None and not verdict.siblings:
             return False
-        return rounds < self.most_rounds(row) and not results.hopeless(verdict.reference)
+        return process_count < self.most_rounds(row) and not results.hopeless(verdict.reference)
 
     def most_rounds(self, row: Row) -> int:
         """Return the largest number of processes of a test."""
@@ -392,10 +415,9 @@ class TimedResults(ResultKind):
         ).most
 
     def end_rounds(self, open_ids: set[str], *, cut: bool) -> None:
-        """Give the open tests their last interim analysis.
+        """Give the open tests their last interim analysis, before all planned rounds.
 
-        More processes were planned. Where all is `cut` short there will be no further process for any test, so that
-        none could have been seen better.
+        With `cut` no test gets a further process, so the detectable effect of every other verdict is taken anew.
         """
         self._share(open_ids)
         for row, verdict in list(self._judged_rows()):
@@ -409,9 +431,9 @@ class TimedResults(ResultKind):
                 )
 
     def settle(self, open_ids: set[str]) -> None:
-        """Compare all verdicts of the run.
+        """Compare all verdicts of the run, as a correction for many tests needs.
 
-        Only those of tests with a deferred report may change.
+        Only the verdicts of `open_ids`, tests with a deferred report, may change. Others get their adjusted p-value.
         """
         self._share(open_ids)
         rows_and_verdicts = {
@@ -430,17 +452,16 @@ class TimedResults(ResultKind):
             self._settle(row, verdict)
 
     def _settle(self, row: Row, verdict: Verdict) -> None:
-        """Show a verdict with what the other tests of the run changed."""
+        """Show a verdict, and put back the change that all tests share."""
         assert row.measurement is not None
         whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
         results = self._results[row.measurement.key.identity]
         self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
 
     def _share(self, open_ids: set[str]) -> None:
-        """Estimate what all tests share today, and judge the open ones beside it.
+        """Estimate the change that all tests share, and judge without it.
 
-        Not in a drill, which slows all alike to see whether each would turn red, nor in a recording, which compares
-        nothing.
+        A drill slows all tests alike to see each turn red, and a recording compares nothing, so both go without it.
         """
         if self._options.drill is not None or self._options.record or not open_ids:
             return
@@ -463,22 +484,24 @@ class TimedResults(ResultKind):
             sides, tolerances, classes, self._analyses()
         )
         for identity, (measurement, shift) in shifts.items():
-            # One that had its last analysis is not put back to an earlier one.
+            # A key whose shift is the same keeps its verdict, which may be that of its last interim analysis.
             if self._shifted_references[identity].shift != shift:
                 self._judge(measurement)
 
     def _judged_rows(self) -> Iterator[tuple[Row, Verdict]]:
+        """Yield the rows that have a verdict, each with it."""
         for row in self.rows:
             verdict = self.verdict_of(row)
             if verdict is not None:
                 yield row, verdict
 
     def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
-        canaries: dict[str, list[Measurement]] = {}
+        """Yield each valid canary that has a reference, by its key's identity."""
+        canaries_by_key: dict[str, list[Measurement]] = {}
         for canary in self.canaries:
             if not canary.invalid:
-                canaries.setdefault(canary.key.identity, []).append(canary)
-        for identity, measurements in canaries.items():
+                canaries_by_key.setdefault(canary.key.identity, []).append(canary)
+        for identity, measurements in canaries_by_key.items():
             reference, _ = find_reference(
                 self._under_test.comparator, measurements[0].key, measurements[0].work
             )

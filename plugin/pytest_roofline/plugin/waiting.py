@@ -28,8 +28,9 @@ class Waiting:
             pytest.Session.Failed: it stays busy.
         """
         state = open_session(session.config)
-        broken = session.testsfailed and not session.config.option.continue_on_collection_errors
-        if state is None or broken:
+        # After an error of collection pytest runs no test, so there is nothing to wait for.
+        has_failed = session.testsfailed and not session.config.option.continue_on_collection_errors
+        if state is None or has_failed:
             return
         self._busy = self._wait(state)
         if self._busy:
@@ -37,9 +38,10 @@ class Waiting:
             raise session.Failed("the machine stayed busy")
 
     def _wait(self, state: "RooflineSession") -> str:
+        """Wait for a quiet machine; return what keeps it busy, if it stays so."""
         under_test = state.under_test
         if not under_test.is_open_here and under_test.environment.device.type != "cpu":
-            # Its ranks open the device, and this process does not.
+            # Only the ranks open the accelerator, so this process cannot look at it.
             return ""
 
         def look() -> str:
