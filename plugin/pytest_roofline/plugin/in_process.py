@@ -164,7 +164,7 @@ REMEDY = (
     "its siblings could; check this device with `roofline doctor` and in the kernel's log (dmesg)"
 )
 
-# Takes the torch devices of a sibling, which are two for a link. Returns a function that makes a set of arguments there.
+# Takes the torch devices of a sibling, which are two for a link. Returns a function that makes one set of arguments.
 MakerOn = Callable[..., Callable[[], object]]
 
 

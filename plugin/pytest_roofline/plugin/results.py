@@ -1,6 +1,6 @@
-"""The notes of a run besides its results, and the tests that a watching gate would have failed.
+"""The notes of a run besides its results, and the tests that a gate in shadow mode would have failed.
 
-Such a gate is that of `--roofline-ci=shadow`. Of it elsewhere: `settings/parsing.py` reads the option,
+That is the gate of `--roofline-ci=shadow`. Other parts of it: `settings/parsing.py` reads the option,
 `plugin/deciding.py` passes a test that would have failed, `plugin/gate.py` does so for the gate's own items,
 `plugin/session.py` writes the sentences into the run file, `baselines/run_files.py` counts the nights, and
 `report/messages.py` prints both.
@@ -25,9 +25,9 @@ class RunNotes:
     """The notes of a run in their order, and the warnings about missing ones."""
 
     notes: list[Note] = field(default_factory=list)
-    # Whether torch.profiler has watched a device in this process: what it hooked into the driver may stay there.
+    # Whether torch.profiler has run in this process: its hooks may stay in the driver and slow later calls down.
     watched: bool = False
-    # Each said once at the end of the run.
+    # Each is printed once, at the end of the run.
     warnings: list[str] = field(default_factory=list)
 
     def of(self, kind: type[N]) -> list[N]:
@@ -43,9 +43,9 @@ class RunNotes:
             self.warnings.append(sentence)
 
 
-# Among the figures of a report: why the test would have failed.
+# The name of the figure in a report that says why the test would have failed.
 PROPERTY = "roofline.shadow"
-# What is said first; among slowdowns the largest is the worst.
+# The ranks of reasons, the worst first. Among slowdowns the largest is the worst.
 DEVICE, SLOWER, OTHER = range(3)
 
 
@@ -53,6 +53,7 @@ class Shadow:
     """The tests that would have failed, with a sentence each."""
 
     def __init__(self) -> None:
+        # By test id: the rank of the reason, minus the slowdown, and the sentence. They are sorted by the first two.
         self._failures: dict[str, tuple[int, float, str]] = {}
 
     def note(self, test_id: str, reason: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
@@ -86,7 +87,7 @@ def let_pass(item: pytest.Item, reason: str, rank: int = OTHER, slowdown: float 
 def fail(item: pytest.Item, options: Options, reason: str, rank: int = OTHER) -> None:
     """Fail a test for a gate, or note it in shadow mode."""
     if not options.shadow:
-        # What led to it is said in it.
+        # The reason says it all, so no cause is chained.
         raise pytest.fail.Exception(reason, pytrace=False) from None
     let_pass(item, reason, rank)
 
@@ -97,8 +98,8 @@ def require(item: pytest.Item, options: Options, reason: str) -> None:
     In shadow mode the lack is noted.
     """
     if options.requires_hardware:
-        test = f"{item.name}: " * options.shadow
-        fail(item, options, f"{test}{reason}, and no-hardware fails (--roofline-fail-on)")
+        test_name = f"{item.name}: " * options.shadow
+        fail(item, options, f"{test_name}{reason}, and no-hardware fails (--roofline-fail-on)")
 
 
 def lack(item: pytest.Item, options: Options, reason: str) -> NoReturn:

@@ -18,8 +18,8 @@ from ..hardware import (
 if TYPE_CHECKING:
     from ..engine.devices import Device
 
-# Of a core: twice what the fastest reads out of its nearest cache, and four times what it computes by vectors. Only
-# beyond that is it measured what the machine can do.
+# Rates of one core that are twice what the fastest reads from its nearest cache, and four times what it computes with
+# vectors. Only where a test is faster, the machine's own rates are measured to compare with.
 SUSPECT_BYTES_PER_S, SUSPECT_FLOPS = 1e12, 1e12
 
 
@@ -42,8 +42,8 @@ class Rooflines:
     ) -> Ceiling | None:
         """Return the roofline of a metric: the datasheet's, else a measured one.
 
-        Of a CPU's traffic that is the triad, of FLOP/s in a type that the metric names a matrix product. Between
-        several devices, as `hardware` names them, it is that of the link.
+        The measured one of a CPU's traffic is the triad. That of FLOP/s is a matrix product in the type that the metric
+        names. Where `hardware` has several devices, the roofline is that of their link. It is None where none is known.
         """
         if hardware is not None and hardware.devices not in (None, 1):
             return link_ceiling(product_of(self.environment.device), hardware, metric)
@@ -53,7 +53,7 @@ class Rooflines:
             return at_generation(ceiling, self.gpu) if ceiling.metric == "payload_GBps" else ceiling
         if kind == "traffic_GBps" and self.environment.device.type == "cpu":
             return self.triad
-        # A device whose clock a script moves multiplies nothing.
+        # The fake device of the tests cannot compute a matrix product.
         if kind == "TFLOPS" and self.environment.device.type != "fake":
             return self._product(metric)
         return None
@@ -61,7 +61,8 @@ class Rooflines:
     def beyond_belief(self, work: Work, seconds: float) -> str:
         """Return why work cannot be done so fast, else an empty text.
 
-        What a CPU can do at most is measured for that once, and only where a rate looks impossible.
+        The limits of an accelerator are those of its datasheet. Those of a CPU are measured, but only where a rate
+        looks impossible.
         """
         moved_bytes = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
         if self.environment.device.type != "cpu":
@@ -69,8 +70,8 @@ class Rooflines:
         else:
             cores = self.environment.host.usable_cores
             triad = self.triad if moved_bytes / seconds > SUSPECT_BYTES_PER_S * cores else None
-            suspect = work.flops / seconds > SUSPECT_FLOPS * cores
-            products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if suspect]
+            is_suspect = work.flops / seconds > SUSPECT_FLOPS * cores
+            products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if is_suspect]
             fastest = max(filter(None, products), key=lambda product: product.value, default=None)
             bounds = [bound for bound in (triad, fastest) if bound is not None]
         amounts = (
@@ -82,23 +83,24 @@ class Rooflines:
         )
 
     def _product(self, metric: str) -> Ceiling | None:
+        """Return the rate of a matrix product in the metric's type, measured once."""
         if metric in self._products:
             return self._products[metric]
         from ..engine.ceiling import measure_product
 
         product = measure_product(self.device, self.device.name, metric)
-        # The buffers of the test that asks first must not lower the roofline of all that follow.
+        # An unsettled rate, as beside the buffers of a large test, is not kept for the tests that follow.
         if product.settled:
             self._products[metric] = product.ceiling
         return product.ceiling
 
 
 def triad_of(device: "Device", environment: Environment) -> Ceiling | None:
-    """Measure the memory bandwidth of a CPU; None of any other device.
+    """Measure the memory bandwidth of a CPU; return None for any other device.
 
-    It comes before a test takes some of the memory.
+    Call it before a test uses some of the memory.
     """
-    # By its name: a device whose clock a script moves would wait for the end of the triad for ever.
+    # The name is asked, and not the type: the fake device of the tests has another clock, and would never end.
     if device.name != "cpu":
         return None
     from ..engine.ceiling import measure_triad

@@ -61,9 +61,9 @@ _NEUTRAL_VALUES: dict[str, Any] = {
     "benchmark_compare_fail": None,
     "benchmark_histogram": [],
 }
-# Of the options of pytest those that choose what is measured, where the parent has no list yet.
+# The options of pytest that select tests. They are kept where the parent gave no list of tests.
 _CHOOSING_OPTIONS = ("keyword", "markexpr", "deselect")
-# Options of ours that a round does not heed, and a process of `roofline ab`, which judges nothing.
+# Options of ours that no round heeds, and those that a process of `roofline ab` does not heed besides.
 _UNHEEDED_OPTIONS = frozenset(("save", "profile", "rounds", "record", "accept-slower", "wait"))
 _UNJUDGED_OPTIONS = frozenset(
     (
@@ -86,7 +86,7 @@ def begin(config: pytest.Config) -> None:
     config.stash[unheeded_key] = (
         _UNHEEDED_OPTIONS if this_round.side is None else _UNHEEDED_OPTIONS | _UNJUDGED_OPTIONS
     )
-    # A name that users give to options of their own, unless the plugin is there.
+    # `count` may be an option of the user's own, unless pytest-repeat is there.
     repeats = {"count": 1} if config.pluginmanager.hasplugin("pytest_repeat") else {}
     for name, value in (_NEUTRAL_VALUES | repeats).items():
         if hasattr(config.option, name) and (
@@ -101,16 +101,21 @@ def begin(config: pytest.Config) -> None:
 
 
 def files_of(test_ids: Sequence[str], rootdir: Path) -> list[str]:
-    """Return the files of tests in their order.
+    """Return the files of tests in their order; none if any is missing.
 
-    A round then imports no other file. There are none if a file is missing. A node id begins with its file's path from
-    the root directory, unless the file lies outside of it.
+    A round collects these files only, so that it imports no other. A node id begins with its file's path from the root
+    directory, unless the file lies outside of it.
     """
     paths = dict.fromkeys(str(rootdir / test_id.partition("::")[0]) for test_id in test_ids)
     return list(paths) if all(map(os.path.isfile, paths)) else []
 
 
 def _read_round(path: str) -> Round:
+    """Return the round of a file that this process's parent wrote.
+
+    Raises:
+        pytest.UsageError: there is no such file, or another process wrote it.
+    """
     try:
         this_round = Round(Path(path))
         if os.getppid() == this_round.parent:
@@ -124,9 +129,9 @@ def _read_round(path: str) -> Round:
 
 
 def _end_with(parent: int) -> None:
-    """End with the run that started this round, and kill its own processes.
+    """Wait until the parent has ended; then end this process and its group.
 
-    Nobody else would end a hang.
+    Without the parent nobody would end a round that hangs.
     """
     while os.getppid() == parent:
         time.sleep(PARENT_EVERY_S)
@@ -143,14 +148,14 @@ class Watch:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the tests of the round in the run's order, for their fixtures."""
+        """Keep the tests of the round, in the order of collection."""
         if self._round.ids is not None:
             test_ids = set(map(encodable, self._round.ids))
             items[:] = [item for item in items if encodable(item.nodeid) in test_ids]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test once, without repeats; skip it once the time is over."""
+        """Run a test once, without repeats; stop if the round is over."""
         if reason := self._round.over:
             item.session.shouldstop = reason
             return True
@@ -173,21 +178,27 @@ class Watch:
         self._round.say("end", nodeid)
 
     def pytest_unconfigure(self) -> None:
-        """Skip the five searches for garbage at pytest's end.
+        """Skip the garbage collections at pytest's end, which take long.
 
-        What is in memory is left to the end of this process.
+        The end of this process frees its memory.
         """
         if self._round.own_process:
             gc.freeze()
 
     def pytest_sessionfinish(self) -> None:
-        """Report code that came from the checkout instead of its substitute."""
+        """Report code that came from the checkout instead of the side's folder.
+
+        Only a process of `roofline ab` has a side. Code of an environment that lies in the checkout is not reported.
+        """
         side = self._round.side or {}
         if side.get("checkout") == side.get("folder"):
             return
-        top, places = f"{side['checkout']}{os.sep}", (sys.prefix, sys.base_prefix, side["folder"])
-        elsewhere = tuple(
-            place for place in (*places, *map(os.path.realpath, places)) if place.startswith(top)
+        checkout_prefix = f"{side['checkout']}{os.sep}"
+        allowed_places = (sys.prefix, sys.base_prefix, side["folder"])
+        allowed_prefixes = tuple(
+            place
+            for place in (*allowed_places, *map(os.path.realpath, allowed_places))
+            if place.startswith(checkout_prefix)
         )
         files = {
             str(getattr(module, "__file__", None) or os.devnull)
@@ -197,8 +208,8 @@ class Watch:
         strays = [
             path
             for path in sorted(files | set(map(os.path.realpath, files)))
-            if path.startswith(top)
-            and not path.startswith(elsewhere)
+            if path.startswith(checkout_prefix)
+            and not path.startswith(allowed_prefixes)
             and not {"site-packages", "dist-packages"} & set(Path(path).parts)
         ]
         for path in [*strays, *copied_from(side)]:

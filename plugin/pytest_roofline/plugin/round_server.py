@@ -14,12 +14,12 @@ from ..engine import host, measure
 from ..engine.devices import cpu
 from . import display, in_process, running
 
-# What takes a round long to import.
+# The modules that take a round long to import.
 __all__ = ["cpu", "display", "host", "in_process", "measure", "running", "torch"]
 
 
 def live(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments as a round; return its exit status."""
     sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
-    # They were imported here, ahead of pytest's own import hook.
+    # pytest would warn that it cannot rewrite the assertions of plugins that were imported here already.
     return int(pytest.main([*arguments, "-W", "ignore::pytest.PytestAssertRewriteWarning"]))

@@ -37,7 +37,14 @@ MOST_CRASHES = 2
 
 
 class Rounds:
-    """The rounds of one parent."""
+    """The rounds of one parent.
+
+    Args:
+        state: of the parent's run.
+        say: prints a line.
+        longest_s: the longest duration of a test in the first process, in seconds; a round that is silent for much
+            longer hangs.
+    """
 
     def __init__(
         self, state: "RooflineSession", say: Callable[[str], None], longest_s: float
@@ -45,8 +52,10 @@ class Rounds:
         self._state = state
         self._say = say
         self._quiet_s = max(QUIET_S, QUIET_FACTOR * longest_s)
+        # By test id: the rounds that a test lost, and why a test failed for itself.
         self.crashes: dict[str, list[LostRound]] = {}
         self.failures: dict[str, str] = {}
+        # Why no further round can run; empty while they can.
         self.broken = ""
 
     @cached_property
@@ -60,14 +69,14 @@ class Rounds:
         return RoundParent(sorted(plugins), folder=config.invocation_params.dir)
 
     def close(self) -> None:
-        """End the process that forks the rounds."""
+        """End the process that forks the rounds, if there was any."""
         if "_parent" in self.__dict__:
             self._parent.close()
 
     def run(self, number: int, test_ids: Sequence[str], deadline: float | None) -> None:
         """Run one round of tests.
 
-        A crash costs only the test where it happened.
+        After a crash the tests that had not begun run in another process.
         """
         remaining = list(test_ids)
         while remaining and not self.broken:
@@ -79,23 +88,27 @@ class Rounds:
             except OSError as error:
                 self.broken = f"round {number} could not start: {error}"
                 break
-            late = deadline is not None and time.monotonic() > deadline
+            is_late = deadline is not None and time.monotonic() > deadline
             if child_end.died_in:
                 self._note_crash(number, child_end)
-            elif not child_end.started and not late and child_end.status != pytest.ExitCode.OK:
+            elif not child_end.started and not is_late and child_end.status != pytest.ExitCode.OK:
                 self.broken = f"round {number} could not start, {child_end.cause}: {child_end.tail}"
-            if late or child_end.status == pytest.ExitCode.INTERRUPTED or not child_end.died_in:
+            if is_late or child_end.status == pytest.ExitCode.INTERRUPTED or not child_end.died_in:
                 break
             remaining = [
                 test_id for test_id in remaining if encodable(test_id) not in child_end.started
             ]
 
     def hopeless(self, test_id: str, name: str) -> bool:
-        """Return whether a measurement is not worth another process."""
-        lost = sum(name not in crash.measured for crash in self.crashes.get(test_id, ()))
-        return lost >= MOST_CRASHES or test_id in self.failures
+        """Return whether a measurement is not worth another process.
+
+        It is not if its test failed for itself, or lost it in two rounds.
+        """
+        lost_count = sum(name not in crash.measured for crash in self.crashes.get(test_id, ()))
+        return lost_count >= MOST_CRASHES or test_id in self.failures
 
     def _note_crash(self, number: int, child_end: ChildEnd) -> None:
+        """Note the test in which a round's process died, and print the end of its log."""
         text = f"its process ended early in round {number}: {child_end.cause}"
         self._note_lost_round(child_end.died_in, text)
         self._say(
@@ -105,7 +118,10 @@ class Rounds:
             self._say(f"    {line}")
 
     def _note_lost_round(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
-        """Note a lost round of a test, except for what it measured."""
+        """Note a lost round of a test.
+
+        `measured` names the measurements that it did not lose.
+        """
         self.crashes.setdefault(test_id, []).append(LostRound(text, frozenset(measured)))
 
     def _child(
@@ -117,7 +133,7 @@ class Rounds:
         environ, descriptors = attached.lend() if attached is not None else ({}, ())
         command = [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args)]
         if config.pluginmanager.hasplugin("cacheprovider"):
-            # Its failures are none of the parent's, and no test that failed last time may be preferred.
+            # A cache of its own: it must not change, or be ordered by, the parent's list of failed tests.
             command += ["-o", f"cache_dir={folder / 'cache'}"]
         try:
             child_end = run_child(
@@ -156,6 +172,10 @@ class Rounds:
         return frozenset(copied_ids)
 
     def _copy(self, run: Run, number: int) -> None:
+        """Copy the results of one run file of a child, marked with the round.
+
+        Tests that were skipped, failed, or ran out of memory there are noted.
+        """
         outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
         for test_id, outcome in outcomes.items():
             if outcome.outcome == "skipped":
@@ -170,15 +190,15 @@ class Rounds:
             (record.test_id, record.name) for record in run.out_of_memory if record.recorded
         }
         for measurement in run.measurements:
-            test_id, why = measurement.test_id, ""
+            test_id, void_reason = measurement.test_id, ""
             if measurement.invalid and (test_id, measurement.key.name) in memory_failures:
-                # What it had taken before memory ran out is no result, and no fault either.
+                # A partial measurement before memory ran out is left out; the record of memory stands for it.
                 continue
-            # A number whose test went wrong afterwards is kept, and counts for nothing.
+            # The measurements of a test that failed afterwards are kept as invalid. Canaries belong to no test.
             if CANARY not in measurement.samples.labels:
-                why = why_void(outcomes.get(test_id), f"round {number}")
+                void_reason = why_void(outcomes.get(test_id), f"round {number}")
             self._state.record(
-                replace(measurement, round=number, invalid=measurement.invalid or why)
+                replace(measurement, round=number, invalid=measurement.invalid or void_reason)
             )
         for record in run.out_of_memory:
             self._state.record(replace(record, round=number))
@@ -217,7 +237,8 @@ def why_no_rounds(state: "RooflineSession") -> str:
 def may_fork(state: "RooflineSession") -> bool:
     """Return whether rounds may be forked: on a processor, without attached ranks.
 
-    What the library of an accelerator keeps does not survive a fork, and attached ranks are told of a fresh process.
+    The state of an accelerator's library does not survive a fork. Attached ranks are handed to a fresh process as open
+    files, which a fork from another process does not inherit.
     """
     on_processor = state.under_test.environment.device.type == "cpu"
     return on_processor and launcher_of(state.config).attached is None

@@ -44,10 +44,10 @@ from .rounds import why_no_rounds
 from .session import RooflineSession
 from .terminal import tell, wrapped
 
-# A line of progress at most this often, so that a log of hours stays readable.
+# The least time between lines of progress, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0
 
-# Of the sentence that says how the run ended.
+# The colours of the last sentence, by its first word.
 MARKUP = {
     "GREEN": {"green": True},
     "RECORDED": {"green": True},
@@ -62,7 +62,14 @@ def join(
     measuring_items: Sequence[pytest.Item],
     collected_items: Sequence[pytest.Item] = (),
 ) -> None:
-    """Check the markers, select the tests, and register the hooks."""
+    """Check the markers, select the tests, and register the hooks.
+
+    Args:
+        config: pytest's configuration.
+        items: all selected tests; changed in place.
+        measuring_items: those of them that use this plugin.
+        collected_items: the tests that used it before other plugins left some out.
+    """
     marks = {item.nodeid: read_marks(item) for item in measuring_items}
     with_ranks = any(map(uses_ranks, measuring_items))
     if not (with_ranks or any(map(measures, measuring_items))):
@@ -76,7 +83,7 @@ def join(
         config.pluginmanager.register(WorkerGuard(parse_options(config)))
         return
     config.pluginmanager.register(UsersFramesFirst(config))
-    # Made before the run begins: its name is refused once there is a file of that name.
+    # Made now, since it parses the options: the name of a run is refused once its file exists.
     launcher = launcher_of(config)
     this_round = in_round(config)
     if this_round is None or this_round.ids is None:
@@ -147,16 +154,16 @@ class UsersFramesFirst:
     def __init__(self, config: pytest.Config) -> None:
         self._shows_all = config.getoption("fulltrace", False)
 
-    # Within all other hooks around it, which see the whole traceback.
+    # This wrapper is the innermost, so that those of other plugins see the whole traceback.
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Remove our frames, and the class of our errors, from a report.
 
-        With the name of its class the sentence of the summary line would be cut.
+        pytest cuts the lines of its summary, and the name of the class would use up their room.
         """
-        # What a unittest.TestCase raised waits at the item until the hooks within this one take it to the call.
+        # The error of a unittest.TestCase is kept at the item, until a hook within this one moves it to the call.
         raised = next(iter(getattr(item, "_excinfo", None) or ()), call.excinfo)
         raised = raised if measures(item) or uses_ranks(item) else None
         error = raised.value if raised is not None else None
@@ -211,7 +218,7 @@ class Running:
             if self.state.round is None:
                 remove_abandoned()
             if self.state.round is None and looks_at_device(self.state):
-                # Tests that turn red before the last item runs can point to what is known now.
+                # A test that turns red before the last item points to the state of the device that is known now.
                 look(self.state)
                 session.items.append(DeviceHealth.from_parent(session, state=self.state))
 
@@ -259,14 +266,14 @@ class Running:
                 self.state.abandon(item, error)
                 raise
         if self.state.round is not None:
-            # The parent judges; here only what went wrong by itself counts.
+            # The parent judges the measurements of a round, so they get no verdict here.
             self.state.abandon(item)
             return outcome
-        holds = may_defer(item)
-        self.state.judge(item, further=holds)
+        can_wait = may_defer(item)
+        self.state.judge(item, further=can_wait)
         if self.bridge is not None:
             self.bridge.replay(item)
-        if holds and is_undecided(self.state, item):
+        if can_wait and is_undecided(self.state, item):
             item.stash[deferral_key] = True
             return outcome
         failure = publish(self.state, item)
@@ -277,7 +284,7 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """End the measurements of a test, which nobody would judge from here on."""
+        """Refuse further measurements of a test, since nobody would judge them."""
         self.state.end_measuring(item)
 
     @pytest.hookimpl(wrapper=True)
@@ -292,11 +299,11 @@ class Running:
             item.stash[call_key] = call
             if item.stash.get(deferral_key, False) and ended_well(report):
                 return report
-            # A test that failed for itself behind the verdict's back is no longer open.
+            # A test that failed for itself is not deferred, although its verdict is open.
             item.stash[deferral_key] = False
             report.roofline_word = _status_word(self.state, item)  # type: ignore[attr-defined]
         raised = item.stash.get(failure_key, None)
-        # unittest's failures do not pass through the call hook, so only the very exception raised there is a verdict's.
+        # Only the very exception that the call hook raised is the verdict's. A failure of unittest is another one.
         by_verdict = (
             raised is not None and call.excinfo is not None and call.excinfo.value is raised
         )
@@ -307,7 +314,7 @@ class Running:
         if by_verdict and report.failed and call.when == "call" and self.state.options.shadow:
             pass_in_shadow(self.state, item, report, str(raised))
         if call.excinfo is not None and not item.config.getoption("usepdb", False):
-            # The traceback outlives the test (sys.last_traceback); its buffers must not, or the next finds no room.
+            # The traceback outlives the test (sys.last_traceback). Its buffers must not, or the next test lacks memory.
             forget_locals(call.excinfo.value)
         return report
 
@@ -330,16 +337,16 @@ class Running:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """End the run file, also if a fixture's end raises."""
+        """End the run file, also if another plugin's hook raises."""
         try:
             return (yield)
         finally:
             self.finish(session, exitstatus)
 
     def finish(self, session: pytest.Session, exitstatus: int) -> None:
-        """End the run file.
+        """Write the baselines, the end of the run file, and the reports.
 
-        A run that was to be saved, reported or recorded and could not be is no success.
+        Status 0 becomes 1 where one of them could not be written, or a test was not recorded.
         """
         if not self.state.opened or self.state.stayed_busy:
             return
@@ -370,7 +377,7 @@ class Running:
             self.summarise(terminalreporter, int(exitstatus))
 
     def summarise(self, terminalreporter: Any, status: int) -> None:
-        """Print the table, the curves and the comparison."""
+        """Print our section of the summary, and the annotations of a CI job."""
         if not self.state.opened or self.state.stayed_busy:
             return
         terminalreporter.section("roofline")
@@ -394,20 +401,21 @@ def _status_word(state: RooflineSession, item: pytest.Item) -> str:
 
 
 def _skip_for_device(state: RooflineSession, item: pytest.Item) -> None:
-    """Skip a test that needs another kind of device."""
+    """Skip a test that needs another device, or fail it if hardware is required."""
     needs = state.planned[item.nodeid].marks.needs
     reason = state.unmet(needs)
     if reason is None:
         return
-    # Asking for the CPU's own test on a GPU is a matter of choice, not a lack of hardware.
+    # A test of the CPU that is skipped on a GPU does not lack hardware.
     if needs == "accelerator":
         require(item, state.options, reason)
     _skip(item, reason)
 
 
 def _skip(item: pytest.Item, reason: str) -> None:
+    """Skip a test before its set-up."""
     if item.config.pluginmanager.hasplugin("skipping"):
-        # Skipped by a mark, the report names the test's own line and not this one.
+        # With a mark the report names the line of the test, and not this one.
         item.add_marker(pytest.mark.skip(reason=reason))
     else:
         pytest.skip(reason)

@@ -47,9 +47,9 @@ class Selection:
         self._ignored = {_resolve(here, path) for path in _list(config, "ignore")}
         self._ignored_globs = [str(here / pattern) for pattern in _list(config, "ignore_glob")]
         arguments = command_of(config).file_or_dir or config.args
-        # Where pytest looks by itself every test is meant, wherever it stood when it was measured.
+        # None where pytest looks everywhere: then a test counts wherever its file was when it was measured.
         self._places = None if _is_everywhere(config) else _places(config, arguments)
-        # Of what did not fail nobody can say whether these select it.
+        # Whether an option selects tests by how they ended last, which no record of a test tells.
         self.partial = any(config.getoption(name, False) for name in ("lf", "stepwise"))
 
     def covers(self, test: CollectedTest) -> bool:
@@ -60,10 +60,11 @@ class Selection:
         names = [*file.split("/"), *classes, name + bracket + parameters, *test.marks]
 
         def has_name(part: str) -> bool:
-            # As pytest's own matcher of `-k`.
+            # This is how pytest matches the names of `-k`.
             return any(part.lower() in text.lower() for text in names)
 
         def has_mark(mark: str, **values: Scalar) -> bool:
+            # This is how pytest matches `-m`: by a marker and, if typed, its keyword arguments.
             return any(
                 all(arguments.get(key, _ABSENT) == value for key, value in values.items())
                 for arguments in test.marks.get(mark, ())
@@ -92,13 +93,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A folder or file that pytest is given; of a node id also the class or function."""
+    """A folder or file that pytest is given, and the class or function of a node id."""
 
     path: Path
     function: str
 
     def holds(self, file: Path, function: str) -> bool:
         """Return whether pytest collects a function of a file by this argument."""
+        # `a.py::test_x` names all parameters of the function, and `a.py::TestX` all functions of the class.
         is_named = not self.function or f"{function}[".startswith(
             (f"{self.function}[", f"{self.function}::")
         )
@@ -123,23 +125,28 @@ def _path_of_module(folder: Path, name: str) -> str:
         spec = importlib.util.find_spec(name)
     except (AttributeError, ImportError, ValueError):
         return name
-    # A folder is a namespace package also by chance.
+    # Any folder can be imported as a namespace package; here it is meant as a path.
     if spec is None or (not spec.has_location and (folder / name).exists()):
         return name
     return next(iter(spec.submodule_search_locations or ()), spec.origin or name)
 
 
 def _expression(config: pytest.Config, option: str) -> Callable[[Callable[..., bool]], bool]:
-    """Return the condition of `-k` or `-m`, as pytest evaluates it."""
+    """Return the condition of `-k` or `-m`, as pytest evaluates it.
+
+    It takes a function that tells whether a test has a name or mark. Without the option it holds for every test.
+    """
     text = str(config.getoption(option, "") or "").strip()
     return Expression.compile(text).evaluate if text else lambda _: True
 
 
 def _list(config: pytest.Config, option: str) -> list[str]:
+    """Return the values of an option that may be repeated."""
     return [str(value) for value in config.getoption(option, None) or ()]
 
 
 def _resolve(folder: Path, path: object) -> Path:
+    """Return the absolute path, without links, of a path from a folder."""
     return (folder / str(path)).resolve()
 
 
@@ -150,7 +157,7 @@ def finds_all(config: pytest.Config) -> bool:
 
 
 def _is_everywhere(config: pytest.Config) -> bool:
-    """Return whether pytest looks in all places of its own."""
+    """Return whether pytest looks in all folders of `testpaths`, else the rootdir."""
     if config.args_source is config.ArgsSource.TESTPATHS:
         return True
     paths = [place.path for place in _places(config, config.args) if not place.function]
