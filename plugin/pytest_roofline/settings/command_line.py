@@ -1,6 +1,6 @@
 """The command that decides a gate, and the settings from elsewhere: ini file, environment, conftest.py.
 
-Whoever changes the code may change these files too, so they must not decide unseen what the code is held against.
+Whoever changes the code may change these files too. So a gate names their settings, and does not heed some of them.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from ..core.errors import BadInput
 from ..core.units import format_tolerance, parse_tolerance, printable
 from .options import COMMAND_OPTIONS, DRILL, LISTS, NAMES, ini_name
 
-# Options that this run does not heed, given or set, since it is a part of another one.
+# The options that a round, which is a part of another run, does not heed.
 unheeded_key: "pytest.StashKey[frozenset[str]]" = pytest.StashKey()
 _command_key: "pytest.StashKey[argparse.Namespace]" = pytest.StashKey()
-# Options of pytest that leave tests out, or do not even look for them, as they are written.
+# Options of pytest that leave tests out, by their name in pytest, as they are written.
 SELECTING = {
     "keyword": "-k",
     "markexpr": "-m",
@@ -30,18 +30,18 @@ SELECTING = {
     "lf": "--lf",
     "stepwise": "--stepwise",
 }
-# Options of pytest that say where the project lies, and with it its `baselines/` and runs, as they are written.
+# Options of pytest that set the folder of the project, and with it that of its `baselines/` and runs.
 LOCATING = {"rootdir": "--rootdir", "inifilename": "--config-file"}
-# Options with which a test has its verdict on the spot, without further rounds, as they are written.
+# Options with which a test has its verdict at once, without further rounds.
 ON_THE_SPOT = {
     "reruns": "--reruns",
     "force_reruns": "--force-reruns",
     "usepdb": "--pdb",
     "setupshow": "--setup-show",
 }
-# Options of ours that a gate of the command takes from the command or its profile alone.
+# Options of ours that a gate heeds in the command only.
 _COMMAND_ONLY = ("ci", "rounds", "time")
-# Options of ours from elsewhere that may turn red into green: these hold, and are named.
+# Options of ours that may turn red into green. A gate heeds them from elsewhere too, and names them.
 _LOOSENING_OPTIONS = ("tolerance", "fail-on", "baselines", "device", "tier")
 
 
@@ -64,12 +64,12 @@ class OutsideSetting:
 
     @property
     def heeded(self) -> bool:
-        """Tell whether the setting holds although it comes from elsewhere."""
+        """Return whether a gate heeds the setting although it comes from elsewhere."""
         return self.option not in _COMMAND_ONLY
 
     @property
     def refused(self) -> bool:
-        """Tell whether the setting replaces the baselines, which turns a gate red."""
+        """Return whether the setting replaces the baselines, which turns a gate red."""
         return self.option == "against"
 
 
@@ -81,7 +81,8 @@ def command_of(config: pytest.Config) -> argparse.Namespace:
 
 
 def _parse_words(config: pytest.Config, words: Sequence[object]) -> argparse.Namespace:
-    # Before version 9 pytest printed its help as soon as it read the option.
+    """Return the options in these words, as pytest parses them."""
+    # `--help` is kept from the parser: before version 9 pytest printed its help as soon as it read the option.
     texts = [str(word) for word in words if word not in ("-h", "--help")]
     options = config._parser.parse_known_args(texts, namespace=argparse.Namespace())
     options.help = len(texts) < len(words)
@@ -89,7 +90,7 @@ def _parse_words(config: pytest.Config, words: Sequence[object]) -> argparse.Nam
 
 
 def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namespace:
-    """Return the arguments of another run as pytest parses them. Options of plugins are passed over.
+    """Return the arguments of another run as pytest parses them. Options of plugins are skipped.
 
     Args:
         words: the arguments.
@@ -108,26 +109,27 @@ def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namesp
 
 
 def commands_gate(config: pytest.Config) -> bool:
-    """Tell whether the command itself asks for a gate."""
-    return bool(_own_value(config, "ci"))
+    """Return whether the command itself asks for a gate."""
+    return bool(_command_value(config, "ci"))
 
 
-def _own_value(config: pytest.Config, name: str) -> Any:
-    """Return the raw value that the command gives an option.
+def _command_value(config: pytest.Config, name: str) -> Any:
+    """Return the raw value of an option in the command, else None.
 
-    It may be given by `-o`; it is None without.
+    The command may have its ini twin too, as `-o roofline_ci=true`.
     """
-    command, ini = command_of(config), ini_name(name)
-    value = getattr(command, ini, None)
-    if value is None and any(text.partition("=")[0] == ini for text in command.override_ini or []):
-        return config.getini(ini) or None
+    command, twin = command_of(config), ini_name(name)
+    value = getattr(command, twin, None)
+    overrides_twin = any(text.partition("=")[0] == twin for text in command.override_ini or [])
+    if value is None and overrides_twin:
+        return config.getini(twin) or None
     return value
 
 
 def rounds_prevented(config: pytest.Config) -> str:
-    """Return the outside option that stops the rounds of a gate.
+    """Return the option from elsewhere that prevents the rounds of a gate.
 
-    The text is empty without one.
+    The text is empty without one, or where the command asks for one round only.
     """
     if not commands_gate(config) or option_value(config, "rounds") == "1":
         return ""
@@ -140,18 +142,20 @@ def rounds_prevented(config: pytest.Config) -> str:
 
 
 def _reruns_of_ini(config: pytest.Config) -> str:
-    """Return the ini value by which pytest-rerunfailures repeats tests.
+    """Return the ini setting by which pytest-rerunfailures repeats tests.
 
-    It is empty if an option decides.
+    An example is `pytest.ini: reruns=2`. It is empty if the command or an option sets the number.
     """
     command = command_of(config)
-    overridden = any(text.startswith("reruns=") for text in command.override_ini or [])
-    options = [getattr(config.option, name, None) for name in ("reruns", "force_reruns")]
-    if overridden or not config.pluginmanager.hasplugin("rerunfailures") or options != [None] * 2:
+    is_overridden = any(text.startswith("reruns=") for text in command.override_ini or [])
+    has_option = any(
+        getattr(config.option, name, None) is not None for name in ("reruns", "force_reruns")
+    )
+    if is_overridden or has_option or not config.pluginmanager.hasplugin("rerunfailures"):
         return ""
-    number = config.getini("reruns")
-    ini = config.inipath.name if config.inipath is not None else "PYTEST_ADDOPTS"
-    return f"{ini}: reruns={number}" if number and number != "0" else ""
+    rerun_count = config.getini("reruns")
+    source = config.inipath.name if config.inipath is not None else "PYTEST_ADDOPTS"
+    return f"{source}: reruns={rerun_count}" if rerun_count and rerun_count != "0" else ""
 
 
 def record_command(config: pytest.Config) -> str:
@@ -170,20 +174,20 @@ def record_command(config: pytest.Config) -> str:
 
 
 def is_configured(config: pytest.Config) -> bool:
-    """Tell whether any option or ini value of ours is set."""
-    is_commanded = any(
+    """Return whether any option or ini value of ours is set."""
+    has_command_option = any(
         config.getoption(f"--roofline-{name}") is not None for name in COMMAND_OPTIONS
     )
-    return is_commanded or any(option_value(config, name) is not None for name in NAMES)
+    return has_command_option or any(option_value(config, name) is not None for name in NAMES)
 
 
 def commanded_value(config: pytest.Config, name: str) -> Any:
-    """Return the value of an option of the command alone.
+    """Return the value of an option that only the command may have.
 
-    It is None where it is absent.
+    It is None where the option is absent or not heeded.
 
     Raises:
-        BadInput: it comes from elsewhere, as from `addopts`.
+        BadInput: the option comes from elsewhere, as from `addopts`.
     """
     value = config.getoption(f"--roofline-{name}")
     if value is None or name in config.stash.get(unheeded_key, ()):
@@ -198,20 +202,22 @@ def commanded_value(config: pytest.Config, name: str) -> Any:
 
 
 def option_value(config: pytest.Config, name: str) -> Any:
-    """Return an option's raw value.
+    """Return an option's raw value, None if it is absent or not heeded.
 
-    The command line goes before the ini file; None if it is absent or not heeded.
+    The command line goes before the ini file. Under a gate of the command, the command goes before all else, and the
+    options that decide the gate are read from it alone.
     """
     if name in config.stash.get(unheeded_key, ()):
         return None
     if name not in LISTS and commands_gate(config):
-        value = _own_value(config, name)
+        value = _command_value(config, name)
         if value is not None or name in _COMMAND_ONLY:
             return value
-    return _value_in_force(config, name)
+    return _pytest_value(config, name)
 
 
-def _value_in_force(config: pytest.Config, name: str) -> Any:
+def _pytest_value(config: pytest.Config, name: str) -> Any:
+    """Return an option's value as pytest has it: option before ini file, None without."""
     value = config.getoption(f"--roofline-{name}")
     if value is not None or name == DRILL:
         return value
@@ -233,8 +239,10 @@ def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
 
 
 def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
+    """Yield the options of ours from elsewhere that bear on a gate."""
     for name in ("against", *_LOOSENING_OPTIONS, *_COMMAND_ONLY):
-        command_value, value = _own_value(config, name), _value_in_force(config, name)
+        command_value, value = _command_value(config, name), _pytest_value(config, name)
+        # A value in the command replaces any other; only lists are joined.
         if command_value is not None and name not in LISTS:
             continue
         for part in _outside_parts(value, command_value):
@@ -243,6 +251,7 @@ def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
 
 
 def _value_text(name: str, value: object) -> str:
+    """Return a value for a person; a tolerance in percent, if it is valid."""
     if name != "tolerance":
         return str(value)
     try:
@@ -252,6 +261,7 @@ def _value_text(name: str, value: object) -> str:
 
 
 def _options_of_pytest_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
+    """Yield pytest's options from elsewhere that select tests or set the project's folder."""
     command = command_of(config)
     for option, flag in (SELECTING | LOCATING).items():
         command_value, value = getattr(command, option, None), getattr(config.option, option, None)
@@ -266,9 +276,9 @@ def _option_text(flag: str, value: object) -> str:
 
 
 def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
-    """Yield the paths from elsewhere.
+    """Yield the paths that `addopts` or PYTEST_ADDOPTS names.
 
-    There are none if the command names its own. `testpaths` is where pytest looks by itself.
+    There are none if the command names paths. Those of `testpaths` do not count, since pytest looks there by itself.
     """
     if command_of(config).file_or_dir or config.args_source is not config.ArgsSource.ARGS:
         return
@@ -279,7 +289,7 @@ def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
 def _outside_parts(value: Any, command_value: Any) -> list[Any]:
     """Return the parts of a value that the command does not give.
 
-    Of a list these are some of its members, else all or nothing.
+    The parts of a list are its members; any other value is one part.
     """
     if isinstance(value, list):
         return [part for part in value if part not in (command_value or ())]
@@ -287,9 +297,9 @@ def _outside_parts(value: Any, command_value: Any) -> list[Any]:
 
 
 def source_of(config: pytest.Config, option: str, value: object) -> str:
-    """Return the place of a value: `pytest.ini`, PYTEST_ADDOPTS, `conftest.py`.
+    """Return where a value is set: `pytest.ini`, PYTEST_ADDOPTS, `conftest.py`.
 
-    It is empty for the command.
+    The text is empty if the command sets it.
     """
     return (
         "" if getattr(command_of(config), option, None) == value else _source(config, option, value)
@@ -297,7 +307,10 @@ def source_of(config: pytest.Config, option: str, value: object) -> str:
 
 
 def _source(config: pytest.Config, option: str, part: object) -> str:
-    """Return the place of a value that the command does not give."""
+    """Return where a value, or a part of a list, is set outside the command.
+
+    It is `conftest.py` if neither the environment nor the ini file has it.
+    """
     ini = config.inipath.name if config.inipath is not None else "an ini file"
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     places: tuple[tuple[str, Callable[[], Any]], ...] = (

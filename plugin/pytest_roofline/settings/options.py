@@ -18,15 +18,15 @@ MARKER_KEYWORDS = (
     "measures",
 )  # fmt: skip
 NEEDS = ("cpu", "accelerator", "siblings")
-# `--roofline-ci=shadow`: a gate that only says what it would have failed.
+# The value of `--roofline-ci=shadow`: a gate that fails nothing, and reports what it would have failed.
 SHADOW = "shadow"
-# What a test may do where its memory runs out, in place of failing.
+# What a test may do, instead of failing, if its memory runs out.
 OOM = ("record",)
-# What looks for where the time goes: torch.profiler, or a tool that started this process.
+# The profilers: torch.profiler, or a tool that started this process.
 PROFILERS = ("torch", "external")
 LAUNCHERS = ("local", "torchrun", "mpirun", "srun")
 
-# With these, pytest looks at tests or tells of itself but runs no test; as they are written.
+# Options of pytest with which it runs no test: it lists tests, or prints facts on itself.
 LOOKING = {
     "collectonly": "--collect-only",
     "setupplan": "--setup-plan",
@@ -115,14 +115,14 @@ _VALUES = (
     ),
     ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
 )
-# Where all that a run selects is of a higher tier, the sentence that says so.
+# The sentence for a run whose selected tests are all of a higher tier.
 tier_key: pytest.StashKey[str] = pytest.StashKey()
 LISTS = ("against", "baselines")
-# `roofline drill` types it; the share by which every measured function is slowed down. It has no ini twin.
+# The option that `roofline drill` adds: the share by which every measured function is slowed down. It has no ini twin.
 DRILL = "drill"
-# The names of all options but those of the command alone.
+# The names of all options but those that only the command may have.
 NAMES = (*(name for name, *_ in _VALUES), "ci", DRILL)
-# Of the command alone, without an ini twin: a file that every run reads must not make all of them write baselines.
+# Options that only the command may have: with an ini twin every run of a project would write baselines.
 _COMMAND_OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "record",
@@ -151,12 +151,12 @@ _CI = (
 class _Profile(argparse.Action):
     """`--roofline-ci` and `--roofline-ci=shadow`, as two flags.
 
-    Of a value that may be left out argparse would take the path behind the option for it.
+    With an optional value, argparse would read the path after `--roofline-ci` as the value.
     """
 
     def __init__(self, option_strings: Sequence[str], dest: str, **keywords: Any) -> None:
-        both = [*option_strings, *(f"{name}={SHADOW}" for name in option_strings)]
-        super().__init__(both, dest, nargs=0, **keywords)
+        flags = [*option_strings, *(f"{name}={SHADOW}" for name in option_strings)]
+        super().__init__(flags, dest, nargs=0, **keywords)
 
     def __call__(
         self, _parser: object, namespace: object, _values: object, option_string: str | None = None
@@ -174,10 +174,10 @@ def add_options(parser: pytest.Parser) -> None:
         f"roofline: is this machine as fast as it should be? Columns of its table: {COLUMNS}",
     )
     for name, metavar, text in _VALUES:
-        many = name in LISTS
-        # A profiler need not be named.
+        is_list = name in LISTS
+        # `--roofline-profile` without a value is torch's profiler.
         arity: dict[str, Any] = {"nargs": "?", "const": PROFILERS[0]} if name == "profile" else {}
-        action = "append" if many else "store"
+        action = "append" if is_list else "store"
         group.addoption(
             f"--roofline-{name}",
             action=action,
@@ -186,13 +186,13 @@ def add_options(parser: pytest.Parser) -> None:
             help=text,
             **arity,
         )
-        kind: Any = "args" if many else "string"
+        kind: Any = "args" if is_list else "string"
         parser.addini(ini_name(name), text.replace("%%", "%"), type=kind)
     group.addoption(f"--roofline-{DRILL}", default=None, help=argparse.SUPPRESS)
     for name, keywords, text in _COMMAND_OPTIONS:
         group.addoption(f"--roofline-{name}", default=None, help=text, **keywords)
     group.addoption("--roofline-ci", action=_Profile, default=None, help=_CI)
-    # In a TOML file `true` is no text; only pytest from 9.2 on takes either.
+    # A TOML file may have `true` or a text here, and only pytest from 9.2 on takes both.
     kind = bool | str if pytest.version_tuple >= (9, 2) else "string"
     parser.addini("roofline_ci", _CI, type=kind, default="")
 
