@@ -29,16 +29,16 @@ from .unknown_options import refuse_settings
 
 # `--roofline-rounds=auto`; `stats.analyses` plans for the same number.
 MOST_ROUNDS = 12
-# What `--roofline-fail-on` may name.
+# The words of `--roofline-fail-on`.
 NO_BASELINE, NO_HARDWARE = "no-baseline", "no-hardware"
 FAIL_ON = ("regressed", "degraded", "invalid", NO_BASELINE, NO_HARDWARE, "inconclusive")
 DEFAULT_FAIL_ON = ("regressed", "degraded")
 GATE_FAIL_ON = (*DEFAULT_FAIL_ON, "invalid", NO_BASELINE, NO_HARDWARE)
-# Until ranks must have come: a queue, a cold file system or a first import may take long.
+# The time limit for the start of all ranks. A queue, a cold file system or a first import may take long.
 BOOT_TIMEOUT_S = 90.0
-# A gate that nobody told how long it may take.
+# The time limit of a gate without `--roofline-time`.
 GATE_TIME_S = 1800.0
-# A drive, and the backslash behind it.
+# The beginning of a Windows path: a drive and a backslash.
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:\\")
 _TRUE, _FALSE = ("true", "yes", "on", "y", "t", "1"), ("false", "no", "off", "n", "f", "0", "")
 
@@ -47,12 +47,12 @@ _TRUE, _FALSE = ("true", "yes", "on", "y", "t", "1"), ("false", "no", "off", "n"
 class Options:
     """The checked options of a run. Paths are absolute.
 
-    `gate` tells that a profile of a gate was asked for, `shadow` that it only says what it would have failed.
-    `until_recorded` lets NO BASELINE of single tests pass as long as this hardware has no recorded entry at all.
-    `rounds` is None where nobody said: more processes follow then for what looks slow. `recording` is how many measure
-    what nothing is known of. `target` is the folder of baselines that a recording (`--roofline-record`) writes, and
-    `accept_slower` the reason why it takes what is slower. `wait_s` is how long a run waits for a quiet machine, None
-    where it does not. `elsewhere` are settings that bear on a gate of the command and do not stand in it.
+    `gate` is True with any profile of `--roofline-ci`, and `shadow` with the one that fails nothing. `until_recorded`
+    lets single tests with NO BASELINE pass, as long as this hardware has no recorded entry at all. `rounds` is None
+    without the option; then only tests that look slow get further processes. `recording` is the number of processes
+    for a test without a baseline. `target` is the folder of baselines that a recording (`--roofline-record`) writes, and
+    `accept_slower` the reason to record slower tests. `wait_s` is the longest wait for a quiet machine, None without
+    one. `elsewhere` are the settings that bear on a gate and do not stand in its command.
     """
 
     folder: Path
@@ -104,13 +104,17 @@ class Options:
     def is_recording(self) -> bool:
         """Return whether the run may become a baseline.
 
-        It is saved, and has several processes for what is unknown. A gate has its own verdict on what it could not
-        compare.
+        It is saved, and has several processes for tests without a baseline. A gate is none: it judges such tests.
         """
         return self.save is not None and self.recording > 1 and not self.gate
 
 
 def _one_of(*allowed: str, hint: str = "") -> Callable[[str, str], str]:
+    """Return a parser that allows these words only.
+
+    `hint` is added to its message, with the option in place of `{option}`.
+    """
+
     def parse(text: str, option: str) -> str:
         if text not in allowed:
             raise BadInput(
@@ -122,6 +126,7 @@ def _one_of(*allowed: str, hint: str = "") -> Callable[[str, str], str]:
 
 
 def _device(text: str, _option: str) -> str:
+    """Return the name of a device, once it is checked. Its error names the option itself."""
     from ..engine.devices import check_device_name
 
     check_device_name(text)
@@ -129,6 +134,7 @@ def _device(text: str, _option: str) -> str:
 
 
 def _arguments(text: str, option: str) -> tuple[str, ...]:
+    """Return the arguments in a text, split as a shell does."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
@@ -136,6 +142,7 @@ def _arguments(text: str, option: str) -> tuple[str, ...]:
 
 
 def _rounds(text: str, option: str) -> int:
+    """Return a number of rounds from 1 to 100; `auto` is the most that is planned for."""
     if text == "auto":
         return MOST_ROUNDS
     if not text.isdecimal() or not 1 <= int(text) <= 100:
@@ -144,22 +151,23 @@ def _rounds(text: str, option: str) -> int:
 
 
 def _percent_of_roofline(text: str, option: str) -> float:
-    """Return the share of `80` or `80%`."""
+    """Return the share that `80` or `80%` stands for: 0.8."""
     from ..hardware import UPPER_BOUND
 
     try:
         percent = float(text.strip().removesuffix("%"))
     except ValueError:
         percent = math.nan
-    # Below one percent a share was meant.
-    if not (percent >= 1 or text.strip().endswith("%")) or not 0 < percent <= UPPER_BOUND * 100:
+    # A number below 1 without `%` may be meant as a share, so it is refused.
+    is_percent = percent >= 1 or text.strip().endswith("%")
+    if not is_percent or not 0 < percent <= UPPER_BOUND * 100:
         raise BadInput(
             f"{option} is {text!r}; expected percent of the roofline from 1 up to {UPPER_BOUND:.0%}, as in {option}=80"
         )
     return percent / 100
 
 
-# By field of `Options`: the option, and what makes its value of the text. What depends on other options comes below.
+# For each field of `Options`: the option, and the parser of its text. Options that depend on others are parsed below.
 _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "tier": ("tier", _one_of(*TIERS)),
     "device": ("device", _device),
@@ -172,7 +180,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "time_s": ("time", parse_duration),
     "wait_s": ("wait", parse_duration),
     "drill": ("drill", parse_fraction),
-    # The option takes what stands behind it, be it a path.
+    # Its value is optional, so a path behind the option is read as its value, and the message has a hint.
     "profile": (
         "profile",
         _one_of(
@@ -197,6 +205,7 @@ def parse_options(config: pytest.Config) -> Options:
 
 
 def _parse(config: pytest.Config) -> Options:
+    """Return the checked options. What the user typed goes before the values of a gate's profile."""
     fields = {
         field: parse(text, f"--roofline-{name}")
         for field, (name, parse) in _PARSERS.items()
@@ -224,13 +233,13 @@ def _parse(config: pytest.Config) -> Options:
     if options.record or options.gate:
         refuse_settings(config)
     if options.target is not None:
-        beside = {
+        options_in_force = {
             "ci": options.gate,
             "against": bool(options.against),
             "drill": options.drill is not None,
             "profile": options.profile is not None,
         }
-        refuse_record(config, beside, options.recording, options.target)
+        refuse_record(config, options_in_force, options.recording, options.target)
     if options.profile is not None:
         require("observe")
     return options
@@ -239,17 +248,23 @@ def _parse(config: pytest.Config) -> Options:
 def _first_process_fields(
     config: pytest.Config, folder: Path, fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the options of the run itself, which rounds do not heed."""
-    # What nothing is known of is measured as often as was asked for by number.
-    by_number = option_value(config, "rounds") not in (None, "auto")
+    """Return the options of the run itself, which its rounds do not have.
+
+    Args:
+        config: pytest's configuration.
+        folder: where runs are saved.
+        fields: the options that are parsed already.
+    """
+    # A test without a baseline is measured in several processes only if the user typed their number.
+    has_number = option_value(config, "rounds") not in (None, "auto")
     settings = {
         "save": _save(config, folder, fields["against"]),
         "report": _report(config),
-        "recording": fields["rounds"] if by_number else 1,
+        "recording": fields["rounds"] if has_number else 1,
     }
     if not records(config):
         return settings
-    rounds = fields["rounds"] if by_number else RECORDED_ROUNDS
+    rounds = fields["rounds"] if has_number else RECORDED_ROUNDS
     return settings | {
         "save": settings["save"] or recording_name(),
         "recording": rounds,
@@ -272,17 +287,18 @@ def _target(config: pytest.Config) -> Path:
 def _gate(config: pytest.Config) -> dict[str, Any]:
     """Return the fields that a gate's profile and `--roofline-fail-on` set."""
     profile = _ci(config)
-    gate = bool(profile)
+    is_gate = bool(profile)
     words, adds = _fail_on(option_value(config, "fail-on"))
-    usual = frozenset(GATE_FAIL_ON if gate else DEFAULT_FAIL_ON)
-    defaults = usual if adds else usual & {NO_HARDWARE}
+    usual_words = frozenset(GATE_FAIL_ON if is_gate else DEFAULT_FAIL_ON)
+    # Words without a plus replace the usual ones, but a gate fails for lack of hardware in any case.
+    kept_words = usual_words if adds else usual_words & {NO_HARDWARE}
     return {
-        "gate": gate,
+        "gate": is_gate,
         "shadow": profile == SHADOW,
-        "until_recorded": gate and NO_BASELINE not in words,
-        "fail_on": words | defaults,
-        "rounds": MOST_ROUNDS if gate else None,
-        "time_s": GATE_TIME_S if gate else None,
+        "until_recorded": is_gate and NO_BASELINE not in words,
+        "fail_on": words | kept_words,
+        "rounds": MOST_ROUNDS if is_gate else None,
+        "time_s": GATE_TIME_S if is_gate else None,
     }
 
 
@@ -298,35 +314,35 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
     """Read `--roofline-fail-on`.
 
     Returns:
-        The words, and whether they are added to what fails otherwise, as `+invalid` is; without, they replace it.
+        The words, and whether they are added to the usual ones. `+invalid` is added; without a plus, words replace them.
 
     Raises:
         BadInput: a word is not known, a `+` stands before some of the words only, or a regression would pass.
     """
     if text is None:
         return frozenset(), True
-    typed = [word.strip().lower() for word in text.split(",") if word.strip()]
-    words = frozenset(word.removeprefix("+") for word in typed)
+    typed_words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    words = frozenset(word.removeprefix("+") for word in typed_words)
     unknown = sorted(words - set(FAIL_ON))
     if unknown or not words:
         fault = f"names {', '.join(unknown)}" if unknown else "is empty"
         raise BadInput(f"--roofline-fail-on {fault}; expected some of {', '.join(FAIL_ON)}")
-    with_plus = [word for word in typed if word.startswith("+")]
-    if with_plus and with_plus != typed:
+    with_plus = [word for word in typed_words if word.startswith("+")]
+    if with_plus and with_plus != typed_words:
         raise BadInput(
             f"--roofline-fail-on={text} has a + before some words only; expected + before every word "
             "(adds to the list), or before none (replaces it)"
         )
     if not with_plus and "regressed" not in words:
         raise BadInput(
-            f"--roofline-fail-on={text} lets a regression pass; name regressed too, write +{typed[0]} to add it, or "
+            f"--roofline-fail-on={text} lets a regression pass; name regressed too, write +{typed_words[0]} to add it, or "
             "raise --roofline-tolerance"
         )
     return words, bool(with_plus)
 
 
 def boot_timeout_of(config: pytest.Config) -> float:
-    """Return the seconds until all processes of a launch must have come."""
+    """Return the seconds in which all processes of a launch must have started."""
     text = option_value(config, "rank-timeout")
     return BOOT_TIMEOUT_S if text is None else parse_duration(text, "--roofline-rank-timeout")
 
@@ -337,7 +353,11 @@ def run_folder(config: pytest.Config) -> Path:
 
 
 def _path(config: pytest.Config, option: str, text: str | None = None) -> Path | None:
-    """Return a path from here, or from the folder of the ini file."""
+    """Return the path of an option; None without the option.
+
+    A path of the command line is relative to the folder of the command, one of the ini file to that file's folder.
+    `text` replaces the option's value.
+    """
     text = option_value(config, option) if text is None else text
     if text is None:
         return None
@@ -349,15 +369,16 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
             + text[2:].replace("\\", "/")
         )
     on_command_line = config.getoption(f"--roofline-{option}") is not None
-    home = (
+    base_folder = (
         config.inipath.parent
         if config.inipath and not on_command_line
         else config.invocation_params.dir
     )
-    return home / text
+    return base_folder / text
 
 
 def _report(config: pytest.Config) -> Path | None:
+    """Return the folder of the report, once it is checked; None without one."""
     folder = _path(config, "report")
     if folder is None:
         return None
@@ -367,6 +388,7 @@ def _report(config: pytest.Config) -> Path | None:
 
 
 def _expect(config: pytest.Config) -> Path | None:
+    """Return the file of the expected hardware, if any; it must exist."""
     path = _path(config, "expect")
     if path is not None and not path.is_file():
         text = option_value(config, "expect")
@@ -377,6 +399,7 @@ def _expect(config: pytest.Config) -> Path | None:
 
 
 def _save(config: pytest.Config, folder: Path, against: tuple[Path, ...]) -> str | None:
+    """Return the name to save the run under, if any; it must be new."""
     name = option_value(config, "save")
     if name is None:
         return None
@@ -393,6 +416,7 @@ def _save(config: pytest.Config, folder: Path, against: tuple[Path, ...]) -> str
 
 
 def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
+    """Return the files of saved runs and baselines to compare with."""
     paths = []
     for name in option_value(config, "against") or []:
         from ..baselines.run_files import run_path, saved_runs
@@ -407,6 +431,7 @@ def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
 
 
 def _folders(config: pytest.Config) -> tuple[Path, ...]:
+    """Return the folders of baselines: those of the option, then the rootdir's if there is one."""
     folders = []
     for name in option_value(config, "baselines") or []:
         folder = _path(config, "baselines", name)
@@ -415,5 +440,5 @@ def _folders(config: pytest.Config) -> tuple[Path, ...]:
                 f"--roofline-baselines={name}: {folder} is no directory; expected one with baseline files"
             )
         folders.append(folder)
-    shipped_folder = config.rootpath / "baselines"
-    return (*folders, shipped_folder) if shipped_folder.is_dir() else tuple(folders)
+    project_folder = config.rootpath / "baselines"
+    return (*folders, project_folder) if project_folder.is_dir() else tuple(folders)

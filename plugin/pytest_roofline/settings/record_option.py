@@ -13,11 +13,11 @@ from ..core.writing import check_writable
 from .command_line import ON_THE_SPOT, commanded_value, option_value, source_of
 from .options import SIDE_BY_SIDE, ini_name
 
-# Twice what an entry needs, so that a busy minute costs no entry.
+# The rounds of a recording by default: twice what an entry needs, so that a busy minute costs no entry.
 RECORDED_ROUNDS = 10
-# A machine that is busy for longer is not about to be quiet.
+# The longest wait of a recording for a quiet machine by default.
 WAIT_S = 120.0
-# By option of ours, why no recording has it.
+# Why an option of ours cannot stand beside `--roofline-record`.
 _EXCLUSIONS = {
     "ci": "a gate compares with the baselines, but a recording writes them",
     "against": "a recording makes no comparison",
@@ -27,7 +27,7 @@ _EXCLUSIONS = {
 
 
 def records(config: pytest.Config) -> bool:
-    """Return whether the command asks for a recording. In a round it does not."""
+    """Return whether the command asks for a recording. Always False in a round."""
     if commanded_value(config, "record"):
         return True
     if commanded_value(config, "accept-slower") is not None:
@@ -38,7 +38,7 @@ def records(config: pytest.Config) -> bool:
 
 
 def reason_of(config: pytest.Config) -> str:
-    """Return the command's reason to accept what is slower, else an empty text."""
+    """Return the command's reason to record slower tests, else an empty text."""
     reason = commanded_value(config, "accept-slower")
     if reason is not None and not reason.strip():
         raise BadInput(
@@ -49,26 +49,30 @@ def reason_of(config: pytest.Config) -> str:
 
 
 def recording_name() -> str:
-    """Return the name of a recording without one, to the millisecond: `record-20261128-091653-042`."""
+    """Return a name for a recording that the command does not name.
+
+    It is made of the time in UTC, to the millisecond: `record-20261128-091653-042`.
+    """
+    # The format gives microseconds, so the last three digits are cut.
     return f"record-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S-%f}"[:-3]
 
 
 def refuse_record(
-    config: pytest.Config, beside: Mapping[str, bool], rounds: int, target: Path
+    config: pytest.Config, options_in_force: Mapping[str, bool], rounds: int, target: Path
 ) -> None:
     """Raise if a recording is excluded or cannot be written.
 
     Args:
         config: pytest's configuration.
-        beside: by option of ours that excludes a recording, whether it is in force.
-        rounds: how many processes were asked for.
+        options_in_force: for each option of ours that excludes a recording, whether it is in force.
+        rounds: the number of processes.
         target: the folder of baselines.
 
     Raises:
-        BadInput: another option excludes it, too few processes were asked for, or its folder takes no file.
+        BadInput: another option excludes it, the processes are too few, or no file can be written into its folder.
     """
-    for name, is_given in beside.items():
-        if is_given:
+    for name, is_in_force in options_in_force.items():
+        if is_in_force:
             value = option_value(config, name)
             _refuse(config, ini_name(name), value, f"--roofline-{name}", _EXCLUSIONS[name])
     if workers := getattr(config.option, "numprocesses", None) or getattr(
@@ -90,6 +94,10 @@ def refuse_record(
 
 
 def _refuse(config: pytest.Config, option: str, value: Any, flag: str, why: str) -> None:
+    """Raise for an option beside `--roofline-record`, with the file that sets it, if any.
+
+    `option` is its name in pytest's configuration, and `flag` the option as it is typed.
+    """
     source = source_of(config, option, value)
     place = f" of {source}" if source else ""
     raise BadInput(f"--roofline-record is given beside {flag}{place}: {why}; remove one of the two")

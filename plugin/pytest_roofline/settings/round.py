@@ -1,4 +1,4 @@
-"""The round that this process is: what another run asks of it."""
+"""The round that this process runs for another run."""
 
 import json
 import os
@@ -11,27 +11,31 @@ round_key: pytest.StashKey["Round"] = pytest.StashKey()
 
 
 class Round:
-    """A round as its parent describes it, read once.
+    """A round as its parent describes it in a file.
 
-    The variable is removed, so that nothing that the tests start sees it.
+    Args:
+        path: the file of the parent's order.
     """
 
     def __init__(self, path: Path) -> None:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        self.number: int = plain["round"]
-        # The tests to run; None of all that the command line chooses.
-        self.ids: list[str] | None = plain["ids"]
-        self.folder = Path(plain["folder"])
-        self.parent: int = plain["parent"]
-        self.deadline: float | None = plain["deadline"]
-        # Whether this process was started for the round, and may end for it.
-        self.own_process: bool = plain.get("own_process", False)
-        # Of a process of `roofline ab`: the checkout, and the folder whose code stands for it here; None of a round.
-        self.side: dict[str, str] | None = plain.get("side")
+        order = json.loads(path.read_text(encoding="utf-8"))
+        self.number: int = order["round"]
+        # The ids of the tests to run; None runs all that the command line selects.
+        self.ids: list[str] | None = order["ids"]
+        self.folder = Path(order["folder"])
+        self.parent: int = order["parent"]
+        self.deadline: float | None = order["deadline"]
+        # Whether this process was started for the round, so that it may end with its parent.
+        self.own_process: bool = order.get("own_process", False)
+        # For a process of `roofline ab`: the checkout, and the folder with the code of its side. None in a round.
+        self.side: dict[str, str] | None = order.get("side")
         self._status = self.folder / "status"
 
     def say(self, event: str, test_id: str) -> None:
-        """Tell the parent an event of a test, on disk before anything else."""
+        """Report an event of a test to the parent.
+
+        It is written to disk at once, so that the parent has it if this process dies.
+        """
         with self._status.open("a", encoding="utf-8") as file:
             file.write(json.dumps({event: test_id}) + "\n")
 

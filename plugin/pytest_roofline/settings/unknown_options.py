@@ -11,7 +11,7 @@ from ..core.units import printable
 from .options import COMMAND_OPTIONS, DRILL, NAMES, PREFIX, SHADOW, ini_name
 
 _LIST_HINT = "`pytest --help` lists all options"
-# By flag without a value of its own, what stands behind it all the same.
+# The flags of ours, which take no value, each with the texts that may follow `=` all the same.
 _FLAGS = {f"{PREFIX}ci": (SHADOW,), f"{PREFIX}record": ()}
 
 
@@ -40,7 +40,7 @@ def _words(pluginmanager: pytest.PytestPluginManager) -> Iterator[str]:
         return
     yield from map(str, config.invocation_params.args)
     yield from shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
-    # Whoever hands plugins to `pytest.main` has them registered before any ini file is read.
+    # Plugins that are handed to `pytest.main` are registered before the ini file is read; then it has no words yet.
     if getattr(config, "_inipath", None) is not None:
         yield from config.getini("addopts")
 
@@ -65,13 +65,13 @@ def refuse_options(parser: pytest.Parser, words: Sequence[str]) -> None:
 def refuse_settings(config: pytest.Config) -> None:
     """Raise if the ini file has an unknown option of ours.
 
-    A gate would hold another one in its place.
+    A gate or a recording would run without the setting that was meant.
 
     Raises:
         BadInput: with the option whose name is near.
     """
     prefix = ini_name("")
-    # Another plugin may have options that begin alike.
+    # Only keys that no plugin has registered count; another plugin may have keys with our prefix.
     unknown = sorted(name for name in config._get_unknown_ini_keys() if name.startswith(prefix))
     if not unknown:
         return
@@ -87,5 +87,6 @@ def _near(name: str, names: Sequence[str]) -> str:
     """Return the option with the nearest name, if any."""
     import difflib
 
+    # The option of `roofline drill` is internal, so it is never proposed.
     option_names = [option for option in names if option != DRILL]
     return next(iter(difflib.get_close_matches(name.replace("_", "-"), option_names, 1)), "")
