@@ -1,5 +1,6 @@
-"""Children of a run: fresh processes that run listed tests. They tell of each test, are waited for
-and ended, and are blamed if they die.
+"""Children of a run: processes that run listed tests, and report the start and end of each test.
+
+This module starts a child, waits for it, ends it if it hangs, and returns in which test it died.
 
 The child's side is `plugin.round_child`. It writes its measurements into run files, so they stay if it dies.
 """
@@ -37,7 +38,7 @@ class ChildEnd:
         status: its exit status; None where it hung and was killed.
         tail: its last words.
         planned: the tests that it was to run, of a child that had no list of tests.
-        stray: files of code that it ran from outside of its side's folder.
+        stray: files of code that it ran from outside of its side's folder (`roofline ab`).
     """
 
     started: tuple[str, ...]
@@ -182,8 +183,8 @@ def _wait(
 
 def _end(child: "subprocess.Popen[bytes] | ForkedProcess") -> None:
     """End a child and everything that it started, and reap it."""
-    # A forked child leads its group only a moment after its start; until then it is killed alone. A child that was not
-    # forked has the pid 0, and the group 0 would be this process's own.
+    # The group of the child is killed. A forked child has a group of its own only a moment after its start; before, the
+    # child alone is killed. A child that was never forked has the pid 0, which would mean this process's own group.
     for kill in (os.killpg, os.kill) if child.pid else ():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(child.pid, signal.SIGKILL)

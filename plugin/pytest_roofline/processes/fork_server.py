@@ -1,10 +1,10 @@
-"""Processes forked from one that has torch already. An import takes seconds of a core, a fork none.
+"""Processes forked from one that has imported torch. An import takes seconds of a core, a fork none.
 
 The server is `python -m pytest_roofline.processes.fork_server DESCRIPTOR MODULE PLUGINS`, at the other end of a pair of
-sockets: it imports MODULE, which imports what its processes need, and their life is the function `live` of it. It ends
-with the pair, and what it forked ends with it. Ranks on processors have one (`ranks.rank_server`), and further rounds
-there (`plugin.round_server`). Only on Linux, and only for processors: what the library of a device keeps may not
-survive a fork.
+sockets. It imports MODULE, which imports what the processes need; each process runs the function `live` of MODULE. The
+server ends when the pair is closed, and its processes end with it. Ranks on processors have a server
+(`ranks.rank_server`), and so have further rounds there (`plugin.round_server`). It works on Linux only, and for
+processors only: the state of an accelerator's library may not survive a fork.
 """
 
 import contextlib
@@ -277,7 +277,7 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
         if not pid:
             for inherited in (connection.fileno(), wake_read, wake_write):
                 os.close(inherited)
-            # It does not return.
+            # This is the forked process, which ends inside `_live`.
             _live(live, environ, log, arguments)
         children[pid] = request_number
         connection.send(("started", request_number, pid))

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-# Behind Gloo's reason for an abort come the stack and a list of modules.
+# The last lines of a log to show. There are many, since Gloo prints a stack and a list of modules after its reason.
 TAIL_LINES, TAIL_COLUMNS = 30, 200
 # Bytes that are read from the end of a log.
 MOST_READ = 2**20
@@ -26,7 +26,7 @@ MOST_READ = 2**20
 REAP_S = 5.0
 # Seconds to wait for the exit status of a rank that was lost.
 FATE_S = 2.0
-# The beginning of the sentence on the end of the fork server, with which its ranks end.
+# The name of the fork server in messages.
 FORKER = "the process that forks the ranks"
 # The highest limit of open files to set. Some launchers close every possible descriptor before they start a process.
 MOST_FILES = 2**16
@@ -172,12 +172,13 @@ def remove_abandoned() -> None:
     cannot be looked up.
     """
     for folder in Path(tempfile.gettempdir()).glob("roofline-*-*"):
-        owner = _OWNED.match(folder.name)
-        if (
-            owner is None
-            or owner[3] != _space_mark()
-            or is_same(ProcessId(int(owner[1]), int(owner[2]) or None))
-        ):
+        name_match = _OWNED.match(folder.name)
+        if name_match is None:
+            continue
+        pid, ticks, space_mark = name_match.groups()
+        # In a name, 0 ticks stand for a process whose start is unknown.
+        owner = ProcessId(int(pid), int(ticks) or None)
+        if space_mark != _space_mark() or is_same(owner):
             continue
         with contextlib.suppress(OSError):
             if folder.lstat().st_uid == os.getuid():
@@ -211,12 +212,12 @@ def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, 
     reached_ranks = [
         rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)
     ]
-    stacks, before = dict.fromkeys(reached_ranks, ""), dict[int, str]()
+    stacks, earlier_stacks = dict.fromkeys(reached_ranks, ""), dict[int, str]()
     until_s = time.monotonic() + SIGNAL_S
-    # Until every rank has written, and nothing has changed since the last look.
-    while not (all(stacks.values()) and stacks == before) and time.monotonic() < until_s:
+    # Read on until every rank has written a stack, and no stack has grown since the last reading.
+    while not (all(stacks.values()) and stacks == earlier_stacks) and time.monotonic() < until_s:
         time.sleep(SETTLED_S)
-        before, stacks = stacks, {}
+        earlier_stacks, stacks = stacks, {}
         for rank in reached_ranks:
             process, descriptor = ranks[rank]
             with contextlib.suppress(OSError):
@@ -318,6 +319,7 @@ def stat(pid: int) -> Stat | None:
             .rpartition(")")[2]
             .split()
         )
-        return Stat(fields[0], int(fields[1]), int(fields[19]))
+        # The first of these is field 3 of the manual page: the name, field 2, is cut off, since it may have spaces.
+        return Stat(state=fields[0], parent=int(fields[1]), ticks=int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None
