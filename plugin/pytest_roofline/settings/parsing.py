@@ -50,9 +50,9 @@ class Options:
     `gate` is True with any profile of `--roofline-ci`, and `shadow` with the one that fails nothing. `until_recorded`
     lets single tests with NO BASELINE pass, as long as this hardware has no recorded entry at all. `rounds` is None
     without the option; then only tests that look slow get further processes. `recording` is the number of processes
-    for a test without a baseline. `target` is the folder of baselines that a recording (`--roofline-record`) writes, and
-    `accept_slower` the reason to record slower tests. `wait_s` is the longest wait for a quiet machine, None without
-    one. `elsewhere` are the settings that bear on a gate and do not stand in its command.
+    for a test without a baseline. `target` is the folder of baselines that a recording (`--roofline-record`) writes,
+    and `accept_slower` the reason to record slower tests. `wait_s` is the longest wait for a quiet machine, None
+    without one. `elsewhere` are the settings that bear on a gate and do not stand in its command.
     """
 
     folder: Path
@@ -314,7 +314,8 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
     """Read `--roofline-fail-on`.
 
     Returns:
-        The words, and whether they are added to the usual ones. `+invalid` is added; without a plus, words replace them.
+        The words, and whether they are added to the usual ones: `+invalid` is added, and words without a plus replace
+        them.
 
     Raises:
         BadInput: a word is not known, a `+` stands before some of the words only, or a regression would pass.
@@ -335,8 +336,8 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
         )
     if not with_plus and "regressed" not in words:
         raise BadInput(
-            f"--roofline-fail-on={text} lets a regression pass; name regressed too, write +{typed_words[0]} to add it, or "
-            "raise --roofline-tolerance"
+            f"--roofline-fail-on={text} lets a regression pass; name regressed too, write +{typed_words[0]} to add it, "
+            "or raise --roofline-tolerance"
         )
     return words, bool(with_plus)
 
