@@ -68,7 +68,7 @@ class CompiledKernels(ResultKind):
                 self._put(compiled_row(resources, self._verdict_on(resources)))
 
     def _verdict_on(self, resources: Resources) -> ExactVerdict:
-        """Return the verdict on a kernel beside its entry in the baseline."""
+        """Return the verdict on a kernel against its entry in the baseline."""
         kernel = KernelRecord(entry_of(resources, {}), "", resources.slack, resources.unread)
         exact = judge_exact(kernel, *self._baseline.find(resources.key))
         return replace(exact, test_id=resources.test_id, label=resources.label)

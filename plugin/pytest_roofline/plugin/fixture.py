@@ -339,7 +339,10 @@ class Roofline(Findings):
         ranks: dict[str, Any],
         **settings: Any,
     ) -> Measurement:
-        """Measure on ranks; `ranks` are the options of ranks, `settings` those of any request."""
+        """Measure on ranks, and return the measurement.
+
+        `ranks` are the options of ranks, and `settings` those of any request.
+        """
         warn_of_ranks(self._test.session)
         self._test.require_open()
         # A call that no rank could run is refused before a lack of ranks skips the test.

@@ -99,7 +99,7 @@ def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]
         raise pytest.UsageError(str(error)) from None
 
     def rate(gpu: Gpu | None) -> Gpu | None:
-        """Return the state of a GPU beside the node's expectation, if any."""
+        """Return a GPU's state, rated by the node's expectation if there is one."""
         return gpu if gpu is None or expectation is None else rated_by(expectation, gpu)
 
     before, after = (

@@ -76,7 +76,7 @@ def run(
 def _phases(
     state: "RooflineSession", item: Any, nextitem: pytest.Item | None
 ) -> DeferredReport | None:
-    """Run set-up, call and teardown of a test; return its deferred report, if any."""
+    """Run the phases of a test; return its deferred report, if any."""
     # This is pytest's own `runtestprotocol`, which has no hook between the call and its report.
     has_request = hasattr(item, "_request")
     if has_request and not item._request:
@@ -261,7 +261,10 @@ def name_failed(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def _outcome(report: pytest.TestReport, by_verdict: bool) -> Literal["passed", "failed", "skipped"]:
-    """Return the outcome of a test for the run file; an expected failure is `failed`."""
+    """Return the outcome of a test for the run file.
+
+    An expected failure is `failed`.
+    """
     if report.failed or by_verdict:
         return "failed"
     # pytest reports an expected failure as skipped.

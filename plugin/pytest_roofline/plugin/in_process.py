@@ -260,9 +260,9 @@ class Siblings:
         return self._write(siblings, busy, ""), ""
 
     def _busy(self, siblings: "Sequence[_Sibling]") -> str:
-        """Return the devices that were busy before, if the siblings share the host link.
+        """Return which devices were busy before the measurement.
 
-        Otherwise the text is empty.
+        The text is empty if none was, or if the siblings do not share the host link.
         """
         if not replace(self._request, labels=()).over_host_link:
             return ""
@@ -274,6 +274,7 @@ class Siblings:
         under_test, test = self._session.under_test, self._test
 
         def open_part(name: str) -> Device:
+            """Return the device of this name, opened at its first use."""
             if name not in self._open_devices:
                 try:
                     device = open_named(test, name)

@@ -99,7 +99,10 @@ class ResultKind:
                 self._keep_unjudged(record, word)
 
     def _keep_unjudged(self, record: Any, word: str) -> None:
-        """Show a record of a failed test without its verdict; `word` stands in its place."""
+        """Show a record of a failed test without its verdict.
+
+        `word` stands in place of the verdict.
+        """
         self._put(replace(exact_row(record, verdict=word), exact=None))
 
     def name_end(self, test_id: str, word: str) -> None:
@@ -202,6 +205,6 @@ def _verdict_of(row: Row) -> Any:
 
 
 def _identity(row: Row) -> object:
-    """Return the identity of a row's key; of a row without a key its test and name."""
+    """Return what identifies a row: its key, else its test and name."""
     key = row.resources.key if row.resources is not None else row.key
     return key.identity if key is not None else (row.test, row.name)

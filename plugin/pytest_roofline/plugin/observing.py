@@ -196,7 +196,7 @@ def _record(
 def _with_lost_results(
     session: "RooflineSession", record: OutOfMemory, place: MemoryPhase | None
 ) -> OutOfMemory:
-    """Return a record with the results of the baseline that the test now lacks.
+    """Return a record with the baseline's results that the test now lacks.
 
     Times that it measured before memory ran out are not among them.
     """

@@ -87,7 +87,10 @@ class Reports:
     def _annotate(
         self, rows: list[Row], planned: Mapping[str, Planned], config: pytest.Config
     ) -> None:
-        """Make the annotations; no errors where another plugin annotates failures."""
+        """Make the annotations.
+
+        Failed tests get none where another plugin annotates them.
+        """
         places = {
             encodable(test_id): place_of(plan.item, config) for test_id, plan in planned.items()
         }

@@ -108,7 +108,7 @@ class Rounds:
         return lost_count >= MOST_CRASHES or test_id in self.failures
 
     def _note_crash(self, number: int, child_end: ChildEnd) -> None:
-        """Note the test in which a round's process died, and print the end of its log."""
+        """Note the test in which a process died, and print the end of its log."""
         text = f"its process ended early in round {number}: {child_end.cause}"
         self._note_lost_round(child_end.died_in, text)
         self._say(

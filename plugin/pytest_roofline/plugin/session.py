@@ -86,7 +86,11 @@ class RooflineSession:
         self._calibrated = False
 
     def _add_kinds(self, kinds: Iterable[ResultKind]) -> None:
-        """Add the kinds of result of a conftest.py; each has a metric of its own."""
+        """Add the kinds of result of a conftest.py.
+
+        Raises:
+            pytest.UsageError: one has no metric, or that of another kind.
+        """
         for kind in kinds:
             metrics = [earlier_kind.metric for earlier_kind in self.kinds]
             if not kind.metric or kind.metric in metrics:
@@ -179,7 +183,10 @@ class RooflineSession:
             )
 
     def note(self, note: Note) -> None:
-        """Write down a note of a test; a further round, which repeats it, does not."""
+        """Write down a note of a test.
+
+        A further round repeats the note, so it does not write it again.
+        """
         if self.round is None:
             self.begin_file()
             self.writer.write(note)
@@ -269,7 +276,10 @@ class RooflineSession:
 
     @property
     def lost_output(self) -> str:
-        """The output that could not be written, `the run` or `a report`, else empty."""
+        """The output that could not be written: `the run` or `a report`.
+
+        The text is empty if all was written.
+        """
         return (
             "the run"
             if self.writer.trouble and self.options.save

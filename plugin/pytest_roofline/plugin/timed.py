@@ -372,7 +372,7 @@ class TimedResults(ResultKind):
         return verdict is not None and (may_be_red(verdict) or self.wants_round(row))
 
     def is_shifted(self, test_id: str) -> bool:
-        """Return whether a change that all tests share is taken out of a test.
+        """Return whether a shared change is taken out of a test's times.
 
         A later estimate of that change may still change the test's verdict.
         """

@@ -217,7 +217,10 @@ def option_value(config: pytest.Config, name: str) -> Any:
 
 
 def _pytest_value(config: pytest.Config, name: str) -> Any:
-    """Return an option's value as pytest has it: option before ini file, None without."""
+    """Return an option's value as pytest has it, None without.
+
+    An option goes before the ini file.
+    """
     value = config.getoption(f"--roofline-{name}")
     if value is not None or name == DRILL:
         return value

@@ -126,7 +126,10 @@ def _one_of(*allowed: str, hint: str = "") -> Callable[[str, str], str]:
 
 
 def _device(text: str, _option: str) -> str:
-    """Return the name of a device, once it is checked. Its error names the option itself."""
+    """Return the checked name of a device.
+
+    The error of the check names the option itself.
+    """
     from ..engine.devices import check_device_name
 
     check_device_name(text)
@@ -142,7 +145,7 @@ def _arguments(text: str, option: str) -> tuple[str, ...]:
 
 
 def _rounds(text: str, option: str) -> int:
-    """Return a number of rounds from 1 to 100; `auto` is the most that is planned for."""
+    """Return a number of rounds, from 1 to 100 or `auto`."""
     if text == "auto":
         return MOST_ROUNDS
     if not text.isdecimal() or not 1 <= int(text) <= 100:
@@ -205,7 +208,10 @@ def parse_options(config: pytest.Config) -> Options:
 
 
 def _parse(config: pytest.Config) -> Options:
-    """Return the checked options. What the user typed goes before the values of a gate's profile."""
+    """Return the checked options.
+
+    An option that is set goes before the values of a gate's profile.
+    """
     fields = {
         field: parse(text, f"--roofline-{name}")
         for field, (name, parse) in _PARSERS.items()
@@ -432,7 +438,10 @@ def _against(config: pytest.Config, folder: Path) -> tuple[Path, ...]:
 
 
 def _folders(config: pytest.Config) -> tuple[Path, ...]:
-    """Return the folders of baselines: those of the option, then the rootdir's if there is one."""
+    """Return the folders of baselines, in the order of the search.
+
+    They are those of the option, then the rootdir's, if there is one.
+    """
     folders = []
     for name in option_value(config, "baselines") or []:
         folder = _path(config, "baselines", name)

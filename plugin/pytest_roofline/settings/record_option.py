@@ -94,9 +94,10 @@ def refuse_record(
 
 
 def _refuse(config: pytest.Config, option: str, value: Any, flag: str, why: str) -> None:
-    """Raise for an option beside `--roofline-record`, with the file that sets it, if any.
+    """Raise for an option that excludes `--roofline-record`.
 
-    `option` is its name in pytest's configuration, and `flag` the option as it is typed.
+    The message names the file that sets it, if any. `option` is its name in pytest's configuration, and `flag` the
+    option as it is typed.
     """
     source = source_of(config, option, value)
     place = f" of {source}" if source else ""
