@@ -28,7 +28,7 @@ def after(*counters, ahead=True, clocks_hz=CLOCK, wall_s=0.05):
     for _ in range(len(counters) // 2):
         conditions.begin()
         clock.now_s += wall_s
-        cause = conditions.cause(ahead, clocks_hz, wall_s)
+        cause = conditions.end_block(ahead, clocks_hz, wall_s)
     return conditions, cause
 
 
@@ -208,19 +208,19 @@ def asked(told, cost_s, blocks, wall_s=0.05):
         return told(clock.now_s)
 
     conditions = Conditions(SimpleNamespace(counters=counters, host_s=lambda: clock.now_s), Stops())
-    conditions.pace()
+    conditions.learn_pace()
     found, before = [], clock.rounds
     for index in range(blocks):
         conditions.begin(anew=index == 0)
         clock.now_s += wall_s
-        found.append((conditions.cause(True, CLOCK, wall_s), None))
-        found[len(found) - conditions.judged :] = [
-            (conditions.spoiled, conditions.power_capped)
-        ] * conditions.judged
+        found.append((conditions.end_block(True, CLOCK, wall_s), None))
+        found[len(found) - conditions.judged_count :] = [
+            (conditions.spoiled_reason, conditions.power_capped)
+        ] * conditions.judged_count
     if conditions.end_row():
-        found[len(found) - conditions.judged :] = [
-            (conditions.spoiled, conditions.power_capped)
-        ] * conditions.judged
+        found[len(found) - conditions.judged_count :] = [
+            (conditions.spoiled_reason, conditions.power_capped)
+        ] * conditions.judged_count
     return clock.rounds - before, found
 
 

@@ -270,7 +270,7 @@ def stopwatches(seconds, body):
 
 def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is():
     def block(watch, submit):
-        return watch.ahead(submit, BlockShape(1, 3, 5e-3))
+        return watch.time_ahead(submit, BlockShape(1, 3, 5e-3))
 
     first, second = stopwatches([1e-5, 1e-5], block)
     assert first.spans == second.spans == second.rank_times.spans
@@ -280,7 +280,7 @@ def test_a_block_is_the_longest_of_all_ranks_and_ahead_only_where_every_host_is(
     )
     assert first.clocks_hz == second.clocks_hz == first.rank_times.clocks_hz
     first, second = stopwatches([1e-5, 1e-2], block)
-    assert [(each.ahead, each.rank_times.ahead) for each in (first, second)] == [
+    assert [(each.host_was_ahead, each.rank_times.host_was_ahead) for each in (first, second)] == [
         (False, True),
         (False, False),
     ]
@@ -365,20 +365,23 @@ def test_of_states_the_worst_holds_and_what_one_rank_finds_of_earlier_blocks_hol
         # The first was asked of this block alone, the second of five, the last of none yet.
         (
             [
-                BlockState("", False, judged=1),
-                BlockState(THERMAL, None, spoiled=THERMAL, judged=5),
+                BlockState("", False, judged_count=1),
+                BlockState(THERMAL, None, spoiled_reason=THERMAL, judged_count=5),
                 BlockState("", clock_moved=True),
             ],
             BlockState(
                 THERMAL,
                 cause_text=f"{THERMAL} (rank 1)",
-                spoiled=THERMAL,
-                judged=5,
+                spoiled_reason=THERMAL,
+                judged_count=5,
                 clock_moved=True,
             ),
         ),
         # Blocks of which not every rank was asked are not known.
-        ([BlockState("", False, judged=3), BlockState("", None, judged=0)], BlockState()),
+        (
+            [BlockState("", False, judged_count=3), BlockState("", None, judged_count=0)],
+            BlockState(),
+        ),
     ]:
         agree = together(
             len(own),

@@ -184,12 +184,12 @@ def argument_bytes(work: Work, arguments: tuple[object, ...]) -> int:
     A view counts by itself, since other sets may be views of the same allocation.
     """
     tensor_bytes: int = sum(
-        min(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in dense(arguments)
+        min(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in dense_tensors(arguments)
     )
     return max(bytes_per_set(work), tensor_bytes)
 
 
-def dense(arguments: object) -> Iterator[Any]:
+def dense_tensors(arguments: object) -> Iterator[Any]:
     """Yield every dense tensor in nested tuples, lists and mappings. It knows a tensor by what it
     can do, as torch may not be there.
     """
@@ -197,7 +197,7 @@ def dense(arguments: object) -> Iterator[Any]:
         arguments = tuple(arguments.values())
     if isinstance(arguments, tuple | list):
         for member in arguments:
-            yield from dense(member)
+            yield from dense_tensors(member)
     elif str(getattr(arguments, "layout", "")) == "torch.strided" and not hasattr(
         arguments, "__tensor_flatten__"
     ):

@@ -14,9 +14,9 @@ from pathlib import Path
 from ..core.facts import Code
 from ..core.git import GIT, git_environ
 
-# All answers of git together may take so long; in a huge repository what takes longer is unknown.
+# Seconds that commands of git, which run at once, may take. In a huge repository a slow answer counts as unknown.
 GIT_S = 1.0
-# The most files outside of version control that are read, and of each the most bytes.
+# Of files outside of version control, so many are read, and none that is larger than so many bytes.
 _FILES, _FILE_BYTES = 200, 1 << 20
 # Variables of GitHub, GitLab and Jenkins about the commit that they checked out.
 _BRANCH = (
@@ -31,16 +31,18 @@ _TARGET = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CHANGE_TAR
 
 
 def code_of(folder: Path) -> tuple[Code, ...]:
-    """Return the state of the repository around a folder. Empty if there is no repository, or no
-    git.
+    """Return the state of the repository around a folder.
+
+    Empty if there is no repository, or if git does not answer.
     """
     place = folder.resolve()
-    tops = (parent for parent in (place, *place.parents) if (parent / ".git").exists())
-    return next(map(_code_at, tops), ())
+    repositories = (parent for parent in (place, *place.parents) if (parent / ".git").exists())
+    return next(map(_code_at, repositories), ())
 
 
 @functools.cache
 def _code_at(top: Path) -> tuple[Code, ...]:
+    """Return the state of the repository whose top folder is given; empty if git does not answer."""
     head, state, base = git(
         top,
         ("rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
@@ -62,28 +64,35 @@ def _code_at(top: Path) -> tuple[Code, ...]:
 
 
 def _changes(top: Path, state: bytes) -> str:
-    """Return a hash of all differences from the commit. Empty if there are none."""
+    """Return a hash of all differences from the commit; empty without any.
+
+    `state` is the output of `git status --porcelain -z`.
+    """
     if not state:
         return ""
     (difference,) = git(top, ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"))
+    # Files outside of version control are not in the difference, so their contents are added.
     names = [entry[3:] for entry in state.split(b"\0") if entry.startswith(b"?? ")]
     content = state + (difference or b"") + _contents(top, names)
     return hashlib.sha256(content).hexdigest()[:8]
 
 
 def _contents(top: Path, names: Sequence[bytes]) -> bytes:
-    """Return the content of files outside of version control. Of a large file it is the size."""
+    """Return the joined contents of the first `_FILES` files. A large file adds its size instead."""
     contents = []
     for path in [top / os.fsdecode(name) for name in names[:_FILES]]:
         with contextlib.suppress(OSError):
             size = path.stat().st_size
-            small = path.is_file() and size <= _FILE_BYTES
-            contents.append(path.read_bytes() if small else b"%d" % size)
+            is_small = path.is_file() and size <= _FILE_BYTES
+            contents.append(path.read_bytes() if is_small else b"%d" % size)
     return b"\0".join(contents)
 
 
 def with_ci(code: Code) -> Code:
-    """Return the code with CI's facts about its commit."""
+    """Return the code with the facts that CI's variables state.
+
+    The branch and merge base that git told come first.
+    """
     number = re.fullmatch(r"refs/pull/(\d+)/.*", os.environ.get("GITHUB_REF", ""))
     return replace(
         code,
@@ -94,12 +103,15 @@ def with_ci(code: Code) -> Code:
 
 
 def _first(names: Sequence[str]) -> str:
-    """Return the first of some variables that is set."""
+    """Return the setting of the first variable that has one; empty if none has."""
     return next((setting for name in names if (setting := os.environ.get(name))), "")
 
 
 def git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
-    """Return the output of git commands that run at once. None if one fails or takes too long."""
+    """Run git commands at once, and return their outputs.
+
+    An output is None if its command fails or takes longer than `GIT_S`.
+    """
     environ = git_environ()
     end_s = time.monotonic() + GIT_S
     try:
@@ -118,6 +130,7 @@ def git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
 
 
 def _output(process: "subprocess.Popen[bytes]", end_s: float) -> bytes | None:
+    """Return a command's output; None if it fails or runs beyond `end_s` of the monotonic clock."""
     with process:
         try:
             output, _ = process.communicate(timeout=max(0.0, end_s - time.monotonic()))

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.errors import BadInput, NoRoom
 from ..core.units import format_amount
-from .calls import dense, tensors_of
+from .calls import dense_tensors, tensors_of
 
 # Of a large tensor, how much is given new values; and how many values of one are looked at beside its sum.
 MOST_CHANGED, LEAST_SHARE = 1 << 22, 1 / 64
@@ -36,7 +36,7 @@ REMEMBERED = (
 )
 # A power of two: sums and products scale without rounding in every format, signs and order stay, and what ends when it
 # has converged still does.
-OTHER = 0.5
+OTHER_FACTOR = 0.5
 
 
 class Refill:
@@ -48,7 +48,7 @@ class Refill:
 
     def __init__(self, arguments: tuple[object, ...]) -> None:
         self._parts = _parts_to_change(arguments)
-        self._like = [_vary(part.clone()) for part in self._parts]
+        self._templates = [_vary(part.clone()) for part in self._parts]
         self._times = 0
 
     def __bool__(self) -> bool:
@@ -59,7 +59,7 @@ class Refill:
         """Change them."""
         self._times += 1
         factor = 1 - (self._times % 7 + 1) / 16
-        for index, (part, like) in enumerate(zip(self._parts, self._like, strict=True)):
+        for index, (part, like) in enumerate(zip(self._parts, self._templates, strict=True)):
             # Each by another distance: a copy of its neighbour would else find the neighbour's values there already.
             places = self._times * (index + 1) + index
             _write(part, like.roll(places % like.numel()) * factor)
@@ -92,7 +92,9 @@ def refill_of(
 
 def _parts_to_change(arguments: tuple[object, ...]) -> list[Any]:
     """Return the parts that get new values, of every changeable tensor."""
-    tensors = _one_per_storage([tensor for tensor in dense(arguments) if _is_changeable(tensor)])
+    tensors = _one_per_storage(
+        [tensor for tensor in dense_tensors(arguments) if _is_changeable(tensor)]
+    )
     return [
         _flat(tensor)[: max(MOST_CHANGED, int(LEAST_SHARE * tensor.numel()))] for tensor in tensors
     ]
@@ -113,7 +115,7 @@ class FreshnessCheck:
         self._sets = sets
         tensors = self._tensors if before else []
         noted_tensors = tensors if any(map(_is_changeable, tensors)) else []
-        self._before = {_storage(tensor): _state(tensor) for tensor in noted_tensors}
+        self._before = {_storage(tensor): _fingerprint(tensor) for tensor in noted_tensors}
 
     def why_stale(
         self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]
@@ -129,7 +131,7 @@ class FreshnessCheck:
             spots = self._spots(fn, written_tensors)
             if 2 * sum(spot.nbytes for spot in spots) <= free_bytes():
                 originals += [(spot, spot.clone()) for spot in spots]
-            if originals and all(self._stays(fn, originals, level) for level in LEVELS):
+            if originals and all(self._leaves_unwritten(fn, originals, level) for level in LEVELS):
                 return STALE
             _put_back(originals)
             parts = _parts_to_change(self._sets[0])
@@ -160,13 +162,15 @@ class FreshnessCheck:
             for tensor in self._tensors
         ):
             return []
-        own_storages = {_storage(tensor) for tensor in dense(self._sets[0]) if _is_plain(tensor)}
+        own_storages = {
+            _storage(tensor) for tensor in dense_tensors(self._sets[0]) if _is_plain(tensor)
+        }
         # The first is held, or the second would be given its memory.
         outputs = [fn(*self._sets[0]) for _ in range(2)]
         first, second = (
             [
                 tensor
-                for tensor in dense(output)
+                for tensor in dense_tensors(output)
                 if not _is_plain(tensor) or _storage(tensor) not in own_storages
             ]
             for output in outputs
@@ -182,7 +186,9 @@ class FreshnessCheck:
     def _tensors(self) -> list[Any]:
         """Return the tensors of arguments and function that can be seen."""
         return [
-            tensor for tensor in dense((self._sets[0], tensors_of(self._fn))) if _is_plain(tensor)
+            tensor
+            for tensor in dense_tensors((self._sets[0], tensors_of(self._fn)))
+            if _is_plain(tensor)
         ]
 
     def _written_tensors(self) -> list[Any]:
@@ -190,7 +196,7 @@ class FreshnessCheck:
         return [
             tensor
             for tensor in self._tensors
-            if (before := self._before.get(_storage(tensor))) and before != _state(tensor)
+            if (before := self._before.get(_storage(tensor))) and before != _fingerprint(tensor)
         ]
 
     def _remembers(
@@ -202,10 +208,10 @@ class FreshnessCheck:
     ) -> bool:
         """Return whether results follow the arguments' addresses, not their content."""
         arguments = self._sets[0]
-        tensors = list(dense(arguments))
+        tensors = list(dense_tensors(arguments))
         first = _outcome(fn(*arguments), written_tensors)
         for part in parts:
-            _write(part, OTHER * _wide(part))
+            _write(part, OTHER_FACTOR * _wide(part))
         # With most functions it is done here: what they give is another.
         if first is None or first != _outcome(fn(*arguments), written_tensors):
             return False
@@ -230,7 +236,7 @@ class FreshnessCheck:
         ]
         return outcomes[0] == outcomes[1] != first
 
-    def _stays(
+    def _leaves_unwritten(
         self, fn: Callable[..., object], originals: list[tuple[Any, Any]], level: float
     ) -> bool:
         """Return whether a call leaves its outputs as they were spoiled."""
@@ -238,13 +244,13 @@ class FreshnessCheck:
         for _ in range(ROUNDS):
             for spot, content in originals:
                 _spoil(spot, content, level)
-            before = [_state(spot) for spot, _ in originals]
+            before = [_fingerprint(spot) for spot, _ in originals]
             fn(*self._sets[0])
-            stays |= before == [_state(spot) for spot, _ in originals]
+            stays |= before == [_fingerprint(spot) for spot, _ in originals]
         return stays
 
 
-def _state(tensor: Any) -> tuple[int, tuple[Any, ...]]:
+def _fingerprint(tensor: Any) -> tuple[int, tuple[Any, ...]]:
     """Return the sum of a tensor's bits, and a sample of them. They tell its content from another."""
     import torch
 
@@ -269,13 +275,13 @@ def _outcome(output: object, written_tensors: list[Any]) -> tuple[list[Any], lis
     """
     from torch.utils._pytree import tree_leaves
 
-    tensors = [*dense(output), *written_tensors]
+    tensors = [*dense_tensors(output), *written_tensors]
     numbers = [
         leaf for leaf in tree_leaves(output) if isinstance(leaf, int | float | complex | str)
     ]
     if not (tensors or numbers) or not all(map(_is_plain, tensors)):
         return None
-    return [_state(tensor) for tensor in tensors], numbers
+    return [_fingerprint(tensor) for tensor in tensors], numbers
 
 
 def _exchange(arguments: tuple[object, ...], by_id: dict[int, Any]) -> tuple[object, ...]:

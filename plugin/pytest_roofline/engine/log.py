@@ -1,6 +1,6 @@
-"""The record of a measurement: its calls and blocks so far.
+"""The log of a measurement: its calls and blocks so far.
 
-It is readable after Ctrl-C in the middle.
+It can be read at any time, also after Ctrl-C in the middle of a measurement.
 """
 
 from collections.abc import Sequence
@@ -10,20 +10,23 @@ from typing import Any, Literal
 
 from ..core.samples import Block, Calibration, Mode, Samples
 
-# Labels with which the host's time is stored beside the device's.
+# Measurements with one of these labels also store the host's time of a call.
 WITH_WALL = {"host_bound", "waits_inside"}
 
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """The state of the devices in a block. A fact is None if none was seen and not all tell.
+    """The state of the devices after a block.
 
     Args:
-        cause: why it does not count; empty where it does; `cause_text` names the ranks that it comes from.
-        spoiled: why none of the last `judged` blocks counts, this one among them; `power_capped` is of all of them.
+        cause: why the block does not count; empty if it counts. `cause_text` adds the ranks that saw it.
+        power_capped: whether a software power cap was active in the last `judged_count` blocks; None if no device saw
+            one and some do not report it.
         neighbours: whether another process was seen on any device.
-        throttle_known: whether every device tells of thermal slowdown and power brake.
-        clock_moved: whether the clock of any moved within a block, and nobody tells why.
+        throttle_known: whether every device reports thermal slowdown and power brake.
+        spoiled_reason: why none of the last `judged_count` blocks counts, this one among them; empty if they count.
+        judged_count: how many of the last blocks `power_capped` and `spoiled_reason` are about.
+        clock_moved: whether a device's clock moved within a block for no known reason.
     """
 
     cause: str = ""
@@ -31,17 +34,20 @@ class BlockState:
     neighbours: Literal["none", "seen", "unknown"] = "unknown"
     throttle_known: bool = False
     cause_text: str = ""
-    spoiled: str = ""
-    judged: int = 0
+    spoiled_reason: str = ""
+    judged_count: int = 0
     clock_moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TimedBlock:
-    """A block in the log, with seconds per call of every sample. Of ranks these are the longest,
-    and `rank_seconds` are this rank's.
+    """A block in the log.
 
-    `paced` says whether the host set its pace.
+    Args:
+        seconds: of every sample, per call; over ranks the longest of all ranks.
+        wall_s: host seconds per call.
+        paced: whether the host set the pace of the block.
+        rank_seconds: of every sample of this rank, per call.
     """
 
     block: Block
@@ -53,7 +59,7 @@ class TimedBlock:
 
 @dataclass(frozen=True, slots=True)
 class LatestBlock:
-    """The newest block, its index, and what holds for all blocks."""
+    """The newest block, its index, and the fields that are common to all blocks."""
 
     index: int
     block: TimedBlock
@@ -62,8 +68,9 @@ class LatestBlock:
 
 @dataclass(slots=True)
 class Log:
-    """All blocks and calls of a measurement so far. `first_calls_s` has one entry even if
-    `first_calls` is 0.
+    """All blocks and calls of a measurement so far.
+
+    `first_calls` is the number of first calls to keep. Even if it is 0, `first_calls_s` holds the one that is made.
     """
 
     argument_sets: int = 1
@@ -118,27 +125,31 @@ class Log:
         ]
 
     def forget(self, calls: int, wall_s: float) -> None:
-        """Count all blocks as warm-up, and some calls on top. These calls took `wall_s`."""
+        """Count all blocks as warm-up and remove them.
+
+        So many further `calls`, which took `wall_s`, count as warm-up too.
+        """
         self.warmup_iterations += len(self.timed_blocks) + calls
         self.warmup_s += self.measuring_s + wall_s
         self.measuring_s = 0.0
         self.timed_blocks.clear()
 
     def judge(self, state: BlockState) -> None:
-        """Correct earlier blocks by what is known only now."""
-        for index in range(
-            len(self.timed_blocks) - min(state.judged, len(self.timed_blocks)),
-            len(self.timed_blocks),
-        ):
+        """Exclude the last `state.judged_count` blocks for the state's reason, and note the power cap.
+
+        A block that was excluded before keeps its own cause.
+        """
+        count = len(self.timed_blocks)
+        for index in range(count - min(state.judged_count, count), count):
             block = self.timed_blocks[index].block
             capped = block.power_capped if state.power_capped is None else state.power_capped
             judged_block = replace(
-                block, excluded=block.excluded or state.spoiled, power_capped=capped
+                block, excluded=block.excluded or state.spoiled_reason, power_capped=capped
             )
             self.timed_blocks[index] = replace(self.timed_blocks[index], block=judged_block)
 
     def common(self) -> dict[str, Any]:
-        """Return the record's fields for all samples, after the first block."""
+        """Return the fields of `Samples` that all blocks share. There must be a block."""
         return {
             "iterations": self.iterations,
             "tick_s": self.tick_s,
@@ -158,7 +169,7 @@ class Log:
 
 
 def samples_of(timed_blocks: Sequence[TimedBlock], common: dict[str, Any]) -> Samples:
-    """Return the record of at least one block. `common` holds for all of them."""
+    """Return the record of one or more blocks. `common` are the fields that they share."""
     return Samples(
         seconds=tuple(sample_s for timed_block in timed_blocks for sample_s in timed_block.seconds),
         blocks=tuple(timed_block.block for timed_block in timed_blocks),

@@ -69,7 +69,7 @@ class Engine:
         with _collector_off(), self.watch.stops:
             log = self.log
             log.calibration = calibrate_ranks(self.watch)
-            self.blocks.conditions.pace()
+            self.blocks.conditions.learn_pace()
             sizing = Sizing(self.watch, self.calls, log, self.plan.budget_s)
             slow = sizing.warm_up.make_first_calls(self.plan.first_calls)
             if not (slow and self.blocks.take_slow_calls(sizing.plan_single_calls())):
@@ -107,7 +107,7 @@ class Engine:
         made = self.calls.made
         with _collector_off():
             peak_bytes = self.device.peak_bytes(lambda: self.calls(1))
-            if self.calls.made == made and not self.watch.agreement.alone:
+            if self.calls.made == made and not self.watch.agreement.is_alone:
                 # A device that does not tell makes no call, but the other ranks may have made theirs.
                 self.calls(1)
         return peak_bytes

@@ -1,11 +1,11 @@
-"""The state of a device from block to block. It tells why a block must not count, and what to write
-down beside it.
+"""The state of a device from block to block, and the causes to exclude a block.
 
-A block is excluded for a cause and never for its values. The software power cap is no cause: a busy card lives there.
+A block is excluded for a cause, never for its values. The software power cap is no cause, since it is normal for a busy
+card.
 
-Asking takes time in which the device idles, so no more than a share of the time goes into it. Where a round of
-questions is dear, several blocks go by between two rounds, and the later one tells of all of them: what a device adds
-up while a cause is active has grown, or it has not.
+The device idles while it is asked about its state, so questions take no more than a share of the time. If a round of
+questions takes long, several blocks pass between two rounds. The later round judges all of them: the device counts the
+seconds for which a cause was active, and that count has grown since the earlier round, or it has not.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ HOST_GAP = "host gap"
 NEIGHBOUR = "another process on the device"
 STOPPED = "a stop of the process"
 JUMPED = "a jump of the clock"
-# In the order in which they are named where ranks differ: the first of these that any rank saw.
+# All causes by the number that ranks exchange. If ranks saw different causes, the first in this order counts.
 CODES = ("", STOPPED, JUMPED, HOST_GAP, *CAUSES, NEIGHBOUR)
 NEIGHBOURS: tuple[Literal["none", "unknown", "seen"], ...] = ("none", "unknown", "seen")
 # Samples cannot take longer than their block by the host's clock; two clocks differ by less than this.
@@ -31,24 +31,26 @@ CLOCKS_DIFFER, CLOCKS_DIFFER_S = 0.05, 1e-3
 # A quiet machine interrupts a threaded copy some 30 times a second, a single busy neighbour 200 times (measured).
 MOST_PREEMPTIONS_HZ = 100
 # A process with more threads than cores, or that gets its memory from the kernel anew at every call, is interrupted as
-# often on a quiet machine. So somebody else must have had the cores, for this share of the block and more than the
-# 10 ms by which the kernel counts are wrong at either end.
+# often on a quiet machine. So other processes must also have had the cores for this share of the block, and for longer
+# than the kernel's counts can be wrong: 10 ms at either end.
 LEAST_SHARE_TAKEN, CORE_TIME_ERROR_S = 0.05, 0.02
+# The kernel's counts of core time are too coarse for a shorter interval.
 SHORTEST_INTERVAL_S = 0.1
-# Of the device's time, by other processes.
+# The most of the device's time that other processes may use, as a share.
 MOST_OTHERS_BUSY = 0.05
-# Another process holds memory: no harm in itself, but a spin that then takes longer shares its time.
+# Other processes that hold more memory than this may also work on the device.
 OTHERS_BYTES = 256 * 2**20
+# The clock moved within a block if its probes before and after differ by more than this share.
 PROBE_SPREAD = 0.10
-# Of the time, for questions.
+# The most of the time that questions to the device may take, as a share.
 MOST_ASKING = 0.05
 
 
 class Conditions:
-    """Asks a device about itself between blocks.
+    """The state of a device, which is asked about itself between blocks.
 
-    What the last round of questions found: `spoiled`, the cause for which the last `judged` blocks do not count (empty
-    where they do), and `power_capped`, whether the software power cap was active in them, None where nobody tells.
+    The last round of questions judged `judged_count` blocks. `spoiled_reason` is why they do not count, empty if they
+    count; `power_capped` is whether the software power cap was active in them, None if the device does not report it.
     """
 
     def __init__(self, device: Device, stops: Stops) -> None:
@@ -59,21 +61,22 @@ class Conditions:
         self._began_s = 0.0
         self._before = Counters()
         self._after = Counters()
-        self._every_s = 0.0
+        self._interval_s = 0.0
         self._last_ask_s = float("-inf")
-        self._waiting, self._wall_s = 0, 0.0
+        self._unjudged_count, self._wall_s = 0, 0.0
         self._probes_differed = False
-        self.spoiled = ""
-        self.judged = 0
+        self.spoiled_reason = ""
+        self.judged_count = 0
         self.power_capped: bool | None = None
         self.neighbours: Literal["none", "seen", "unknown"] = "unknown"
         self.throttle_known = False
         # The clock moved within a block by more than `PROBE_SPREAD`, and nobody tells why.
         self.clock_moved = False
 
-    def pace(self) -> None:
-        """Learn the cost of a round of questions, and so its pace. The first round opens the
-        library.
+    def learn_pace(self) -> None:
+        """Ask twice, and set the seconds between two rounds by what asking costs.
+
+        The cheaper round counts, since the first one also opens the library.
         """
         costs = []
         for _ in range(2):
@@ -81,89 +84,101 @@ class Conditions:
             with answering(self._device):
                 self._device.counters()
             costs.append(self._device.host_s() - began_s)
-        self._every_s = min(costs) / MOST_ASKING
+        self._interval_s = min(costs) / MOST_ASKING
 
     def begin(self, anew: bool = False) -> None:
-        """Begin a block. `anew` says that it is the first of a row; blocks before the row do not
-        matter any more.
-        """
+        """Begin a block. With `anew` it is the first of a row, and earlier blocks are forgotten."""
         if anew:
-            self._waiting, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
+            self._unjudged_count, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
             self._stops_before = self._stops.count
-        if self._waiting:
+        if self._unjudged_count:
             return
-        self._before = self._ask() if self._due() else self._after
+        self._before = self._ask() if self._is_due() else self._after
         self._wall_s = 0.0
         if self._first is None:
             self._first, self._began_s = self._before, self._device.host_s()
 
-    def cause(
+    def end_block(
         self,
-        ahead: bool | None,
+        host_was_ahead: bool | None,
         clocks_hz: tuple[float, float] | None,
         wall_s: float,
         samples_s: float = 0.0,
     ) -> str:
-        """Return why the block that ends now does not count. Empty if it counts, or if nobody was
-        asked yet.
+        """End a block, and return why it does not count.
 
-        Whether the host was `ahead` of the device all the time is None where that plays no part; `samples_s` are all
-        samples together.
+        Empty if it counts, or if the device has not been asked about it yet.
+
+        Args:
+            host_was_ahead: whether the host was ahead of the device all the time; None without a spin.
+            clocks_hz: the clock before and after the block; None if it was not probed.
+            wall_s: host seconds of the block.
+            samples_s: seconds of all samples together.
         """
-        stopped, self._stops_before = self._stops.count > self._stops_before, self._stops.count
-        self._waiting += 1
+        was_stopped = self._stops.count > self._stops_before
+        self._stops_before = self._stops.count
+        self._unjudged_count += 1
         self._wall_s += wall_s
-        self.spoiled, self.judged, self.power_capped = "", 0, None
+        self.spoiled_reason, self.judged_count, self.power_capped = "", 0, None
         probes_differ = (
             clocks_hz is not None and abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD
         )
         self._probes_differed = self._probes_differed or probes_differ
-        if self._due():
+        if self._is_due():
             self._judge()
-        if stopped:
+        if was_stopped:
             return STOPPED
         if samples_s > (1 + CLOCKS_DIFFER) * wall_s + CLOCKS_DIFFER_S:
             return JUMPED
-        if ahead is False:
+        if host_was_ahead is False:
             return HOST_GAP
-        if self.spoiled:
-            return self.spoiled
+        if self.spoiled_reason:
+            return self.spoiled_reason
         if probes_differ and self._is_time_sliced():
             self.neighbours = "seen"
             return NEIGHBOUR
-        if self.judged:
-            self._explain()
+        if self.judged_count:
+            self._note_clock_moved()
         return ""
 
     def state(self, cause: str, alone: bool) -> BlockState:
-        """Return what this rank's device tells of the blocks so far. The one with this cause is the
-        last of them, and the rank is `alone` where no others measure with it.
+        """Return the state of this rank's device after the newest block.
+
+        Args:
+            cause: why the newest block does not count; empty if it counts.
+            alone: whether this rank measures without others.
         """
-        # A collective wakes its own threads some 4000 times a second (measured), which tells of no neighbour.
+        # With other ranks, interruptions are no sign of a neighbour: a collective wakes its own threads some 4000 times
+        # a second (measured).
         harmless = "" if alone else PREEMPTED
-        cause, spoiled = ("" if code == harmless else code for code in (cause, self.spoiled))
+        cause, spoiled_reason = (
+            "" if code == harmless else code for code in (cause, self.spoiled_reason)
+        )
         return BlockState(
             cause,
             self.power_capped,
             self.neighbours,
             self.throttle_known,
-            spoiled=spoiled,
-            judged=self.judged,
+            spoiled_reason=spoiled_reason,
+            judged_count=self.judged_count,
             clock_moved=self.clock_moved,
         )
 
     def end_row(self) -> bool:
-        """End the row of blocks, and ask about those not yet judged. Return whether there were any."""
-        self.spoiled, self.judged, self.power_capped = "", 0, None
-        if not self._waiting:
+        """End a row of blocks, and return whether the device was asked.
+
+        It is asked if some blocks have not been judged yet.
+        """
+        self.spoiled_reason, self.judged_count, self.power_capped = "", 0, None
+        if not self._unjudged_count:
             return False
         self._judge()
-        self._waiting = 0
-        self._explain()
+        self._unjudged_count = 0
+        self._note_clock_moved()
         return True
 
-    def _due(self) -> bool:
-        return self._device.host_s() - self._last_ask_s >= self._every_s
+    def _is_due(self) -> bool:
+        return self._device.host_s() - self._last_ask_s >= self._interval_s
 
     def _ask(self) -> Counters:
         with answering(self._device):
@@ -172,36 +187,40 @@ class Conditions:
         return self._after
 
     def _judge(self) -> None:
-        """Ask, and judge all blocks since the last round. None are judged if the device has not
-        renewed what it tells.
+        """Ask the device, and judge all blocks since the last round.
+
+        No block is judged if the device has not renewed its counters since then.
         """
         before, after = self._before, self._ask()
         self._note_neighbours()
         if after.renewals is not None and after.renewals == before.renewals:
             return
-        self.judged, self._waiting = self._waiting, 0
+        self.judged_count, self._unjudged_count = self._unjudged_count, 0
         if after.active is not None or POWER_CAP in after.seconds:
             self.power_capped = self._was_active(POWER_CAP)
-        self.spoiled = next((cause for cause in CAUSES if self._was_active(cause)), "")
-        if self.spoiled:
+        self.spoiled_reason = next((cause for cause in CAUSES if self._was_active(cause)), "")
+        if self.spoiled_reason:
             return
         if (after.others_busy or 0.0) > MOST_OTHERS_BUSY:
-            self.spoiled, self.neighbours = NEIGHBOUR, "seen"
+            self.spoiled_reason, self.neighbours = NEIGHBOUR, "seen"
         elif self._was_preempted():
-            self.spoiled = PREEMPTED
+            self.spoiled_reason = PREEMPTED
 
     def _was_active(self, cause: str) -> bool:
+        """Return whether a cause was active before or after the blocks, or was counted meanwhile."""
         before, after = self._before, self._after
-        at_the_ends = any(cause in (counters.active or ()) for counters in (before, after))
+        was_seen = any(cause in (counters.active or ()) for counters in (before, after))
         after_s = after.seconds.get(cause, 0.0)
-        return at_the_ends or after_s > before.seconds.get(cause, after_s)
+        return was_seen or after_s > before.seconds.get(cause, after_s)
 
     def _note_neighbours(self) -> None:
+        """Note whether the device reports throttling, and whether another process holds memory."""
         after = self._after
         self.throttle_known = (
             self.throttle_known or after.active is not None or THERMAL in after.seconds
         )
-        # Memory in use tells of a neighbour even where the list of processes is blind, but not whether it works.
+        # Memory in use shows a neighbour even in a container, where processes cannot be listed. It does not show
+        # whether the neighbour works.
         if after.others_bytes is None:
             return
         if after.others_bytes > OTHERS_BYTES:
@@ -210,41 +229,43 @@ class Conditions:
             self.neighbours = "none"
 
     def _is_time_sliced(self) -> bool:
-        """Return whether a neighbour alone can have moved the clock.
+        """Return whether only a neighbour can have moved the clock.
 
-        Somebody else holds memory, nobody can say whether it works, and the power cap was not active. Products of
-        matrices alone make a card at its power cap do that, so less knowledge excludes nothing.
+        Another process holds memory, its activity is unknown, and the power cap was certainly not active. A power cap
+        also moves the clock, under large matrix products for example, so an unknown power cap excludes nothing.
         """
         others_bytes = self._after.others_bytes
         memory_is_shared = others_bytes is not None and others_bytes > OTHERS_BYTES
         return memory_is_shared and self._after.others_busy is None and self.power_capped is False
 
-    def _explain(self) -> None:
-        """Note that the clock moved, if nothing explains it. This process alone on the device
-        explains it, and so does the power cap.
+    def _note_clock_moved(self) -> None:
+        """Note a clock that moved for no known reason.
+
+        Without a neighbour the calls themselves are the reason, and so is an active power cap.
         """
         others_bytes = self._after.others_bytes
-        alone = others_bytes is not None and others_bytes <= OTHERS_BYTES
+        is_alone = others_bytes is not None and others_bytes <= OTHERS_BYTES
         self.clock_moved = self.clock_moved or (
-            self._probes_differed and not alone and not self.power_capped
+            self._probes_differed and not is_alone and not self.power_capped
         )
         self._probes_differed = False
 
     def _was_preempted(self) -> bool:
+        """Return whether other processes interrupted this one too often in these blocks."""
         before, after = self._before.preemptions, self._after.preemptions
-        most = max(1, MOST_PREEMPTIONS_HZ * self._wall_s)
+        most_preemptions = max(1, MOST_PREEMPTIONS_HZ * self._wall_s)
         return (
             before is not None
             and after is not None
-            and after - before > most
+            and after - before > most_preemptions
             and self._others_had_cores()
         )
 
     def _others_had_cores(self) -> bool:
-        """Return whether others had the cores in these blocks. If the blocks are too short to tell,
-        since the first began.
+        """Return whether other processes had the cores in these blocks.
 
-        True also where nobody counts.
+        If these blocks are too short for the kernel's counts, the time since the first block is looked at. True if the
+        machine does not count, or if that is too short as well.
         """
         first, after = self._first or self._before, self._after.others_core_s
         since_first_s = self._device.host_s() - self._began_s
@@ -260,10 +281,11 @@ class Conditions:
 
 
 def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
-    """Return the state of all devices. What spoiled the block on one rank spoiled it for all, who
-    waited for that one.
+    """Return the state that all ranks agree upon.
+
+    A block that is spoiled on one rank is spoiled on all, since the others waited for that rank.
     """
-    if agreement.alone:
+    if agreement.is_alone:
         return replace(state, cause_text=state.cause)
     capped = UNKNOWN if state.power_capped is None else float(state.power_capped)
     numbers = (
@@ -271,18 +293,22 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
         capped,
         NEIGHBOURS.index(state.neighbours),
         state.throttle_known,
-        CODES.index(state.spoiled),
-        state.judged,
+        CODES.index(state.spoiled_reason),
+        state.judged_count,
         state.clock_moved,
     )
-    causes, caps, neighbours, throttles_known, spoils, judged, clocks_moved = zip(
+    # Each name is a column: the number of every rank, by rank.
+    causes, caps, neighbours, throttles_known, spoiled_reasons, judged_counts, clocks_moved = zip(
         *agreement.rows(*map(float, numbers)), strict=True
     )
-    code, spoil = (min((code for code in codes if code), default=0.0) for codes in (causes, spoils))
-    cause = CODES[int(code)]
-    # Every rank asks at its own pace: those that found something wrong say how far back it reaches.
-    reaches = max(
-        (count for count, code in zip(judged, spoils, strict=True) if code), default=min(judged)
+    cause_code, spoiled_code = (
+        min((code for code in codes if code), default=0.0) for codes in (causes, spoiled_reasons)
+    )
+    cause = CODES[int(cause_code)]
+    # Ranks ask at different times. If some have a spoiled reason, the longest of their rows of blocks is spoiled.
+    judged_count = max(
+        (count for count, code in zip(judged_counts, spoiled_reasons, strict=True) if code),
+        default=min(judged_counts),
     )
     return BlockState(
         cause,
@@ -290,11 +316,9 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
         neighbours=NEIGHBOURS[int(max(neighbours))],
         throttle_known=all(throttles_known),
         cause_text=cause
-        + of_ranks(
-            [rank for rank, rank_cause in enumerate(causes) if rank_cause == code], len(causes)
-        )
+        + of_ranks([rank for rank, code in enumerate(causes) if code == cause_code], len(causes))
         * bool(cause),
-        spoiled=CODES[int(spoil)],
-        judged=int(reaches),
+        spoiled_reason=CODES[int(spoiled_code)],
+        judged_count=int(judged_count),
         clock_moved=any(clocks_moved),
     )

@@ -1,6 +1,6 @@
-"""Blocks are taken until the median is known, or the budget is spent.
+"""Taking blocks until the median is known, or the budget is spent.
 
-Each is kept, and excluded by cause only.
+The log keeps every block. A block is excluded only for a cause, never for its values.
 """
 
 import itertools
@@ -16,26 +16,27 @@ from ..sizing.stopwatch import TICKS_PER_SAMPLE, BlockTimes, Stopwatch
 from ..sizing.warm_up import SHARE_DIRECT
 from .conditions import HOST_GAP, STOPPED, Conditions, agreed_state
 
-# Of the budget, before agreeing blocks may be believed: a burst is no steady state. Clocks settle, and a virtual
-# machine changes its speed for half a second at a time (measured).
+# Blocks are not believed before this share of the budget, however well they agree. Clocks need time to settle, and a
+# virtual machine changes its speed for half a second at a time (measured).
 EARLIEST_STOP = 0.2
-# A device that goes on after its last stamp for so long, and so large a share of a block, does work that is not timed.
-LEAST_LEFT_S, LEFT_SHARE = 2e-4, 0.05
+# A device that works longer than both after its last stamp, in seconds and as a share of the block, does untimed work.
+LEAST_LATE_WORK_S, LATE_WORK_SHARE = 2e-4, 0.05
 # The cause of a block whose device failed when it was asked about itself.
 UNKNOWN = "state of the device unknown"
-# Without a spin, a device that is done so many calls after the host was never behind it.
+# Without a spin: if the device is done within so many calls after the host, it never had more than one to do.
 ONE_CALL = 1.5
-# A launch inside a sample that is a larger share of it is not the device's time any more.
+# A launch that takes a larger share of a sample makes the sample longer than the device's own time.
 GAP_SHARE = 0.02
-# Of fewer calls or samples in a row, the first, which began on an idle device, decides.
+# In a row of fewer calls or samples, the first one matters, which began on an idle device.
 FEW = 3
+# The fewest blocks from which a median is known.
 FEWEST_BLOCKS = 5
 # A first and a second half that differ by more than this have a trend, however narrow the interval is.
 TREND = 0.01
 
 
 class Blocks:
-    """Takes blocks and writes each into the log. `after_block` is then called with the log."""
+    """The blocks of a measurement. Each is written into the log; `after_block` then gets the log."""
 
     def __init__(
         self,
@@ -50,12 +51,14 @@ class Blocks:
         self._budget_s = budget_s
         self._after_block = after_block
         self._traits = watch.device.traits
+        # For each block, whether the device went on working after its last stamp.
         self._late_work: list[bool] = []
 
     @property
     def left_running(self) -> str:
-        """Return what is wrong if work went on after the last stamps. This is about most blocks;
-        empty if they had no such work.
+        """The error of calls whose work goes on after the last stamp.
+
+        Empty if at most half of the blocks had such work.
         """
         if 2 * sum(self._late_work) <= len(self._late_work):
             return ""
@@ -66,14 +69,13 @@ class Blocks:
         )
 
     def take_slow_calls(self, block_plan: BlockPlan) -> bool:
-        """Take calls after a slow first one, and return whether they are slow too. The first may
-        have been slow because it compiled.
+        """Take calls after a slow first one, and return whether all are slow.
 
-        Then they are the samples, and warming up would only add to the wait. As soon as one is fast, those before it
-        count as warm-up.
+        Slow calls are the samples, since a warm-up would only make the user wait longer. The first call may have been
+        slow because it compiled: as soon as a later call is fast, all calls so far count as warm-up.
         """
         log, budget_s = self._log, self._budget_s
-        while not self._enough():
+        while not self._is_done():
             self.conditions.begin(anew=not log.timed_blocks)
             times = self._watch.block(block_plan.submit, block_plan.shape)
             if times.wall_s < SHARE_DIRECT * budget_s:
@@ -89,7 +91,7 @@ class Blocks:
         log.labels |= block_plan.labels
         self.conditions.begin(anew=True)
         began_s = self._watch.agreement.meet_s()
-        while not self._enough():
+        while not self._is_done():
             if log.timed_blocks:
                 self.conditions.begin()
             times = self._watch.block(block_plan.submit, block_plan.shape)
@@ -98,68 +100,75 @@ class Blocks:
             if cause == HOST_GAP:
                 block_plan = replace(block_plan, shape=block_plan.shape.relaxed())
             if cause == STOPPED:
-                # Nothing was measured meanwhile.
+                # The block of a stop counts for nothing, so its time is given back to the budget.
                 began_s, log.measuring_s = began_s + times.wall_s, log.measuring_s - times.wall_s
 
-    def _enough(self) -> bool:
-        """Return whether to stop. Before that, blocks of which nobody was asked are asked about:
-        they may not count.
+    def _is_done(self) -> bool:
+        """Return whether no further block is needed.
+
+        Before that, the device is asked about the newest blocks, which have not been judged yet. If they do not count,
+        more blocks may be needed after all.
         """
-        if not (self._log.timed_blocks and self._at_an_end()):
+        if not (self._log.timed_blocks and self._may_end()):
             return False
         agreement = self._watch.agreement
-        any_asked = self.conditions.end_row()
-        if not any_asked and agreement.alone:
+        was_asked = self.conditions.end_row()
+        if not was_asked and agreement.is_alone:
             return True
-        self._log.state = agreed_state(agreement, self.conditions.state("", agreement.alone))
+        self._log.state = agreed_state(agreement, self.conditions.state("", agreement.is_alone))
         self._log.judge(self._log.state)
-        return self._at_an_end()
+        return self._may_end()
 
     def _keep(self, times: BlockTimes, block_plan: BlockPlan) -> str:
-        """Write a block down, whatever goes wrong. Return the cause for which it does not count."""
+        """Add a block to the log, and return why it does not count; empty if it counts.
+
+        The block is added even if the device fails when it is asked about itself.
+        """
         log, calls = self._log, block_plan.shape.calls
         log.iterations, log.mode, log.overhead_s = calls, block_plan.mode, block_plan.overhead_s
         log.device_s = block_plan.device_s
         rank_times = times.rank_times or times
         self._late_work.append(
-            rank_times.left_s > max(LEAST_LEFT_S, LEFT_SHARE * rank_times.wall_s)
+            rank_times.late_work_s > max(LEAST_LATE_WORK_S, LATE_WORK_SHARE * rank_times.wall_s)
         )
         clock_hz = times.clocks_hz[1] if times.clocks_hz and self._traits.spin_is_clock else None
         wall_s = times.wall_s / (calls * len(times.spans))
-        # Of a call that waits inside, the host's time is the device's too: that label stands for both.
-        free = (
+        # Behind a spin, in a graph and by the host's clock the host cannot set the pace. A call that waits inside has a
+        # label of its own for that.
+        may_be_paced = (
             not block_plan.shape.spin_s
             and block_plan.mode == "events"
             and "waits_inside" not in block_plan.labels
         )
-        paced = free and sets_the_pace(times, calls)
+        paced = may_be_paced and sets_the_pace(times, calls)
         state = BlockState(UNKNOWN, cause_text=UNKNOWN)
         try:
-            cause = self.conditions.cause(
-                rank_times.ahead,
+            cause = self.conditions.end_block(
+                rank_times.host_was_ahead,
                 rank_times.clocks_hz,
-                rank_times.wall_s,
-                math.fsum(rank_times.spans),
+                wall_s=rank_times.wall_s,
+                samples_s=math.fsum(rank_times.spans),
             )
             agreement = self._watch.agreement
-            own_state = self.conditions.state(cause, agreement.alone)
+            own_state = self.conditions.state(cause, agreement.is_alone)
             state = log.state = agreed_state(agreement, own_state)
         finally:
-            # Below one tick: the time is certainly not above it.
-            seconds, own_s = (
-                tuple(max(s, log.tick_s) / calls for s in block_times.spans)
+            # A sample below one tick of the clock counts as one tick, which is an upper bound of its time.
+            seconds, rank_seconds = (
+                tuple(max(span_s, log.tick_s) / calls for span_s in block_times.spans)
                 for block_times in (times, rank_times)
             )
             block = Block(len(times.spans), state.cause_text, clock_hz, state.power_capped)
-            log.timed_blocks.append(TimedBlock(block, seconds, wall_s, paced, own_s))
+            log.timed_blocks.append(TimedBlock(block, seconds, wall_s, paced, rank_seconds))
         log.judge(state)
         if self._after_block is not None:
             self._after_block(log)
         return state.cause
 
-    def _at_an_end(self) -> bool:
-        """Return whether the budget is spent, or the median known. Or no clock moves, which only a
-        scripted one can do.
+    def _may_end(self) -> bool:
+        """Return whether the budget is spent, or the median known.
+
+        True too if no time passes at all, which only a scripted clock can do.
         """
         log, budget_s = self._log, self._budget_s
         if log.measuring_s + log.preparing_s >= budget_s:
@@ -172,7 +181,7 @@ class Blocks:
         return is_known(log.counted_medians(), self._traits.precision, horizon)
 
     def label(self) -> None:
-        """Label what a reader must know of the samples."""
+        """Add the labels that follow from all blocks to the log."""
         log = self._log
         label = ending(log.counted_medians(), self._traits.precision)
         log.labels |= {label} if label else set()
@@ -181,7 +190,7 @@ class Blocks:
         counted_blocks = [
             timed_block for timed_block in log.timed_blocks if not timed_block.block.excluded
         ] or log.timed_blocks
-        # Of most blocks, since one hiccup of the host says nothing of the rest.
+        # The host must have set the pace of most blocks: a single hiccup is no reason for the label.
         if 2 * sum(timed_block.paced for timed_block in counted_blocks) > len(counted_blocks):
             log.labels.add("host_bound")
         span_s = (
@@ -194,18 +203,20 @@ class Blocks:
 def sets_the_pace(times: BlockTimes, calls: int) -> bool:
     """Return whether the host decided how long a block without a spin took.
 
-    Either the device was done as soon as the host was, within a call; or samples stand alone, each begins on an idle
-    device, and the launch of its first call is a part of it that matters.
+    There are two ways. In a row of calls, the device was done within a call after the host. Or each sample began on an
+    idle device, so that it holds the launch of its first call, and that launch is a large part of it.
     """
     samples, span_s = len(times.spans), median(times.spans)
-    together = calls if times.alone else samples * calls
+    calls_in_a_row = calls if times.one_by_one else samples * calls
     behind_s = (
-        fmean(times.spans) - times.host_s / samples if times.alone else times.wall_s - times.host_s
+        fmean(times.spans) - times.host_s / samples
+        if times.one_by_one
+        else times.wall_s - times.host_s
     )
-    if together >= FEW and behind_s <= ONE_CALL * span_s / calls:
+    if calls_in_a_row >= FEW and behind_s <= ONE_CALL * span_s / calls:
         return True
     launch_s = times.host_s / (samples * calls)
-    return (times.alone or samples < FEW) and launch_s > GAP_SHARE * span_s
+    return (times.one_by_one or samples < FEW) and launch_s > GAP_SHARE * span_s
 
 
 def median_half_width(seconds: Sequence[float]) -> float:
@@ -223,8 +234,9 @@ def median_half_width(seconds: Sequence[float]) -> float:
 
 
 def trend(seconds: Sequence[float]) -> float:
-    """Return how much slower the second half is than the first. It is a share, of the medians of
-    the two; 0 below four values.
+    """Return how much slower the second half is than the first, as a share.
+
+    It compares the medians of the halves. Below four values it is 0.
     """
     if len(seconds) < 4:
         return 0.0
@@ -233,11 +245,10 @@ def trend(seconds: Sequence[float]) -> float:
 
 
 def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Return whether a call's time drifts too little to matter. It must not matter by the end of
-    the budget.
+    """Return whether a call's time drifts too little to matter.
 
     A drift matters if the two halves of the medians differ by more than the precision. It also matters if it is more
-    than noise, and the halves of the whole budget would differ so if it went on.
+    than noise, and the halves would differ by so much at the end of the budget if the drift went on.
 
     Args:
         seconds: medians of blocks, in the order in which the blocks ran.
@@ -250,8 +261,9 @@ def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) 
 
 
 def _rises_or_falls(seconds: Sequence[float]) -> bool:
-    """Return the outcome of the Mann-Kendall test at 5 %. It weighs pairs in order against pairs
-    out of order (Kendall, Rank Correlation Methods).
+    """Return whether values have a trend, by the Mann-Kendall test at 5 %.
+
+    The score is the number of rising pairs less that of falling ones (Kendall, Rank Correlation Methods).
     """
     count = len(seconds)
     score = sum(
@@ -263,8 +275,9 @@ def _rises_or_falls(seconds: Sequence[float]) -> bool:
 
 
 def is_known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
-    """Return whether the median is known from these medians of blocks. They are enough, agree and
-    do not drift; they stand in the order taken.
+    """Return whether the median is known from the medians of blocks.
+
+    There must be enough blocks, in the order taken; they must agree, and must not drift.
     """
     return (
         len(seconds) >= FEWEST_BLOCKS
@@ -274,7 +287,10 @@ def is_known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -
 
 
 def ending(seconds: Sequence[float], precision: float) -> str:
-    """Return a label of a measurement that the budget ended. It is `drifting`, `noisy`, or empty."""
+    """Return the label of a measurement by the medians of its blocks.
+
+    It is empty if the median is known, else `drifting` or `noisy`: the budget ended the measurement.
+    """
     if is_known(seconds, precision):
         return ""
     drifts = abs(trend(seconds)) > max(TREND, precision)

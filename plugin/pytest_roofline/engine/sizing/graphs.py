@@ -6,22 +6,23 @@ from weakref import WeakKeyDictionary
 from ..devices import Device
 from .stopwatch import Stopwatch
 
-# The reason to take no further graph of a device in this process: after a failed capture, not even an empty one worked.
-# A later failure would have no reason of its own.
+# By device the reason of a failed capture after which not even an empty graph could be captured. No further capture is
+# tried in this process, since its failure would not show a reason of its own.
 _refusals: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 
 
 def capture(watch: Stopwatch, submit: Callable[[], None]) -> tuple[Callable[[], None] | None, str]:
-    """Return a replay of the work that `submit` submits, and why there is none.
+    """Return a replay of the work that `submit` submits, and an empty text.
 
-    There is none if that work cannot be captured, or if nothing can any more.
+    If that work cannot be captured, return None and the reason. The reason is that of an earlier capture if that left
+    the device unable to capture anything.
     """
     device = watch.device
     if refusal := _refusals.get(device, ""):
         return None, refusal
     try:
         return device.capture(submit), ""
-    # Torch's, for whatever a capture may not contain; the events are there anyway.
+    # Torch raises it for everything that a capture must not contain. The calls are then timed without a graph.
     except RuntimeError as error:
         refusal = str(error).partition("\n")[0]
     watch.wait_until_done()

@@ -1,21 +1,22 @@
-"""The agreement of one world's ranks while they measure together.
+"""The agreement of ranks while they measure together.
 
-A collective needs every rank. A rank that made one call more than the others would pair it with their next one, or
-hang. So whatever decides how many calls are made is a number that all ranks hold: times are the longest of all ranks,
-a cause that excludes a block on one rank excludes it on all, and the clock that ends a budget is a common one.
+A collective needs every rank. If one rank made a call more than the others, that call would be paired with their next
+one, or hang. So every number that decides how many calls are made is the same on all ranks: times are the longest of
+all ranks, a cause that excludes a block on one rank excludes it on all, and one common clock ends the budget.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 from zlib import crc32
 
-# Among numbers that ranks exchange, what nobody tells.
+# Stands for an unknown number among those that ranks exchange. All known ones are zero or more.
 UNKNOWN = -1.0
 
 
 class Peers(Protocol):
-    """The ranks that measure together. Every one of them must make the same calls in the same
-    order.
+    """The ranks that measure together.
+
+    Every rank must call the methods in the same order.
     """
 
     size: int
@@ -28,11 +29,11 @@ class Peers(Protocol):
         """Wait on the host for every rank."""
 
     def gather(self, values: tuple[float, ...]) -> list[tuple[float, ...]]:
-        """Return the values of every rank, by rank. Each rank gives as many."""
+        """Return the values of every rank, by rank. All ranks give equally many."""
 
 
 class Alone:
-    """A measurement in one process."""
+    """The only rank of a measurement in one process."""
 
     size = 1
     host = ""
@@ -58,26 +59,28 @@ def host_number(peers: Peers) -> float:
 
 
 class Agreement:
-    """Agrees on numbers and, beside them, on the time. There is no collective of its own for
-    reading a clock.
+    """An agreement of the ranks on numbers, and on a common time.
+
+    Every exchange of numbers also exchanges the clocks. Reading the common time makes no exchange of its own.
     """
 
     def __init__(self, peers: Peers, host_s: Callable[[], float]) -> None:
-        self.alone = peers.size == 1
+        self.is_alone = peers.size == 1
         self._peers = peers
         self._host_s = host_s
         self._epoch_s = host_s()
         self._agreed_s = 0.0
 
     def now_s(self) -> float:
-        """Return the time in seconds, the same on every rank. Alone it is this host's own; else as
-        of the last agreement.
+        """Return the time in seconds, the same on every rank.
+
+        It is that of the last exchange. A single rank reads its host's clock.
         """
-        return self._host_s() if self.alone else self._agreed_s
+        return self._host_s() if self.is_alone else self._agreed_s
 
     def rows(self, *numbers: float) -> list[tuple[float, ...]]:
         """Return the numbers of every rank, by rank."""
-        if self.alone:
+        if self.is_alone:
             return [numbers]
         rows = self._peers.gather((self._host_s() - self._epoch_s, *numbers))
         self._agreed_s = max(row[0] for row in rows)
@@ -85,25 +88,25 @@ class Agreement:
 
     def most(self, *numbers: float) -> tuple[float, ...]:
         """Return the largest of every number over the ranks."""
-        return numbers if self.alone else tuple(map(max, zip(*self.rows(*numbers), strict=True)))
+        return numbers if self.is_alone else tuple(map(max, zip(*self.rows(*numbers), strict=True)))
 
     def meet_s(self) -> float:
-        """Wait for every rank, and return the time then."""
+        """Wait for every rank, and return the common time."""
         self.rows()
         return self.now_s()
 
-    def on_every_rank(self, yes: bool) -> bool:
-        """Return whether every rank says yes."""
-        return all(row[0] for row in self.rows(float(yes)))
+    def on_every_rank(self, holds: bool) -> bool:
+        """Return whether something holds on every rank."""
+        return all(row[0] for row in self.rows(float(holds)))
 
     def barrier(self) -> None:
         """Wait on the host for every rank."""
-        if not self.alone:
+        if not self.is_alone:
             self._peers.barrier()
 
 
 def of_ranks(ranks: Sequence[int], size: int) -> str:
-    """Return ` (rank 3)`, ` (ranks 0, 3)`, or nothing for all ranks."""
+    """Return ` (rank 3)` or ` (ranks 0, 3)`; empty if these are all `size` ranks."""
     if len(ranks) == size:
         return ""
     return f" (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))})"

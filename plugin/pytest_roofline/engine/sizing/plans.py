@@ -1,4 +1,7 @@
-"""The plan for timing a function: behind a spin if the host can get ahead, else honestly beside the host."""
+"""The search for a plan to time a function.
+
+Calls go behind a spin if the host can get ahead of the device. Else the plan keeps the gaps that the host leaves.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,9 +30,9 @@ from .warm_up import WarmUp
 
 # Attempts at a block that the host stays ahead of. Each failure takes three quarters of the entries away.
 TRIES = 12
-# Attempts among them with nothing left to take away. The spin doubles.
+# How many of these attempts may be made with a single call. The spin doubles at each.
 LAST_TRIES = 3
-# A spin whose length is added to a call's host time by at least this share was waited for.
+# A call waited for the spin if at least this share of the spin is in the call's host time.
 WAITED_SHARE = 0.5
 # A host that needs more than this share of the budget for a call cannot be given a head start of several.
 DEAREST_SHARE = 1 / 20
@@ -38,19 +41,19 @@ TRIAL_CALLS = 6
 SIZING_SHARE = 0.25
 # Seconds of the spin that shows whether a call waits for the device.
 TRIAL_SPIN_S = 1e-3
-# A replay saves the time between launches, most of a kernel of a microsecond. A replay that takes less than this share
-# of the calls one by one has not captured their work. Whether it captured all of it, `verify` tells, and no time.
+# A replay saves the time between launches, which can be most of a short call's. A replay that takes less than this
+# share of its calls has not captured their work. Only `verify` shows whether a replay does all of it; a time cannot.
 LEAST_LEFT = 0.25
-# Nor does it take longer than the calls one by one, beyond this.
+# A replay that takes longer than its calls by more than this share has done something else.
 MOST_LOST = 0.10
-# Replays that are timed, behind one that is not: the first of a graph uploads it.
+# Timed replays of a graph. One more goes before them, which uploads the graph.
 REPLAYS = 3
 # Replays of an empty graph, to learn what a replay costs.
 EMPTY_REPLAYS = 20
 
 
 class Sizing:
-    """Tries blocks of a function until one is right, within a budget."""
+    """The search for the shape of a function's blocks. It tries blocks, within a budget."""
 
     def __init__(self, watch: Stopwatch, calls: CallSequence, log: Log, budget_s: float) -> None:
         self.watch = watch
@@ -78,11 +81,11 @@ class Sizing:
         flushes: bool,
         warm_calls: bool,
     ) -> BlockPlan:
-        """Call until nothing moves any more, then find out how to time.
+        """Warm up, and return the plan for the blocks.
 
         Args:
             graph: whether to replay a graph; None leaves it to the length of a call.
-            renew: replaces the first so many sets by fresh ones.
+            renew: renews the first so many argument sets; None leaves them as they are.
             flushes: whether a flush goes before every call.
             warm_calls: whether to time a few warm calls alone, as the first were.
         """
@@ -94,32 +97,42 @@ class Sizing:
         return self._with_graph(plan, graph) if self.traits.graphs else plan
 
     def _warm_up(self, flushes: bool) -> BlockPlan:
-        log, first_s = self.log, self.log.warmup_s
+        """Call until times are steady, and return a plan without a graph.
+
+        The log's seconds of preparing and of warming up are set, whatever is raised.
+        """
+        log, first_calls_s = self.log, self.log.warmup_s
         began_s = self.watch.agreement.now_s()
         try:
             call_s = self.warm_up.call_until_steady()
-            flush_s = self.warm_up.beside_s if flushes else 0.0
+            flush_s = self.warm_up.outside_span_s if flushes else 0.0
             return self._plan_blocks(call_s, self.warm_up.idle_s, flush_s, began_s + self.budget_s)
         finally:
             lasted_s = self.watch.agreement.now_s() - began_s
-            # How long a stop in it was is not known.
-            stopped = self.watch.stops.count
-            log.preparing_s = min(lasted_s, self.warm_up.cap_s) if stopped else lasted_s
-            log.warmup_s = first_s + log.preparing_s
+            # The length of a stop is unknown. After one, no more than the longest warm-up counts.
+            was_stopped = self.watch.stops.count > 0
+            log.preparing_s = min(lasted_s, self.warm_up.cap_s) if was_stopped else lasted_s
+            log.warmup_s = first_calls_s + log.preparing_s
 
     def _renew(self, renew: Callable[[int], object]) -> None:
+        """Renew the argument sets that calls have used, and begin with the first set again."""
         self.watch.wait_until_done()
-        # Nobody frees what another rank still reads.
+        # Renewing may free a buffer that another rank still reads.
         self.watch.agreement.barrier()
         renew(min(self.calls.made, len(self.calls.sets)))
         self.calls.restart()
 
     def _with_graph(self, plan: BlockPlan, graph: bool | None) -> BlockPlan:
-        """Return the plan by a graph, if that is better. The budget pays for it too."""
+        """Return the plan that replays a graph, or the same plan if that is no better.
+
+        The time for it counts against the budget. Ranks never use a graph.
+        """
         log, began_s = self.log, self.watch.agreement.now_s()
         try:
             until_s = began_s + self.budget_s - log.preparing_s
-            return self._plan_graph(plan, graph if self.watch.agreement.alone else False, until_s)
+            return self._plan_graph(
+                plan, graph if self.watch.agreement.is_alone else False, until_s
+            )
         finally:
             lasted_s = self.watch.agreement.now_s() - began_s
             log.preparing_s += lasted_s
@@ -128,7 +141,8 @@ class Sizing:
     def shortest_s(self, call_s: float) -> float:
         """Return the seconds of the shortest sample to plan.
 
-        A call that is long enough is a sample by itself: only then the fastest call is known.
+        A call that is long enough for the clock is a sample by itself. Shorter calls share a sample, which is planned
+        somewhat longer.
         """
         return self.resolved_s if call_s >= self.resolved_s else PLANNED_LONGER * self.resolved_s
 
@@ -144,7 +158,7 @@ class Sizing:
         """Return the plan for a function.
 
         Args:
-            call_s: about a call's seconds.
+            call_s: seconds of a call, from the warm-up.
             idle_s: the host's seconds to submit a call to an idle device.
             flush_s: seconds of a flush and of the wait for it.
             until_s: the end of the budget, by the stopwatch's clock.
@@ -154,28 +168,28 @@ class Sizing:
         if not self.watch.spins:
             return self._plan_directly(call_s, until_s)
         now_s = self.watch.agreement.now_s()
-        left_s = until_s - now_s
-        if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > left_s:
-            # No time for tries: a single block with a head start as long as this host needs, or none.
-            fits = LEAD_IN_S + spin_for(idle_s) + call_s + PROBE_S + flush_s <= left_s
+        remaining_s = until_s - now_s
+        if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > remaining_s:
+            # There is no time for several attempts. Try one call behind a spin, if there is time for that.
+            fits = LEAD_IN_S + spin_for(idle_s) + call_s + PROBE_S + flush_s <= remaining_s
             return (self._plan_one_ahead(idle_s) if fits else None) or self._plan_behind(call_s)
         if self._waits_inside(idle_s):
-            # Either it synchronizes, or it submits more than the queue holds.
+            # The call synchronizes, or it submits more work than the queue holds.
             plan = self._plan_behind(call_s, "waits_inside")
             return replace(plan, device_s=self._working_s(idle_s))
         search = self._plan_each_ahead if self.watch.isolated else self._plan_queued
-        ahead_plan = search(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, left_s))
+        ahead_plan = search(call_s, idle_s, now_s + min(SIZING_SHARE * self.budget_s, remaining_s))
         return ahead_plan or self._plan_behind(call_s)
 
     def _plan_one_ahead(self, idle_s: float) -> BlockPlan | None:
-        """Return a plan of single calls behind a spin as long as their host needs.
+        """Return a plan of single calls behind a spin, after one attempt.
 
-        None if that does not help.
+        None if the host was not ahead of the call, or if the clock cannot resolve the call.
         """
         shape = BlockShape(1, 1, spin_for(idle_s))
         self.log.warmup_iterations += 1
-        times = self.watch.ahead(partial(self.calls, 1), shape)
-        if not times.ahead or times.spans[0] < self.resolved_s:
+        times = self.watch.time_ahead(partial(self.calls, 1), shape)
+        if not times.host_was_ahead or times.spans[0] < self.resolved_s:
             return None
         return self._plan(shape, "events", call_s=times.spans[0])
 
@@ -186,15 +200,15 @@ class Sizing:
         labels: frozenset[str] = frozenset(),
         call_s: float = 0.0,
     ) -> BlockPlan:
-        """Return a plan of plain calls, with the overhead of its stamps."""
+        """Return a plan that makes the calls of a sample one after the other."""
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
         submit = partial(self.calls, shape.calls)
         return BlockPlan(shape, submit, mode, labels, call_s, overhead_s)
 
     def _plan_directly(self, call_s: float, until_s: float) -> BlockPlan:
-        """Return a plan of samples long enough for the clock.
+        """Return a plan without a spin, of samples that are long enough for the clock.
 
-        If there is time, their length is checked, since the warm-up may have misjudged it.
+        The warm-up may have misjudged a call, so the sample is timed up to three times if there is time.
         """
         for _ in range(3):
             shape = self._direct_shape(call_s)
@@ -216,56 +230,60 @@ class Sizing:
         )
 
     def _plan_behind(self, call_s: float, *labels: str) -> BlockPlan:
-        """Return a plan of samples with the gaps that the host leaves.
+        """Return a plan without a spin. Its samples hold the gaps that the host leaves.
 
-        Blocks show whether the host set the pace.
+        The blocks show later whether the host set the pace.
         """
         return self._plan(self._direct_shape(call_s), "events", labels=frozenset(labels))
 
     def _waits_inside(self, idle_s: float) -> bool:
         """Return whether a call waits for the device.
 
-        If it does, the length of a spin in front of it is in its host time.
+        One call is made behind a spin. If it waits, its host time holds the length of the spin.
         """
         spin_s = _trial_spin_s(idle_s)
         self.log.warmup_iterations += 1
-        return (
-            self.watch.host_cost_s(partial(self.calls, 1), spin_s) - idle_s >= WAITED_SHARE * spin_s
-        )
+        host_s = self.watch.host_cost_s(partial(self.calls, 1), spin_s)
+        return host_s - idle_s >= WAITED_SHARE * spin_s
 
     def _working_s(self, idle_s: float) -> float:
-        """Return the most device seconds of a call that waits.
+        """Return the device seconds of a call that waits for the device inside, at most.
 
-        Behind a spin the call is submitted while the device is busy, up to its first wait. The time that the host
-        needs to learn that the device is done is subtracted; a wait for the spin alone shows it. Launches behind a
-        further wait in the same call stay in.
+        The call goes behind a spin, so that the host submits its work up to the first wait while the device is busy.
+        A second spin with nothing but a wait behind it shows how long the host takes to notice that the device is
+        done. That is subtracted. Gaps after the first wait of the call are still counted, so the figure is a bound.
         """
         shape = BlockShape(1, 1, _trial_spin_s(idle_s))
         self.log.warmup_iterations += 1
-        call_s = self.watch.ahead(partial(self.calls, 1), shape).spans[0]
-        return max(0.0, call_s - self.watch.ahead(self.watch.device.synchronize, shape).spans[0])
+        call_s = self.watch.time_ahead(partial(self.calls, 1), shape).spans[0]
+        wait_s = self.watch.time_ahead(self.watch.device.synchronize, shape).spans[0]
+        return max(0.0, call_s - wait_s)
 
     def _plan_queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
-        """Return a plan of blocks that the host stays ahead of; None if none fits by `until_s`."""
+        """Return a plan of blocks that the host stays ahead of.
+
+        Blocks are tried until one succeeds: after a success the next has more calls if the clock needs them, after a
+        failure it is smaller, and once it is a single call its spin doubles. None if none succeeds by `until_s`.
+        """
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)
         for attempt in range(TRIES):
             if attempt and self.watch.agreement.now_s() > until_s:
                 break
             self.log.warmup_iterations += shape.calls * shape.samples
-            times = self.watch.ahead(partial(self.calls, shape.calls), shape)
-            if times.ahead:
+            times = self.watch.time_ahead(partial(self.calls, shape.calls), shape)
+            if times.host_was_ahead:
                 call_s = max(median(times.spans), self.calibration.tick_s) / shape.calls
                 next_shape = self._queued_shape(
                     call_s, times.host_s / (shape.calls * shape.samples), most_calls
                 )
                 if next_shape.calls <= shape.calls or call_s * shape.calls >= self.resolved_s:
-                    # Never more than was tried: a larger block might fill the queue.
+                    # A larger block than the one that was tried might fill the queue.
                     shape = replace(shape, samples=min(next_shape.samples, shape.samples))
                     return self._plan(shape, "events", call_s=call_s)
                 shape = next_shape
             elif (smaller := shape.smaller()) is not None:
-                # The host's wait for the end of the spin is not the cost of a call.
+                # The host also waited for the end of the spin, which is no part of a call's cost.
                 per_call_s = max(
                     host_s, (times.host_s - shape.spin_s) / (shape.calls * shape.samples)
                 )
@@ -280,18 +298,19 @@ class Sizing:
         return None
 
     def _plan_each_ahead(self, _call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
-        """Return a plan of isolated samples, each behind its own spin.
+        """Return a plan of isolated samples, each a single call behind its own spin.
 
-        None if no spin is long enough for the host.
+        None if no spin is long enough for the host. The call's seconds are a parameter only because `_plan_queued`,
+        which is called in its place, needs them.
         """
         spin_s = spin_for(host_s)
         for _ in range(1 + LAST_TRIES):
             self.log.warmup_iterations += 1
-            times = self.watch.ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
-            if times.ahead:
+            times = self.watch.time_ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
+            if times.host_was_ahead:
                 call_s = max(times.spans[0], self.calibration.tick_s)
-                room = BLOCK_SHARE * self.budget_s / (spin_s + call_s)
-                shape = BlockShape(1, max(1, min(MOST_SAMPLES, int(room))), spin_s)
+                sample_count = int(BLOCK_SHARE * self.budget_s / (spin_s + call_s))
+                shape = BlockShape(1, max(1, min(MOST_SAMPLES, sample_count)), spin_s)
                 return self._plan(shape, "events", call_s=call_s)
             if self.watch.agreement.now_s() > until_s:
                 break
@@ -299,18 +318,19 @@ class Sizing:
         return None
 
     def _queued_shape(self, call_s: float, host_s: float, most_calls: int) -> BlockShape:
+        """Return the shape of a block behind a spin, for this device and budget."""
         depth, span_s = self.calibration.queue_depth, self.shortest_s(call_s)
         return queued_shape(call_s, host_s, span_s, self.budget_s, most_calls, depth, self._flush_s)
 
     def _plan_graph(self, plan: BlockPlan, use_graph: bool | None, until_s: float) -> BlockPlan:
-        """Return a plan that replays a graph, or the given plan.
+        """Return a plan that replays a graph, or the same plan.
 
-        A graph is used on request, or if calls are too short for launches and stamps.
+        A graph is used on request. If `use_graph` is None, it is used for short calls and unresolved samples.
         The budget is spent at `until_s`; one replay is timed in any case.
         """
         if use_graph is None:
-            unresolved = plan.call_s * plan.shape.calls < self.resolved_s
-            use_graph = unresolved or is_short(plan.call_s, self.traits)
+            is_unresolved = plan.call_s * plan.shape.calls < self.resolved_s
+            use_graph = is_unresolved or is_short(plan.call_s, self.traits)
         if not (plan.shape.spin_s and use_graph and self.most_calls > 1):
             return plan
         count, calls_made = graph_calls(plan.call_s, len(self.calls.sets)), self.calls.made
@@ -319,7 +339,7 @@ class Sizing:
         replay = self._capture(partial(self.calls, count))
         replay_times = replay and self._time_replay(replay, plan.call_s * count, count, until_s)
         if replay is None or replay_times is None:
-            # The captured work may not have been done, so its sets do not count as called with.
+            # A capture does not do its work, so the sets of its calls do not count as used.
             self.calls.made = calls_made
             return replace(plan, labels=plan.labels | {"graph_refused"})
         span_s, host_s = replay_times
@@ -335,19 +355,24 @@ class Sizing:
     ) -> tuple[float, float] | None:
         """Return the device's seconds of a replay, and the host's to submit it.
 
-        The first replay does not count. None, with the reason in `graph_refusal`, if the host cannot get ahead of a
-        replay, or if its time shows that it did not do its calls.
+        None if the host is never ahead of a replay, or if the time of a replay does not fit its calls; the reason is
+        then in the log's `graph_refusal`.
+
+        Args:
+            calls_s: seconds of the same calls without a graph.
+            count: the number of calls in a replay.
         """
         self.log.warmup_iterations += count
+        # The first replay uploads the graph, so only the host's time of it is used.
         host_s, lasted_s = self.watch.host_cost_s(replay, 0), 0.0
         spans: list[float] = []
         for _ in range(REPLAYS):
             if spans and self.watch.agreement.now_s() + lasted_s > until_s:
                 break
             self.log.warmup_iterations += count
-            times = self.watch.ahead(replay, BlockShape(count, 1, spin_for(host_s)))
+            times = self.watch.time_ahead(replay, BlockShape(count, 1, spin_for(host_s)))
             host_s, lasted_s = times.host_s, times.wall_s
-            if times.ahead:
+            if times.host_was_ahead:
                 spans.append(times.spans[0])
         if not spans:
             self.log.graph_refusal = "the host is never ahead of a replay"
@@ -364,8 +389,9 @@ class Sizing:
         return span_s, host_s
 
     def _capture(self, submit: Callable[[], None]) -> Callable[[], None] | None:
-        """Return a replay of the work that `submit` submits. None, with the reason in the log, if
-        there is none.
+        """Return a replay of the work that `submit` submits.
+
+        None if that work cannot be captured; the reason is then in the log's `graph_refusal`.
         """
         began_s = self.watch.agreement.now_s()
         try:
@@ -377,17 +403,18 @@ class Sizing:
     def _empty_replay_s(self, until_s: float) -> float:
         """Return the seconds between two stamps around an empty graph's replay.
 
-        Without time for it, those of stamps alone.
+        If there is no time left, the result is the seconds between two stamps alone.
         """
         fits = self.watch.agreement.now_s() + 2 * TRIAL_SPIN_S <= until_s
         replay = self._capture(lambda: None) if fits else None
         if replay is None:
             return self.calibration.event_pair_s
         return max(
-            0.0, median(self.watch.ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans)
+            0.0,
+            median(self.watch.time_ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans),
         )
 
 
 def _trial_spin_s(idle_s: float) -> float:
-    """Return the seconds of a spin that outlasts the host's part of a call."""
+    """Return the seconds of a spin that lasts longer than submitting a call."""
     return max(TRIAL_SPIN_S, 4 * idle_s)

@@ -8,9 +8,9 @@ from ...core.errors import BadInput
 
 
 class CallSequence:
-    """Calls a function with one argument set after the other, and counts.
+    """A function that is called with one argument set after the other. `made` counts the calls.
 
-    It holds no set beside the list that it was given: whoever empties that list has freed the buffers.
+    It keeps no reference to a set of its own, so that emptying the list of sets frees all buffers.
     """
 
     def __init__(self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> None:
@@ -19,11 +19,12 @@ class CallSequence:
         self.made = 0
 
     def first(self) -> None:
-        """Make the very first call. Refuse a function that only promises to work."""
+        """Make the very first call. Raise BadInput if the result is only a promise of work."""
         self.made += 1
         refuse_promise(self.fn(*self.sets[0]))
 
     def __call__(self, count: int) -> None:
+        """Make so many calls."""
         # What this loop costs is in every sample of a CPU, so it does no arithmetic between two calls.
         fn, sets = self.fn, self.sets
         if len(sets) == 1:
@@ -31,12 +32,12 @@ class CallSequence:
             for _ in itertools.repeat(None, count):
                 fn(*arguments)
         else:
-            at, left = self.made % len(sets), count
-            while left:
-                turn = sets[at : at + left]
+            next_set, calls_left = self.made % len(sets), count
+            while calls_left:
+                turn = sets[next_set : next_set + calls_left]
                 for arguments in turn:
                     fn(*arguments)
-                at, left = 0, left - len(turn)
+                next_set, calls_left = 0, calls_left - len(turn)
         self.made += count
 
     def call_and_keep(self) -> object:
@@ -46,16 +47,16 @@ class CallSequence:
         return self.fn(*arguments)
 
     def restart(self) -> None:
-        """Begin with the first set again: the sets were replaced."""
+        """Begin with the first set again, after the sets were replaced."""
         self.made = 0
 
     @property
     def called_sets(self) -> Sequence[tuple[object, ...]]:
-        """The sets that were called with since the last restart."""
+        """The sets that a call has used since the last restart."""
         return self.sets[: self.made]
 
 
-# What stands for work that another thread, process or stream does, and the call that waits for it.
+# Types of objects that stand for work which may still go on elsewhere, with the method that waits for it.
 _WAITS_BY = {
     "concurrent.futures._base.Future": "result()",
     "torch.Future": "wait()",
@@ -69,7 +70,10 @@ _WAITS_BY = {
 
 
 def refuse_promise(output: object) -> None:
-    """Refuse a function that only promises to work, or computes nothing."""
+    """Raise BadInput if a result shows that the work is not done.
+
+    Such results are coroutines, generators, futures and tensors without data, also in tuples and lists.
+    """
     if isinstance(output, list | tuple):
         for member in output:
             refuse_promise(member)
@@ -87,8 +91,8 @@ def refuse_promise(output: object) -> None:
             f"the measured function returned a {kind}, which works only when its values are consumed; "
             "expected a plain function without `yield`; or call list() inside it"
         )
-    named = (f"{base.__module__}.{base.__qualname__}" for base in type(output).__mro__)
-    if wait := next((_WAITS_BY[name] for name in named if name in _WAITS_BY), ""):
+    class_names = (f"{base.__module__}.{base.__qualname__}" for base in type(output).__mro__)
+    if wait := next((_WAITS_BY[name] for name in class_names if name in _WAITS_BY), ""):
         raise BadInput(
             f"the measured function returned {kind}, whose work may not be done yet; expected a function that "
             f"waits for the work: call .{wait} on it inside, also after async_op=True"

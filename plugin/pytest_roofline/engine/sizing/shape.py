@@ -1,5 +1,6 @@
-"""The shape of a block: calls per sample, samples per block, and spin. The spin keeps the device
-busy in front of it.
+"""The choice of a block's shape: calls per sample, samples per block, and spin.
+
+The spin keeps the device busy while the host submits the block.
 """
 
 import math
@@ -10,25 +11,25 @@ from ...core.samples import Mode
 from ..devices import Traits
 from .stopwatch import LONGEST_SPIN_S, BlockShape
 
-# A sample is planned longer than it must be by this, since noise goes both ways.
+# A sample is planned longer than it must be by this factor: noise can also make it shorter than planned.
 PLANNED_LONGER = 1.1
-# More calls between two stamps tell nothing new, and a function without work must come to an end.
+# More calls between two stamps improve nothing. For a function without work the doubling of calls ends here.
 MOST_CALLS = 1 << 15
 # A block takes this share of the budget: enough of them fit to see a trend.
 BLOCK_SHARE = 1 / 25
 LONGEST_BLOCK_S = 0.05
-# Of a device that is waited for sample by sample, a block is as long as a few time slices of the scheduler.
+# Where the host waits for every sample, a block is as long as a few time slices of the scheduler.
 DIRECT_BLOCK_S = 0.01
 DIRECT_SHARE = 1 / 10
-# More samples in a block tell nothing new; they hold more calls instead.
+# More samples in a block improve nothing. Instead, the samples of a long block hold more calls.
 MOST_SAMPLES = 50
 # The spin outlasts the host's submitting by this, so that a hiccup does not spoil the block.
 SPIN_FACTOR = 1.5
 SPIN_MARGIN_S = 2e-4
-# A device whose queue has no end that was found, or that was not searched (torch's own search assumes no less).
+# The depth of a queue whose end was not reached or not searched (torch's own search assumes no less).
 ASSUMED_DEPTH = 512
-# A kernel is short, and its launches are better captured, below so many ticks of the clock as documented: 20 µs of
-# CUDA's events, 40 µs of HIP's. What is calibrated differs from process to process, and would decide what is compared.
+# A kernel that takes fewer ticks of the documented clock is short, and is better timed in a graph: below 20 µs by the
+# events of CUDA, 40 µs by those of HIP. By the calibrated tick, processes would time one test in different modes.
 SHORT_TICKS = 40
 GRAPH_SPAN_S = 1e-3
 MOST_GRAPH_CALLS = 4096
@@ -42,11 +43,16 @@ def direct_shape(
     flush_s: float = 0.0,
     batch: bool = True,
 ) -> BlockShape:
-    """Return the shape for a device without a queue, or without a spin. Samples last `span_s` or
-    more, and are waited for one by one.
+    """Return the shape of a block without a spin.
 
-    Times are of a call and of a flush in front of every sample, in seconds. Unless they `batch`, no more calls than the
-    clock needs share a sample, since their waits would be shared too.
+    Args:
+        call_s: seconds of a call.
+        span_s: the least seconds of a sample.
+        budget_s: seconds of the whole measurement.
+        most_calls: the most calls in a sample.
+        flush_s: seconds of a flush in front of every sample.
+        batch: whether to put more calls into a sample than the clock needs. Not where the host waits for each
+            sample, since the calls would share one wait.
     """
     aim_s = min(DIRECT_SHARE * budget_s, DIRECT_BLOCK_S)
     calls = _calls(call_s, max(span_s, batch * aim_s / MOST_SAMPLES), most_calls)
@@ -62,56 +68,61 @@ def queued_shape(
     depth: int | None,
     flush_s: float = 0.0,
 ) -> BlockShape:
-    """Return the shape for a device that is busy while the host submits. The host needs `host_s`
-    for a call, and submits the whole block.
+    """Return the shape of a block that the host submits behind a spin.
 
-    Of the queue's depth half is used, since how many entries a call makes is not known.
+    It uses half of the queue's `depth`, since a call may make more than one entry. `host_s` are the host's seconds to
+    submit a call; all others are as in `direct_shape`.
     """
     room = (depth or ASSUMED_DEPTH) // 2
     aim_s = min(BLOCK_SHARE * budget_s, LONGEST_BLOCK_S)
-    # The host submits while the device spins, and the device works while the host waits.
+    # Each call adds its part of the spin, which covers the host's submitting, and the device's time for it.
     per_call_s = SPIN_FACTOR * host_s + call_s
     calls = max(
         _calls(call_s, span_s, most_calls), _calls(per_call_s, aim_s / MOST_SAMPLES, most_calls)
     )
-    # Better few samples than short ones, and better short ones than a full queue.
+    # A full queue must be avoided first, then short samples, then few samples.
     calls = min(calls, max(1, room - 2))
     samples = min(_samples(calls * per_call_s + flush_s, aim_s), max(1, room // (calls + 2)))
     return BlockShape(calls, samples, spin_for(calls * samples * host_s))
 
 
 def spin_for(host_s: float) -> float:
-    """Return the seconds to spin in front of a block. The host submits it in `host_s`."""
+    """Return the seconds to spin in front of a block that takes the host `host_s` to submit."""
     return min(SPIN_FACTOR * host_s + SPIN_MARGIN_S, LONGEST_SPIN_S)
 
 
 def _calls(call_s: float, span_s: float, most_calls: int) -> int:
+    """Return how many calls last `span_s`, at most `most_calls`."""
     return min(max(1, math.ceil(span_s / call_s)), most_calls)
 
 
-def _samples(each_s: float, aim_s: float) -> int:
-    return max(1, min(MOST_SAMPLES, int(aim_s / each_s)))
+def _samples(sample_s: float, aim_s: float) -> int:
+    """Return how many samples fit into `aim_s`, from one to `MOST_SAMPLES`."""
+    return max(1, min(MOST_SAMPLES, int(aim_s / sample_s)))
 
 
 def is_short(call_s: float, traits: Traits) -> bool:
-    """Return whether stamps and launches matter to so short a call."""
+    """Return whether a call is so short that stamps and launches matter."""
     return call_s < SHORT_TICKS * traits.tick_s
 
 
 def graph_calls(call_s: float, sets: int) -> int | None:
-    """Return how many calls to put into one graph. A millisecond of them, and whole turns through
-    the sets, or a rotation would stay warm.
+    """Return how many calls to put into one graph.
 
-    None where a whole turn does not fit.
+    They last about a millisecond, and go through all argument sets the same number of times: a graph of some of the
+    sets would find these in the cache. None if a single turn through the sets does not fit into a graph.
     """
     turns = math.ceil(max(1, GRAPH_SPAN_S / call_s) / sets)
-    most = MOST_GRAPH_CALLS // sets
-    return min(turns, most) * sets if most else None
+    most_turns = MOST_GRAPH_CALLS // sets
+    return min(turns, most_turns) * sets if most_turns else None
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """The plan for the blocks of a measurement: `submit` submits a sample, to which stamps add `overhead_s`."""
+    """The plan for the blocks of a measurement.
+
+    `submit` submits one sample. The stamps add `overhead_s` to each call.
+    """
 
     shape: BlockShape
     submit: Callable[[], None]
@@ -120,4 +131,4 @@ class BlockPlan:
     call_s: float = 0.0
     overhead_s: float = 0.0
     device_s: float | None = None
-    """Seconds of a call that waits inside in which the device works; None of one that does not wait."""
+    """Device seconds of a call that waits for the device inside; None if a call does not wait."""

@@ -1,8 +1,8 @@
-"""One block of samples: stamps around calls. Calls go behind a spin where the device has one, so
-that the host is ahead.
+"""Timing of one block of samples, by stamps around calls.
 
-With the host ahead of the device all the time, no gap between two launches can be inside a sample. One question tells:
-if the device has not reached the block's first stamp when the host has submitted its last, the whole block is valid.
+If the device has a spin, the calls are submitted behind it, so that the host is ahead of the device. While the host is
+ahead, no gap between two launches can be inside a sample. One look shows it for the whole block: when the host has
+submitted the last stamp, the device must not have reached the first.
 """
 
 import signal
@@ -27,29 +27,34 @@ LEAD_IN_S = 2e-4
 
 @dataclass(frozen=True, slots=True)
 class BlockTimes:
-    """A block's times: seconds of every sample, and of the host. The host spent `host_s` on
-    submitting, and `wall_s` in all.
+    """The times of one block.
 
-    `ahead` says whether the host was ahead of the device throughout, None without a spin; `clocks_hz` are the clocks
-    before and after, from the spins there, of ranks the lowest; `alone` says that each sample was waited for before the
-    next was submitted; for `left_s` host seconds the device went on after its last stamp. `rank_times` are this rank's
-    own times, where all other fields are what all ranks agree upon.
+    Args:
+        spans: seconds of every sample.
+        host_was_ahead: whether the host was ahead of the device throughout; None without a spin.
+        host_s: host seconds of submitting.
+        wall_s: host seconds of the whole block.
+        clocks_hz: the device's clock before and after the samples, from the spins there; of ranks the lowest.
+        one_by_one: whether the host waited for each sample before it submitted the next.
+        late_work_s: host seconds for which the device went on working after its last stamp.
+        rank_times: over ranks, the times of this rank; all other fields are then what all ranks agree upon.
     """
 
     spans: tuple[float, ...]
-    ahead: bool | None
+    host_was_ahead: bool | None
     host_s: float
     wall_s: float
     clocks_hz: tuple[float, float] | None = None
-    alone: bool = False
-    left_s: float = 0.0
+    one_by_one: bool = False
+    late_work_s: float = 0.0
     rank_times: "BlockTimes | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """A block's shape. It has `calls` per sample, `samples` per block, and `spin_s` of spinning in
-    front; 0 is none.
+    """The shape of a block.
+
+    It has `calls` per sample, `samples` per block, and a spin of `spin_s` in front; 0 is no spin.
     """
 
     calls: int
@@ -57,15 +62,17 @@ class BlockShape:
     spin_s: float = 0.0
 
     def relaxed(self) -> "BlockShape":
-        """Return half the samples behind twice the spin. That is easier for a host that fell
-        behind.
+        """Return half the samples behind twice the spin.
+
+        The host fell behind this block; it can stay ahead of such a block more easily.
         """
         longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
         return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
 
     def smaller(self) -> "BlockShape | None":
-        """Return a quarter of the entries, since the queue may have been full. None if there is
-        nothing to take away.
+        """Return a block of a quarter of the samples, else of the calls.
+
+        The queue may have been full. None if a single call is left.
         """
         if self.samples > 1:
             return BlockShape(self.calls, self.samples // 4 or 1, self.spin_s)
@@ -73,33 +80,38 @@ class BlockShape:
 
 
 class Stops:
-    """Counts how often this process went on after a stop. A stop is Ctrl-Z or SIGSTOP. The main
-    thread must enter it.
+    """A counter of stops of this process, by Ctrl-Z or SIGSTOP.
+
+    A stop counts when the process goes on. The counter works only if the main thread enters it.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._before: Any = None
+        self._previous_handler: Any = None
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGCONT, self._note)
+            self._previous_handler = signal.signal(signal.SIGCONT, self._note)
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGCONT, self._before)
+        if self._previous_handler is not None:
+            signal.signal(signal.SIGCONT, self._previous_handler)
 
     def _note(self, *_: object) -> None:
         self.count += 1
 
 
 class Stopwatch:
-    """Stamps and waits on a device, and names it if it fails. Without stamps that can be trusted,
-    the host's clock counts.
+    """A stopwatch for the calls on a device.
 
-    With peers, what it gives is what all ranks agree upon: the longest span, the dearest host. They meet when a span or
-    block is over, never between two stamps. A `flush` goes before every call; `isolated` samples begin on idle devices,
-    behind a barrier.
+    An error of the device is raised as a DeviceError that names it. With peers, every result is what all ranks agree
+    upon: the longest span, and the longest time of a host. The ranks exchange numbers after a span or a block, never
+    between two stamps.
+
+    Args:
+        wall: whether to time by the host's clock. A device without trustworthy stamps is always timed so.
+        flush: called before every sample; None calls nothing.
+        isolated: whether every sample begins on idle devices, behind a barrier of the ranks.
     """
 
     def __init__(
@@ -123,24 +135,25 @@ class Stopwatch:
 
     @property
     def spins(self) -> bool:
-        """True if the device can be kept busy while the host submits."""
+        """True if blocks may be submitted behind a spin."""
         return self.device.traits.spins and not self.wall
 
     def block(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
-        """Take a block of this shape; `submit` submits a sample."""
+        """Time a block of this shape. `submit` submits the calls of one sample."""
         if shape.spin_s:
-            return self.ahead(submit, shape)
+            return self.time_ahead(submit, shape)
         if self.spins and not self.isolated:
-            return self.behind(submit, shape.samples)
-        return self.plain(submit, shape.samples)
+            return self.time_in_a_row(submit, shape.samples)
+        return self.time_one_by_one(submit, shape.samples)
 
     def wait_until_done(self) -> None:
         """Wait until everything submitted is done."""
         self._ask(self.device.synchronize)
 
     def span_s(self, submit: Callable[[], None]) -> float:
-        """Return the seconds of what `submit` submits, and wait for it. The host may well be
-        behind.
+        """Return the seconds of the work that `submit` submits, once it is done.
+
+        The host may be behind the device, so gaps between launches count too.
         """
         self._begin(isolated=self.isolated)
         span_s = self._own_span_s(submit)
@@ -148,8 +161,9 @@ class Stopwatch:
         return span_s
 
     def alone_s(self, submit: Callable[[], None]) -> float:
-        """Return the host seconds until all that `submit` submits is done. It begins on every rank
-        at once.
+        """Return the host seconds until all submitted work is done.
+
+        The device is idle at the beginning, and all ranks begin together.
         """
         self._flush()
         self.wait_until_done()
@@ -160,7 +174,7 @@ class Stopwatch:
         return self.agreement.most(self.device.host_s() - began_s)[0]
 
     def host_cost_s(self, submit: Callable[[], None], spin_s: float) -> float:
-        """Return the host seconds of submitting, behind a spin."""
+        """Return the host seconds that submitting takes behind a spin of `spin_s`."""
         self._begin(isolated=False)
         self.wait_until_done()
         if spin_s:
@@ -170,14 +184,16 @@ class Stopwatch:
         return self.agreement.most(self.submit_s)[0]
 
     def _begin(self, isolated: bool) -> None:
-        """Start with the other ranks, each done with its earlier work. Alone, only an isolated
-        sample starts idle.
+        """Wait for the device and for the other ranks before a span or a block.
+
+        Without other ranks, only an isolated sample waits for the device.
         """
-        if isolated or not self.agreement.alone:
+        if isolated or not self.agreement.is_alone:
             self.wait_until_done()
             self.agreement.barrier()
 
     def _own_span_s(self, submit: Callable[[], None]) -> float:
+        """Return the seconds of one span on this rank, by stamps or by the host's clock."""
         self._flush()
         if self.wall:
             self.wait_until_done()
@@ -190,11 +206,12 @@ class Stopwatch:
         return self._read_s(start, self._ask(self.device.stamp))
 
     def _submit(self, submit: Callable[[], None]) -> None:
+        """Submit the work, and store the host seconds of that in `submit_s`."""
         began_s = self.device.host_s()
         submit()
         self.submit_s = self.device.host_s() - began_s
 
-    def plain(self, submit: Callable[[], None], samples: int) -> BlockTimes:
+    def time_one_by_one(self, submit: Callable[[], None], samples: int) -> BlockTimes:
         """Time samples one after the other, and wait for each."""
         self._begin(isolated=False)
         began_s, submitting_s, spans = self.device.host_s(), 0.0, []
@@ -204,97 +221,131 @@ class Stopwatch:
             spans.append(self._own_span_s(submit))
             submitting_s += self.submit_s
         return self._agree(
-            BlockTimes(tuple(spans), None, submitting_s, self.device.host_s() - began_s, alone=True)
+            BlockTimes(
+                tuple(spans),
+                host_was_ahead=None,
+                host_s=submitting_s,
+                wall_s=self.device.host_s() - began_s,
+                one_by_one=True,
+            )
         )
 
-    def behind(self, submit: Callable[[], None], samples: int) -> BlockTimes:
-        """Time samples in a row that the host cannot stay ahead of. Gaps are inside, and `wall_s`
-        tells.
+    def time_in_a_row(self, submit: Callable[[], None], samples: int) -> BlockTimes:
+        """Time samples in a row, without a spin in front.
+
+        The host may be behind the device, so gaps between launches are inside the samples.
         """
         self._begin(isolated=False)
         self.wait_until_done()
         began_s = self.device.host_s()
         pairs = self._submit_pairs(submit, samples)
         host_s = self.device.host_s() - began_s
-        spans, left_s = tuple(self._read_s(*pair) for pair in pairs), self._left_s()
+        spans = tuple(self._read_s(start, end) for start, end in pairs)
+        late_work_s = self._wait_for_late_work_s()
         wall_s = self.device.host_s() - began_s
-        return self._agree(BlockTimes(spans, None, host_s, wall_s, left_s=left_s))
+        return self._agree(BlockTimes(spans, None, host_s, wall_s, late_work_s=late_work_s))
 
-    def ahead(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
-        """Time samples behind a spin, with a clock probe at either end. Isolated samples have a
-        spin of their own each.
+    def time_ahead(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
+        """Time samples behind a spin, and probe the device's clock before and after.
+
+        Each isolated sample has its own spin.
         """
         if self.isolated:
-            return self._agree(self._one_by_one(submit, shape))
+            return self._agree(self._time_isolated(submit, shape))
         self._begin(isolated=False)
         self.wait_until_done()
         began_s = self.device.host_s()
         self._lead_in()
         lead = self._spin(shape.spin_s)
-        submitting_s = self.device.host_s()
+        submitting_began_s = self.device.host_s()
         pairs = self._submit_pairs(submit, shape.samples)
-        ahead = not self._ask(self.device.reached, pairs[0][0])
-        host_s = self.device.host_s() - submitting_s
+        first_stamp = pairs[0][0]
+        host_was_ahead = not self._ask(self.device.reached, first_stamp)
+        host_s = self.device.host_s() - submitting_began_s
         tail = self._spin(PROBE_S)
         clocks_hz = _clock_pair(self._clock_hz(lead, shape.spin_s), self._clock_hz(tail, PROBE_S))
-        left_s = self._left_s()
+        late_work_s = self._wait_for_late_work_s()
         wall_s = self.device.host_s() - began_s
-        spans = tuple(self._read_s(*pair) for pair in pairs)
-        return self._agree(BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, left_s=left_s))
+        spans = tuple(self._read_s(start, end) for start, end in pairs)
+        return self._agree(
+            BlockTimes(spans, host_was_ahead, host_s, wall_s, clocks_hz, late_work_s=late_work_s)
+        )
 
-    def _left_s(self) -> float:
-        """Return the host seconds of work that goes on after the last stamp."""
+    def _wait_for_late_work_s(self) -> float:
+        """Wait for all work, and return the host seconds of that.
+
+        The stamps have been reached before, so this is work that no stamp covers.
+        """
         began_s = self.device.host_s()
         self.wait_until_done()
         return self.device.host_s() - began_s
 
-    def _one_by_one(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
+    def _time_isolated(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
+        """Time isolated samples, each behind a spin and a barrier, on this rank."""
         began_s, before_hz = self.device.host_s(), self._probe_hz()
-        host_s, ahead, spans = 0.0, True, []
+        host_s, host_was_ahead, spans = 0.0, True, []
         for _ in range(shape.samples):
             self._begin(isolated=True)
             self._spin(shape.spin_s)
-            submitting_s = self.device.host_s()
+            submitting_began_s = self.device.host_s()
             ((start, end),) = self._submit_pairs(submit, 1)
-            ahead = not self._ask(self.device.reached, start) and ahead
-            host_s += self.device.host_s() - submitting_s
+            host_was_ahead = not self._ask(self.device.reached, start) and host_was_ahead
+            host_s += self.device.host_s() - submitting_began_s
             spans.append(self._read_s(start, end))
         clocks_hz = _clock_pair(before_hz, self._probe_hz())
-        return BlockTimes(tuple(spans), ahead, host_s, self.device.host_s() - began_s, clocks_hz)
+        wall_s = self.device.host_s() - began_s
+        return BlockTimes(tuple(spans), host_was_ahead, host_s, wall_s, clocks_hz)
 
     def _agree(self, block: BlockTimes) -> BlockTimes:
-        """Return the block that all ranks agree upon. It is ahead only if it was ahead on every
-        rank.
+        """Return the block's times that all ranks agree upon.
+
+        They are the largest times and the lowest clocks. The host was ahead only if it was on every rank.
         """
-        if self.agreement.alone:
+        if self.agreement.is_alone:
             return block
-        clocks = (-clock_hz for clock_hz in block.clocks_hz or (0.0, 0.0))
-        most = self.agreement.most(
-            *block.spans, block.host_s, block.wall_s, block.ahead is False, *clocks
+        # Ranks agree on the largest number, so clocks are exchanged with their sign changed.
+        negative_clocks = (-clock_hz for clock_hz in block.clocks_hz or (0.0, 0.0))
+        largest = self.agreement.most(
+            *block.spans,
+            block.host_s,
+            block.wall_s,
+            block.host_was_ahead is False,
+            *negative_clocks,
         )
-        spans, (host_s, wall_s, behind, *lowest) = (
-            most[: len(block.spans)],
-            most[len(block.spans) :],
+        sample_count = len(block.spans)
+        spans = largest[:sample_count]
+        host_s, wall_s, host_was_behind, negative_before_hz, negative_after_hz = largest[
+            sample_count:
+        ]
+        return BlockTimes(
+            spans,
+            None if block.host_was_ahead is None else not host_was_behind,
+            host_s,
+            wall_s,
+            _clock_pair(-negative_before_hz, -negative_after_hz),
+            block.one_by_one,
+            rank_times=block,
         )
-        ahead = None if block.ahead is None else not behind
-        clocks_hz = _clock_pair(-lowest[0], -lowest[1])
-        return BlockTimes(spans, ahead, host_s, wall_s, clocks_hz, block.alone, rank_times=block)
 
     def clock_hz(self) -> float | None:
-        """Return this device's clock now, in cycles per second of a spin. None if it cannot be
-        probed, or if the spin is too short for the stamps.
+        """Return this device's clock now, in cycles per second of a spin.
+
+        None if the device has no spin, or if its stamps cannot resolve the probe.
         """
         return self._probe_hz() if self.spins else None
 
     def _probe_hz(self) -> float | None:
+        """Return the clock of the idle device, from a short spin behind another one."""
         self.wait_until_done()
         self._lead_in()
         return self._clock_hz(self._spin(PROBE_S), PROBE_S)
 
     def _lead_in(self) -> None:
+        """Keep the device busy while the host submits the spin that is timed."""
         self._ask(self.device.spin, int(LEAD_IN_S / PROBE_S * self._cycles(PROBE_S)))
 
     def _spin(self, seconds: float) -> tuple[Stamp, Stamp]:
+        """Submit a spin of so many seconds, and return the stamps before and after it."""
         with answering(self.device):
             start = self.device.stamp()
             self.device.spin(self._cycles(seconds))
@@ -304,10 +355,16 @@ class Stopwatch:
         return max(1, int(seconds * self.spin_hz))
 
     def _clock_hz(self, pair: tuple[Stamp, Stamp], seconds: float) -> float | None:
-        span_s = self._read_s(*pair)
+        """Return the clock from the stamps around a spin that was to last `seconds`.
+
+        None if the stamps show no time between them.
+        """
+        start, end = pair
+        span_s = self._read_s(start, end)
         return self._cycles(seconds) / span_s if span_s > 0 else None
 
     def _submit_pairs(self, submit: Callable[[], None], samples: int) -> list[tuple[Stamp, Stamp]]:
+        """Submit samples in a row, and return the stamps before and after each."""
         pairs = []
         for _ in range(samples):
             self._flush()
@@ -321,10 +378,12 @@ class Stopwatch:
             self._ask(self.flush)
 
     def _ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
+        """Call the device. A failure becomes a DeviceError that names it."""
         with answering(self.device):
             return question(*arguments)
 
     def _read_s(self, start: Stamp, end: Stamp) -> float:
+        """Return the seconds between two stamps. Raise DeviceError if they are negative."""
         span_s = self._ask(self.device.elapsed_s, start, end)
         if span_s < 0:
             raise DeviceError(
@@ -334,4 +393,5 @@ class Stopwatch:
 
 
 def _clock_pair(before_hz: float | None, after_hz: float | None) -> tuple[float, float] | None:
+    """Return both clocks; None if either is unknown or zero."""
     return (before_hz, after_hz) if before_hz and after_hz else None

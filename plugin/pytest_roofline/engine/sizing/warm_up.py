@@ -1,6 +1,6 @@
-"""Warming up until nothing moves any more.
+"""Warming up until neither a call's time nor the clock changes any more.
 
-A fixed time is too short for a clock that droops for 300 ms, and too long for everything else.
+A fixed time would be too short for a clock that falls for 300 ms, and too long for everything else.
 """
 
 import math
@@ -12,30 +12,35 @@ from ..log import Log
 from .sequence import CallSequence
 from .stopwatch import Stopwatch
 
-# Calls, unless so many take longer than twice the floor.
+# The warm-up makes at least so many calls, unless they take longer than twice its floor.
 FEWEST_CALLS = 20
-# Of the measurement's budget, so that something is left to measure with.
+# The most that the warm-up may take of the budget, with and without a queue, so that time is left to measure.
 SHARE_QUEUED = 0.5
 SHARE_DIRECT = 0.2
-# A window is this share of the floor; two of them must agree.
+# A window lasts this share of the floor. The last two windows must agree.
 WINDOW_SHARE = 0.25
 # Spans in a window, so that its median means something.
 SPANS = 5
+# Two clocks agree if they differ by no more than this share.
 CLOCK_AGREEMENT = 0.02
-# Warm calls to compare the first with, and the share of the budget from which on one is enough.
+# So many warm calls are timed to compare the first call with, unless they take this share of the budget before.
 WARM_CALLS, WARM_SHARE = 5, 0.1
 
 
 @dataclass(slots=True)
 class _Window:
+    """A part of the warm-up: seconds per call of each span, and the clock at its end."""
+
     seconds: list[float] = field(default_factory=list)
     lasted_s: float = 0.0
     clock_hz: float | None = None
 
 
 class WarmUp:
-    """First calls, each alone; calls in spans of growing count, gathered into windows; warm calls,
-    each alone. The log counts them all.
+    """The calls before the first block. The log counts them all.
+
+    They are the first calls, each timed alone; then spans with more and more calls, until the medians of two windows
+    of spans agree; then warm calls, each timed alone.
     """
 
     def __init__(
@@ -54,36 +59,36 @@ class WarmUp:
         self._window_s = WINDOW_SHARE * self.floor_s
         self._shortest_s = max(traits.shortest_span_s, self._window_s / SPANS)
         self._windows = [_Window()]
-        self._last_s = 0.0
-        self.beside_s = 0.0
-        """Host seconds of the last span that were not the span's own: a flush in front of it."""
+        self._call_s = 0.0
+        self.outside_span_s = 0.0
+        """Host seconds around the last span, such as those of the flush in front of it."""
         self.idle_s = math.inf
-        """Host seconds to submit a call to an idle device."""
+        """Host seconds to submit a call while the queue has room."""
 
     def make_first_calls(self, count: int) -> bool:
-        """Make the very first calls, each alone. They may compile or load. Return whether the last
-        was too slow to warm up.
+        """Make the very first calls, each timed alone, and return whether calls are slow.
 
-        A single one that is as long as the budget is slow. Of several, the last is warm already: on a device that is
-        waited for anyway it is enough that the next would be all of the warm-up.
+        A call is slow if no time would be left to warm up. The first call may compile or load, so a single one is slow
+        if it takes the whole budget. After several first calls the last one is warm: on a device without a queue it is
+        slow if it takes the share of the budget that the warm-up may have.
         """
         log = self._log
         for index in range(max(1, count)):
             log.warmup_iterations += 1
-            log.first_calls_s.append(
-                self._watch.alone_s(self._calls.first if index == 0 else partial(self._calls, 1))
-            )
+            submit = self._calls.first if index == 0 else partial(self._calls, 1)
+            log.first_calls_s.append(self._watch.alone_s(submit))
             log.warmup_s += log.first_calls_s[-1]
-        warm = count > 1 and not self._traits.queues
-        return log.first_calls_s[-1] >= (SHARE_DIRECT if warm else 1) * self._budget_s
+        last_is_warm = count > 1 and not self._traits.queues
+        return log.first_calls_s[-1] >= (SHARE_DIRECT if last_is_warm else 1) * self._budget_s
 
     def time_warm_calls(self) -> None:
-        """Time a few warm calls as the first were timed. Only where samples are timed in another
-        way: behind a queue, or across ranks.
+        """Time a few warm calls in the same way as the first calls.
+
+        Nothing happens if the samples are timed in that way too: without a queue, unless ranks make calls in a row.
         """
         log, watch = self._log, self._watch
-        in_a_row = not (watch.isolated or watch.agreement.alone)
-        if not (self._traits.queues or in_a_row):
+        is_pipelined = not (watch.isolated or watch.agreement.is_alone)
+        if not (self._traits.queues or is_pipelined):
             return
         while (
             len(log.warm_calls_s) < WARM_CALLS
@@ -94,37 +99,47 @@ class WarmUp:
         log.warmup_s += sum(log.warm_calls_s)
 
     def call_until_steady(self) -> float:
-        """Return the seconds per call at the end of the warm-up."""
+        """Warm up, and return the seconds per call at its end.
+
+        Spans hold one call at first, and twice as many whenever a span is too short for the clock.
+        """
         now_s = self._watch.agreement.now_s
-        began_s, count, readable = now_s(), 1, False
-        while not (self.lasted_s >= self.cap_s or (readable and self._has_converged)):
+        began_s, count, is_long_enough = now_s(), 1, False
+        while not (self.lasted_s >= self.cap_s or (is_long_enough and self._has_converged)):
             before_s = now_s()
             self._log.warmup_iterations += count
             calls_s = self._watch.span_s(partial(self._calls, count))
-            # The least is that of a span too short to fill the queue.
+            # In long spans the host waits for a full queue. The shortest time per call is without such a wait.
             self.idle_s = min(self.idle_s, self._watch.submit_s / count)
             self.calls += count
-            self.beside_s = max(0.0, now_s() - before_s - calls_s)
+            self.outside_span_s = max(0.0, now_s() - before_s - calls_s)
             self._add(calls_s / count, now_s() - before_s)
             self.lasted_s = now_s() - began_s
-            readable = calls_s >= self._shortest_s or count == self._most_calls
-            if not readable:
+            is_long_enough = calls_s >= self._shortest_s or count == self._most_calls
+            if not is_long_enough:
                 count = min(2 * count, self._most_calls)
             if self.lasted_s == 0 and self.calls >= FEWEST_CALLS * self._most_calls:
-                break  # Nothing moves any clock, which only a scripted one can do.
-        return self._last_s
+                break  # No time has passed at all. Only a scripted clock can stand still.
+        return self._call_s
 
     def _add(self, seconds: float, lasted_s: float) -> None:
+        """Add a span to the last window; a full window is followed by a new one.
+
+        Args:
+            seconds: per call of the span.
+            lasted_s: host seconds of the span and of the flush in front of it.
+        """
         window = self._windows[-1]
         window.seconds.append(seconds)
         window.lasted_s += lasted_s
-        self._last_s = median(window.seconds)
+        self._call_s = median(window.seconds)
         if window.lasted_s >= self._window_s:
             window.clock_hz = self._watch.clock_hz()
             self._windows = [*self._windows[-2:], _Window()]
 
     @property
     def _has_converged(self) -> bool:
+        """True if the last two full windows agree in time and clock, on every rank."""
         enough_calls = self.calls >= FEWEST_CALLS or self.lasted_s >= 2 * self.floor_s
         if self.lasted_s < self.floor_s or not enough_calls or len(self._windows) < 3:
             return False
@@ -132,7 +147,7 @@ class WarmUp:
         before_s, last_s = median(before.seconds), median(last.seconds)
         if abs(last_s - before_s) > self._traits.precision * before_s:
             return False
-        probed = last.clock_hz is not None and before.clock_hz is not None
-        agree = not probed or abs(last.clock_hz / before.clock_hz - 1) <= CLOCK_AGREEMENT  # type: ignore[operator]
-        # All ranks come here, since all that was asked so far is agreed upon.
-        return self._watch.agreement.on_every_rank(agree)
+        was_probed = last.clock_hz is not None and before.clock_hz is not None
+        clocks_agree = not was_probed or abs(last.clock_hz / before.clock_hz - 1) <= CLOCK_AGREEMENT  # type: ignore[operator]
+        # The times above are the same on all ranks, so all of them take part in this exchange of their own clocks.
+        return self._watch.agreement.on_every_rank(clocks_agree)
