@@ -1,5 +1,6 @@
-"""The argument sets of a function: how many it takes to leave the cache, and their verification
-over every rank.
+"""The argument sets of a function: their number, their making, and their verification.
+
+There must be so many sets that a buffer has left the cache when its turn comes again. All ranks verify together.
 """
 
 import contextlib
@@ -18,25 +19,26 @@ from .devices.cpu import Neighbours, too_busy
 from .request import Request, Timed
 from .sizing.peers import Peers, host_number, of_ranks
 
-# Sets that are filled again: enough to see work that was done only once.
+# So many sets are refilled and verified once more. That is enough to show work that was done only once.
 MOST_REFILLED = 4
 # A rotation must touch this many times the last-level cache before it comes back to a buffer.
 ROTATION_FACTOR = 4
-# More cost more in set-up than they can tell: so many of 4 KiB go through the largest known cache, 256 MiB.
+# The most sets. So many of 4 KiB go through the largest known cache, 256 MiB; more would only take longer to make.
 MOST_SETS = (1 << 18) + 1
 # The flush writes and reads this many times the last-level cache.
 FLUSH_FACTOR = 2
-# Of a device's whole memory. What is free changes from run to run, and runs of one command must be of one kind.
+# The share of a device's whole memory that argument sets may take. Free memory would be a bad measure: it changes
+# between runs, and so would the number of sets.
 MEMORY_SHARE = 0.5
-# Who waits so long for argument sets is told how long it will take.
+# After so many seconds of making argument sets, the user is told how long it will take.
 SLOW_S = 10.0
 
 
 def tensors_of(fn: object) -> tuple[object, ...]:
-    """Return the tensors that a function reads without an argument. They are in its closure, a
-    partial's arguments, and globals that it names.
+    """Return the tensors that a function can read without an argument.
 
-    Not what stands in a list or mapping there, where results are remembered.
+    They are in its closure, its defaults, the arguments of a `partial`, and globals that it names. Tuples there are
+    returned whole. Lists and mappings are left out, since functions remember results in them.
     """
     if isinstance(fn, functools.partial):
         return (*fn.args, *fn.keywords.values(), *tensors_of(fn.func))
@@ -46,7 +48,7 @@ def tensors_of(fn: object) -> tuple[object, ...]:
         *(fn.__defaults__ or ())
     ]
     for cell in fn.__closure__ or ():
-        # A name that the function's surroundings have not set yet.
+        # A cell is empty if the enclosing function has not set the name yet.
         with contextlib.suppress(ValueError):
             candidates.append(cell.cell_contents)
     return tuple(
@@ -58,10 +60,10 @@ def tensors_of(fn: object) -> tuple[object, ...]:
 
 @runtime_checkable
 class ForAll(Protocol):
-    """A `verify` that does both of its tasks for many argument sets."""
+    """A `verify` that can handle many argument sets at once."""
 
     def spoil(self, sets: Sequence[tuple[object, ...]]) -> object:
-        """Ruin what the calls left in these sets. Only new calls can make them right again."""
+        """Overwrite the results in these sets, so that only new calls can make them right."""
 
     def first_wrong(self, sets: Sequence[tuple[object, ...]]) -> int | None:
         """Return the index of the first set with wrong data. None if all are right."""
@@ -70,22 +72,23 @@ class ForAll(Protocol):
 def renewal(
     peers: Peers, timed: Timed, sets: list[tuple[object, ...]]
 ) -> Callable[[int], None] | None:
-    """Return a function that makes the first so many sets as new. It ruins them all at once if
-    `verify` can, else it makes them once more.
+    """Return a function that renews the first so many argument sets.
 
-    None where no rank verifies, or nothing makes them. Where one rank does so all do: it may take a collective.
+    It spoils their results if `verify` can do so on every rank, else it makes the sets once more. If one rank verifies,
+    all ranks renew, since making a set may take a collective. None if no rank verifies, or if sets cannot be made.
     """
     rows = peers.gather((timed.verify is not None, isinstance(timed.verify, ForAll)))
-    at_once = timed.verify if all(row[1] for row in rows) else None
-    if timed.make_args is None or not any(row[0] for row in rows):
+    any_verifies = any(verifies for verifies, _ in rows)
+    all_can_spoil = all(can_spoil for _, can_spoil in rows)
+    if timed.make_args is None or not any_verifies:
         return None
 
     def renew(count: int) -> None:
-        if isinstance(at_once, ForAll):
-            at_once.spoil(sets[:count])
+        if all_can_spoil and isinstance(timed.verify, ForAll):
+            timed.verify.spoil(sets[:count])
             return
         for index in range(count):
-            # The old buffers go first: there may be no room for both.
+            # The old buffers are freed first, since there may be no room for both.
             sets[index] = ()
             sets[index] = timed.arguments()
 
@@ -95,11 +98,13 @@ def renewal(
 def verify_data(
     peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]
 ) -> tuple[bool | None, str]:
-    """Return whether every rank's data are right, and what is wrong. This is about the sets that
-    were called with.
+    """Return whether the data of every rank are right, and what is wrong.
 
-    Every rank comes here once its device is done, and all learn the same, in the words of this rank's own `verify`
-    where that found it; None where no rank verifies.
+    All ranks call this when their devices are done, and all get the same answer. The text is that of this rank's own
+    `verify` if that found wrong data, else it names the ranks with wrong data. None, and no text, if no rank verifies.
+
+    Args:
+        sets: those that calls have used.
     """
     rows = peers.gather((timed.verify is not None, timed.refill is not None))
     if not any(verifies for verifies, _ in rows):
@@ -114,9 +119,7 @@ def verify_data(
 
 
 def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]) -> str:
-    """Return which of these sets holds wrong data first. The text of `verify` follows. Empty if all
-    are right.
-    """
+    """Return the sentence on the first set with wrong data; empty if all are right."""
     if isinstance(verify, ForAll):
         first = verify.first_wrong(sets)
         if first is None:
@@ -131,22 +134,26 @@ def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]
 
 
 def _verdict_text(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
-    """Return the end of a sentence about one set's data. Empty if its data are right."""
+    """Return the end of the sentence on one set's wrong data; empty if they are right.
+
+    Wrong data are an AssertionError, or a result that is neither None nor true.
+    """
     try:
         answer = verify(*arguments)
     except AssertionError as error:
         return f": {error}" if str(error) else ": verify raised AssertionError"
-    # Functions that assert return None; everything else is taken at its truth.
+    # A function that asserts returns None, which is no complaint.
     return "" if answer is None or answer else f" of {count}: verify returned {answer!r}"
 
 
 def _after_refill(
     peers: Peers, device: Device, timed: Timed, sets: Sequence[tuple[object, ...]]
 ) -> str:
-    """Call once more on each set, with new data in it. Every rank makes all calls, whatever they
-    show.
+    """Refill each set, call once more, and return the first wrong data; empty without any.
+
+    Every rank makes all calls, even after wrong data, since a call may be a collective.
     """
-    first = ""
+    first_wrong_text = ""
     for index, arguments in enumerate(sets):
         if timed.refill is not None:
             timed.refill(*arguments)
@@ -157,31 +164,35 @@ def _after_refill(
         verdict_text = (
             _verdict_text(timed.verify, arguments, len(sets)) if timed.verify is not None else ""
         )
-        first = first or (
+        first_wrong_text = first_wrong_text or (
             verdict_text
             and f"wrong data in argument set {index}, filled again after timing{verdict_text}"
         )
-    return first
+    return first_wrong_text
 
 
 def _agree_on_wrong(peers: Peers, rank_text: str) -> str:
-    """Return what is wrong on this rank, or names of wrong ranks."""
-    wrong = [number for number, row in enumerate(peers.gather((bool(rank_text),))) if row[0]]
-    return rank_text or (
-        f"wrong data{of_ranks(wrong, peers.size)}; the data of this rank are right" if wrong else ""
-    )
+    """Return this rank's text on wrong data; without one, the ranks with wrong data.
+
+    Empty if no rank has wrong data.
+    """
+    rows = peers.gather((bool(rank_text),))
+    wrong_ranks = [rank for rank, (is_wrong,) in enumerate(rows) if is_wrong]
+    if rank_text or not wrong_ranks:
+        return rank_text
+    return f"wrong data{of_ranks(wrong_ranks, peers.size)}; the data of this rank are right"
 
 
 def bytes_per_set(work: Work) -> int:
-    """Return the memory that one call touches: read, written or carried."""
+    """Return the bytes of memory that one call touches, by its work."""
     return max(work.traffic_bytes, work.payload_bytes, work.wire_bytes, work.algbw_bytes)
 
 
 def argument_bytes(work: Work, arguments: tuple[object, ...]) -> int:
-    """Return the memory that one set of arguments takes. It is what a call touches or, if more,
-    what the tensors hold.
+    """Return the bytes of memory that one set of arguments takes.
 
-    A view counts by itself, since other sets may be views of the same allocation.
+    It is what a call touches, or what the tensors hold if that is more. A view counts with its own size, since other
+    sets may be views of the same allocation.
     """
     tensor_bytes: int = sum(
         min(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in dense_tensors(arguments)
@@ -190,8 +201,9 @@ def argument_bytes(work: Work, arguments: tuple[object, ...]) -> int:
 
 
 def dense_tensors(arguments: object) -> Iterator[Any]:
-    """Yield every dense tensor in nested tuples, lists and mappings. It knows a tensor by what it
-    can do, as torch may not be there.
+    """Yield every dense tensor in nested tuples, lists and mappings.
+
+    A tensor is known by its attributes, since torch may not be installed.
     """
     if isinstance(arguments, Mapping):
         arguments = tuple(arguments.values())
@@ -207,12 +219,17 @@ def dense_tensors(arguments: object) -> Iterator[Any]:
 def rotation_sets(
     work: Work, cache_bytes: int, memory_bytes: int | None, set_bytes: int = 0
 ) -> int:
-    """Return how many argument sets a rotation needs. A buffer has left the cache when its turn
-    comes again.
+    """Return how many argument sets a rotation takes.
 
-    A matter of sizes alone, as is `is_cold`: neither free memory nor the host's speed has a say, since what was timed
-    warm in one run and cold in the next cannot be compared. Fewer than needed where half of all the device's memory,
-    free or not (None where it does not tell), does not hold them.
+    With so many, a buffer has left the cache when its turn comes again. Fewer are returned if they would not fit into
+    half of the device's memory. The number depends on sizes alone, as `is_cold` does. If it depended on free memory or
+    on the host's speed, a test could be timed warm in one run and cold in the next.
+
+    Args:
+        work: of one call.
+        cache_bytes: the last-level cache.
+        memory_bytes: all memory of the device, free or not; None if it is unknown.
+        set_bytes: the memory that one set takes.
     """
     call_bytes = bytes_per_set(work)
     if call_bytes == 0 or call_bytes >= ROTATION_FACTOR * cache_bytes:
@@ -227,8 +244,9 @@ def rotation_sets(
 
 
 def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:
-    """Return why so many argument sets cannot be made now. Empty if they can, and for one set,
-    which is what was asked for.
+    """Return why so many argument sets cannot be made now; empty if they can.
+
+    Empty too for a single set, since the user asked for that one.
     """
     needed = sets * set_bytes
     if sets == 1 or needed <= free_bytes:
@@ -241,13 +259,12 @@ def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:
 
 
 def is_cold(sets: int, work: Work, cache_bytes: int) -> bool:
-    """Return whether a rotation through so many sets leaves the cache. One call that overflows it
-    needs no second set.
+    """Return whether a buffer has left the cache when its turn comes again.
+
+    With one set, the call itself must touch enough memory to evict it.
     """
-    between = max(1, sets - 1) * bytes_per_set(work)
-    return (sets > 1 or bytes_per_set(work) >= ROTATION_FACTOR * cache_bytes) and (
-        between >= ROTATION_FACTOR * cache_bytes
-    )
+    touched_between_bytes = max(1, sets - 1) * bytes_per_set(work)
+    return touched_between_bytes >= ROTATION_FACTOR * cache_bytes
 
 
 def fill(
@@ -257,13 +274,16 @@ def fill(
     peers: Peers,
     tell: Callable[[str], object],
 ) -> bool:
-    """Make a request's argument sets in an empty list. Every rank makes as many, however long that
-    takes.
+    """Make a request's argument sets, and return whether calls find a cold cache.
 
-    `tell` is told once, after `SLOW_S`, how long it will take, and what would be faster.
+    The sets are added to an empty list. All ranks make equally many, however long that takes. True too if the request
+    does not rotate and its work is unknown.
 
-    Returns:
-        Whether what a call touches has left the cache when its turn comes, or nobody told what it touches.
+    Args:
+        tell: called once, after `SLOW_S`, with a sentence on how long it will take and what would be faster.
+
+    Raises:
+        NoRoom: the sets do not fit into free memory.
     """
     timed, work, facts = request.target, request.work, device.facts()
     cache_bytes = facts.last_level_cache_bytes or 0
@@ -283,20 +303,20 @@ def fill(
         ),
     )
     if work.metric == "time_s":
-        # What its tensors hold is all that is known of what a call touches.
+        # The work is unknown, so a call counts as touching all that its tensors hold.
         work = replace(work, payload_bytes=room.set_bytes)
     count = rotation_sets(work, room.cache_bytes, room.memory_bytes, room.set_bytes)
-    # All ranks have the same figures, so all of them give up.
+    # All ranks have the same figures, so either all of them raise or none does.
     if why_not := no_room(count, room.set_bytes, room.free_bytes):
         raise NoRoom(why_not)
-    slow = False
+    was_slow = False
     while len(sets) < count:
         sets.append(timed.arguments())
         took_s = device.host_s() - began_s
-        if took_s > SLOW_S and not slow and len(sets) < count:
-            slow = True
+        if took_s > SLOW_S and not was_slow and len(sets) < count:
+            was_slow = True
             if facts.type == "cpu" and too_busy(neighbours.cores_taken()):
-                # That is why, and what is measured will be INVALID for it.
+                # Busy neighbours are the reason, not `make_args`, and the measurement will be INVALID for them.
                 continue
             tell(
                 f"make_args took {took_s:.0f} s for {len(sets)} of the {count} sets of arguments to rotate through: "
@@ -308,10 +328,14 @@ def fill(
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The sizes that decide how many argument sets there are, in bytes. These are what is free, the
-    cache, all memory, and what one set takes.
+    """The sizes that decide how many argument sets there are, in bytes.
 
-    The ranks of a host share its memory (`on_host`); each device has its own.
+    Args:
+        free_bytes: the memory that is free now.
+        cache_bytes: the last-level cache.
+        memory_bytes: all memory of the device; None if it is unknown.
+        set_bytes: what one set takes.
+        on_host: whether it is the host's memory, which all ranks of a host share. Every other device has its own.
     """
 
     free_bytes: int
@@ -322,11 +346,14 @@ class Room:
 
 
 def agreed_room(peers: Peers, room: Room) -> Room:
-    """Return the room that all ranks have. It is the largest cache and set, and of each memory an
-    equal part, where that is least.
+    """Return the room that all ranks have.
+
+    It has the largest cache and the largest set. Ranks that share a memory have equal parts of it; the smallest part of
+    all ranks counts.
     """
     if peers.size == 1:
         return room
+    # Ranks with the same number share a memory: those of one host, or each rank alone.
     pool = host_number(peers) if room.on_host else -1.0 - int(peers)
     memory = float("inf") if room.memory_bytes is None else room.memory_bytes
     rows = peers.gather((room.free_bytes, room.cache_bytes, pool, memory, room.set_bytes))

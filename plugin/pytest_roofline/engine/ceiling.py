@@ -1,10 +1,10 @@
-"""The limits that a machine itself shows: measured rooflines for devices without a datasheet. Also
-its canaries.
+"""Measurements of the machine itself: its rooflines without a datasheet, and its canaries.
 
 A roofline of traffic is the bandwidth of a STREAM-like triad, one of arithmetic the rate of a square matrix product.
-Canaries are three tiny measurements that are none of the code under test: where they are slower too, it is the machine.
+Canaries are three short measurements that have nothing to do with the code under test. If they are slower too, the
+machine is slower.
 
-Of canaries elsewhere: `plugin/deciding.py` has them measured behind the tests, `core/keys.py` tells their keys
+Other code about canaries: `plugin/deciding.py` has them measured behind the tests, `core/keys.py` tells their keys
 apart, `plugin/timed.py` and `baselines/comparing.py` hand them to the rule of `stats/shared.py`, and
 `baselines/proposals.py` keeps them in a baseline.
 """
@@ -30,36 +30,38 @@ from .devices import Device
 from .timing import Plan, time_plan
 
 BUDGET_S = 0.3
-# Three arrays of this many times the last-level cache, as STREAM asks.
+# The triad's arrays are some times as large as the last-level cache, as STREAM asks, but no larger than this.
 LARGEST_ARRAY_BYTES = 256 * MIB
 # Rows of a square product. From about a thousand on, a device that computes 300 FLOPs in the time of a byte is kept
 # busy by arithmetic (2n/3 FLOPs a number of three matrices); 8192 also fill the last wave of its hundreds of cores.
 SMALLEST_PRODUCT, LARGEST_PRODUCT = 128, 8192
-# A product that memory kept smaller than this is no roofline.
+# If there is no memory for a product of this many rows, the product is too small to be a roofline.
 FAIR_PRODUCT = 1024
 # A longer product leaves too few samples in the budget: some processors compute float16 a thousand times slower.
 LONGEST_PRODUCT_S = 0.04
-# Products of each size, and seconds of them before it is given up: others may have the cores for a while.
+# A size is timed by the fastest of so many products, or of those within so many seconds: other processes may have the
+# cores for a while.
 TRIES, PATIENCE_S = 3, 0.1
 # The types of metrics such as `bf16_TFLOPS`. TF32 is a way to multiply float32.
 TYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 CANARY_TEST = "roofline::canary"
-# Of each canary, in seconds.
+# Seconds of measuring each canary.
 CANARY_S = 0.12
-# Bytes copied and rows multiplied, on a CPU and elsewhere: a millisecond or so, and more than most caches hold.
+# The bytes of the copy and the rows of the product, on a CPU and on another device. Both take about a millisecond, and
+# do not fit into most caches.
 CPU_COPY_BYTES, COPY_BYTES = 64 * MIB, 256 * MIB
 CPU_ROWS, ROWS = 256, 2048
-# One launch is too short for any clock.
+# The launch canary makes so many launches, since one is too short for any clock.
 LAUNCHES = 100
-# Rows of the product that draws all the power there is, for the self test.
+# Rows of the self test's product, which is so large that the device reaches its power limit.
 MATMUL_SIZE = 8192
 
 
 def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None:
-    """Return the traffic that a[i] = b[i] + s·c[i] reaches, in bytes per second. None if its arrays
-    do not fit.
+    """Return the traffic that a[i] = b[i] + s·c[i] reaches, in bytes per second.
 
-    Counted by STREAM's rules: two arrays read, one written (McCalpin, "STREAM: Sustainable Memory Bandwidth").
+    None if its arrays do not fit into half of the free memory. Bytes are counted by STREAM's rules: two arrays are
+    read, one is written (McCalpin, "STREAM: Sustainable Memory Bandwidth").
     """
     array_bytes = min(ROTATION_FACTOR * cache_bytes, LARGEST_ARRAY_BYTES)
     if 3 * array_bytes > device.free_bytes() / 2:
@@ -69,7 +71,7 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
         device,
         Plan(lambda: torch.add(left, right, alpha=3.0, out=out), sets=[()], budget_s=BUDGET_S),
     )
-    # The best sample: a ceiling is what the machine can reach, not what it usually does.
+    # The best sample counts, since a ceiling is what the machine can reach, not what it usually reaches.
     return Ceiling(
         metric="traffic_GBps",
         value=3 * array_bytes / min(samples.seconds),
@@ -79,8 +81,9 @@ def measure_triad(device: Device, kind: str, cache_bytes: int) -> Ceiling | None
 
 
 def array(size_bytes: int, kind: str) -> "torch.Tensor":
-    """Return [size_bytes / 4] float32. They are in huge pages where the host has them, since a
-    roofline of page faults is too low.
+    """Return an uninitialized tensor of [size_bytes / 4], float32.
+
+    On a CPU it is in huge pages if the system has them: page faults would lower the roofline.
     """
     if kind != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(size_bytes // 4, device=kind)
@@ -91,8 +94,9 @@ def array(size_bytes: int, kind: str) -> "torch.Tensor":
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProduct:
-    """The `ceiling` that multiplying showed, None without one. `settled` says that another attempt
-    would show the same.
+    """The ceiling that products reached; None if there is none.
+
+    `settled` is true if another attempt would have the same outcome.
     """
 
     ceiling: Ceiling | None
@@ -100,8 +104,9 @@ class MeasuredProduct:
 
 
 def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
-    """Return the most FLOP/s of a product of two square matrices. It is in the type that a metric
-    names, 2n³ for n rows.
+    """Return the most FLOP/s of a product of two square matrices.
+
+    They have the type that `metric` names, such as `bf16_TFLOPS`; n rows count 2n³ FLOPs.
     """
     name = metric.removesuffix("_TFLOPS")
     if (
@@ -114,16 +119,20 @@ def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
         with multiplying(kind, name):
             return _best_product(device, kind, name)
     except (RuntimeError, DeviceError) as error:
-        # No room, no kernel for this type, or a device that failed: the measurement itself tells of that.
+        # There is no memory, no kernel for this type, or the device failed. The user's own measurement reports that.
         return MeasuredProduct(
             None, settled=not isinstance(error, DeviceError) and out_of_memory(error) is None
         )
 
 
 def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
-    (left, right, out), cut = _largest_matrices(device, kind, getattr(torch, TYPES[name]))
+    """Return the ceiling of the largest product that time and memory allow.
+
+    It is not settled if memory cut the size, and None if too little memory made it too small.
+    """
+    (left, right, out), was_cut = _largest_matrices(device, kind, getattr(torch, TYPES[name]))
     rows = left.shape[0]
-    if cut and rows < FAIR_PRODUCT:
+    if was_cut and rows < FAIR_PRODUCT:
         return MeasuredProduct(None, settled=False)
     samples = time_plan(
         device, Plan(lambda: torch.mm(left, right, out=out), sets=[()], budget_s=BUDGET_S)
@@ -134,14 +143,16 @@ def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
         source="measured",
         origin=f"product of two {rows} x {rows} matrices, best of {len(samples.seconds)}",
     )
-    return MeasuredProduct(ceiling, settled=not cut)
+    return MeasuredProduct(ceiling, settled=not was_cut)
 
 
 def _largest_matrices(
     device: Device, kind: str, dtype: "torch.dtype"
 ) -> tuple[tuple["torch.Tensor", ...], bool]:
-    """Return three [n, n], as large as time and memory allow. Twice as many rows would take too
-    long, or not fit. Also return whether they do not fit.
+    """Return three matrices of [n, n], and whether memory limits n.
+
+    They are as large as time and memory allow: with twice as many rows, a product would take too long, or the matrices
+    would not fit.
     """
     rows, matrices = SMALLEST_PRODUCT, square_matrices(SMALLEST_PRODUCT, kind, dtype)
     while rows < LARGEST_PRODUCT:
@@ -151,7 +162,7 @@ def _largest_matrices(
         try:
             larger = square_matrices(rows, kind, dtype)
         except RuntimeError as error:
-            # A limit of this process may be below what is free.
+            # This process may be limited to less than the free memory.
             if out_of_memory(error) is None:
                 raise
             return matrices, True
@@ -162,8 +173,9 @@ def _largest_matrices(
 
 
 def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.Tensor", ...]:
-    """Return three random [rows, rows]. A device draws less power on zeros, and is faster than it
-    ever is.
+    """Return three random matrices of [rows, rows].
+
+    Zeros would need less power, so that the device would be faster than it is with real data.
     """
     return tuple(
         torch.rand(rows, rows, device=kind, dtype=torch.float32).to(dtype) for _ in range(3)
@@ -171,8 +183,9 @@ def square_matrices(rows: int, kind: str, dtype: "torch.dtype") -> tuple["torch.
 
 
 def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
-    """Return the least host seconds of a product, over a few. In the first of a size libraries
-    choose and load a kernel.
+    """Return the least host seconds of a few products.
+
+    The first product of a size takes longer, since libraries choose and load a kernel.
     """
     left, right, out = matrices
     seconds: list[float] = []
@@ -187,7 +200,10 @@ def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
 
 @contextlib.contextmanager
 def multiplying(kind: str, name: str) -> Iterator[None]:
-    """Multiply in the type that is named, whatever the test chose."""
+    """Let products use the named type, and restore the user's settings afterwards.
+
+    `tf32` lets float32 be multiplied in TF32; any other name multiplies float32 exactly.
+    """
     settings = float32_settings()
     before = [setting.fp32_precision for setting in settings]
     with torch.no_grad(), torch.autocast(kind.partition(":")[0], enabled=False):
@@ -201,7 +217,7 @@ def multiplying(kind: str, name: str) -> Iterator[None]:
 
 
 def float32_settings() -> list[Any]:
-    """Return each library's settings of how float32 is multiplied."""
+    """Return the settings object of each library that decides how float32 is multiplied."""
     libraries: list[Any] = [torch.backends.cuda, torch.backends.mkldnn]
     return [library.matmul for library in libraries]
 
@@ -218,10 +234,10 @@ class Canary:
 
 
 def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> list[Measurement]:
-    """Measure each canary of this device for a tenth of a second. A canary that fails is left out."""
+    """Measure each canary of a device, for a tenth of a second each. Leave out those that fail."""
     measurements = []
     for name in CANARIES:
-        # Of memory that is too full, or a device that failed, the tests themselves tell.
+        # If memory is full or the device failed, the tests themselves report it.
         with contextlib.suppress(Exception), multiplying(device.name, "fp32"):
             measurements.append(
                 measure_canary(device, hardware, process, name, canary_of(device, name))
@@ -234,11 +250,11 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
 def measure_canary(
     device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary
 ) -> Measurement:
-    """One of them, measured."""
-    # A graph would leave out the launches, which one of them is about.
+    """Return the measurement of one canary."""
+    # A graph would leave out the launches, which one of the canaries measures.
     plan = Plan(canary.fn, sets=[()], budget_s=CANARY_S, timing=canary.timing, graph=False)
-    cold = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)
-    samples = time_plan(device, plan, CANARY, *(() if cold else ("cache_resident",)))
+    evicts_cache = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)
+    samples = time_plan(device, plan, CANARY, *(() if evicts_cache else ("cache_resident",)))
     key = Key(
         CANARY_BENCHMARK, canary.parameters, canary.metric, hardware, "warm", canary.timing, name
     )
@@ -248,7 +264,7 @@ def measure_canary(
 
 
 def canary_of(device: Device, name: str) -> Canary:
-    """Return one of the three canaries, with its buffers on the device."""
+    """Return the canary `copy`, `gemm` or (for any other name) `launch`, with its buffers."""
     on_cpu = device.name == "cpu"
     if name == "copy":
         size_bytes = CPU_COPY_BYTES if on_cpu else COPY_BYTES
@@ -286,37 +302,38 @@ class Workloads(Protocol):
     """The workloads of the self test, each as a call without arguments."""
 
     def copy(self, size_bytes: int) -> Callable[[], object]:
-        """Copies a buffer of so many bytes into another."""
+        """Return a call that copies so many bytes from one buffer to another."""
 
     def read(self, size_bytes: int) -> Callable[[], object]:
         """Return a call that reads so many bytes. It writes next to nothing."""
 
     def matmul(self) -> Callable[[], object] | None:
-        """Return a call of one large bf16 matrix product. None if no power cap could matter."""
+        """Return a call of one large bf16 matrix product. None on a device without a power cap."""
 
 
 class TorchWorkloads:
-    """The same on any device of torch's."""
+    """The workloads of the self test as torch operations, on any device."""
 
     def __init__(self, device: Device) -> None:
         self._where = torch.device(device.name)
 
     def copy(self, size_bytes: int) -> Callable[[], object]:
-        """`target.copy_(source)` of 8-byte integers, so that nothing can be compressed away."""
+        """Return a copy of random 8-byte integers, which the device's memory cannot compress."""
         source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
         target = torch.zeros_like(source)
         return lambda: target.copy_(source)
 
     def read(self, size_bytes: int) -> Callable[[], object]:
-        """Return a call for the largest of so many bytes. They are 8-byte integers, which no sum of
-        theirs could overflow.
+        """Return a call that finds the largest of so many bytes of 8-byte integers.
+
+        A maximum reads all of them, and unlike a sum it cannot overflow.
         """
         source = torch.randint(-(2**62), 2**62, (max(1, size_bytes // 8),), device=self._where)
         out = torch.empty((), dtype=source.dtype, device=self._where)
         return lambda: torch.amax(source, dim=(), out=out)
 
     def matmul(self) -> Callable[[], object] | None:
-        """Products of [8192, 8192] matrices; none on a CPU."""
+        """Return a call of a product of [8192, 8192] matrices; None on a CPU."""
         if self._where.type == "cpu":
             return None
         left, right = (

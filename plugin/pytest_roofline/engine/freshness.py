@@ -1,8 +1,8 @@
-"""The check that every call does its work. What a call writes to is spoiled before it, and what it
-reads gets other values.
+"""The check that every call does its work.
 
 A function that remembers its results, works in every tenth call only, or leaves its work to another thread is fast and
-wrong. Values are changed in place and behind autograd's version counter, so that neither address nor version tells.
+wrong. So the tensors that a call writes to are spoiled before it, and those that it reads get other values. Values
+change in place and behind autograd's version counter: a function cannot notice it by an address or a version.
 """
 
 import contextlib
@@ -15,15 +15,17 @@ from ..core.errors import BadInput, NoRoom
 from ..core.units import format_amount
 from .calls import dense_tensors, tensors_of
 
-# Of a large tensor, how much is given new values; and how many values of one are looked at beside its sum.
+# So many values of a tensor get new ones, or this share of a large tensor.
 MOST_CHANGED, LEAST_SHARE = 1 << 22, 1 / 64
+# So many values of a tensor are compared, beside the sum of all.
 MOST_SAMPLED = 4096
-# Two in a row, since what works in every second call passes one.
+# Calls in a row for each level. A function that works in every second call would pass a single one.
 ROUNDS = 2
-# Of what is far above the largest value there. Nothing that is honest leaves all of them: `relu_` and a running maximum
-# leave large ones, a running minimum negative ones, and a sum in bfloat16 those that are too large for it.
+# Levels to spoil outputs with, as shares of a number far above the largest value. An honest function may leave one of
+# them unchanged, but never all: `relu_` and a running maximum leave large values, a running minimum negative ones, and
+# a sum in bfloat16 leaves values that are too large for it.
 LEVELS = 1.0, -1.0, 0.0
-# While the values of one set are made, so many times their width of 32 bits or more, beside what is kept of every set.
+# Copies of a set's values that exist at once while new ones are made, beside the one that is kept for every set.
 COPIES = 3
 STALE = (
     "a call left its output unwritten, so its result was cached, skipped, or left to another thread; "
@@ -34,42 +36,48 @@ REMEMBERED = (
     "results are cached by object or address; expected every call to do its work (refill=False "
     "turns this check off)"
 )
-# A power of two: sums and products scale without rounding in every format, signs and order stay, and what ends when it
-# has converged still does.
+# The factor of new values. As a power of two it scales sums and products without rounding in every format, keeps signs
+# and order, and lets a function that ends on convergence still end.
 OTHER_FACTOR = 0.5
 
 
 class Refill:
-    """New values for the floating-point tensors of one argument set. They differ each time.
+    """A function that gives one argument set's floating-point tensors new values.
 
-    Values are moved by a few places and made somewhat smaller, so that what was positive, a probability or normal stays
-    so. A constant becomes a ramp below it.
+    They differ at each call: the old values, moved by a few places and made somewhat smaller. So positive values and
+    probabilities stay such. A tensor of equal values gets a ramp below that value.
     """
 
     def __init__(self, arguments: tuple[object, ...]) -> None:
         self._parts = _parts_to_change(arguments)
         self._templates = [_vary(part.clone()) for part in self._parts]
-        self._times = 0
+        self._call_count = 0
 
     def __bool__(self) -> bool:
-        """Return whether there is anything to change."""
+        """Return whether any tensor can be changed."""
         return bool(self._parts)
 
     def __call__(self) -> None:
-        """Change them."""
-        self._times += 1
-        factor = 1 - (self._times % 7 + 1) / 16
-        for index, (part, like) in enumerate(zip(self._parts, self._templates, strict=True)):
-            # Each by another distance: a copy of its neighbour would else find the neighbour's values there already.
-            places = self._times * (index + 1) + index
-            _write(part, like.roll(places % like.numel()) * factor)
+        """Give every tensor new values."""
+        self._call_count += 1
+        factor = 1 - (self._call_count % 7 + 1) / 16
+        for index, (part, template) in enumerate(zip(self._parts, self._templates, strict=True)):
+            # Each tensor's values move by another distance. Otherwise tensors with equal content would stay equal, and
+            # a function that copies one into another would find its result there already.
+            distance = self._call_count * (index + 1) + index
+            _write(part, template.roll(distance % template.numel()) * factor)
 
 
 def refill_of(
     fn: Callable[..., object], sets: Sequence[tuple[object, ...]], free_bytes: int
 ) -> Callable[[int], None]:
-    """Return a function that gives a set, by its index, other values. The tensors that a function
-    holds itself get them too.
+    """Return a function that gives the set with an index new values.
+
+    The tensors that the measured function holds itself get new values too.
+
+    Raises:
+        NoRoom: the copies do not fit into `free_bytes`.
+        BadInput: there is no floating-point tensor to change.
     """
     wide_bytes = sum(
         part.numel() * max(4, part.element_size())
@@ -91,7 +99,10 @@ def refill_of(
 
 
 def _parts_to_change(arguments: tuple[object, ...]) -> list[Any]:
-    """Return the parts that get new values, of every changeable tensor."""
+    """Return flat views of the values to change, one for each changeable tensor.
+
+    Of a large tensor it is the first part.
+    """
     tensors = _one_per_storage(
         [tensor for tensor in dense_tensors(arguments) if _is_changeable(tensor)]
     )
@@ -101,17 +112,17 @@ def _parts_to_change(arguments: tuple[object, ...]) -> list[Any]:
 
 
 class FreshnessCheck:
-    """A look at whether calls with the first argument set do their work. It also looks at tensors
-    that the function holds.
+    """A check of calls with the first argument set, and of tensors that the function holds.
 
-    What is noted `before` the first call tells later whether calls write into it.
+    With `before`, the content of these tensors is noted before the first call. The check later compares it, to learn
+    which tensors the calls write to.
     """
 
     def __init__(
         self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool
     ) -> None:
         self._fn = fn
-        # Not the set itself: whoever replaces it frees its buffers.
+        # A reference to the list, not to a set, so that replacing a set frees its buffers.
         self._sets = sets
         tensors = self._tensors if before else []
         noted_tensors = tensors if any(map(_is_changeable, tensors)) else []
@@ -120,9 +131,15 @@ class FreshnessCheck:
     def why_stale(
         self, fn: Callable[..., object], settle: Callable[[], object], free_bytes: Callable[[], int]
     ) -> str:
-        """Return why calls are not believed. Empty if they are, or if nothing can be seen.
+        """Return why calls are not believed; empty if they are.
 
-        The function is called a few times more; what was spoiled holds afterwards what it held before.
+        Empty too if nothing can be checked. The function is called a few more times. Afterwards all tensors hold what
+        they held before.
+
+        Args:
+            fn: the function as it was timed.
+            settle: waits until all work is done.
+            free_bytes: returns the memory that is free now.
         """
         originals: list[tuple[Any, Any]] = []
         try:
@@ -140,22 +157,23 @@ class FreshnessCheck:
             originals += [(part, part.clone()) for part in parts]
             return REMEMBERED if self._remembers(fn, parts, written_tensors, free_bytes) else ""
         except Exception:
-            # Of what a function accepts nothing is known: other values may be none of it.
+            # The function may not accept other values than its own, so its failure proves nothing.
             return ""
         finally:
-            # A device that cannot do this any more tells whoever asks it next.
+            # If the device fails here, the next question to it raises its error.
             with contextlib.suppress(Exception):
                 settle()
                 _put_back(originals)
                 settle()
 
     def _spots(self, fn: Callable[..., object], written_tensors: list[Any]) -> list[Any]:
-        """Return what every call writes to, if it works. These are arguments, and results in memory
-        that was not allocated for them.
+        """Return flat views of the tensors that every working call must write to.
 
-        None where a result has memory of its own, and where not everything that is written to can be spoiled.
+        They are arguments, and results whose memory is the same in each call. Empty if a result gets new memory in each
+        call, or if one of these tensors cannot be spoiled.
         """
-        # What is only read must be there too: what a tensor is clamped to, it is also when clamped once more.
+        # A function that only changes its own output may leave it as it is: a tensor that was clamped does not change
+        # when it is clamped again. So the function must also read another tensor.
         if not any(
             _is_changeable(tensor)
             and all(tensor is not written_to for written_to in written_tensors)
@@ -165,7 +183,7 @@ class FreshnessCheck:
         own_storages = {
             _storage(tensor) for tensor in dense_tensors(self._sets[0]) if _is_plain(tensor)
         }
-        # The first is held, or the second would be given its memory.
+        # Both results are kept. If the first were freed, the second would get the same memory.
         outputs = [fn(*self._sets[0]) for _ in range(2)]
         first, second = (
             [
@@ -184,7 +202,7 @@ class FreshnessCheck:
 
     @property
     def _tensors(self) -> list[Any]:
-        """Return the tensors of arguments and function that can be seen."""
+        """The plain tensors among the arguments and those that the function holds."""
         return [
             tensor
             for tensor in dense_tensors((self._sets[0], tensors_of(self._fn)))
@@ -206,13 +224,17 @@ class FreshnessCheck:
         written_tensors: list[Any],
         free_bytes: Callable[[], int],
     ) -> bool:
-        """Return whether results follow the arguments' addresses, not their content."""
+        """Return whether results depend on the arguments' addresses, not on their values.
+
+        That is so if the result stays the same when the values change in place, but is another one for copies of the
+        changed arguments. Two copies must agree, so that a random result does not count.
+        """
         arguments = self._sets[0]
         tensors = list(dense_tensors(arguments))
         first = _outcome(fn(*arguments), written_tensors)
         for part in parts:
             _write(part, OTHER_FACTOR * _wide(part))
-        # With most functions it is done here: what they give is another.
+        # Most functions are cleared here, since their result changes with the values.
         if first is None or first != _outcome(fn(*arguments), written_tensors):
             return False
         needed = 2 * sum(
@@ -220,11 +242,12 @@ class FreshnessCheck:
         )
         if needed > free_bytes():
             return False
-        # Both are held, or the second would be given the memory of the first.
+        # Both copies are kept. If the first were freed, the second would get the same memory.
         copies = [
             dict(zip(map(id, tensors), copy.deepcopy(tensors), strict=True)) for _ in range(2)
         ]
-        # In place, a call changed them once more; now they hold what the copies hold.
+        # The call above may have changed arguments in place. The copies were made after it, so call once more from the
+        # same values.
         if first != _outcome(fn(*arguments), written_tensors):
             return False
         outcomes = [
@@ -239,25 +262,26 @@ class FreshnessCheck:
     def _leaves_unwritten(
         self, fn: Callable[..., object], originals: list[tuple[Any, Any]], level: float
     ) -> bool:
-        """Return whether a call leaves its outputs as they were spoiled."""
-        stays = False
+        """Return whether any of some calls leaves its spoiled outputs unwritten."""
+        was_unwritten = False
         for _ in range(ROUNDS):
             for spot, content in originals:
                 _spoil(spot, content, level)
             before = [_fingerprint(spot) for spot, _ in originals]
             fn(*self._sets[0])
-            stays |= before == [_fingerprint(spot) for spot, _ in originals]
-        return stays
+            was_unwritten |= before == [_fingerprint(spot) for spot, _ in originals]
+        return was_unwritten
 
 
 def _fingerprint(tensor: Any) -> tuple[int, tuple[Any, ...]]:
-    """Return the sum of a tensor's bits, and a sample of them. They tell its content from another."""
+    """Return the sum of a tensor's bits, and a sample of its values, to compare its content by."""
     import torch
 
     plain = tensor.detach()
     plain = torch.view_as_real(plain) if plain.is_complex() else plain
     flat = plain.contiguous().view(-1).view(torch.uint8) if plain.numel() else plain.view(-1)
-    # Words of eight bytes are summed as fast as memory is read, others ten times slower.
+    # Words of eight bytes are summed as fast as memory is read, smaller ones ten times slower. Bytes after the last
+    # whole word are only in the sample.
     words = flat[: flat.numel() // 8 * 8]
     aligned = words.numel() and words.storage_offset() % 8 == 0
     total = int(words.view(torch.int64).sum()) if aligned else 0
@@ -268,10 +292,10 @@ def _fingerprint(tensor: Any) -> tuple[int, tuple[Any, ...]]:
 
 
 def _outcome(output: object, written_tensors: list[Any]) -> tuple[list[Any], list[Any]] | None:
-    """Return the states of a result's tensors, and its numbers. The tensors that were written to
-    count too.
+    """Return the fingerprints of a result's tensors, and its numbers.
 
-    None of a result that holds nothing that can be seen, or something that cannot.
+    The tensors that calls write to count as results too. None if there is nothing to compare, or if a tensor is not
+    plain.
     """
     from torch.utils._pytree import tree_leaves
 
@@ -285,15 +309,16 @@ def _outcome(output: object, written_tensors: list[Any]) -> tuple[list[Any], lis
 
 
 def _exchange(arguments: tuple[object, ...], by_id: dict[int, Any]) -> tuple[object, ...]:
-    """The arguments with other tensors in the places of these."""
+    """Return the arguments with other tensors in place of those whose `id` is in `by_id`."""
     from torch.utils._pytree import tree_map
 
     return tuple(tree_map(lambda leaf: by_id.get(id(leaf), leaf), arguments))
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Return whether a tensor is nothing but values in memory. It is no wrapper, and nothing in it
-    is conjugated when it is read.
+    """Return whether a tensor is nothing but values in memory.
+
+    A wrapper is not, nor a tensor that is conjugated or negated only when it is read.
     """
     import torch
 
@@ -304,12 +329,15 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _is_changeable(tensor: Any) -> bool:
-    """Return whether a tensor holds floating-point numbers of its own. A number that indexes stays."""
+    """Return whether a tensor's values can be changed.
+
+    They must be floating-point numbers in dense memory. Integers are left alone, since they may be indices.
+    """
     if (
         not _is_plain(tensor)
         or not (tensor.is_floating_point() or tensor.is_complex())
         or not tensor.numel()
-        # Two numbers in a byte, which torch converts into nothing.
+        # It packs two numbers into a byte, and torch cannot convert it.
         or "float4" in str(tensor.dtype)
     ):
         return False
@@ -318,11 +346,12 @@ def _is_changeable(tensor: Any) -> bool:
 
 
 def _storage(tensor: Any) -> int:
+    """Return the address of the memory behind a tensor."""
     return int(tensor.untyped_storage().data_ptr())
 
 
 def _one_per_storage(tensors: list[Any]) -> list[Any]:
-    """Return one tensor for each storage. Views of the same would be changed twice."""
+    """Return the last tensor of each storage, since views of one storage would be changed twice."""
     return list({_storage(tensor): tensor for tensor in tensors}.values())
 
 
@@ -330,13 +359,13 @@ def _flat(tensor: Any) -> Any:
     """Return a flat view of a tensor, without autograd and versions."""
     import torch
 
-    # Dense, so that its storage holds its values without a gap, in whatever order.
+    # A changeable tensor fills its memory without a gap, in whatever order, so one stride is enough.
     flat = torch.as_strided(tensor.data, (tensor.numel(),), (1,))
     return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
 
 
 def _write(flat: Any, content: Any) -> None:
-    """Write content, also into what was made in inference mode."""
+    """Write content into a flat view, also of a tensor that was made in inference mode."""
     import torch
 
     with torch.inference_mode():
@@ -344,13 +373,15 @@ def _write(flat: Any, content: Any) -> None:
 
 
 def _put_back(originals: list[tuple[Any, Any]]) -> None:
+    """Write the original content back into every flat view."""
     for spot, content in originals:
         _write(spot, content)
 
 
 def _spoil(flat: Any, content: Any, level: float) -> None:
-    """Write numbers far above the largest of this content. `level` is a share of them; they are not
-    the same everywhere.
+    """Write `level` times a number far above the largest value of `content`.
+
+    Every second value gets a smaller one, so that the tensor is not constant.
     """
     import torch
 
@@ -363,13 +394,14 @@ def _spoil(flat: Any, content: Any, level: float) -> None:
 
 
 def _wide(flat: Any) -> Any:
-    """Return numbers in a format of 32 bits or more to compute with."""
+    """Return values in a format of 32 bits or more, to compute with."""
     return flat.float() if flat.element_size() < 4 else flat
 
 
 def _vary(part: Any) -> Any:
-    """Return the same numbers, or a ramp below a constant. A constant that moved by some places
-    would be what it was. The format has 32 bits or more.
+    """Return a part's values in 32 bits or more; for equal values, a ramp below them.
+
+    Equal values would not change if they were moved by some places.
     """
     import torch
 

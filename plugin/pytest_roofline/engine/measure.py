@@ -22,13 +22,13 @@ from .sizing.calibration import calibrate
 from .sizing.peers import ALONE, Peers
 from .timing import Engine, Plan
 
-# Calls of a look at whether they do their work, where they do.
+# Calls that the freshness check makes of an honest function.
 LOOK_CALLS = 6
-# Of a drill: spans that tell how long the function takes, before the first call that may be timed.
+# A drill times so many spans of calls to learn how long the function takes.
 SCOUTING = 5
-# Of a short function a span holds as many calls as make it so long, in ticks of the clock, and at most so many.
+# A span of short calls lasts so many ticks of the clock, and holds at most so many calls.
 SCOUTED_TICKS, MOST_SCOUTED = 200, 64
-# Long enough to submit a call in.
+# Seconds of the spin in front of a span. The host submits the calls meanwhile.
 SPIN_S = 2e-3
 
 
@@ -62,7 +62,7 @@ class MeasuredRequest:
 
 
 class Observer:
-    """Listens to a measurement while its buffers are there. This class does nothing."""
+    """A listener to a measurement. The methods of this class do nothing."""
 
     def tell(self, sentence: str) -> None:
         """Say something to whoever waits for the measurement."""
@@ -76,21 +76,24 @@ class Observer:
         fn: Callable[..., object],
         sets: Sequence[tuple[object, ...]],
     ) -> None:
-        """Hear that the measurement is complete. `fn` was called with each of these argument sets
-        in turn.
+        """Hear that the measurement is complete, while its buffers still exist.
+
+        `fn` was called with each of these argument sets in turn.
         """
 
     def failed(self, error: BaseException, phase: Phase, measured: MeasuredRequest | None) -> None:
-        """Hear of a failure in a phase, before anything is released. `measured` is None without a
-        sample.
+        """Hear of a failure in a phase, before any buffer is released.
+
+        `measured` is the outcome so far; None without a sample.
         """
 
 
 def measure_request(
     device: Device, request: Request, observer: Observer, peers: Peers = ALONE
 ) -> MeasuredRequest:
-    """Measure what a request asks for, on a device. Its phases: arguments → warm-up → blocks →
-    memory → data → whether calls are believed.
+    """Measure what a request asks for, on a device.
+
+    The steps are: arguments → warm-up → blocks → memory → verification of data → freshness check.
 
     Raises:
         BadInput: the function returned what only promises to work, or the ranks are too different.
@@ -109,7 +112,7 @@ def measure_request(
 
 
 class _Steps:
-    """A measurement under way. It holds all buffers, so that letting go of them is one call."""
+    """The steps of one measurement. It holds all buffers, and `close` releases them."""
 
     def __init__(self, device: Device, request: Request, observer: Observer, peers: Peers) -> None:
         self.device, self.request, self.observer, self.peers = device, request, observer, peers
@@ -122,17 +125,17 @@ class _Steps:
     def run(self) -> MeasuredRequest:
         """Take all steps, and return the outcome."""
         request, device = self.request, self.device
-        cold = calls.fill(self.sets, request, device, self.peers, self.observer.tell)
-        # A refill ruins what the warm-up left in the buffers, and keeps their addresses.
+        is_cold = calls.fill(self.sets, request, device, self.peers, self.observer.tell)
+        # With a refill, buffers need no renewal: it overwrites what the warm-up left in them.
         renew = renewal(self.peers, request.target, self.sets) if not request.refill else None
         if request.drill is not None and request.instead is None:
             self.fn = self._slow_down(request.drill, renewed=renew is not None)
         freshness_check = self._freshness_check(renewed=renew is not None)
         siblings_busy = busy_text(device) if request.over_host_link else ""
-        # The plan is the engine's alone: it holds what flushes and refills, which a traceback must not keep.
+        # Only the engine refers to the plan. A local name would keep its buffers alive in the traceback of a failure.
         engine = self.engine = Engine(device, self._plan(renew))
         labels = {
-            "cache_resident": not cold,
+            "cache_resident": not is_cold,
             "replaced": self.fn is not request.target.call,
             "refilled": request.refill,
         }
@@ -149,15 +152,17 @@ class _Steps:
         held_bytes = engine.held_bytes() if request.held_bytes else None
         self.phase = "verify"
         engine.watch.wait_until_done()
-        right, wrong = verify_data(self.peers, device, request.target, engine.calls.called_sets)
+        data_are_right, wrong = verify_data(
+            self.peers, device, request.target, engine.calls.called_sets
+        )
         doubt = engine.blocks.left_running or (
             ""
             if wrong or freshness_check is None
-            else self._stale(freshness_check, engine, measured.samples)
+            else self._why_stale(freshness_check, engine, measured.samples)
         )
         measured = replace(
             measured,
-            verified=right,
+            verified=data_are_right,
             wrong=wrong,
             doubt=doubt,
             peak_bytes=peak_bytes,
@@ -167,7 +172,7 @@ class _Steps:
         return measured
 
     def partial(self) -> MeasuredRequest | None:
-        """Return the outcome so far, after a failure. None if there is no sample."""
+        """Return the outcome of the blocks so far; None without a sample."""
         engine = self.engine
         samples = engine.samples() if engine is not None else None
         if engine is None or samples is None:
@@ -175,33 +180,35 @@ class _Steps:
         return MeasuredRequest(samples, engine.log.calibration, engine.log.rank_seconds)
 
     def close(self) -> None:
-        """Let go of everything. The traceback of a failure holds on to frames, and must not hold on
-        to buffers.
-        """
+        """Release all buffers, also if a traceback still refers to this object."""
         self.sets.clear()
         if self.engine is not None:
             self.engine.close()
             self.engine = None
-        # A device that cannot even do this has failed already, and that failure is the one to report.
+        # If the device fails here, it has failed before, and that error is already on its way to the user.
         with contextlib.suppress(Exception):
             self.device.release()
 
     def _slow_down(self, share: float, *, renewed: bool) -> Callable[..., object]:
-        """In a drill: the function, slower by a share."""
+        """Return the function of a drill, which is slower by a share.
+
+        `renewed` says whether the argument sets are renewed after the warm-up.
+        """
         timed = self.request.target
-        # Of ranks none may make more calls than others, and sets that are made anew are not there to be tried.
+        # Scouting makes calls of its own. A rank must not make more calls than others, and renewed sets are replaced.
         scouting_sets = None if self.peers.size > 1 or renewed else self.sets
         return slow_down(timed.call, self.device, share, on_host=timed.on_host, sets=scouting_sets)
 
     def _plan(self, renew: Callable[[int], None] | None) -> Plan:
+        """Return the engine's plan. It makes the buffers that a flush or a refill needs."""
         request, device = self.request, self.device
-        flushed = calls.FLUSH_FACTOR * (self.facts.last_level_cache_bytes or 0)
+        flush_bytes = calls.FLUSH_FACTOR * (self.facts.last_level_cache_bytes or 0)
         return Plan(
             fn=self.fn,
             sets=self.sets,
             budget_s=request.budget_s,
             timing="wall" if request.timing == "wall" or request.target.on_host else "device",
-            flush=device.flusher(flushed) if request.cache == "flush" else None,
+            flush=device.flusher(flush_bytes) if request.cache == "flush" else None,
             refill=refill_of(request.target.call, self.sets, device.free_bytes())
             if request.refill
             else None,
@@ -214,18 +221,23 @@ class _Steps:
         )
 
     def _freshness_check(self, *, renewed: bool) -> FreshnessCheck | None:
-        """Return the check of the calls. None if nobody wants it, every sample has other values, or
-        ranks would differ.
+        """Return the freshness check, which must be made before the first call.
+
+        None if the request turns it off or refills every sample, and over ranks, which might make different calls.
         """
         request = self.request
         if request.refill is not None or request.ranks is not None:
             return None
-        # Buffers that are made anew tell nothing of what calls did, and looking would pay a part of a first call.
+        # Renewed buffers do not show what calls did to them. First calls are timed, and noting the content of tensors
+        # before them would do a part of their start-up.
         before = not (renewed or request.first_calls or request.compiles)
         return FreshnessCheck(request.target.call, self.sets, before=before)
 
-    def _stale(self, freshness_check: FreshnessCheck, engine: Engine, samples: Samples) -> str:
-        """Return why calls are not believed. A call that takes as long as the budget did something."""
+    def _why_stale(self, freshness_check: FreshnessCheck, engine: Engine, samples: Samples) -> str:
+        """Return why calls are not believed; empty if they are.
+
+        If the check would take longer than the budget it is left out: such slow calls certainly work.
+        """
         if samples.median_s * LOOK_CALLS > self.request.budget_s:
             return ""
         return freshness_check.why_stale(
@@ -241,11 +253,10 @@ def slow_down(
     on_host: bool = False,
     sets: Sequence[tuple[object, ...]] | None = None,
 ) -> Callable[..., object]:
-    """Return `fn`, followed by a wait of `share` of its own duration. The device waits if it
-    queues, else the host.
+    """Return a function that calls `fn` and then waits for `share` of its duration.
 
-    Short calls go through the argument sets in turn to be timed as they will be measured; None of them where every rank
-    must make the same calls, so that none may make more.
+    The device waits if it has a queue, else the host. On a device the first call finds out how long: it times `fn` with
+    its arguments and, so that a rotation is timed as one, with the `sets` in turn. With None it does not use the sets.
     """
     if on_host or not device.traits.queues:
         return lambda *arguments: _then_wait(fn, arguments, share)
@@ -258,6 +269,7 @@ def slow_down(
 
 
 def _then_wait(fn: Callable[..., object], arguments: tuple[object, ...], share: float) -> object:
+    """Call `fn`, keep the host busy for a share of its time, and return its result."""
     began_s = time.perf_counter()
     output = fn(*arguments)
     now_s = time.perf_counter()
@@ -268,7 +280,7 @@ def _then_wait(fn: Callable[..., object], arguments: tuple[object, ...], share: 
 
 
 class _Spinning:
-    """Calls the function and then spins. The first call, of the warm-up, finds out how long."""
+    """A function with a spin behind it. Its first call, in the warm-up, finds out how long to spin."""
 
     def __init__(
         self,
@@ -288,10 +300,12 @@ class _Spinning:
         return output
 
     def _find_cycles(self, arguments: tuple[object, ...]) -> int:
+        """Return the cycles of a spin that lasts the share of a call."""
         calibration = calibrate(self._device)
         seconds = self._call_s([arguments], calibration)
         if self._sets:
-            # A short one alone is little more than its stamps, and finds in the cache what a rotation does not.
+            # A single short call is hard to tell from its stamps, and its data are in the cache. So time as many calls,
+            # through the sets in turn, as the clock needs.
             count = min(MOST_SCOUTED, math.ceil(SCOUTED_TICKS * calibration.tick_s / seconds))
             seconds = self._call_s(
                 list(itertools.islice(itertools.cycle(self._sets), count)), calibration
@@ -300,14 +314,14 @@ class _Spinning:
         return max(1, round(self._share * seconds * calibration.spin_hz))
 
     def _call_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
-        """Return the device seconds of a call. It is the median of a few spans of these calls."""
+        """Return the device seconds of a call, from the median of a few spans of these calls."""
         span_s = median(self._span_s(calls, calibration) for _ in range(SCOUTING))
         return max(span_s - calibration.event_pair_s, calibration.tick_s / MOST_SCOUTED) / len(
             calls
         )
 
     def _span_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
-        """Time calls behind a spin. The host's part of them is over when the device begins."""
+        """Return the device seconds of calls behind a spin, during which the host submits them."""
         device = self._device
         device.synchronize()
         device.spin(round(SPIN_S * (calibration.spin_hz or 0.0)))

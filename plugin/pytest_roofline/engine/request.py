@@ -1,7 +1,7 @@
-"""The request of one measurement. It is the same record for a test, for a rank, and for each of
-several like devices.
+"""The request of one measurement.
 
-A new argument of `roofline.measure` is a parameter there, a field here, and the place in this folder that heeds it.
+A test, a rank, and each of several like devices have the same record. To add an argument to `roofline.measure`, add a
+parameter there, a field here, and the code in this folder that uses it.
 """
 
 import functools
@@ -15,9 +15,9 @@ from ..core.keys import CACHES, JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from ..core.samples import SIBLINGS
 from ..core.work import RATE_SUFFIXES, Work, rate_suffix
 
-# More tell nothing of a start, and each is waited for.
+# The most first calls that can be timed alone. Later calls are warm, and each one is waited for.
 MOST_FIRST_CALLS = 1000
-# What the functions of a `Timed` are for, as errors say it.
+# The functions of a `Timed`, and how errors describe them.
 FUNCTIONS = {
     "make_args": "that makes one set of arguments",
     "verify": "of the same arguments as what is timed",
@@ -175,33 +175,34 @@ class Request:
 
     @property
     def target(self) -> Timed:
-        """Return the function with its arguments, where it is measured."""
+        """The function with its arguments. A request on its way to a rank has none."""
         assert self.timed is not None
         return self.timed
 
     @property
     def shown_metric(self) -> str:
-        """Return the name of the rate to show."""
+        """The name of the rate to show."""
         return self.metric or self.work.metric
 
     @property
     def over_host_link(self) -> bool:
-        """Return whether one device alone copies over its host's link. Others may be busy with that
-        link. No rank and no sibling counts.
+        """True if a single device copies over its host's link, which other devices may use too.
+
+        It is false over ranks, with several devices, and for one of several like devices.
         """
         over_link = rate_suffix(self.shown_metric) == "payload_GBps" and bool(self.work.wire_bytes)
         return over_link and not self.devices and self.ranks is None and SIBLINGS not in self.labels
 
 
 def as_tuple(arguments: object) -> tuple[object, ...]:
-    """Return arguments as a tuple. A tuple or list is several, None is none, anything else is one."""
+    """Return arguments as a tuple. A tuple or list holds several, None is none, all else is one."""
     if arguments is None:
         return ()
     return tuple(arguments) if isinstance(arguments, tuple | list) else (arguments,)
 
 
 def one_of(name: str, argument: Any, allowed: tuple[Any, ...]) -> Any:
-    """Return an argument, if it is one of the allowed."""
+    """Return an argument. Raise BadInput if it is not an allowed one."""
     if argument not in allowed:
         raise BadInput(
             f"{name} is {short_repr(argument)}; expected one of {', '.join(map(str, allowed))}"
@@ -210,7 +211,7 @@ def one_of(name: str, argument: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def positive(name: str, number: float | None) -> float | None:
-    """Return a number above zero, or None."""
+    """Return a number or None. Raise BadInput if the number is not finite and above zero."""
     if number is None:
         return None
     if (
@@ -223,8 +224,9 @@ def positive(name: str, number: float | None) -> float | None:
 
 
 def check_work(work: object) -> Work:
-    """Return the work of a call. If nobody tells it, it is that of a call alone, which has a time
-    and no rate.
+    """Return the work of a call; for None, the work of one call without known bytes or FLOPs.
+
+    That has a time and no rate. Raise BadInput for anything else.
     """
     if work is not None and not isinstance(work, Work):
         raise BadInput(
@@ -234,7 +236,7 @@ def check_work(work: object) -> Work:
 
 
 def _check_callable(fn: Callable[..., object]) -> None:
-    """Refuse what cannot be called, and async functions. A call of these does no work."""
+    """Raise BadInput unless `fn` can be called and is not async. An async call does no work."""
     if not callable(fn):
         raise BadInput(
             f"what is to be timed is {short_repr(fn)}; expected a function, such as lambda: …"
@@ -251,6 +253,7 @@ def _check_callable(fn: Callable[..., object]) -> None:
 
 
 def _check_metric(metric: str, work: Work) -> None:
+    """Raise BadInput unless `metric` names a rate, and the work has what that rate counts."""
     if not isinstance(metric, str) or (metric != JOB_METRIC and rate_suffix(metric) is None):
         raise BadInput(
             f"metric is {short_repr(metric)}; expected a name that ends in one of {', '.join(RATE_SUFFIXES)}"
@@ -271,6 +274,7 @@ def _check_first_calls(count: object) -> None:
 
 
 def _check_devices(devices: Sequence[str]) -> None:
+    """Raise BadInput unless these are two or more different names."""
     if isinstance(devices, str) or not all(isinstance(name, str) for name in devices):
         raise BadInput(
             f"devices is {short_repr(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')"

@@ -1,7 +1,7 @@
-"""The timing engine: warm up, find out how to time, take blocks. Warm-up ends when nothing moves,
-the blocks when the median is known.
+"""The timing engine: warm up, find out how to time, take blocks.
 
-The engine asks a device for nothing but the `Device` protocol, so all of it is proven on a fake. The order of things:
+The warm-up ends when times are steady, and the blocks end when the median is known. The engine uses only the `Device`
+protocol, so that tests can run all of it on a fake device. The order is:
 
     first calls → warm-up → (warm calls alone) → shape of a block → (graph) → blocks, each kept, excluded by cause only
     → Samples
@@ -26,7 +26,7 @@ from .sizing.stopwatch import Stopwatch
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The function to time, and how. `sets` are the argument tuples to call with, in turn."""
+    """The function to time, and how to time it. It is called with each of `sets` in turn."""
 
     fn: Callable[..., object]
     sets: Sequence[tuple[object, ...]]
@@ -34,12 +34,12 @@ class Plan:
     timing: Timing = "device"
     flush: Callable[[], object] | None = None
     renew: Callable[[int], object] | None = None
-    """Replaces the first so many sets by fresh ones, so that what the warm-up left behind is not what is verified."""
+    """Renews the first so many sets after the warm-up, so that `verify` does not see results of the warm-up."""
     refill: Callable[[int], object] | None = None
-    """Gives the set of an index other values, before every sample, which is then a call of its own."""
+    """Gives the set with an index new values, before every sample. Each sample is then a single call."""
     graph: bool | None = None
-    """Whether to replay a graph, as what it is compared with was; None leaves it to the length of a call. Never with
-    peers: a rank whose capture fails would have made other calls than the rest."""
+    """Whether to replay a graph, as the measurement to compare with did; None leaves it to the length of a call. Never
+    with peers: a rank whose capture fails would make other calls than the other ranks."""
     peers: Peers = ALONE
     """The ranks that measure together, each with an engine and the same plan."""
     isolated: bool = False
@@ -65,7 +65,7 @@ class Engine:
         self.blocks = Blocks(self.watch, self.log, plan.budget_s, plan.after_block)
 
     def run(self) -> None:
-        """Take the samples. Whatever is raised meanwhile, `log` keeps what there is."""
+        """Take the samples into `log`. If an error ends it, the log keeps the blocks so far."""
         with _collector_off(), self.watch.stops:
             log = self.log
             log.calibration = calibrate_ranks(self.watch)
@@ -83,38 +83,36 @@ class Engine:
             self.blocks.label()
 
     def _refill(self) -> None:
-        """Prepare a sample: give the next set other values, then flush. The flush evicts them, if
-        one was asked for.
-        """
+        """Give the next set new values, then flush the cache if the plan asks for it."""
         assert self.plan.refill is not None
         self.plan.refill(self.calls.made % len(self.plan.sets))
         if self.plan.flush is not None:
             self.plan.flush()
 
     def close(self) -> None:
-        """Let go of every buffer. A traceback that holds on to this engine does not hold on to them
-        then.
-        """
+        """Drop every reference to a buffer, so that a traceback with this engine keeps none alive."""
         self.watch.flush = None
         self.plan = replace(
             self.plan, flush=None, refill=None, renew=None, after_block=None, sets=()
         )
 
     def peak_bytes(self) -> int | None:
-        """Return the most memory that one call holds, by a call of its own. It counts above what is
-        allocated before the call.
+        """Return the most memory that one call holds, above what is allocated before it.
+
+        One more call is made for it. None if the device does not report it.
         """
-        made = self.calls.made
+        calls_before = self.calls.made
         with _collector_off():
             peak_bytes = self.device.peak_bytes(lambda: self.calls(1))
-            if self.calls.made == made and not self.watch.agreement.is_alone:
-                # A device that does not tell makes no call, but the other ranks may have made theirs.
+            if self.calls.made == calls_before and not self.watch.agreement.is_alone:
+                # This device does not report memory and made no call. Other ranks may have made theirs.
                 self.calls(1)
         return peak_bytes
 
     def held_bytes(self) -> int | None:
-        """Return what one call leaves allocated, by a call of its own. Its result is kept
-        meanwhile. Never with peers.
+        """Return the memory that one call leaves allocated while its result is kept.
+
+        One more call is made for it, so it must not be used with peers. None if the device does not report it.
         """
         with _collector_off():
             return self.device.held_bytes(self.calls.call_and_keep)
@@ -138,9 +136,10 @@ def time_plan(device: Device, plan: Plan, *labels: str) -> Samples:
 
 @contextlib.contextmanager
 def _collector_off() -> Iterator[None]:
-    """No garbage collection inside a sample; restored after, whatever happened."""
+    """Turn garbage collection off, so that none happens inside a sample. Restore it afterwards."""
     was_on = gc.isenabled()
-    # Recent garbage only: a full collection visits torch's 200 000 objects, which takes longer than many a measurement.
+    # Collect recent garbage only. A full collection visits torch's 200 000 objects and takes longer than many
+    # measurements.
     gc.collect(1)
     gc.disable()
     try:
