@@ -1,7 +1,6 @@
-"""The host: processor, memory, cgroup limits, neighbours, software. Also a limit on the memory of
-this process.
+"""The facts of the host: processor, memory, cgroup limits and software.
 
-Linux in full, elsewhere what Python knows.
+It also limits the memory of this process. On Linux all facts are known, on other systems those that Python knows.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ from typing import Any
 from ..core.facts import Environment, HostFacts
 from .devices.base import Device
 
-# Where a machine keeps its last-level cache secret (macOS virtual machines, some hypervisors).
+# The last-level cache of a machine that does not report it (macOS virtual machines, some hypervisors).
 ASSUMED_CACHE_BYTES = 64 * 2**20
 _UNLIMITED = 2**60
 # Variables that profilers set in the processes that they start, or that name a library of theirs to load.
@@ -30,20 +29,20 @@ PROFILER_VARIABLES = {
     "ROCPROFILER_LIBRARY_CTOR": "rocprofv3",
     "HSA_TOOLS_LIB": "a tool of the HSA runtime",
 }
-# How torch is told to cut and to keep memory, which moves a peak; the newest name first.
+# Variables that set torch's allocator, which changes peaks of memory. The newest name comes first.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-# An accelerator's driver leaves one of these behind, whatever torch was built for.
+# Device files of an accelerator's driver. They exist whether this build of torch supports it or not.
 ACCELERATOR_NODES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
-# What the guarded code must leave to everybody else: the kernel's figure of free memory is an estimate.
+# The limit on memory leaves this to other processes, since the kernel's figure of free memory is an estimate.
 MARGIN_SHARE = 0.05
 LEAST_MARGIN_BYTES = 256 * 2**20
-# Enough for torch to start its threads, whose stacks it could not get later.
+# The size of an operation that is large enough to make torch start its threads.
 _PARALLEL = 1 << 20
 ROOT = Path("/")
 
 
 def read(path: Path) -> str | None:
-    """Return the text of a file, stripped; None if there is none. For example a file of /proc."""
+    """Return the text of a file, stripped; None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -51,6 +50,7 @@ def read(path: Path) -> str | None:
 
 
 def _cpuinfo(field: str) -> str | None:
+    """Return a field of /proc/cpuinfo, of the first core that has it."""
     match = re.search(
         rf"^{re.escape(field)}[ \t]*:[ \t]*(.+)$", read(ROOT / "proc/cpuinfo") or "", re.MULTILINE
     )
@@ -58,6 +58,7 @@ def _cpuinfo(field: str) -> str | None:
 
 
 def _sysctl(name: str) -> str | None:
+    """Return a setting of the macOS kernel; None on another system."""
     if platform.system() != "Darwin":
         return None
     with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -77,13 +78,16 @@ def cpu_model() -> str:
 
 
 def cpu_family() -> str | None:
-    """Return family and model, `f26m2`. Virtual machines print the same name for chips years apart."""
+    """Return the processor's family and model, `f26m2`.
+
+    Virtual machines print the same name for processors of different years; these tell them apart.
+    """
     family, model = _cpuinfo("cpu family"), _cpuinfo("model")
     return f"f{family}m{model}" if family and model else None
 
 
 def clock_mhz() -> float | None:
-    """The clock of the first core right now."""
+    """Return the present clock of the first core; None if it is unknown."""
     try:
         return float(_cpuinfo("cpu MHz") or "")
     except ValueError:
@@ -91,10 +95,11 @@ def clock_mhz() -> float | None:
 
 
 def last_level_cache_bytes() -> int:
-    """Return the size of all last-level caches together. It is 64 MiB if the machine does not tell.
+    """Return the size of all last-level caches together; 64 MiB if it is unknown.
 
-    A threaded copy spreads over every die, so what must be evicted is the sum and not one die's share.
+    A threaded copy uses the caches of all dies, so all of them must be evicted.
     """
+    # By level and the cores that share it, so that a cache counts once.
     caches: dict[tuple[int, str], int] = {}
     for index in (ROOT / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
         match = re.fullmatch(r"(\d+)([KMG]?)", read(index / "size") or "")
@@ -115,6 +120,7 @@ def last_level_cache_bytes() -> int:
 
 
 def _kilobytes(file: str, field: str) -> int | None:
+    """Return a field of a file of the kernel, in bytes. The file states it in kB."""
     match = re.search(rf"^{field}:\s+(\d+) kB$", read(ROOT / file) or "", re.MULTILINE)
     return int(match[1]) * 1024 if match else None
 
@@ -130,8 +136,9 @@ def memory_bytes() -> int:
 
 
 def _cgroup_folders(controller: str) -> Iterator[Path]:
-    """Yield this process's cgroup of a controller and its parents. The innermost comes first; of
-    v2, or of v1 in its own tree.
+    """Yield the folders of this process's cgroup of a controller, and of its parents.
+
+    The innermost comes first. In version 1 every controller has a tree of its own.
     """
     base = ROOT / "sys/fs/cgroup"
     for line in (read(ROOT / "proc/self/cgroup") or "").splitlines():
@@ -144,6 +151,10 @@ def _cgroup_folders(controller: str) -> Iterator[Path]:
 
 
 def _numbers(controller: str, *names: str) -> list[tuple[Path, int]]:
+    """Return the numbers in files of these names, each with its cgroup's folder.
+
+    A number that means no limit is left out.
+    """
     numbers = []
     for folder in _cgroup_folders(controller):
         for name in names:
@@ -154,14 +165,17 @@ def _numbers(controller: str, *names: str) -> list[tuple[Path, int]]:
 
 
 def cgroup_memory_bytes() -> int | None:
-    """The tightest memory limit of this process's cgroups; None without one."""
+    """Return the lowest memory limit of this process's cgroups.
+
+    None if there is none below the memory of the machine.
+    """
     limits = [limit for _, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes")]
     tightest = min(limits, default=_UNLIMITED)
     return tightest if tightest < memory_bytes() else None
 
 
 def cgroup_cpus() -> float | None:
-    """Return the tightest processor quota of this process, in cores. None without one."""
+    """Return the lowest processor quota of this process's cgroups, in cores; None without one."""
     quotas = []
     for folder in _cgroup_folders("cpu"):
         words = (read(folder / "cpu.max") or "").split()
@@ -176,14 +190,15 @@ def cgroup_cpus() -> float | None:
 
 
 def data_bytes() -> int | None:
-    """Return this process's private writable memory, touched or not. RLIMIT_DATA counts it. None if
-    nobody tells.
+    """Return the private writable memory of this process, which RLIMIT_DATA limits.
+
+    Memory counts even if it was never touched. None if the system does not report it.
     """
     return _kilobytes("proc/self/status", "VmData")
 
 
 def _data_headroom_bytes() -> int | None:
-    """Return by how many bytes the data segment may still grow. None without a limit."""
+    """Return the bytes that this process may still get under RLIMIT_DATA; None without a limit."""
     used_bytes, resource = data_bytes(), limits()
     if used_bytes is None or resource is None:
         return None
@@ -192,7 +207,7 @@ def _data_headroom_bytes() -> int | None:
 
 
 def limits() -> Any:
-    """Return the module that knows a process's limits. None on a system without it."""
+    """Return the module `resource`, which knows a process's limits; None on Windows."""
     try:
         import resource
     except ImportError:
@@ -201,8 +216,9 @@ def limits() -> Any:
 
 
 def free_memory_bytes() -> int:
-    """Return what an allocation can still get. It is the least of what the machine, the cgroup and
-    the process's limit allow.
+    """Return the bytes that an allocation can still get.
+
+    It is the least that the machine, each cgroup and the limit of the process allow.
     """
     available = _kilobytes("proc/meminfo", "MemAvailable")
     free = [memory_bytes() if available is None else available]
@@ -210,9 +226,9 @@ def free_memory_bytes() -> int:
         free.append(headroom)
     for folder, limit in _numbers("memory", "memory.max", "memory.limit_in_bytes"):
         used = read(folder / "memory.current") or read(folder / "memory.usage_in_bytes") or "0"
-        # Page cache counts as used but is given back on demand.
+        # The page cache counts as used, but the kernel frees it on demand, so it is added again.
         stat = read(folder / "memory.stat") or ""
-        # Version 1 counts the subtree under another name, and its usage is the subtree's.
+        # In version 1 the figure of the whole subtree, which the usage is also of, has a name of its own.
         cache = re.search(r"^total_inactive_file (\d+)$", stat, re.M) or re.search(
             r"^inactive_file (\d+)$", stat, re.M
         )
@@ -224,18 +240,21 @@ def free_memory_bytes() -> int:
 def usable_cpus() -> set[int]:
     """Return the numbers of the cores that this process may use."""
     every_core = set(range(os.cpu_count() or 1))
-    # OpenMP binds the main thread alone when it loads; the others get the other cores, so its affinity is not ours.
-    bound = os.environ.get("OMP_PROC_BIND", "false").lower() not in ("", "false")
-    return every_core if bound or not hasattr(os, "sched_getaffinity") else os.sched_getaffinity(0)
+    # OpenMP may have bound the main thread to one core and its other threads to the others. The affinity of the main
+    # thread is then not that of the process.
+    is_bound = os.environ.get("OMP_PROC_BIND", "false").lower() not in ("", "false")
+    return (
+        every_core if is_bound or not hasattr(os, "sched_getaffinity") else os.sched_getaffinity(0)
+    )
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(usable_cpus())
 
 
 def affinity() -> str:
-    """Return the cores that this process may use, as `0-3,8`. The kernel writes them so."""
+    """Return the cores that this process may use, in the kernel's form: `0-3,8`."""
     usable = usable_cpus()
     starts = sorted(number for number in usable if number - 1 not in usable)
     ends = sorted(number for number in usable if number + 1 not in usable)
@@ -285,14 +304,12 @@ def host_facts(*, asks_torch: bool = True) -> HostFacts:
 
 
 def gather(device: Device) -> Environment:
-    """The environment of a run on `device`."""
+    """Return the environment of a run on a device: the facts of device, host and software."""
     return Environment(device=device.facts(), host=host_facts(), software=software())
 
 
 def software() -> dict[str, str]:
-    """Return versions of everything that may move a number. The settings of torch's allocator are
-    among them.
-    """
+    """Return the versions of software that may change times, and the setting of torch's allocator."""
     import torch
 
     versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
@@ -308,9 +325,9 @@ def software() -> dict[str, str]:
 
 
 def unused_accelerator(device: Device) -> str:
-    """Return a warning about an accelerator that this torch cannot use. Empty if all is well.
+    """Return a warning about an accelerator that this torch cannot use; empty without one.
 
-    Measuring the CPU green on a GPU runner is the worst mistake there is.
+    Otherwise a CI on a GPU machine could pass for years while it measures only the CPU.
     """
     import torch
 
@@ -324,7 +341,7 @@ def unused_accelerator(device: Device) -> str:
 
 
 def interpreted(device: Device) -> str:
-    """Return a warning if Triton's kernels do not run on the accelerator. Empty if they do."""
+    """Return a warning if Triton interprets its kernels on the host; empty if it does not."""
     setting = os.environ.get("TRITON_INTERPRET", "")
     if device.facts().type == "cpu" or setting.lower() not in ("1", "true", "on", "yes", "y"):
         return ""
@@ -333,15 +350,15 @@ def interpreted(device: Device) -> str:
 
 @contextlib.contextmanager
 def limit_memory() -> Iterator[int | None]:
-    """Let this process get the memory that is free now, less a margin. Yield the limit in bytes,
-    None but on Linux.
+    """Limit this process to the memory that is free now, less a margin.
 
-    What cannot fit then fails at once, with its size; without, Linux hands out addresses freely and ends some process
-    by SIGKILL later. RLIMIT_DATA counts all private writable memory, also malloc's by mmap, since 4.7 (setrlimit(2)).
+    Yield the limit in bytes; None on another system than Linux, where there is no limit. An allocation beyond it fails
+    at once, with its size. Without the limit Linux grants it, and later ends some process by SIGKILL. The limit is
+    RLIMIT_DATA, which has counted all private writable memory since Linux 4.7 (setrlimit(2)).
     """
     import torch
 
-    # Make torch's threads now: OpenMP ends the process where it cannot start one.
+    # Let torch start its threads now, since OpenMP ends the process if it cannot get memory for one later.
     torch.ones(_PARALLEL).neg_()
     data_segment_bytes, resource = data_bytes(), limits()
     if data_segment_bytes is None or resource is None:
@@ -360,7 +377,7 @@ def limit_memory() -> Iterator[int | None]:
     try:
         yield limit
     finally:
-        # Not above the hard limit, which the guarded code may have lowered.
+        # The guarded code may have lowered the hard limit, and the soft limit cannot be above it.
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         if hard != resource.RLIM_INFINITY and (soft == resource.RLIM_INFINITY or soft > hard):
             soft = hard
@@ -368,6 +385,6 @@ def limit_memory() -> Iterator[int | None]:
 
 
 def attached_profiler(environment: Mapping[str, str]) -> str:
-    """Return the profiler that this process runs under, and its variable. Empty if there is none."""
+    """Return the profiler of this process and the variable that shows it; empty without one."""
     variable = next((name for name in PROFILER_VARIABLES if environment.get(name)), None)
     return "" if variable is None else f"{PROFILER_VARIABLES[variable]} ({variable} is set)"

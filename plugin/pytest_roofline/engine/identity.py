@@ -1,6 +1,6 @@
-"""The state of what runs: code, packages, libraries and variables. Also the caches of compilers.
+"""The state of the software that runs: code, packages, libraries, variables and compilers' caches.
 
-All of it takes a few milliseconds. A fact that nothing states (no git, no version) is left out.
+Reading all of it takes a few milliseconds. An unknown fact (no git, no version) is left out.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _SECRET = re.compile(
 )
 _SECRET_VALUE = re.compile(r"://[^/\s]*@|^(?:ghp_|sk-|xox|eyJ|AKIA|nvapi-|hf_)")
 _CACHES = {"Triton": "TRITON_CACHE_DIR", "Inductor": "TORCHINDUCTOR_CACHE_DIR"}
-# By the name of a library the part of its wheel's name.
+# By the name of a library, its part in the name of NVIDIA's wheel: `nvidia-cudnn-cu12`.
 _WHEELS = {
     "libcudart": "cuda-runtime",
     "libcudnn": "cudnn",
@@ -59,12 +59,13 @@ _PACKAGES_FOLDER = re.compile(r".*/(?:site|dist)-packages/(.+)")
 def identified(
     environment: Environment, root: Path, side: Mapping[str, str] | None = None
 ) -> Environment:
-    """Return the environment with the state of everything that runs.
+    """Return an environment with the state of the software added.
 
     Args:
-        environment: of the device.
+        environment: the facts of device, host and software.
         root: the folder of the tests.
-        side: the `checkout` that packages were installed from, and the `folder` whose code runs in its place.
+        side: of `roofline ab`: the `checkout` that packages were installed from, and the `folder` whose code runs in
+            its place; None outside of it.
     """
     tests = code_of(root)
     if side is None or side["checkout"] == side["folder"]:
@@ -80,7 +81,7 @@ def identified(
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that steer libraries, without secrets. They are sorted."""
+    """Return the variables that steer libraries, sorted. Those that may hold a secret are left out."""
     return {
         name: setting
         for name, setting in sorted(environ.items())
@@ -91,7 +92,7 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def caches() -> dict[str, str]:
-    """Return `cold` or `warm` of each compiler's cache."""
+    """Return for each compiler's cache `cold` if it is empty, else `warm`."""
     places = {name: os.environ.get(variable) for name, variable in _CACHES.items()}
     # A container may run under a user that has neither name nor home.
     with contextlib.suppress(KeyError, OSError, RuntimeError):
@@ -107,6 +108,7 @@ def caches() -> dict[str, str]:
 
 
 def _has_entries(folder: Path) -> bool:
+    """Return whether a folder holds anything; false if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return any(entries)
@@ -115,10 +117,10 @@ def _has_entries(folder: Path) -> bool:
 
 
 def libraries() -> dict[str, str]:
-    """Return the version of each loaded library that times may depend on.
+    """Return the version of each loaded library that times may depend on, by its path.
 
-    These are the libraries of `NAMES`, and those that LD_LIBRARY_PATH or LD_PRELOAD put in place. A path inside the
-    packages of an environment begins there, so that it is the same in each copy of the environment.
+    They are the libraries in `NAMES`, and those that LD_LIBRARY_PATH or LD_PRELOAD made the loader choose. A path in
+    an environment is given from its packages on, so that it is the same in each copy of the environment.
     """
     lines = (read(Path("/proc/self/maps")) or "").splitlines()
     mapped = sorted({line.split(maxsplit=5)[5] for line in lines if ".so" in line})
@@ -133,9 +135,10 @@ def libraries() -> dict[str, str]:
 
 
 def _version_of_wheel(path: str) -> str:
-    """Return the version of NVIDIA's wheel that brought a library. Empty for another library.
+    """Return the version of the NVIDIA wheel that a library comes from; empty for another library.
 
-    The file's name has a part of the version. Wheels for CUDA 12 name it: `nvidia-cublas-cu12`, and `nvidia-cublas`.
+    The library's file name states only a part of the version. The wheel's name may end in the version of CUDA:
+    `nvidia-cublas-cu12`, or `nvidia-cublas`.
     """
     part = _WHEELS.get(split_file(path)[0], "")
     if not part or not path.startswith("nvidia/"):
@@ -147,7 +150,7 @@ def _version_of_wheel(path: str) -> str:
 
 
 def _chosen_for_loader() -> frozenset[str]:
-    """Return the places that variables make the loader search first. Links are resolved."""
+    """Return the files and folders that variables make the loader use first, with links resolved."""
     places = re.split(
         "[: ]", f"{os.environ.get('LD_PRELOAD', '')}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     )
@@ -155,7 +158,7 @@ def _chosen_for_loader() -> frozenset[str]:
 
 
 def _linked_into_torch() -> dict[str, str]:
-    """Return the version of MKL that torch was linked with. No file of it is mapped."""
+    """Return the version of MKL inside torch, which has no file of its own; empty without MKL."""
     configuration = getattr(sys.modules.get("torch"), "__config__", None)
     text = str(configuration.show()) if configuration is not None else ""
     match = re.search(r"Math Kernel Library Version ([\w.]+)", text)
@@ -163,10 +166,11 @@ def _linked_into_torch() -> dict[str, str]:
 
 
 def packages() -> dict[str, str]:
-    """Return the version of each installed package that is imported.
+    """Return the version of each imported package, by its name.
 
-    Most distributions have the name of their module. A module of another name states its version itself, or is left
-    out. Behind `#` stands the beginning of the hash of the archive that it was installed from, if it was no index.
+    A package is found if its distribution has the name of its module. Else the module's own `__version__` counts, and
+    without one the package is left out. A package that was installed from an archive has the beginning of the
+    archive's hash behind `#`.
     """
     versions = dict(
         _name_and_version(distribution)
@@ -179,19 +183,20 @@ def packages() -> dict[str, str]:
 
 
 def _stated_version(module: ModuleType) -> str:
-    """Return a module's own version, if an environment has it. Empty for another module."""
+    """Return the `__version__` of a module in an environment's packages; empty for any other."""
     inside = _in_packages(str(getattr(module, "__file__", "")))
     return str(vars(module).get("__version__", "")) if inside else ""
 
 
 def _in_packages(path: str) -> str:
-    """Return the path of a file inside an environment's packages. Empty for a path elsewhere."""
+    """Return the part of a path inside an environment's packages; empty for a path elsewhere."""
     match = _PACKAGES_FOLDER.fullmatch(path)
     return match[1] if match else ""
 
 
 @functools.cache
 def _distribution(name: str) -> metadata.Distribution | None:
+    """Return the distribution with a name; None if there is none."""
     try:
         return metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -200,16 +205,17 @@ def _distribution(name: str) -> metadata.Distribution | None:
 
 @functools.cache
 def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
+    """Return the normalized name and the version, with the hash of its archive behind `#`."""
     facts, digest = distribution.metadata, _origin(distribution).digest
     name, version = (facts.get_all(key, ["unknown"])[0] for key in ("Name", "Version"))
     return re.sub(r"[-_.]+", "-", name).lower(), f"{version}#{digest}" if digest else version
 
 
 def copied_from(side: Mapping[str, str]) -> Iterator[str]:
-    """Yield the imported distributions that are copies of a side's checkout. `pip install .` makes
-    such copies.
+    """Yield texts on imported distributions that are copies of a side's checkout.
 
-    A distribution is left out if its folder is the same in the checkout as in the folder that stands for the checkout.
+    `pip install .` makes such copies. A measurement then runs the copy, not the side's own code. A distribution is left
+    out if its code is the same in the checkout as in the side's folder.
     """
     checkout, folder = Path(side["checkout"]), Path(side["folder"])
     for distribution in metadata.distributions():
@@ -222,18 +228,23 @@ def copied_from(side: Mapping[str, str]) -> Iterator[str]:
         if not _is_imported(distribution):
             continue
         commit = next((code.commit for code in code_of(folder)), "HEAD")
+        # git fails if there is a difference, and then gives no output.
         if git(checkout, ("diff", "--quiet", commit, "--", str(place))) == [None]:
             yield f"{' '.join(_name_and_version(distribution))}, installed from {place}"
 
 
 def _is_imported(distribution: metadata.Distribution) -> bool:
+    """Return whether any module of a distribution is imported."""
     files = distribution.files or ()
     return any(file.parts[0].removesuffix(".py") in sys.modules for file in files)
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The place that a distribution was installed from. It is empty if it was an index."""
+    """The place that a distribution was installed from; all fields are empty for a package index.
+
+    `commit` is that of a repository, `digest` the beginning of an archive's hash.
+    """
 
     folder: Path | None = None
     editable: bool = False
@@ -242,8 +253,9 @@ class _Origin:
 
 
 def _origin(distribution: metadata.Distribution) -> _Origin:
-    """Return the content of `direct_url.json`, as PEP 610 describes it. A file that is odd states
-    nothing.
+    """Return the place in `direct_url.json`, which PEP 610 describes.
+
+    It is empty if the file has another form.
     """
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         facts = json.loads(distribution.read_text("direct_url.json") or "{}")
@@ -259,12 +271,12 @@ def _origin(distribution: metadata.Distribution) -> _Origin:
 
 
 def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
-    """Yield the code of packages from version control or editable folders."""
+    """Yield the state of packages that were installed from a repository or as editable folders."""
     origins: dict[str, _Origin] = {}
     for distribution in metadata.distributions():
         origin = _origin(distribution)
         if origin.commit or origin.editable:
-            # The first on the path is what is imported.
+            # Of two distributions with one name, Python imports the first on its path.
             origins.setdefault(_name_and_version(distribution)[0], origin)
     for name, origin in sorted(origins.items()):
         if origin.folder is None:
@@ -275,7 +287,7 @@ def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
 
 
 def _in_side(folder: Path, side: Mapping[str, str] | None) -> Path:
-    """Return the folder that stands for one of the checkout."""
+    """Return the same folder in the side's code, if it lies in the side's checkout."""
     if side is None or not folder.is_relative_to(side["checkout"]):
         return folder
     return side["folder"] / folder.relative_to(side["checkout"])

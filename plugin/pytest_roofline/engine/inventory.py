@@ -1,7 +1,6 @@
-"""The equipment of a machine, for `roofline doctor`. Also the link between two GPUs of this
-process.
+"""The equipment of a machine, for `roofline doctor`, and the links between GPUs.
 
-What nobody tells is unknown, never guessed.
+A fact that no library states is unknown, never guessed.
 """
 
 import contextlib
@@ -32,8 +31,9 @@ Kind = Literal["nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "unknown"]
 
 
 def take_stock(watch_s: float = 0.0) -> Machine:
-    """Return the machine as this process sees it. It watches other processes for `watch_s`; at 0
-    they stay unknown.
+    """Return the machine as this process sees it.
+
+    Other processes are watched for `watch_s` seconds; at 0 they are unknown.
     """
     neighbours = Neighbours(named=watch_s > 0)
     time.sleep(watch_s)
@@ -68,7 +68,7 @@ def _torch_devices() -> int | None:
 
 
 def _no_peers() -> tuple[tuple[int, int], ...] | None:
-    """Return pairs of GPUs that cannot reach each other's memory."""
+    """Return the pairs of GPUs that cannot reach each other's memory; None without two GPUs."""
     if (_torch_devices() or 0) < 2:
         return None
     import torch
@@ -80,6 +80,7 @@ def _no_peers() -> tuple[tuple[int, int], ...] | None:
 
 
 def _shm_bytes() -> int | None:
+    """Return the size of the shared memory at /dev/shm; None if there is none."""
     with contextlib.suppress(OSError):
         stat = os.statvfs(_SHM)
         return stat.f_frsize * stat.f_blocks
@@ -87,7 +88,7 @@ def _shm_bytes() -> int | None:
 
 
 def _memlock() -> tuple[int | None, bool]:
-    """The soft limit, None without one; and whether the system tells."""
+    """Return how many bytes may be locked, None without a limit, and whether that is known."""
     resource = limits()
     if resource is None:
         return None, False
@@ -134,12 +135,13 @@ def link_between(first: int, second: int) -> Link:
         return UNKNOWN
     uuids = [str(getattr(gpu_properties, "uuid", "")) or None for gpu_properties in properties]
     with nvidia.open_nvml() as nvml:
-        return UNKNOWN if nvml is None else nvidia_link(nvml, *uuids)
+        return UNKNOWN if nvml is None else nvidia_link(nvml, uuids[0], uuids[1])
 
 
 def kind_among(names: Sequence[str]) -> str:
-    """Return the class of the links among devices, for a hardware key. Devices are `cuda:0` …; the
-    class is one kind, `mixed`, or `unknown`.
+    """Return the kind of all links among devices, for a hardware key.
+
+    `mixed` if the links are of several kinds, `unknown` unless all names are `cuda:0` ….
     """
     if not all(name.startswith("cuda:") for name in names):
         return "unknown"
@@ -149,8 +151,9 @@ def kind_among(names: Sequence[str]) -> str:
 
 
 def kind_among_uuids(uuids: Sequence[str | None]) -> str:
-    """Return the class of the links among NVIDIA GPUs by UUID. They are of this host, and this
-    process need not see them.
+    """Return the kind of all links among NVIDIA GPUs of this host.
+
+    `mixed` if they are of several kinds. CUDA_VISIBLE_DEVICES may hide the GPUs from this process.
     """
     with nvidia.open_nvml() as nvml:
         pairs = combinations(uuids, 2) if nvml is not None else ()
@@ -159,32 +162,36 @@ def kind_among_uuids(uuids: Sequence[str | None]) -> str:
 
 
 def nvidia_link(nvml: Any, first_uuid: str | None, second_uuid: str | None) -> Link:
-    """Return the link between two NVIDIA GPUs that can reach each other. An open NVML answers."""
+    """Return the link between two NVIDIA GPUs that can reach each other's memory.
+
+    `nvml` is the library, opened.
+    """
     first, second = (ask(nvml, nvidia.handle_of, nvml, uuid) for uuid in (first_uuid, second_uuid))
     if first is None or second is None:
         return UNKNOWN
-    mine, theirs = _nvlinks(nvml, first), _nvlinks(nvml, second)
+    first_ends, second_ends = _nvlinks(nvml, first), _nvlinks(nvml, second)
     address = _bus(ask(nvml, "nvmlDeviceGetPciInfo", second))
-    direct = sum(address is not None and remote == address for remote in mine)
-    if direct:
-        return Link("nvlink", direct)
-    if "switch" in mine and "switch" in theirs:
-        return Link("nvlink-switch", min(mine.count("switch"), theirs.count("switch")))
+    direct_count = sum(address is not None and end == address for end in first_ends)
+    if direct_count:
+        return Link("nvlink", direct_count)
+    if "switch" in first_ends and "switch" in second_ends:
+        return Link("nvlink-switch", min(first_ends.count("switch"), second_ends.count("switch")))
     if ask(nvml, "nvmlDeviceGetP2PStatus", first, second, _NVLINK) == _OK:
-        # A virtual machine hides what is at the other end.
+        # A virtual machine hides the far ends, so the number of links is unknown.
         return Link("nvlink")
     crosses_pcie = any(
         ask(nvml, "nvmlDeviceGetP2PStatus", first, second, cap) == _OK for cap in (_READ, _WRITE)
     )
-    reachable = (
+    is_reachable = (
         crosses_pcie or ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first, second) is not None
     )
-    return Link("pcie") if reachable else UNKNOWN
+    return Link("pcie") if is_reachable else UNKNOWN
 
 
 def _nvlinks(nvml: Any, handle: Any) -> list[str]:
-    """Return the far end of every link that is up. It is a GPU's PCI address, `switch`, or empty if
-    unknown.
+    """Return the far end of every NVLink of a GPU that is up.
+
+    It is a GPU's PCI address, `switch`, or empty if it is unknown.
     """
     ends = []
     for link in range(nvidia.MOST_LINKS):
@@ -199,15 +206,16 @@ def _nvlinks(nvml: Any, handle: Any) -> list[str]:
 
 
 def _bus(info: Any) -> str | None:
-    """`00000000:1b:00.0`, in lower case; None of nothing."""
+    """Return the PCI address in NVML's record, `00000000:1b:00.0`; None without a record."""
     if info is None:
         return None
     return (info.busId.decode() if isinstance(info.busId, bytes) else str(info.busId)).lower()
 
 
 def amd_link(smi: Any, first: str | None, second: str | None) -> Link:
-    """Return the link between two AMD GPUs that can reach each other. An open amdsmi answers, by
-    PCI addresses.
+    """Return the link between two AMD GPUs that can reach each other's memory.
+
+    `smi` is the library, started; `first` and `second` are PCI addresses.
     """
     handles = {
         smi.amdsmi_get_gpu_device_bdf(handle).lower(): handle
@@ -219,13 +227,14 @@ def amd_link(smi: Any, first: str | None, second: str | None) -> Link:
         "type"
     ]
     xgmi, pcie = _amd_types(smi)
-    # The number of hops is told, that of the links is not.
+    # The library states the number of hops, but not the number of links.
     return Link("xgmi") if link_type == xgmi else Link("pcie") if link_type == pcie else UNKNOWN
 
 
 def _amd_types(smi: Any) -> tuple[int | None, int | None]:
-    """Return this library version's numbers of xGMI and PCIe. Releases have swapped and renamed
-    them.
+    """Return the numbers that mean xGMI and PCIe in this version of the library.
+
+    Releases have swapped the numbers and renamed their class. None if a version has neither class.
     """
     older, newer = getattr(smi, "AmdSmiIoLinkType", None), getattr(smi, "AmdSmiLinkType", None)
     if older is not None:

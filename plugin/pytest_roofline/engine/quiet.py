@@ -1,4 +1,4 @@
-"""Waiting until nobody else works on what is to be measured. Also who does."""
+"""Waiting for a quiet machine, and the processes and devices that keep it busy."""
 
 import time
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from .devices import cpu
 from .devices.base import Device, SiblingDevice
 from .sizing.peers import UNKNOWN, Peers, host_number
 
-# Management libraries average over a second at most: what this process did before is forgotten by then.
+# Management libraries average over a second at most. After so long, the work of this process is no longer in it.
 FORGOTTEN_S = 1.2
-# Looks follow each other by so much, and a person hears so often who is still at work.
+# Seconds between two looks, and between two messages to the user.
 PAUSE_S, REMARK_EVERY_S = 2.0, 30.0
 
 
 def busy_at(device: Device) -> str:
-    """Return who keeps a device busy; empty if nobody does. Others use cores, or work on a GPU.
+    """Return the sentence on who keeps a device busy; empty if nobody does.
 
-    A second is spent on watching the cores of a CPU.
+    On a CPU the cores are watched for a second.
     """
     if device.facts().type == "cpu":
         return cpu.neighbours_now()
@@ -29,27 +29,27 @@ def busy_at(device: Device) -> str:
 
 
 class Clock:
-    """The time that passes while somebody waits; tests script it."""
+    """The clock of a wait. Tests use a scripted one."""
 
     def now_s(self) -> float:
-        """Return seconds since any one moment."""
+        """Return the seconds since some fixed moment."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for so many seconds."""
         time.sleep(seconds)
 
 
 def wait_until_quiet(
     look: Callable[[], str], patience_s: float, say: Callable[[str], None], clock: Clock
 ) -> str:
-    """Wait until nobody is at work any more. Return who still is if that takes too long.
+    """Wait until nobody else works. Return who still does if that takes too long; else empty.
 
     Args:
-        look: returns who keeps the machine busy, in words; empty where nobody does.
-        patience_s: after so many seconds nobody waits any longer.
-        say: takes who is at work, at the first look and every half minute.
-        clock: by which is waited.
+        look: returns a text on who keeps the machine busy; empty if nobody does.
+        patience_s: the most seconds to wait.
+        say: called with a message at the first look, and then every half minute.
+        clock: tells the time, and waits.
     """
     until_s, silent_until_s = clock.now_s() + patience_s, clock.now_s()
     while busy := look():
@@ -64,31 +64,38 @@ def wait_until_quiet(
 
 
 def siblings_of(device: Device) -> tuple[str, ...]:
-    """Return the names of all visible devices like this one. A kind without siblings has none."""
+    """Return the names of all visible devices like this one, its own among them.
+
+    Empty for a kind of which there is only one.
+    """
     return device.siblings() if isinstance(device, SiblingDevice) else ()
 
 
 def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> str:
-    """Return which sibling devices are at work, in words. Empty if none is seen, or nobody tells."""
+    """Return a text on which sibling devices are at work.
+
+    Empty if none is, or if that is unknown. If some are, it looks once more after a pause.
+    """
     if not isinstance(device, SiblingDevice) or not _busy(device):
         return ""
-    # What is busy once may be what this process just did.
+    # The first look may have seen work of this process itself.
     pause(FORGOTTEN_S)
     shares = _busy(device)
     return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in shares.items())
 
 
 def _busy(device: SiblingDevice) -> dict[str, float]:
+    """Return the share of time that each busy sibling works, by its name."""
     return {
         name: share for name, share in device.busy_siblings().items() if share > MOST_OTHERS_BUSY
     }
 
 
 class CoreWatch:
-    """Watches the processors until `disturbance` is asked. Every rank of the world makes a watch,
-    and asks it.
+    """A watch of the processors, from its making until `disturbance` is called.
 
-    Where something else is measured, what happens `on_processors` disturbs nobody.
+    With `on_processors` false, another device is measured, and busy processors do not matter. Every rank must make a
+    watch and call `disturbance`, since the ranks exchange numbers there.
     """
 
     def __init__(self, peers: Peers, *, on_processors: bool) -> None:
@@ -98,8 +105,9 @@ class CoreWatch:
         self._began_s, self._own_s = time.perf_counter(), time.process_time()
 
     def disturbance(self) -> str:
-        """Return why the times tell nothing of the machine. It is the same on every rank; empty if
-        they do.
+        """Return why busy processors make the times useless; empty if they do not.
+
+        It is the same on every rank.
         """
         own_cores = (time.process_time() - self._own_s) / max(
             time.perf_counter() - self._began_s, 1e-9
@@ -110,16 +118,19 @@ class CoreWatch:
         rows = self._peers.gather(
             (UNKNOWN if cores_taken is None else cores_taken, own_cores, host_number(self._peers))
         )
-        return cpu.too_busy(most_cores_taken([(row[0], row[1], row[2]) for row in rows]))
+        return cpu.too_busy(
+            most_cores_taken([(taken, worked, host) for taken, worked, host in rows])
+        )
 
 
 def most_cores_taken(rows: list[tuple[float, float, float]]) -> float | None:
-    """Return the cores that processes outside of this world kept busy. It is the most of any host;
-    None if no host tells.
+    """Return the cores that processes other than the ranks kept busy, on the busiest host.
 
-    A row of each rank: cores that all others kept busy (negative is unknown), cores that it kept busy, and its host.
+    A row of each rank holds the cores that all other processes kept busy (negative is unknown), the cores that the rank
+    itself kept busy, and the number of its host. None if all hosts are unknown.
     """
-    beside = [
+    # To one rank the other ranks of its host are other processes, so their cores are subtracted.
+    outside_cores = [
         cores_taken
         - sum(
             other_cores
@@ -129,4 +140,4 @@ def most_cores_taken(rows: list[tuple[float, float, float]]) -> float | None:
         for rank, (cores_taken, _, host) in enumerate(rows)
         if cores_taken >= 0
     ]
-    return max(0.0, *beside) if beside else None
+    return max(0.0, *outside_cores) if outside_cores else None

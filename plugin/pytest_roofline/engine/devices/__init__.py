@@ -22,13 +22,13 @@ __all__ = [
     "torch_device",
 ]
 
-# What the user wrote the name behind, for messages.
+# The option that the user gave the name by, for messages.
 OPTION = "--roofline-device"
 _NAMES = re.compile(r"(cpu|mps|(cuda|xpu)(:(\d{1,3}))?)")
 
 
 def check_device_name(name: str, option: str = OPTION) -> str:
-    """`name` where it names a kind of device."""
+    """Return a name of a device. Raise BadInput if it names none. `option` is for the message."""
     if not _NAMES.fullmatch(name):
         raise BadInput(f"{option} is {name!r}; expected cpu, cuda, cuda:N, mps, xpu or xpu:N")
     return name
@@ -45,13 +45,18 @@ def require_torch() -> None:
 
 
 def open_device(name: str | None, option: str = OPTION) -> Device:
-    """Return the user's device, or the best that there is. The order is CUDA or ROCm, XPU, MPS,
-    then the CPU.
+    """Return the device with a name; without a name, the best that there is.
+
+    The best is CUDA or ROCm, then XPU, MPS and the CPU. `option` is for messages.
+
+    Raises:
+        BadInput: the name is not one of a device.
+        DeviceError: torch is not installed, or there is no such device.
     """
     require_torch()
     chosen_name = check_device_name(name, option) if name else _best()
     kind, _, index = chosen_name.partition(":")
-    # Each kind is imported only when opened: a torch without it may lack the whole module.
+    # A module is imported only to open its device, since a build of torch may lack what it needs.
     if kind == "cuda":
         from .cuda import open_cuda
 
@@ -70,8 +75,9 @@ def open_device(name: str | None, option: str = OPTION) -> Device:
 
 
 def torch_device(device: Device) -> "torch.device":
-    """Return the torch device on which a device's tensors are made. Those of the fake, which
-    computes nothing, are on the CPU.
+    """Return the torch device on which tensors for a device are made.
+
+    For the fake device, which computes nothing, it is the CPU.
     """
     import torch
 
@@ -79,6 +85,7 @@ def torch_device(device: Device) -> "torch.device":
 
 
 def _best() -> str:
+    """Return the name of the best device that torch can use."""
     import torch
 
     if torch.cuda.is_available():

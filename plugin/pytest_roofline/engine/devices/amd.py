@@ -1,6 +1,4 @@
-"""AMD's management library and kernel driver. They tell facts, throttle counters and neighbours of
-a GPU.
-"""
+"""Facts, throttle counters and neighbours of AMD GPUs, from the management library and the driver."""
 
 import contextlib
 import io
@@ -14,8 +12,8 @@ from ...core.facts import BRAKE, POWER_CAP, THERMAL, Gpu
 from .. import host
 from .base import OWN_CONTEXT_BYTES, Counters, Silent, others_bytes
 
-# How long a cause was active, of `amdsmi_get_gpu_metrics_info` (version 1.6 of the table: MI300 and newer, amdsmi of
-# ROCm 6.3 and newer), and what it means here. PROCHOT is a signal from outside.
+# Fields of `amdsmi_get_gpu_metrics_info` that count how long a cause was active, with the cause. They need version 1.6
+# of its table: MI300 and newer, and amdsmi of ROCm 6.3 and newer. PROCHOT is a signal from outside of the GPU.
 _RESIDENCIES = {
     "socket_thm_residency_acc": THERMAL,
     "vr_thm_residency_acc": THERMAL,
@@ -23,8 +21,8 @@ _RESIDENCIES = {
     "prochot_residency_acc": BRAKE,
     "ppt_residency_acc": POWER_CAP,
 }
-# The cycles of the firmware that they count in, counted themselves; about a millisecond each, of which only the growth
-# of the others matters here.
+# These fields count in cycles of the firmware, of about a millisecond. This field counts all cycles, so it grows
+# whenever the firmware renews the table.
 _CYCLES, _CYCLE_S = "accumulation_counter", 1e-3
 # Fields of `amdsmi_get_violation_status`, which waits 100 ms between two readings of the same table: not while timing.
 _VIOLATIONS = {
@@ -34,7 +32,7 @@ _VIOLATIONS = {
     "prochot_thrm": BRAKE,
     "ppt_pwr": POWER_CAP,
 }
-# Of a lane, in GT/s (PCI-SIG).
+# The PCIe generation by the speed of a lane, in GT/s (PCI-SIG).
 _GENERATIONS = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 NOT_INSTALLED = "amdsmi is not installed (ROCm ships it: pip install /opt/rocm/share/amd_smi)"
 NO_DRIVER = "amdsmi finds no driver ({}; in a container, pass /dev/kfd and /dev/dri through)"
@@ -46,10 +44,10 @@ _ROOT = Path("/")
 
 
 def start_amdsmi() -> Any:
-    """Return the library, ready to be asked. It is as installed, else as ROCm ships it.
+    """Return the library, started. It is the installed package, else the copy that ROCm ships.
 
-    The package loads the driver's library when imported, fails in many ways where there is none, and says so on
-    standard output, which is not ours to give away.
+    The package loads the driver's library when it is imported. Without a driver it fails in many ways and prints to
+    standard output, so that output is dropped.
     """
     with contextlib.redirect_stdout(io.StringIO()):
         amdsmi = _import_package()
@@ -58,6 +56,7 @@ def start_amdsmi() -> Any:
 
 
 def _import_package() -> Any:
+    """Return the package `amdsmi`, if need be from the folder of ROCm."""
     try:
         import amdsmi
     except ModuleNotFoundError as error:
@@ -73,12 +72,13 @@ def _import_package() -> Any:
 
 
 def _shipped_folders() -> Iterator[Path]:
-    """Yield the folders where ROCm puts the package. (CMakeLists.txt of amdsmi: `share/amd_smi`.)
-    The ROCm that the user names comes first.
+    """Yield the folders in which ROCm ships the package.
+
+    A ROCm that a variable names comes first. (CMakeLists.txt of amdsmi: `share/amd_smi`.)
     """
-    named = [os.environ[name] for name in ("ROCM_HOME", "ROCM_PATH") if os.environ.get(name)]
+    user_roots = [os.environ[name] for name in ("ROCM_HOME", "ROCM_PATH") if os.environ.get(name)]
     for root in (
-        *map(Path, named),
+        *map(Path, user_roots),
         _ROOT / "opt/rocm",
         *sorted(_ROOT.glob("opt/rocm-*"), reverse=True),
     ):
@@ -88,7 +88,10 @@ def _shipped_folders() -> Iterator[Path]:
 
 
 def _every_gpu() -> "list[Amdsmi]":
-    """Return all GPUs of this machine, by index."""
+    """Return all GPUs of this machine, in the library's order.
+
+    Raise Silent, with the reason, if the library cannot be asked.
+    """
     try:
         smi = start_amdsmi()
         handles = list(smi.amdsmi_get_processor_handles())
@@ -111,7 +114,10 @@ def silent() -> str:
 
 
 def gpu_at(pci_address: str | None) -> "Amdsmi":
-    """Return the GPU with this PCI address. One that tells nothing if the library does not know it."""
+    """Return the GPU with a PCI address.
+
+    If the library cannot be asked or does not know it, return one that answers nothing and has the reason.
+    """
     try:
         matching = [gpu for gpu in _every_gpu() if gpu.is_at(pci_address)]
     except Silent as why:
@@ -120,7 +126,10 @@ def gpu_at(pci_address: str | None) -> "Amdsmi":
 
 
 class Amdsmi:
-    """One GPU behind amdsmi. Every question may go unanswered; `silent` is why all of them do."""
+    """One GPU behind amdsmi. `silent` is why it answers no question at all; empty if it may answer.
+
+    A single question may remain without an answer too, which is None then.
+    """
 
     def __init__(
         self, smi: Any = None, handle: Any = None, index: int = 0, *, silent: str = ""
@@ -128,14 +137,14 @@ class Amdsmi:
         self._smi, self._handle, self._index, self.silent = smi, handle, index, silent
 
     def is_at(self, pci_address: str | None) -> bool:
-        """Return whether this is its address, however it is spelt."""
+        """Return whether this GPU has the PCI address, in upper or lower case."""
         return (
             bool(pci_address)
             and str(self._ask("amdsmi_get_gpu_device_bdf")).lower() == str(pci_address).lower()
         )
 
     def counters(self, own_bytes: int) -> Counters:
-        """Return the state right now. Memory in use beyond `own_bytes` belongs to others."""
+        """Return the present state. `own_bytes` are allocated by torch in this process."""
         metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
         seconds: dict[str, float] = {}
         for field, cause in _RESIDENCIES.items():
@@ -151,12 +160,13 @@ class Amdsmi:
         )
 
     def _active(self) -> frozenset[str] | None:
-        """Return the causes that were active within the last 100 ms. Asking takes that long. None
-        if the device does not tell.
+        """Return the causes that were active in the 100 ms that asking takes.
+
+        None if the device does not report them.
         """
         status = self._ask("amdsmi_get_violation_status") or {}
         flags = {field: status.get(f"active_{field}") for field in _VIOLATIONS}
-        # True, False or "N/A".
+        # A flag is True, False or "N/A".
         known_flags = {field: flag for field, flag in flags.items() if isinstance(flag, int)}
         return (
             frozenset(_VIOLATIONS[field] for field, flag in known_flags.items() if flag)
@@ -165,23 +175,21 @@ class Amdsmi:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return power limit, PCIe link as running, and partition. Facts that the library withholds
-        are left out.
-        """
+        """Return power limit, PCIe link as running, and partition, without unknown ones."""
         link = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_metric", {})
         partition = self._ask("amdsmi_get_gpu_compute_partition")
         return _without_unknown(
             power_limit_w=_watts((self._ask("amdsmi_get_power_cap_info") or {}).get("power_cap")),
             pcie_generation=_generation(link.get("pcie_speed")),
             pcie_width=_number(link.get("pcie_width")),
-            # A whole device is no partition.
+            # SPX means that the device is not partitioned.
             partition=partition.lower()
             if isinstance(partition, str) and partition not in ("SPX", "N/A")
             else None,
         )
 
     def _inventory(self) -> dict[str, Any]:
-        """Return the facts of a GPU that the doctor lists."""
+        """Return the known facts of the GPU, as arguments of `Gpu`."""
         memory = self._ask("amdsmi_get_gpu_vram_usage") or {}
         static = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
         total, used, active = (
@@ -206,10 +214,10 @@ class Amdsmi:
         )
 
     def gpu(self, *, working: bool = True) -> Gpu | None:
-        """Return this very GPU, now; None if the library does not know it.
+        """Return the present facts of this GPU; None if the library does not know it.
 
-        amdsmi has only the speed that the link runs at, which falls while it idles: where this process is `working` on
-        it, less than all of it is no fact.
+        amdsmi states only the present speed of the link, which falls while the link idles. While this process is
+        `working` on the GPU, a speed below the rated one is therefore left out as unknown.
         """
         if self._ask("amdsmi_get_gpu_device_bdf") is None:
             return None
@@ -220,17 +228,18 @@ class Amdsmi:
 
     @property
     def name(self) -> str:
-        """`GPU 3 (8c2f…)`."""
+        """The index and UUID of the GPU: `GPU 3 (8c2f…)`."""
         return f"GPU {self._index} ({self._ask('amdsmi_get_gpu_device_uuid')})"
 
     def busy(self) -> float | None:
-        """Return the share of the time that it worked lately. None if it does not tell."""
+        """Return the share of recent time that the GPU worked; None if it does not report it."""
         percent = _number((self._ask("amdsmi_get_gpu_activity") or {}).get("gfx_activity"))
         return None if percent is None else percent / 100
 
     def _memory_errors(self) -> dict[str, Any]:
-        """Return whether the memory corrects errors, and which it could not correct. Also what
-        became of their pages.
+        """Return the facts on memory errors, as arguments of `Gpu`.
+
+        They are whether ECC is on, the uncorrected errors, and whether bad pages could be retired.
         """
         blocks, pages = (
             _number(self._ask("amdsmi_get_gpu_ecc_enabled")),
@@ -238,17 +247,18 @@ class Amdsmi:
         )
         ecc = None if blocks is None else bool(int(blocks) & _MEMORY_BLOCK)
         counts = self._ask("amdsmi_get_gpu_total_ecc_count") or {}
-        # Older versions answer in a sentence where there are none.
+        # Without bad pages, older versions of the library return a sentence instead of a list.
         states = {page.get("status") for page in pages} if isinstance(pages, list) else None
         return {
             "ecc": ecc,
-            # A device without ECC counts nothing, and says zero.
+            # A device without ECC reports zero errors, but counts none.
             "ecc_errors": _number(counts.get("uncorrectable_count")) if ecc else None,
             "remap_pending": None if states is None else _PAGE_PENDING in states,
             "remap_failed": None if states is None else _PAGE_UNRESERVABLE in states,
         }
 
     def _ask(self, function: str) -> Any:
+        """Return the library's answer about this GPU; None if the call fails."""
         try:
             return getattr(self._smi, function)(self._handle)
         except (
@@ -260,15 +270,18 @@ class Amdsmi:
 def gpus() -> list[Gpu] | None:
     """Return every AMD GPU of this machine, a lost one too. None if amdsmi does not answer."""
     try:
-        every = [gpu.gpu(working=False) for gpu in _every_gpu()]
+        facts_by_index = [gpu.gpu(working=False) for gpu in _every_gpu()]
     except Silent:
         return None
-    return [gpu or Gpu(index=index, product="unknown") for index, gpu in enumerate(every)]
+    return [
+        facts or Gpu(index=index, product="unknown") for index, facts in enumerate(facts_by_index)
+    ]
 
 
 def busy_others(pci_address: str | None) -> dict[str, float]:
-    """Return how busy every other GPU of this machine was lately. They are shares of the time, by
-    the name of the GPU.
+    """Return the share of recent time that every other GPU worked, by its name.
+
+    Empty if no GPU has this PCI address: then it is not known which GPUs are the others.
     """
     gpus = _every_gpu()
     other_gpus = [gpu for gpu in gpus if not gpu.is_at(pci_address)]
@@ -277,6 +290,7 @@ def busy_others(pci_address: str | None) -> dict[str, float]:
 
 
 def _without_unknown(**facts: Any) -> dict[str, Any]:
+    """Return the facts that are not None."""
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
@@ -294,20 +308,24 @@ def _generation(speed: Any) -> int | None:
 
 
 def _watts(cap: Any) -> float | None:
-    """Return watts of a power cap. Some versions of the library give microwatts, others watts: no
-    card takes ten thousand watts.
+    """Return a power cap in watts; None if it is unknown.
+
+    Some versions of the library give microwatts: a number above ten thousand cannot be watts.
     """
     power = _number(cap)
     return None if power is None else power / 1e6 if power > 1e4 else float(power)
 
 
 def driver_version() -> str | None:
-    """The kernel driver's version, which needs no library."""
+    """Return the kernel driver's version, which the kernel states without the library."""
     return host.read(_ROOT / "sys/module/amdgpu/version")
 
 
 def pci_address(properties: Any) -> str | None:
-    """Return `0000:c1:00.0`, as amdsmi prints it. None if this torch does not know it."""
+    """Return a GPU's PCI address as amdsmi prints it: `0000:c1:00.0`.
+
+    None if this version of torch does not know it.
+    """
     parts = [
         getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")
     ]

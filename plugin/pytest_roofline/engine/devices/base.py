@@ -1,5 +1,6 @@
-"""The interface between the timing engine and a device. It is small, so that a fake with a scripted
-clock can stand in for it.
+"""The interface between the timing engine and a device.
+
+It is small, so that a fake device with a scripted clock can implement it.
 """
 
 import contextlib
@@ -16,30 +17,30 @@ from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts, Gpu
 
 Stamp = Any
-"""What marks a point in a device's work: an event, or a time."""
+"""A mark of a point in a device's work: an event, or a time."""
 
 # AMD's MI300 class reports the 4 MiB L2 of one die, while 256 MiB of Infinity Cache stand between it and memory.
 INFINITY_CACHE_BYTES = 256 * 2**20
 INFINITY_CACHE_ARCHITECTURES = ("gfx940", "gfx941", "gfx942", "gfx950")
-# Where a device does not tell: no known one has more, apart from those above.
+# The cache of a device that does not report it. Apart from those above, no known device has a larger one.
 ASSUMED_CACHE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The abilities of a kind of device, and how it must be asked.
+    """The abilities of a kind of device, and how it must be timed.
 
     Args:
         tick_s: the documented resolution of its clock, in seconds.
-        shortest_span_s: the shortest span between two stamps that it should be asked for, in seconds.
-        queues: whether work is queued behind the host; without, a call has done its work when it returns.
+        shortest_span_s: the shortest span between two stamps that is precise enough, in seconds.
+        queues: whether it works behind the host; without a queue, a call has done its work when it returns.
         spins: whether it can be kept busy for a number of cycles while the host runs ahead.
         spin_is_clock: whether spinning counts cycles of the clock that kernels run by.
         graphs: whether calls can be captured and replayed.
-        stamps: whether its stamps time its work; without, the host's clock does, which waits for all of it.
+        stamps: whether its stamps time its work; if not, the host waits for the work and takes its own clock.
         warmup_floor_s: the least time of warming up, in seconds.
-        precision: how well the median is to be known, as a share; finer than processes differ tells nothing.
-        repeatability: how far two measurements in a row may be apart, as a share, before something is wrong.
+        precision: how precisely the median must be known, as a share; it need not be finer than processes differ.
+        repeatability: how far two measurements in a row of a sound device may be apart, as a share.
     """
 
     tick_s: float
@@ -56,16 +57,16 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The state that a device tells of itself at one moment. None is unknown, never "fine".
+    """The state that a device reports at one moment. None is unknown, never "fine".
 
     Args:
-        active: the causes active right now, and the power cap.
-        seconds: how long each of them was active since boot, in seconds; only those that the device counts.
+        active: the causes that slow it down now, and the power cap.
+        seconds: seconds since boot for which each cause was active; only the causes that the device counts.
         others_bytes: memory that other processes hold.
         others_busy: the share of the time that other processes kept the device working, lately.
         preemptions: how often the scheduler took the processor from this process against its will.
-        others_core_s: how long others have kept its processors busy, in seconds, counted from any one moment.
-        renewals: a count that grows whenever the device renews `seconds`; None where they are those of the moment.
+        others_core_s: seconds for which other processes kept its processors busy, counted from some fixed moment.
+        renewals: a count that grows whenever the device renews `seconds`; None if they are always up to date.
     """
 
     active: frozenset[str] | None = None
@@ -79,10 +80,9 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedBytes:
-    """The bytes that torch's allocator has handed out on a device. Now, and the most since its
-    record was reset.
+    """The bytes that torch's allocator has handed out on a device.
 
-    None is unknown, as on a CPU, whose allocator keeps no record.
+    `most_bytes` is the most since its record was reset. None is unknown, as on a CPU, whose allocator keeps no record.
     """
 
     now_bytes: int | None = None
@@ -90,27 +90,27 @@ class AllocatedBytes:
 
 
 class Device(Protocol):
-    """The questions of the timing engine to a device.
+    """The interface of a device to the timing engine.
 
-    A stamp marks a point in the device's own work, in order. Its time is read only after `elapsed_s` has waited for it.
+    A stamp marks a point in the order of the device's own work. Only `elapsed_s` reads its time, after waiting for it.
     """
 
     name: str
-    """As the user names it: `cpu`, `cuda:0`."""
+    """The name that the user gives: `cpu`, `cuda:0`."""
 
     traits: Traits
 
     def __hash__(self) -> int:
-        """Hash by identity. What was calibrated once is this very device."""
+        """Hash by identity, since a calibration belongs to this very object."""
 
     def stamp(self) -> Stamp:
-        """Mark this point behind all work submitted so far."""
+        """Return a stamp behind all work that has been submitted so far."""
 
     def reached(self, stamp: Stamp) -> bool:
         """Return whether the device has come to a stamp, without waiting."""
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Seconds between two stamps, after waiting for both."""
+        """Wait for two stamps, and return the seconds between them."""
 
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""
@@ -119,45 +119,46 @@ class Device(Protocol):
         """Keep the device busy for so many cycles, behind all work so far."""
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """Return what `submit` submits, as one replay. Nothing runs before the first replay."""
+        """Return a function that replays the work of `submit`. The capture itself does no work."""
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """Return a function that evicts a last-level cache of half this size. It writes so many
-        bytes, then reads them.
+        """Return a function that evicts a last-level cache of half this size.
+
+        It writes so many bytes, then reads them.
         """
 
     def counters(self) -> Counters:
-        """The device's own state right now."""
+        """Return the present state of the device."""
 
     def host_s(self) -> float:
-        """The host's clock in seconds, for budgets."""
+        """Return the host's clock in seconds, for budgets."""
 
     def free_bytes(self) -> int:
-        """Memory that an allocation on the device can still get."""
+        """Return the bytes that an allocation on the device can still get."""
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:
-        """Return the most memory that `call` held. It counts above what was allocated before. None
-        if the device does not tell.
+        """Return the most memory that `call` held, above what was allocated before it.
+
+        None if the device does not report it; `call` is then not made.
         """
 
     def held_bytes(self, call: Callable[[], object]) -> int | None:
-        """Return what is allocated when `call` has returned. Its result is kept, and what was
-        allocated before does not count. None as above.
+        """Return the memory that `call` leaves allocated, above what was allocated before it.
+
+        Its result is kept meanwhile. None if the device does not report it; `call` is then not made.
         """
 
     def allocated(self) -> AllocatedBytes:
-        """Return what is allocated now."""
+        """Return the bytes that torch's allocator has handed out."""
 
     def release(self) -> None:
         """Give cached memory back, so that the next test finds it free."""
 
     def facts(self) -> DeviceFacts:
-        """Return the facts of the device, as running."""
+        """Return the facts of the device in its present state."""
 
     def gpu(self) -> Gpu | None:
-        """Return what its management library tells of this device now. None if no library does.
-        Never raises.
-        """
+        """Return the present facts from a management library; None without one. Never raise."""
 
 
 class Silent(Exception):
@@ -169,18 +170,15 @@ class SiblingDevice(Protocol):
     """A device of a kind of which a process may see several."""
 
     def siblings(self) -> tuple[str, ...]:
-        """Return the names of all visible devices, its own among them. For example `cuda:0`,
-        `cuda:1`.
-        """
+        """Return the names of all visible devices of this kind, its own among them: `cuda:0` …."""
 
     def current(self) -> AbstractContextManager[object]:
-        """Make this the device of launches that name none."""
+        """Make this the current device, on which launches go that name no device."""
 
     def busy_siblings(self) -> dict[str, float]:
-        """Return how busy each other device of the machine was lately. They are shares of the
-        time, by `GPU 3 (GPU-8c2f…)`.
+        """Return the share of recent time that each other device worked.
 
-        One that does not tell is left out. Never raises.
+        The names are `GPU 3 (GPU-8c2f…)`. A device that does not report it is left out. Never raise.
         """
 
 
@@ -193,18 +191,20 @@ class ManagedDevice(Protocol):
 
 
 def last_level_cache(reported_bytes: int, architecture: str) -> int:
-    """Return the bytes to evict before a buffer is cold. They are as reported (0 is unknown), but
-    never less than its class has.
+    """Return the size of a device's last-level cache.
+
+    It is the reported size (0 is unknown), or the Infinity Cache of its class if that is larger.
     """
-    floor = (
+    infinity_cache_bytes = (
         INFINITY_CACHE_BYTES if architecture.split(":")[0] in INFINITY_CACHE_ARCHITECTURES else 0
     )
-    return max(reported_bytes, floor) or ASSUMED_CACHE_BYTES
+    return max(reported_bytes, infinity_cache_bytes) or ASSUMED_CACHE_BYTES
 
 
 class RealDevice:
-    """The common part of every real device: the host's clock. For a start it has no spin, no graph,
-    no counters.
+    """The common part of every real device.
+
+    It has the host's clock and a flush, but no spin, no graph and no counters; a kind of device adds what it has.
     """
 
     name = ""
@@ -213,20 +213,21 @@ class RealDevice:
         return time.perf_counter()
 
     def reached(self, stamp: Stamp) -> bool:
-        """Without a spin nobody asks."""
+        """Raise NotImplementedError, since nothing calls it on a device without a spin."""
         raise NotImplementedError
 
     def spin(self, cycles: int) -> None:
-        """Cannot be kept busy."""
+        """Raise NotImplementedError: the device has no spin."""
         raise NotImplementedError
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """Has no graphs."""
+        """Raise NotImplementedError: the device has no graphs."""
         raise NotImplementedError
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """Return a function that writes and reads a buffer of its own. What is only written would
-        leave dirty lines to evict while timing.
+        """Return a function that writes and reads a buffer of its own.
+
+        Without the read, written lines of the cache would have to be evicted inside the next sample.
         """
         import torch
 
@@ -255,8 +256,9 @@ class RealDevice:
 
 
 class EventDevice(RealDevice):
-    """A GPU behind torch's events, on its current stream. Torch's allocator counts what it handed
-    out.
+    """A GPU that is timed by torch's events, on its current stream.
+
+    Torch's allocator counts the memory of a call.
     """
 
     library: ModuleType
@@ -283,14 +285,17 @@ class EventDevice(RealDevice):
         self.library.synchronize(self.index)
 
     def peak_bytes(self, call: Callable[[], object]) -> int:
-        return self._count_allocations(call)[0]
+        most_bytes, _ = self._count_allocations(call)
+        return most_bytes
 
     def held_bytes(self, call: Callable[[], object]) -> int:
-        return self._count_allocations(call)[1]
+        _, held_bytes = self._count_allocations(call)
+        return held_bytes
 
     def _count_allocations(self, call: Callable[[], object]) -> tuple[int, int]:
-        """Return the most that was allocated during a call, and what is behind it. Both count above
-        what was allocated before.
+        """Return the most bytes during a call, and those after it while its result is kept.
+
+        Both count above what was allocated before the call.
         """
         self.synchronize()
         before = self.library.memory_allocated(self.index)
@@ -310,14 +315,17 @@ class EventDevice(RealDevice):
         self.library.empty_cache()
 
 
-# What a process's context takes beside torch's allocator: 0.45 to 0.6 GB under CUDA, and more with cuBLAS and cuDNN.
+# The memory that a process's context takes beside torch's allocator, at most: 0.45 to 0.6 GB under CUDA, and more with
+# cuBLAS and cuDNN.
 OWN_CONTEXT_BYTES = 2**30
+# Processes that this one works for.
 _starters: set[int] = set()
 
 
 def started_by(process: int) -> None:
-    """Count a process as one that this one works for. Every other process that it started works for
-    it too.
+    """Note a process that started this one to work for it.
+
+    Its memory, and that of its other children, then counts as memory of this run.
     """
     _starters.add(process)
 
@@ -325,44 +333,55 @@ def started_by(process: int) -> None:
 def others_bytes(
     used_bytes: int, torch_bytes: int, holders: Mapping[int, int], before_bytes: int | None = None
 ) -> int | None:
-    """Return the memory of processes outside of this run. None if it cannot be known.
+    """Return the memory of processes outside of this run; None if it cannot be known.
 
-    Of what is in use, torch's allocator in this process has reserved `torch_bytes`. The `holders` that the driver lists
-    are blind in containers, where this process is not on the list. `before_bytes` were in use when it had no context
-    yet, None where nobody looked; where less is in use by now, it tells nothing any more.
+    Args:
+        used_bytes: all memory in use on the device.
+        torch_bytes: what torch's allocator in this process has reserved of it.
+        holders: memory by process, as the driver lists it. In a container this process is missing there, and then the
+            list is not used.
+        before_bytes: the memory in use before this process had a context; None if it is unknown. It is not used if less
+            is in use by now, since some process has then ended.
     """
     if os.getpid() in holders:
         return max(
             0, used_bytes - sum(size for process, size in holders.items() if _is_own(process))
         )
     other_use_bytes = max(0, used_bytes - torch_bytes)
-    # One that started this process has an idle context too.
-    helpers_bytes = OWN_CONTEXT_BYTES * bool(_starters)
+    # A process that started this one has an idle context too.
+    starters_bytes = OWN_CONTEXT_BYTES * bool(_starters)
     if before_bytes is None or other_use_bytes < before_bytes:
         return (
-            None if _communicates() else max(0, other_use_bytes - OWN_CONTEXT_BYTES - helpers_bytes)
+            None
+            if _communicates()
+            else max(0, other_use_bytes - OWN_CONTEXT_BYTES - starters_bytes)
         )
     added_bytes = (
         0 if _communicates() else max(0, other_use_bytes - before_bytes - OWN_CONTEXT_BYTES)
     )
-    return max(0, before_bytes - helpers_bytes) + added_bytes
+    return max(0, before_bytes - starters_bytes) + added_bytes
 
 
 def _is_own(process: int) -> bool:
-    ours = {os.getpid(), *_starters}
-    return process in ours or _parent(process) in ours
+    """Return whether a process belongs to this run.
+
+    These are this process, those that it works for, and all of their children.
+    """
+    own_processes = {os.getpid(), *_starters}
+    return process in own_processes or _parent(process) in own_processes
 
 
 def _parent(process: int) -> int | None:
+    """Return the number of a process's parent; None if it is unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        # The name, in parentheses, may hold anything.
+        # The parent stands behind the name, which is in parentheses and may hold any character.
         content = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
         return int(content.rpartition(")")[2].split()[1])
     return None
 
 
 def _communicates() -> bool:
-    """Return whether NCCL may be here. Torch's allocator does not count its buffers."""
+    """Return whether NCCL may hold buffers, which torch's allocator does not count."""
     import torch
 
     return torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -370,7 +389,7 @@ def _communicates() -> bool:
 
 @contextlib.contextmanager
 def answering(device: Device) -> Iterator[None]:
-    """Name the device if it fails, and not the measured function."""
+    """Raise any error inside as a DeviceError that names the device."""
     try:
         yield
     except DeviceError:

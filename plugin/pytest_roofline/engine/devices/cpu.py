@@ -1,5 +1,6 @@
-"""The host's processor as a device. It is the embedded default, so that everything can be tried and
-tested anywhere.
+"""The host's processor as a device, and the load of other processes on it.
+
+It needs no accelerator, so everything can be tried and tested on any machine.
 """
 
 import functools
@@ -14,12 +15,12 @@ from ...core.units import printable
 from .. import host
 from .base import Counters, RealDevice, Stamp, Traits
 
-# What neighbours may take of the usable cores before a measurement is theirs rather than the machine's.
+# The most that other processes may keep busy: cores, or a share of the usable ones if that is more.
 MOST_CORES_TAKEN = 0.25
 MOST_SHARE_TAKEN = 0.05
-# The kernel counts in hundredths of a second; below this its figure is too coarse.
+# The kernel counts in hundredths of a second, which is too coarse for a shorter watch.
 SHORTEST_WATCH_S = 0.1
-# How long to look who keeps the cores busy; so many are named, and none that takes less of a core.
+# Seconds of a watch for busy processes, how many of them are named, and the fewest cores of a named one.
 WATCH_S, NAMED, LEAST_CORES = 1.0, 5, 0.05
 QUIETEN = "wait for them to end, or end them"
 
@@ -38,9 +39,7 @@ def _tick_s() -> float:
 
 
 class CpuDevice(RealDevice):
-    """Times with `perf_counter_ns`. Work on the CPU is done when the call returns, so there is
-    nothing to wait for.
-    """
+    """The CPU, timed by `perf_counter_ns`. Its work is done when a call returns."""
 
     def __init__(self) -> None:
         self.name = "cpu"
@@ -51,7 +50,7 @@ class CpuDevice(RealDevice):
             queues=False,
             # A core's clock settles in milliseconds, a GPU's in hundreds of them.
             warmup_floor_s=0.02,
-            # Processes on a CPU differ by some 15 %: knowing one of them to a fifth of that is enough.
+            # Processes on a CPU differ by some 15 %, so the median of one of them need not be known more precisely.
             precision=0.03,
             # A virtual machine's memory bandwidth jumps by a third within a minute (measured).
             repeatability=0.40,
@@ -64,12 +63,10 @@ class CpuDevice(RealDevice):
         return float(end - start) * 1e-9
 
     def synchronize(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing, since all work is done."""
 
     def counters(self) -> Counters:
-        """Return how often the core was taken away, and others' seconds. The scheduler takes the
-        core; the seconds are on it.
-        """
+        """Return how often the scheduler interrupted this process, and the core time of others."""
         resource = host.limits()
         return Counters(
             preemptions=None
@@ -79,32 +76,32 @@ class CpuDevice(RealDevice):
         )
 
     def free_bytes(self) -> int:
-        """Return the machine's free memory, or less if the cgroup limits it."""
+        """Return the free memory of the machine, or less if a limit of this process leaves less."""
         return host.free_memory_bytes()
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:
-        """Return the peak of allocations and releases during the call. Torch records each.
+        """Return the peak of a call's memory, from torch's record of allocations and releases.
 
-        Memory from before that the call gives back is not in that record, nor what its own Python threads allocate.
-        None inside a profiler of the user's, whose record a second one would end.
+        The record lacks the allocations of Python threads, and releases of memory from before the call. None inside a
+        profiler of the user's: a second profiler would end the first one's record.
         """
         changes = _allocations(call)
         return None if changes is None else max(itertools.accumulate(changes, initial=0))
 
     def held_bytes(self, call: Callable[[], object]) -> int | None:
-        """Return the allocations of the call that are not released. Torch's record tells them."""
+        """Return the bytes that a call allocated and did not release; None as for `peak_bytes`."""
         changes = _allocations(call)
         return None if changes is None else max(0, sum(changes))
 
     def release(self) -> None:
-        """Nothing is cached here: freed host memory is free."""
+        """Do nothing, since torch caches no host memory."""
 
     def facts(self) -> DeviceFacts:
         return self._facts
 
     @functools.cached_property
     def _facts(self) -> DeviceFacts:
-        """Return model, family, cores, cache and clock. The clock is that of the beginning."""
+        """The facts of the processor, read once. So the clock is that of the first reading."""
         facts = host.host_facts()
         return DeviceFacts(
             type="cpu",
@@ -118,8 +115,9 @@ class CpuDevice(RealDevice):
 
 
 def _allocations(call: Callable[[], object]) -> list[int] | None:
-    """Return every allocation of a call in bytes, releases negative. Up to its end with its result
-    kept. None: see above.
+    """Return the bytes of every allocation of a call, in order; a release is negative.
+
+    The result of the call is kept until the record ends. None inside a profiler of the user's.
     """
     import torch
 
@@ -134,11 +132,10 @@ def _allocations(call: Callable[[], object]) -> list[int] | None:
 
 
 class Neighbours:
-    """The load of other processes on the cores that this one uses. It is watched from the making
-    until `cores_taken` is asked.
+    """A watch of other processes' load on the cores that this process may use.
 
-    Programs that this process ran meanwhile and waited for, such as a compiler, are no others. Where they are to be
-    `named`, every process is looked at.
+    It lasts from its making until `cores_taken` is called. Programs that this process ran and waited for, such as a
+    compiler, do not count as others. With `named`, it also notes the time of every process, for `taken_by`.
     """
 
     def __init__(self, *, named: bool = False) -> None:
@@ -146,8 +143,9 @@ class Neighbours:
         self._busy_s, self._own_s, self._wall_s = _busy_s(), _own_s(), time.perf_counter()
 
     def cores_taken(self) -> float | None:
-        """Return the cores that others kept busy on average. None if the machine does not tell or
-        the time was too short.
+        """Return the average number of cores that others kept busy.
+
+        None if the machine does not report it, or if the watch was too short.
         """
         busy_s, wall_s = _busy_s(), time.perf_counter() - self._wall_s
         if busy_s is None or self._busy_s is None or wall_s < SHORTEST_WATCH_S:
@@ -155,17 +153,24 @@ class Neighbours:
         return max(0.0, busy_s - self._busy_s - (_own_s() - self._own_s)) / wall_s
 
     def taken_by(self) -> tuple[str, ...]:
-        """Return the busiest readable processes, each with its cores: `cc1 (7) 1.0`."""
+        """Return the busiest readable processes, each with its cores: `cc1 (7) 1.0`.
+
+        Empty without `named`. Processes that began during the watch are left out.
+        """
         if not self._processes_s:
             return ()
         wall_s, before = time.perf_counter() - self._wall_s, self._processes_s
-        worked = {
+        cores_by_name = {
             name: (seconds - before[name]) / wall_s
             for name, seconds in _processes_s().items()
             if name in before
         }
-        most = sorted(worked, key=worked.__getitem__, reverse=True)[:NAMED]
-        return tuple(f"{name} {worked[name]:.1f}" for name in most if worked[name] > LEAST_CORES)
+        busiest = sorted(cores_by_name, key=cores_by_name.__getitem__, reverse=True)[:NAMED]
+        return tuple(
+            f"{name} {cores_by_name[name]:.1f}"
+            for name in busiest
+            if cores_by_name[name] > LEAST_CORES
+        )
 
     def text(self, usable: int) -> str:
         """Return `other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)`. Empty if they do not."""
@@ -173,7 +178,7 @@ class Neighbours:
 
 
 def neighbours_now() -> str:
-    """Return who keeps the cores busy now; empty if nobody does. Watching takes a second."""
+    """Watch for a second, and return the text on who keeps the cores busy; empty if nobody does."""
     neighbours = Neighbours(named=True)
     time.sleep(WATCH_S)
     return neighbours.text(host.usable_cores())
@@ -183,19 +188,21 @@ def occupied_text(cores_taken: float | None, usable: int, taken_by: Sequence[str
     """Return the text that others keep usable cores busy, and their names. Empty if they do not."""
     if cores_taken is None or not are_taken(cores_taken, usable):
         return ""
-    by = printable(", ".join(taken_by)) or "their names cannot be read here"
-    return f"other processes keep {min(cores_taken, usable):.1f} of {usable} cores busy ({by})"
+    names = printable(", ".join(taken_by)) or "their names cannot be read here"
+    return f"other processes keep {min(cores_taken, usable):.1f} of {usable} cores busy ({names})"
 
 
 def _processes_s() -> dict[str, float]:
-    """Return the seconds that every other readable process has worked. They are by
-    its name and number (proc(5), `stat`).
+    """Return the seconds that every other readable process has worked.
+
+    The keys are its name and number, `cc1 (7)`; proc(5) describes the fields of `stat`.
     """
     seconds = {}
     for path in (host.ROOT / "proc").glob("[0-9]*/stat"):
-        # The name stands in brackets, and may hold some itself.
-        opened, _, numbers_text = (host.read(path) or "").rpartition(")")
-        name, words = opened.partition("(")[2], numbers_text.split()
+        # The line is `7 (name) S 1 …`. The name may hold brackets too, so the last closing one ends it. Of the fields
+        # behind it, 11 and 12 are the ticks in user and in system mode.
+        before_end, _, numbers_text = (host.read(path) or "").rpartition(")")
+        name, words = before_end.partition("(")[2], numbers_text.split()
         if len(words) > 12 and path.parent.name != str(os.getpid()):
             seconds[f"{name} ({path.parent.name})"] = (
                 int(words[11]) + int(words[12])
@@ -204,8 +211,9 @@ def _processes_s() -> dict[str, float]:
 
 
 def others_core_s() -> float | None:
-    """Return the seconds that others have kept this process's cores busy. They count from any one
-    moment; None is unknown.
+    """Return the seconds for which others have kept this process's cores busy.
+
+    They count from some fixed moment, so only a difference of two has a meaning. None is unknown.
     """
     busy_s = _busy_s()
     return None if busy_s is None else busy_s - time.process_time()
@@ -218,10 +226,14 @@ def _own_s() -> float:
 
 
 def _busy_s() -> float | None:
-    """Seconds that the usable cores have worked since boot, for anybody."""
+    """Return the seconds that the usable cores have worked since boot, for any process.
+
+    None if the machine does not report it.
+    """
     usable = {f"cpu{number}" for number in host.usable_cpus()}
     rows = map(str.split, (host.read(host.ROOT / "proc/stat") or "").splitlines())
-    # user, nice, system, irq, softirq; not idle, waiting for disks, or stolen by the hypervisor.
+    # The columns are user, nice, system, irq and softirq. Those left out are idle time, waiting for disks, and time
+    # that the hypervisor took.
     ticks = [
         sum(int(row[column]) for column in (1, 2, 3, 6, 7))
         for row in rows
@@ -231,10 +243,9 @@ def _busy_s() -> float | None:
 
 
 def are_taken(cores_taken: float | None, usable: int) -> bool:
-    """Return whether others keep too many of the usable cores busy. A CPU measurement then tells
-    nothing of the machine.
+    """Return whether others keep so many cores busy that a CPU measurement is useless.
 
-    A threaded copy that has to wait for one core waits for whole slices of the scheduler, so a little is too much.
+    A small load is too much already: a threaded copy waits for its slowest core, for whole slices of the scheduler.
     """
     return cores_taken is not None and cores_taken > max(
         MOST_CORES_TAKEN, MOST_SHARE_TAKEN * usable
@@ -242,9 +253,7 @@ def are_taken(cores_taken: float | None, usable: int) -> bool:
 
 
 def too_busy(cores_taken: float | None) -> str:
-    """Return why a CPU measurement tells nothing of the machine; else empty. The reason is the
-    neighbours.
-    """
+    """Return why other processes make a CPU measurement useless; empty if they do not."""
     usable = host.usable_cores()
     if not are_taken(cores_taken, usable):
         return ""

@@ -18,7 +18,7 @@ from .base import Counters, EventDevice, Traits, last_level_cache
 CUDA = Traits(tick_s=0.5e-6, shortest_span_s=100e-6, spins=True, graphs=True)
 # An event under HIP carries a system-scope fence that perturbs short kernels, so a pair brackets a batch of 1 ms.
 HIP = Traits(tick_s=1e-6, shortest_span_s=1e-3, spins=True, graphs=True)
-# Whose spin counts a constant clock instead of the shader's.
+# Architectures whose spin counts a constant clock, not that of the compute units.
 CONSTANT_SPIN = ("gfx11", "gfx12")
 
 
@@ -38,9 +38,9 @@ class CudaDevice(EventDevice):
         torch.cuda.set_device(index)
 
     def _in_use(self) -> int | None:
-        """Return the bytes that others hold; None if unknown.
+        """Return the bytes that other processes hold; None if they are unknown.
 
-        It is asked before the device is made current, which gives this process a context.
+        It must be called before the device is made current. That gives this process a context, which takes memory too.
         """
         if not self.is_hip and not torch.cuda.is_initialized():
             # The device opens without the library, if that fails in any way.
@@ -49,7 +49,7 @@ class CudaDevice(EventDevice):
         return None
 
     def spin(self, cycles: int) -> None:
-        """Occupy the device by a thread that counts cycles. All others idle."""
+        """Submit a kernel with a single thread, which counts so many cycles."""
         torch.cuda._sleep(cycles)
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
@@ -75,11 +75,11 @@ class CudaDevice(EventDevice):
         return graph.replay
 
     def _end_allocating(self, pool: tuple[int, int]) -> None:
-        """Take the allocator out of a capture that could not be ended.
+        """End the allocator's part of a failed capture.
 
-        torch until 2.11 leaves it there, and it would refuse to give any memory back.
+        Up to version 2.11 torch does not do it, and the allocator would then refuse to release memory.
         """
-        # Raised where torch has done so itself.
+        # The error says that torch has already done it.
         with contextlib.suppress(RuntimeError):
             torch._C._cuda_endAllocateToPool(self.index, pool)
 
@@ -89,6 +89,7 @@ class CudaDevice(EventDevice):
 
     @functools.cached_property
     def _library(self) -> "nvidia.Nvml | amd.Amdsmi":
+        """The vendor's management library for this GPU, opened at first use."""
         properties: Any = torch.cuda.get_device_properties(self.index)
         if self.is_hip:
             return amd.gpu_at(amd.pci_address(properties))
@@ -105,7 +106,10 @@ class CudaDevice(EventDevice):
         return torch.cuda.device(self.index)
 
     def busy_siblings(self) -> dict[str, float]:
-        """Return how busy every other GPU is, seen by this process or not."""
+        """Return the share of recent time that every other GPU worked, also of hidden ones.
+
+        Empty if the library fails.
+        """
         with contextlib.suppress(Exception):
             properties: Any = torch.cuda.get_device_properties(self.index)
             return (
@@ -116,20 +120,20 @@ class CudaDevice(EventDevice):
         return {}
 
     def free_bytes(self) -> int:
-        """Return the bytes that the driver can hand out, and those in torch's cache."""
+        """Return the bytes that are free in the driver, plus those in torch's cache."""
         free, _ = torch.cuda.mem_get_info(self.index)
         return (
             free + torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index)
         )
 
     def release(self) -> None:
-        """Give cached blocks back to the driver, and page-locked memory to the host."""
+        """Return cached memory to the driver, and page-locked memory to the host."""
         super().release()
-        # Nobody else gets what torch keeps of it, in powers of two; an older torch has no way to give it back.
+        # torch caches page-locked memory in sizes of powers of two. An older torch has no function to release it.
         getattr(torch._C, "_host_emptyCache", lambda: None)()
 
     def facts(self) -> DeviceFacts:
-        """Return torch's properties, with the facts of the vendor's management library."""
+        """Return the facts from torch's properties and from the vendor's management library."""
         properties: Any = torch.cuda.get_device_properties(self.index)
         architecture = (
             getattr(properties, "gcnArchName", None)
@@ -163,12 +167,13 @@ class CudaDevice(EventDevice):
             facts = (
                 library.gpu() if isinstance(library, amd.Amdsmi) else nvidia.gpu(_uuid(properties))
             )
-            # This process is at work on it, so memory in use says nothing of others.
+            # This process uses memory of the GPU too, so the memory in use is not that of others.
             return None if facts is None else replace(facts, others_bytes=None)
         return None
 
 
 def _uuid(properties: Any) -> str | None:
+    """Return the UUID in torch's properties of a GPU; None if they have none."""
     return str(getattr(properties, "uuid", "")) or None
 
 
@@ -190,7 +195,7 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
         )
         raise DeviceError(f"{option} asks for cuda:{index}, found {devices_text}{build_text}")
     device = CudaDevice(index)
-    # ROCm has no such list, nor has a torch that does not know its own targets.
+    # The list is empty under ROCm, and in a build of torch that does not know its targets.
     entries = [] if torch.version.hip else torch.cuda.get_arch_list()
     if entries:
         _require_code(index, entries, option)

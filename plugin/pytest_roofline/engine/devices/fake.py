@@ -1,10 +1,9 @@
-"""A device without hardware: an in-order stream in a few lines. It is the shortest way to
-understand the timing engine.
+"""A device without hardware, which simulates an in-order stream. It helps to understand the timing engine.
 
-The host submits, the device works later. Two clocks say so: `host_s()` is the host's, `clock_s` the time at which the
-device will have finished everything submitted. Submitting costs the host time, work starts a launch latency after it
-was submitted or when the device is free, and a full queue makes the host wait. A measured function calls
-`device.work(seconds)`. Nothing sleeps: a run that would take a minute on hardware takes a millisecond.
+The host submits work, and the device does it later. There are two clocks: `host_s()` is the host's, and `clock_s` the
+time at which the device will have finished all submitted work. Submitting takes the host some time. Work starts a
+launch latency after it was submitted, or when the device is free. A full queue makes the host wait. A measured function
+calls `device.work(seconds)`. Nothing sleeps: a run that would take a minute on hardware takes a millisecond.
 
     device = FakeDevice(launch_s=8e-6, latency_s=4e-6, tick_s=0.5e-6)
     for _ in range(3):
@@ -124,7 +123,7 @@ class FakeDevice:
             power_cap_w,
         )
         self.driver_bytes, self.context_bytes = driver_bytes, context_bytes
-        # The share of its clock that the power cap leaves, and what was written and waits in the cache.
+        # The share of the clock that the power cap leaves, and the written bytes that are in the cache only.
         self._capped, self._dirty_bytes = 1.0, 0
         self._use_by_others, self._counters_s = (others_bytes, others_busy), counters_s
         self._throttled_s: dict[str, float] = {}
@@ -145,8 +144,12 @@ class FakeDevice:
         )
 
     def _submit(self, seconds: float, host_s: float) -> float:
-        """Put an entry of so many seconds into the stream. Return when it will be done."""
+        """Submit an entry of so many seconds, and return the time at which it will be done.
+
+        Submitting takes the host `host_s`. If the queue is full, the host waits for the oldest entry.
+        """
         self._host_s += host_s
+        # Entries that are done have left the queue.
         while self._ends and self._ends[0] <= self._host_s:
             self._ends.popleft()
         if len(self._ends) >= self.queue_depth:
@@ -164,11 +167,14 @@ class FakeDevice:
         written_bytes: int = 0,
         watts: float = 0.0,
     ) -> None:
-        """Submit a kernel that keeps the device busy for so long. That is at full clock, times the
-        scripted slowdown.
+        """Submit a kernel that takes `seconds` at full clock, times the scripted slowdown.
 
-        It goes through the buffer `touch` of `size_bytes`, of which it writes `written_bytes`; the buffer stays in the
-        cache until others, touched later, push it out, and there takes `cached` times as long. It would draw `watts`.
+        Args:
+            touch: the buffer that it reads; None reads none. It is in the cache until others push it out.
+            size_bytes: of that buffer.
+            cached: the factor on the duration if the buffer is in the cache.
+            written_bytes: how much of the buffer it writes.
+            watts: the power that it would draw at full clock.
         """
 
         def takes_s() -> float:
@@ -182,15 +188,14 @@ class FakeDevice:
             self._submit(takes_s() + self.launch_gap_s, self.launch_s)
 
     def _draw(self, watts: float) -> None:
-        """Let the clock give way to the power cap, in proportion. It comes back with work that
-        draws less.
-        """
+        """Lower the clock in proportion if work draws more than the power cap; else restore it."""
         cap_w = self.power_cap_w
         self._capped = cap_w / watts if cap_w is not None and watts > cap_w else 1.0
 
     def _written_share(self, size_bytes: int, written_bytes: int) -> float:
-        """Return the factor of the cache on a kernel's duration. It counts what need not be written
-        to memory, and what is evicted of others.
+        """Return the factor of a write-back cache on a kernel's duration.
+
+        Bytes that stay in the cache save time, and written bytes of others that must be evicted cost time.
         """
         if not (self.dirty_share and size_bytes):
             return 1.0
@@ -200,7 +205,7 @@ class FakeDevice:
         return 1.0 + (evicted - stays) / size_bytes
 
     def _clock(self, busy_s: float) -> float:
-        """The share of its full clock that it has now."""
+        """Return the present clock, as a share of the full one, after so many busy seconds."""
         ramped = 1.0
         if busy_s < self.clock_ramp_s:
             ramped = IDLE_CLOCK + (1 - IDLE_CLOCK) * busy_s / self.clock_ramp_s
@@ -215,11 +220,13 @@ class FakeDevice:
         return seconds * factor
 
     def _be_busy(self, seconds: float) -> None:
+        """Count busy seconds, also for each cause that is active."""
         for cause in self._active() or ():
             self._throttled_s[cause] = self._throttled_s.get(cause, 0.0) + seconds
         self.busy_s += seconds
 
     def _active(self) -> frozenset[str] | None:
+        """Return the causes that are active now; None on a device that does not report them."""
         if self._throttle is None:
             return None
         return self._throttle(self.busy_s) | (
@@ -227,8 +234,9 @@ class FakeDevice:
         )
 
     def _touch(self, buffer: object, size_bytes: int) -> bool:
-        """Return whether a buffer is still in the cache, and put it there. The least recently
-        touched leave.
+        """Put a buffer into the cache, and return whether it was there before.
+
+        The least recently touched buffers leave a full cache.
         """
         hit = self._cached.pop(buffer, None) is not None
         self._cached[buffer] = size_bytes
@@ -237,7 +245,10 @@ class FakeDevice:
         return hit
 
     def stamp(self) -> Stamp:
-        """Submit an entry that notes the time when the device reaches it."""
+        """Submit a stamp, and return the time at which the device will reach it.
+
+        Raise RuntimeError after `vanish_after` stamps.
+        """
         self.stamps += 1
         if self._vanish_after is not None and self.stamps > self._vanish_after:
             raise RuntimeError("the device fell off the bus")
@@ -249,36 +260,38 @@ class FakeDevice:
         return stamp <= self._host_s
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Return seconds between two stamps, each rounded to the tick. Wait for the later one
-        first.
-        """
+        """Wait for the later stamp, and return the seconds between both, each rounded to the tick."""
         assert isinstance(start, float)
         assert isinstance(end, float)
         self._host_s = max(self._host_s, end)
         return (round(end / self.tick_s) - round(start / self.tick_s)) * self.tick_s
 
     def synchronize(self) -> None:
-        """The host waits for the device. A measured function may call it too, as one that reads a result does."""
+        """Let the host wait for the device. A measured function that reads a result calls it too."""
         self._host_s = max(self._host_s, self.clock_s, self._other_stream_s)
 
     def work_beside(self, seconds: float) -> None:
-        """Submit a kernel to another stream. Nothing but `synchronize` waits for it."""
+        """Submit a kernel to another stream, for which only `synchronize` waits."""
         self._other_stream_s = max(self._host_s, self._other_stream_s) + seconds
 
     def spin(self, cycles: int) -> None:
-        """Submit an entry of so many cycles at the clock of the moment."""
+        """Submit a spin of so many cycles, at the present clock."""
         if self._recording is not None:
             self._recording.append(lambda: self._spins_s(cycles))
         else:
             self._submit(self._spins_s(cycles), self.launch_s)
 
     def _spins_s(self, cycles: int) -> float:
+        """Return the seconds of a spin at the present clock, and count them as busy."""
         seconds = cycles / (self.clock_hz * self._clock(self.busy_s))
         self._be_busy(seconds)
         return seconds
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """Note what is submitted. A replay is one entry and costs the host one launch."""
+        """Record the submitted work, and return its replay: one entry, and one launch of the host.
+
+        Raise RuntimeError if captures are to fail.
+        """
         nodes: list[Callable[[], float]] = []
         self._recording = nodes
         try:
@@ -287,50 +300,53 @@ class FakeDevice:
             self._recording = None
         if self.capture_fails:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        # The first replay takes this entry out of the list, so that only that one uploads the graph.
         uploads_s = [self.graph_upload_s * len(nodes)]
         return lambda: self._submit_all(nodes, uploads_s.pop() if uploads_s else 0.0)
 
     def _submit_all(self, nodes: list[Callable[[], float]], upload_s: float = 0.0) -> None:
+        """Submit all nodes of a graph as one entry, with the seconds of its upload."""
         self._submit(upload_s + sum(takes_s() for takes_s in nodes), self.launch_s)
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """Return a kernel that touches so many bytes, at 3 TB/s. What it wrote it reads again."""
+        """Return a function that submits a kernel which writes and reads so many bytes, at 3 TB/s."""
         return lambda: self.work(2 * size_bytes / 3e12, touch="flush", size_bytes=size_bytes)
 
     def memory_accounts(self) -> tuple[int, int]:
-        """Return the bytes in use by NVML's first account and by its second. The second leaves out
-        what the driver keeps back.
+        """Return the bytes in use by NVML's first account and by its second.
+
+        Only the first counts what the driver keeps back.
         """
         used = self.context_bytes + self._held_bytes + (self._use_by_others[0] or 0)
         return used + self.driver_bytes, used
 
     def counters(self) -> Counters:
-        """Return the scripted state. Seconds are the busy ones as long as a cause is active."""
+        """Return the scripted state. Each cause has the busy seconds during which it was active."""
         others_bytes, others_busy = self._use_by_others
         self._host_s += self._counters_s
         return Counters(self._active(), dict(self._throttled_s), others_bytes, others_busy)
 
     def host_s(self) -> float:
-        """The host's clock."""
+        """Return the host's clock in seconds."""
         return self._host_s
 
     def pass_time(self, seconds: float) -> None:
-        """The host does something else, as a slow Python function does."""
+        """Let the host spend time on something else, as a slow Python function does."""
         self._host_s += seconds
 
     def allocate(self, size_bytes: int) -> None:
-        """Hold memory; negative gives it back."""
+        """Allocate so many bytes; a negative number releases them."""
         self._held_bytes += size_bytes
         self._most_bytes = max(self._most_bytes, self._held_bytes)
 
     def peak_bytes(self, call: Callable[[], object]) -> int:
-        """The most held during a call above what was held before."""
+        """Return the most memory that a call held, above what was allocated before it."""
         before = self._most_bytes = self._held_bytes
         call()
         return self._most_bytes - before
 
     def held_bytes(self, call: Callable[[], object]) -> int:
-        """Return what a call leaves allocated above what was before."""
+        """Return the memory that a call leaves allocated, above what was allocated before it."""
         before = self._held_bytes
         output = call()
         held_bytes = max(0, self._held_bytes - before)
@@ -338,22 +354,25 @@ class FakeDevice:
         return held_bytes
 
     def allocated(self) -> AllocatedBytes:
-        """As held by `allocate`."""
+        """Return the bytes that `allocate` holds, and the most so far."""
         return AllocatedBytes(self._held_bytes, self._most_bytes)
 
     def free_bytes(self) -> int:
-        """All of its memory."""
+        """Return all of its memory, whatever is allocated."""
         return self._facts.memory_bytes or 0
 
     def release(self) -> None:
-        """Holds nothing."""
+        """Do nothing, since no memory is cached."""
 
     def facts(self) -> DeviceFacts:
-        """As scripted."""
+        """Return the scripted facts."""
         return self._facts
 
     def gpu(self) -> Gpu | None:
-        """Return the scripted facts. Lists become tuples, so that the arguments may come from JSON."""
+        """Return the scripted facts of a management library; None if it is to have none.
+
+        Lists become tuples, since the facts may come from JSON.
+        """
         if self.gpu_facts is None:
             return None
         scripted_facts = {

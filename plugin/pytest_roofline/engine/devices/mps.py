@@ -1,5 +1,6 @@
-"""Apple's GPU through Metal, timed by the host's clock. Reading its events may hang, fail, or show
-a callback's time.
+"""Apple's GPU through Metal, timed by the host's clock.
+
+Its events are not used: reading them may hang or fail, or give the time of a callback.
 """
 
 import time
@@ -13,14 +14,14 @@ from .base import AllocatedBytes, RealDevice, Stamp, Traits
 
 
 class MpsDevice(RealDevice):
-    """The device torch.mps: one stream, and long spans. Launch and wait hardly show in them."""
+    """The device torch.mps. Its spans are long, so that a launch and a wait hardly matter."""
 
     def __init__(self) -> None:
         self.name = "mps"
         self.traits = Traits(tick_s=1e-6, shortest_span_s=5e-3, stamps=False)
 
     def stamp(self) -> Stamp:
-        """The host's clock, once the device is done."""
+        """Wait for the device, and return the host's clock."""
         torch.mps.synchronize()
         return time.perf_counter()
 
@@ -42,7 +43,7 @@ class MpsDevice(RealDevice):
         torch.mps.empty_cache()
 
     def facts(self) -> DeviceFacts:
-        """The chip's name; memory is shared with the host."""
+        """Return the facts of the chip, whose memory is that of the host."""
         facts = host.host_facts()
         return DeviceFacts(
             type="mps",
@@ -54,7 +55,7 @@ class MpsDevice(RealDevice):
 
 
 def open_mps(option: str = "--roofline-device") -> MpsDevice:
-    """Apple's GPU."""
+    """Return Apple's GPU. Raise DeviceError if torch cannot use one."""
     if not torch.backends.mps.is_available():
         built = "" if torch.backends.mps.is_built() else "; this torch is built without mps"
         raise DeviceError(f"{option} asks for mps, found none{built}")

@@ -1,5 +1,6 @@
-"""NVIDIA's management library: facts, throttle counters and neighbours of a GPU. Facts that it
-withholds stay unknown.
+"""Facts, throttle counters and neighbours of NVIDIA GPUs, from the management library NVML.
+
+A fact that it does not state is unknown.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from .base import OWN_CONTEXT_BYTES, Counters, Silent, others_bytes
 _REASONS = {0x4: POWER_CAP, 0x8: HARDWARE, 0x20: THERMAL, 0x40: THERMAL, 0x80: BRAKE}
 # Performance policies whose violation time NVML adds up, in nanoseconds (nvml.h: POWER 0, THERMAL 1).
 _POLICIES = {0: POWER_CAP, 1: THERMAL}
-# Counters of newer drivers, in nanoseconds, by their names in nvml.h: versions of it number them differently.
+# Counters of newer drivers, in nanoseconds, by name, since versions of nvml.h number them differently.
 _FIELDS = {
     "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP": POWER_CAP,
     "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN": THERMAL,
@@ -37,7 +38,7 @@ UNKNOWN_DEVICE = "NVML does not know this device"
 
 
 def start_nvml() -> Any:
-    """The library, ready to be asked."""
+    """Return the library, initialized. Raise Silent if it is missing or finds no driver."""
     try:
         import pynvml
     except ImportError as error:
@@ -54,7 +55,7 @@ def start_nvml() -> Any:
 
 @contextlib.contextmanager
 def open_nvml() -> Iterator[Any]:
-    """Yield the library; None if it is missing or finds no driver."""
+    """Yield the initialized library; None if it is missing or finds no driver."""
     try:
         nvml = start_nvml()
     except Silent:
@@ -76,8 +77,12 @@ def silent() -> str:
 
 
 def ask(nvml: Any, question: Callable[..., Any] | str, *arguments: Any) -> Any:
-    """Return an answer of the library, or None. None is withheld, or older than the library or the
-    driver.
+    """Return an answer of the library; None if it has none.
+
+    The GPU may not report it, or the library or the driver is older than the question.
+
+    Args:
+        question: a function, or the name of one in the library.
     """
     # Newer versions of the library have an error of their own for a driver that is older than the question.
     mismatch = getattr(nvml, "NVMLLibraryMismatchError", AttributeError)
@@ -89,9 +94,10 @@ def ask(nvml: Any, question: Callable[..., Any] | str, *arguments: Any) -> Any:
 
 
 def handle_of(nvml: Any, uuid: str | None) -> Any:
-    """Return the device by UUID, never by index. CUDA_VISIBLE_DEVICES renumbers, NVML does not.
+    """Return the library's handle of the GPU with a UUID.
 
-    Torch tells a UUID without a prefix, in MIG mode that of the instance.
+    An index would be wrong, since CUDA_VISIBLE_DEVICES changes torch's indices and not NVML's. Torch states the UUID
+    without a prefix; in MIG mode it is that of the instance.
     """
     if uuid is None:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_FOUND)
@@ -104,7 +110,7 @@ def handle_of(nvml: Any, uuid: str | None) -> Any:
 
 
 def causes(nvml: Any, handle: Any) -> frozenset[str]:
-    """Return what slows the device right now, and the power cap."""
+    """Return the causes that slow the device down now, and the power cap."""
     try:
         bits = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     except (nvml.NVMLError, AttributeError):
@@ -114,16 +120,16 @@ def causes(nvml: Any, handle: Any) -> frozenset[str]:
 
 
 def used_bytes(nvml: Any, handle: Any) -> int:
-    """Return the memory that processes hold.
+    """Return the bytes that processes hold of a GPU's memory.
 
-    The first version of NVML's account counts what the driver keeps for itself as used too, some 900 MB on an A100
-    with nothing on it; the second has that apart (nvml.h: nvmlMemory_v2_t).
+    The first version of NVML's record also counts what the driver keeps for itself, some 900 MB on an idle A100. The
+    second version, used here, states it separately (nvml.h: nvmlMemory_v2_t).
     """
     return int(nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2).used)
 
 
 def in_use(uuid: str | None) -> int | None:
-    """Return what processes hold of a GPU's memory now. None if nobody tells."""
+    """Return the bytes that processes hold of a GPU's memory now; None if they are unknown."""
     with open_nvml() as nvml:
         process_bytes = (
             None if nvml is None else ask(nvml, lambda: used_bytes(nvml, handle_of(nvml, uuid)))
@@ -132,17 +138,17 @@ def in_use(uuid: str | None) -> int | None:
 
 
 class Nvml:
-    """One GPU behind NVML, open until the process ends. Every question may go unanswered.
+    """One GPU behind NVML, which stays open until the process ends.
 
-    `before_bytes` of memory were in use when this process had no context on it; None where nobody looked. `silent` is
-    why the library cannot be asked about this device; empty where it can.
+    `before_bytes` of memory were in use before this process had a context on the GPU; None if that is unknown. `silent`
+    is why the library cannot be asked about this GPU; empty if it can. A single question may still have no answer.
     """
 
     def __init__(self, uuid: str | None, before_bytes: int | None = None) -> None:
         self._nvml: Any = None
         self._handle: Any = None
         self._before_bytes = before_bytes
-        # From now on: the library remembers who worked here before us.
+        # Only samples from now on count, since the library also has older ones of other processes.
         self._last_sample_us = time.time_ns() // 1000
         try:
             self._nvml = start_nvml()
@@ -152,7 +158,7 @@ class Nvml:
             self.silent = str(silent)
 
     def counters(self, own_bytes: int) -> Counters:
-        """Return the state right now. `own_bytes` are allocated by torch in this process."""
+        """Return the present state. `own_bytes` are allocated by torch in this process."""
         if self.silent:
             return Counters()
         used = self._ask(used_bytes)
@@ -166,10 +172,11 @@ class Nvml:
         )
 
     def _ask(self, question: Callable[[Any, Any], Any]) -> Any:
+        """Return the answer of a function of library and handle; None without one."""
         return ask(self._nvml, question, self._nvml, self._handle)
 
     def _holders(self) -> dict[int, int]:
-        """Return what each process holds, as far as the driver tells."""
+        """Return the bytes that each process holds, by its number, as far as the driver states them."""
         processes = (
             self._ask(lambda nvml, handle: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
         )
@@ -180,8 +187,9 @@ class Nvml:
         }
 
     def _violation_seconds(self) -> dict[str, float]:
-        """Return the sum of each cause's counters, in seconds. Some count the same, which does not
-        matter to a growth.
+        """Return the sum of each cause's counters, in seconds.
+
+        Two counters may count the same time. That does not matter, since only the growth of a sum is looked at.
         """
         seconds: dict[str, float] = {}
         for policy, cause in _POLICIES.items():
@@ -202,8 +210,9 @@ class Nvml:
         return seconds
 
     def _others_busy(self) -> float | None:
-        """Return the share of time that other processes kept it busy. Unknown if ours is not on the
-        list, as in containers.
+        """Return the share of time that other processes kept the GPU busy since the last call.
+
+        None if it is unknown: in a container this process is not on the driver's list.
         """
         samples = ask(
             self._nvml, "nvmlDeviceGetProcessUtilization", self._handle, self._last_sample_us
@@ -211,22 +220,20 @@ class Nvml:
         if not samples:
             return None
         self._last_sample_us = max(int(sample.timeStamp) for sample in samples)
-        mine = os.getpid()
-        if all(sample.pid != mine for sample in samples):
+        own_process = os.getpid()
+        if all(sample.pid != own_process for sample in samples):
             return None
-        return sum(int(sample.smUtil) for sample in samples if sample.pid != mine) / 100
+        return sum(int(sample.smUtil) for sample in samples if sample.pid != own_process) / 100
 
 
 def _answers(nvml: Any, questions: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """Return the answers of NVML by name. A question that it withholds, or does not know yet, stays
-    out.
-    """
+    """Return the answers to questions, by name. A question without an answer is left out."""
     answers = {name: ask(nvml, question) for name, question in questions.items()}
     return {name: answer for name, answer in answers.items() if answer is not None}
 
 
 def _as_running(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
-    """Return the questions for a run file and for the doctor's list."""
+    """Return the questions about a GPU's present state that `facts` and `_gpu` share."""
     return {
         "driver": nvml.nvmlSystemGetDriverVersion,
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
@@ -236,8 +243,9 @@ def _as_running(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
 
 
 def facts(uuid: str | None) -> dict[str, Any]:
-    """Return driver, clocks, power limit, PCIe link as running, and MIG mode. What NVML withholds
-    stays out (unknown).
+    """Return the present facts of a GPU, as arguments of `DeviceFacts`.
+
+    A fact that NVML does not state is left out.
     """
     with open_nvml() as nvml:
         handle = None if nvml is None else ask(nvml, handle_of, nvml, uuid)
@@ -279,6 +287,7 @@ def gpu(uuid: str | None) -> Gpu | None:
 
 
 def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
+    """Return the present facts of a GPU; those that NVML does not state are unknown."""
     states = [ask(nvml, "nvmlDeviceGetNvLinkState", handle, link) for link in range(MOST_LINKS)]
     known_links = [bool(state) for state in states if state is not None]
     answers = _answers(
@@ -292,7 +301,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
             "power_default_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
             "pcie_generation_rated": lambda: nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration(handle),
             "pcie_width_rated": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-            # What card and slot agree on; the current one falls on purpose when nothing is copied.
+            # The generation that card and slot agree on. The current one is lower while nothing is copied.
             "pcie_generation": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
             "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
             "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
@@ -300,15 +309,16 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
             "ecc_errors": lambda: int(
                 nvml.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, _VOLATILE)
             ),
-            # GPUs before Ampere retire pages where later ones remap rows.
+            # GPUs before Ampere retire pages; later ones remap rows, which is asked below.
             "remap_pending": lambda: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
             "active": lambda: tuple(sorted(causes(nvml, handle))),
         },
     )
-    rows = ask(nvml, "nvmlDeviceGetRemappedRows", handle)
-    if rows is not None:
-        answers |= {"remap_pending": bool(rows[2]), "remap_failed": bool(rows[3])}
-    # The engine takes either.
+    remapped_rows = ask(nvml, "nvmlDeviceGetRemappedRows", handle)
+    if remapped_rows is not None:
+        _, _, is_pending, has_failed = remapped_rows
+        answers |= {"remap_pending": bool(is_pending), "remap_failed": bool(has_failed)}
+    # The engine can use the active causes or the counters of violations.
     throttle_known = (
         "active" in answers or ask(nvml, "nvmlDeviceGetViolationStatus", handle, 1) is not None
     )
@@ -321,24 +331,28 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
 
 
 def busy_others(uuid: str | None) -> dict[str, float]:
-    """Return how busy every other GPU of this machine was lately. They are shares of the time, by
-    the name of the GPU.
+    """Return the share of recent time that every other GPU worked, by its name.
+
+    Empty if no GPU has this UUID, such as that of a MIG instance: then it is not known which GPUs are the others.
     """
     busy_by_name: dict[str, float] = {}
     with open_nvml() as nvml:
         for index in range(0 if nvml is None else ask(nvml, "nvmlDeviceGetCount") or 0):
             uuid_and_share = ask(nvml, functools.partial(_busy, nvml, index))
             if uuid_and_share is not None:
-                busy_by_name[f"GPU {index} ({uuid_and_share[0]})"] = uuid_and_share[1]
-    # Where ours is not among them, as of a MIG instance, nobody can say which are the others.
-    mine = next((name for name in busy_by_name if uuid and uuid.removeprefix("GPU-") in name), None)
-    return {name: busy for name, busy in busy_by_name.items() if name != mine} if mine else {}
+                gpu_uuid, share = uuid_and_share
+                busy_by_name[f"GPU {index} ({gpu_uuid})"] = share
+    own_name = next(
+        (name for name in busy_by_name if uuid and uuid.removeprefix("GPU-") in name), None
+    )
+    if own_name is None:
+        return {}
+    return {name: busy for name, busy in busy_by_name.items() if name != own_name}
 
 
 def _busy(nvml: Any, index: int) -> tuple[str, float]:
-    """Return the UUID of a GPU, and the share of time that it worked. Work is a kernel or a copy."""
+    """Return the UUID of a GPU, and the share of recent time that it ran kernels."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     uuid = nvml.nvmlDeviceGetUUID(handle)
-    return uuid.decode() if isinstance(uuid, bytes) else str(
-        uuid
-    ), nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    uuid_text = uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+    return uuid_text, nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100

@@ -1,9 +1,9 @@
-"""Several devices of one process as one, for work between them. The slowest of them sets the time.
+"""Several devices of one process as one device, for work between them. The slowest sets the time.
 
-Their clocks cannot be compared, so a stamp is one on each device, and the time between two stamps is the longest that
-any of them saw. For that all must begin together. Behind a spin they do not, since it lasts as long as each one's clock
-makes it; so they wait for each other once, behind the stamp that ends the spin and before the next, which begins the
-work. No wait is ever inside a sample, nor inside a spin that tells the clock.
+The clocks of devices cannot be compared. So a stamp is one stamp on each device, and the time between two stamps is the
+longest that any device saw. That is right only if all devices begin together. A spin drives them apart, since its
+duration depends on each device's clock. So the devices wait for each other once, after the stamp that ends the spin and
+before the stamp that begins the work. No wait is inside a sample, nor inside a spin that probes the clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,14 +22,14 @@ Number = TypeVar("Number", int, float)
 
 @runtime_checkable
 class Peer(Protocol):
-    """A device that can wait for another one's stamp without the host."""
+    """A device that can wait for another device's stamp without the host."""
 
     def wait_for(self, stamp: Stamp) -> None:
-        """Delay what is submitted from now on until another device's stamp."""
+        """Let all further work wait until another device has reached its stamp."""
 
 
 class SeveralDevices(RealDevice):
-    """Two devices or more of one kind, asked as one. The facts of the first stand for all."""
+    """Two or more devices of one kind as one device. It has the facts of the first."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         if len(devices) < 2:
@@ -42,31 +42,33 @@ class SeveralDevices(RealDevice):
         self.name = "+".join(device.name for device in devices)
         # A graph belongs to one device.
         self.traits = replace(devices[0].traits, graphs=False)
+        # Whether a spin was submitted last, and whether the stamp that ends a spin was.
         self._spun = self._spin_ended = False
 
     def stamp(self) -> Stamp:
-        """Stamp each device. They meet first if a spin drove them apart."""
+        """Return a stamp on each device. After a spin has ended, the devices first wait for each other."""
         if self._spin_ended:
             self._meet()
         self._spun, self._spin_ended = False, self._spun
         return tuple(device.stamp() for device in self.devices)
 
     def _meet(self) -> None:
-        """Have all devices wait for the first, which has waited for all. Nothing happens if they
-        cannot.
+        """Let all devices wait for each other: the first waits for all, then all wait for the first.
+
+        Nothing happens if they cannot wait without the host.
         """
         first, *followers = self.devices
         if not isinstance(first, Peer):
             return
         for device in followers:
             first.wait_for(device.stamp())
-        together = first.stamp()
+        meeting_stamp = first.stamp()
         for device in followers:
             assert isinstance(device, Peer)
-            device.wait_for(together)
+            device.wait_for(meeting_stamp)
 
     def reached(self, stamp: Stamp) -> bool:
-        """Return whether any device has come to its stamp. Then the host is no longer ahead of all."""
+        """Return whether any device has reached its stamp: the host is then not ahead of all."""
         return any(
             device.reached(device_stamp)
             for device, device_stamp in zip(self.devices, stamp, strict=True)
@@ -76,7 +78,7 @@ class SeveralDevices(RealDevice):
         """Return the longest seconds of any device between its own stamps."""
         pairs = zip(self.devices, start, end, strict=True)
         spans = [device.elapsed_s(began, ended) for device, began, ended in pairs]
-        # One whose stamps run backwards makes all of it meaningless, and must not hide behind the longest.
+        # A negative span shows that a device's stamps are wrong. It must be returned, and not hidden by a longer one.
         return min(spans) if min(spans) < 0 else max(spans)
 
     def synchronize(self) -> None:
@@ -100,8 +102,9 @@ class SeveralDevices(RealDevice):
         return flush
 
     def counters(self) -> Counters:
-        """Return the worst state of all devices. A state that one does not tell is unknown of all,
-        but a cause seen on one stands.
+        """Return the worst state of all devices.
+
+        A fact that one device does not report is unknown. A cause that is active on one device counts all the same.
         """
         states = [device.counters() for device in self.devices]
         causes = frozenset[str]().union(
@@ -125,7 +128,7 @@ class SeveralDevices(RealDevice):
         return self.devices[0].host_s()
 
     def free_bytes(self) -> int:
-        """Return what an allocation on any of them can still get."""
+        """Return the bytes that an allocation can get on each of the devices."""
         return min(device.free_bytes() for device in self.devices)
 
     def release(self) -> None:
@@ -133,7 +136,7 @@ class SeveralDevices(RealDevice):
             device.release()
 
     def facts(self) -> DeviceFacts:
-        """Those of the first."""
+        """Return the facts of the first device."""
         return self.devices[0].facts()
 
 
@@ -144,7 +147,7 @@ def _most(numbers: Sequence[Number | None]) -> Number | None:
 
 
 class CudaPeer(CudaDevice):
-    """One GPU of several; opening it leaves the current one current."""
+    """One of several GPUs. Unlike its base class, it does not become the current device."""
 
     def __init__(self, index: int) -> None:
         current = torch.cuda.current_device()
@@ -152,7 +155,7 @@ class CudaPeer(CudaDevice):
         torch.cuda.set_device(current)
 
     def stamp(self) -> Stamp:
-        """An event behind the work on its own current stream."""
+        """Return an event on the current stream of this GPU."""
         with torch.cuda.device(self.index):
             return super().stamp()
 
@@ -161,14 +164,14 @@ class CudaPeer(CudaDevice):
             super().spin(cycles)
 
     def wait_for(self, stamp: Stamp) -> None:
-        """Its current stream goes on when another GPU's event has happened."""
+        """Let the current stream of this GPU wait for another GPU's event."""
         torch.cuda.current_stream(self.index).wait_event(stamp)
 
 
 def open_peer(name: str) -> CudaPeer:
-    """The GPU that is named `cuda:N`, to be timed beside others."""
+    """Return the GPU `cuda:N`, to be timed together with others. Raise DeviceError without it."""
     current = torch.cuda.current_device() if torch.cuda.is_available() else 0
-    # The usual opener tells what there is where this one is not.
+    # This raises the usual error if there is no such GPU. It also changes the current device, which is restored below.
     index = open_cuda(int(name.partition(":")[2] or 0), "devices").index
     torch.cuda.set_device(current)
     return CudaPeer(index)

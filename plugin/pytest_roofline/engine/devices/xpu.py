@@ -8,7 +8,7 @@ from ...core.errors import DeviceError
 from ...core.facts import DeviceFacts
 from .base import EventDevice, Stamp, Traits, last_level_cache
 
-# Large enough that submitting one takes less time than running it, small enough to be a fine measure of time.
+# Rows of a spin's matrices. A product takes longer than submitting it, but is short enough to make fine steps of time.
 SPIN_SIZE = 1024
 CYCLES_PER_LINK = 100_000
 
@@ -20,14 +20,14 @@ class XpuDevice(EventDevice):
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
-        # torch has no kernel here that counts cycles: a chain of small matrix products keeps the device busy instead;
-        # idle gaps would corrupt the times of its events (intel/llvm 6514).
+        # torch has no kernel here that counts cycles, so a chain of small matrix products keeps the device busy. If it
+        # idled, the times of its events would be wrong (intel/llvm 6514).
         self.traits = Traits(tick_s=1e-6, shortest_span_s=200e-6, spins=True, spin_is_clock=False)
         self._links: tuple[torch.Tensor, torch.Tensor] | None = None
         torch.xpu.set_device(index)
 
     def spin(self, cycles: int) -> None:
-        """Submit a chain of small matrix products. There is one for every `CYCLES_PER_LINK` cycles."""
+        """Submit small matrix products, one for every `CYCLES_PER_LINK` cycles."""
         if self._links is None:
             left = torch.full((SPIN_SIZE, SPIN_SIZE), 1.0 / SPIN_SIZE, device=self.name)
             self._links = left, torch.empty_like(left)
@@ -45,9 +45,7 @@ class XpuDevice(EventDevice):
             ) from None
 
     def free_bytes(self) -> int:
-        """Return the memory that is not allocated. It is taken from the total if the driver does
-        not tell.
-        """
+        """Return the device's memory less what torch has allocated in this process."""
         total = int(torch.xpu.get_device_properties(self.index).total_memory)
         return total - torch.xpu.memory_allocated(self.index)
 
@@ -67,7 +65,7 @@ class XpuDevice(EventDevice):
 
 
 def open_xpu(index: int, option: str = "--roofline-device") -> XpuDevice:
-    """The Intel GPU with this index."""
+    """Return the Intel GPU with an index. Raise DeviceError if there is none."""
     count = torch.xpu.device_count() if torch.xpu.is_available() else 0
     if index >= count:
         raise DeviceError(f"{option} asks for xpu:{index}, found {count} devices of that kind")
