@@ -1,6 +1,6 @@
 """The ranges of the numbers in records. msgspec checks them where a file is decoded.
 
-`description` is what the sentence expects that refuses a value outside of its range: see `storage.to_record`.
+`description` ends the sentence that refuses a value outside of its range, behind "expected": see `storage.to_record`.
 """
 
 from typing import Annotated

@@ -14,10 +14,10 @@ from .resources import ResourceKey
 from .work import RATE_UNITS, Work, rate_suffix
 
 Kind = Literal["measured", "threshold", "floor", "reference"]
-# How a published figure sums up repeated calls: ours is the median; "best" is the fastest call.
+# How a published figure sums up repeated calls; "best" is the fastest call. This package itself takes the median.
 Statistic = Literal["median", "mean", "best"]
 OUT_OF_MEMORY = "out of memory"
-# The unit of a floor: of the datasheet's peak that applies where it is held.
+# The unit of a floor: a share of the peak in the datasheet of the measured device.
 SHARE = "share"
 # The most memory that one call holds, in bytes.
 PEAK_METRIC = "peak_bytes"
@@ -44,11 +44,13 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """One approval that renewed an entry.
+    """One approval that renewed an entry by new sessions.
 
     Args:
-        change: by how much these differ from the entry as it stood, as a share of time; `drift` from its anchor.
-        accepted_slower: whether a drift beyond the tolerance was accepted, so that these are the new anchor.
+        sessions: the number of new sessions.
+        change: by how much they differ from the entry's earlier sessions, as a share of time.
+        drift: by how much they differ from the entry's anchor, as a share of time.
+        accepted_slower: whether a drift beyond the tolerance was accepted, so that they are the new anchor.
         reason: why a slower time, or one with more memory, was accepted in a recording.
     """
 
@@ -62,7 +64,7 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class CollectedTest:
-    """The test that an entry was last recorded by. All is empty where no test of pytest did.
+    """The test that recorded an entry last. All fields are empty if no test of pytest did.
 
     Args:
         id: its node id.
@@ -82,9 +84,9 @@ NO_TEST = CollectedTest()
 class Entry:
     """One line of a baseline: one measurement on one hardware.
 
-    `measured` entries carry sessions, in seconds; `threshold` and `reference` entries carry a value in the unit of
-    their metric with its source; a `floor` the least share of the datasheet's peak that a healthy device reaches. In
-    all but the first, an omitted part of the key means any.
+    A `measured` entry has sessions, in seconds. A `threshold` or `reference` entry has a value in the unit of its
+    metric, with its source. A `floor` has the least share of the datasheet's peak that a healthy device reaches. If an
+    entry is not `measured`, an omitted part of its key means any.
 
     Args:
         statistic: of a published figure, how it sums up repeated calls; None where its source does not say.
@@ -96,7 +98,7 @@ class Entry:
         anchor: of a measured entry, the sessions that its renewals are held against; empty where they are its oldest.
         renewals: of a measured entry, the newest of them, oldest first: see `baselines.renewal`.
         peak_bytes: of a measured entry, the most memory that one call holds; None where it was not measured.
-        called: of a measured entry, its test's own name; empty where benchmark and parameters make the same.
+        called: of a measured entry, its test's own name; empty if benchmark and parameters make the same name.
         test: of a measured entry, the test that measured it last.
     """
 
@@ -151,6 +153,7 @@ class Entry:
             )
 
     def _check_measured(self) -> None:
+        """Raise BadInput unless a measured entry has sessions on fully named hardware, and no value."""
         missing = [name for name in ("cache", "timing", "work") if getattr(self, name) is None]
         if missing:
             raise BadInput(f"a measured entry lacks {', '.join(missing)}")
@@ -166,6 +169,7 @@ class Entry:
             )
 
     def _check_published(self) -> None:
+        """Raise BadInput unless a threshold or reference has a value with unit and source."""
         missing = [
             name
             for name in ("value", "unit", "convention", "source", "confidence")
@@ -176,7 +180,7 @@ class Entry:
         if self.sessions:
             raise BadInput(f"a {self.kind} entry has sessions; expected a value instead")
         if isinstance(self.value, tuple):
-            # "Less than 100 GB/s" is a range too, from nothing.
+            # The smaller number of a range may be 0, as of "less than 100 GB/s".
             require_positive(self.value[1:] if self.value[0] == 0 else self.value, "value")
             if self.value[0] > self.value[1]:
                 raise BadInput(
@@ -220,7 +224,7 @@ class Entry:
             )
 
     def _check_unit(self) -> None:
-        """Refuse a unit that is not the metric's. A limit of 3 ms must not gate at 3 s."""
+        """Raise BadInput if the unit is not the metric's. A limit of 3 ms must not gate at 3 s."""
         suffix = self.metric if self.metric in _UNITS else rate_suffix(self.metric)
         expected = None if suffix is None else _UNITS.get(suffix, "GB/s")
         if expected is not None and self.unit != expected:
@@ -237,9 +241,7 @@ class Entry:
     def gates(self) -> bool:
         """True if a lower result may fail a test.
 
-        The published value is a number from a trusted source.
-
-        The value is a number from a trusted source.
+        A floor gates unless it is 0; a threshold gates if it is a number from a trusted source.
         """
         if self.kind == "floor":
             return bool(self.value)
@@ -266,7 +268,7 @@ class Entry:
             self.timing,
             None if self.kind in ("measured", "floor") else self.source,
         ]
-        # One source may give a figure of the same thing twice, under conditions that a key does not hold.
+        # A source may state two figures under one key, whose conditions are only in their notes.
         if self.kind != "floor":
             parts += [part for part in (self.statistic, self.note) if part]
         return json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -290,18 +292,17 @@ class Entry:
     def _counts_metric(self, key: Key) -> bool:
         """Return True if a published entry counts a measurement's metric.
 
-        The time of a call is not that of a program.
-
-        The time of a call is not that of a program.
+        The name of a metric may begin with a type: an entry of `TFLOPS` counts `bf16_TFLOPS`. Entries on time or memory
+        count for every metric of a call, but not for the time of a whole program.
         """
         if key.metric == JOB_METRIC:
             return self.metric == JOB_METRIC
         return self.metric in (key.metric, rate_suffix(key.metric), "time_s", PEAK_METRIC)
 
     def agrees_with(self, parameters: Mapping[str, object]) -> bool:
-        """Return True if the published entry's parameters agree.
+        """Return True if a published entry's parameters agree with others.
 
-        Those that it omits may be any; 64 and 64.0 are one size.
+        Parameters that the entry omits may have any value. 64 and 64.0 are equal, 1 and True are not.
         """
         return all(
             name in parameters
@@ -366,7 +367,7 @@ RESOURCES = "resources"
 class Baseline:
     """One baseline file.
 
-    It holds the entries of one hardware family; or, for all targets, the exact ones.
+    It holds the entries of one hardware family, or the exact entries of all targets.
     """
 
     family: str

@@ -13,7 +13,7 @@ NO_TORCH = (
     "torch is not installed, but measuring needs it; install a vendor's build, "
     "or PyPI's: pip install 'pytest-roofline[torch]'"
 )
-# What to type where a baseline is missing, and where what became slower is meant; `…` are the tests.
+# What to type if a baseline is missing, and if a slowdown is intended; `…` are the tests.
 RECORD = "record it with `pytest … --roofline-record`"
 ACCEPT = "accept it with `pytest … --roofline-record --roofline-accept-slower=REASON`"
 
@@ -71,7 +71,7 @@ class RanksSkipped(RooflineError):
 
 # No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.
 SMALLEST, LARGEST = 1e-18, 1e18
-# Characters of a value that was not expected: enough to know it again, and all of it stays on a line.
+# The most characters of an unexpected value in a message: enough to recognize it, and few enough for one line.
 MOST_CHARACTERS = 120
 
 
@@ -103,7 +103,7 @@ WIDE_TOLERANCE, MOST_TOLERANCE = 0.5, 2.0
 
 
 def refuse_wide(tolerance: float | None, is_deliberate: bool, remedy: str) -> None:
-    r"""Refuse a tolerance that lets nearly everything pass.
+    r"""Raise BadInput for a tolerance that lets nearly everything pass.
 
     Args:
         tolerance: a share; None is the default.
@@ -128,11 +128,12 @@ def refuse_wide(tolerance: float | None, is_deliberate: bool, remedy: str) -> No
         )
 
 
+# The folder of this package.
 _OURS = str(Path(__file__).parents[1]) + os.sep
 
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception, its group's and its causes, each once."""
+    """Yield an exception, its causes, and the members of groups among them, each once."""
     visited: set[int] = set()
     pending = [error]
     while pending:
@@ -147,9 +148,9 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
 
 @contextlib.contextmanager
 def without_our_frames(error: BaseException | None) -> Iterator[None]:
-    """Leave our frames out of tracebacks while they are printed.
+    """Take the frames of this package out of tracebacks, and put them back at the end.
 
-    A traceback without a frame of the user's stays whole.
+    A traceback stays whole if it has no frame of the user's own code.
     """
     original_frames = []
     for cause in causes_of(error):
@@ -166,12 +167,14 @@ def without_our_frames(error: BaseException | None) -> Iterator[None]:
 
 
 def _frames(frame: TracebackType | None) -> Iterator[TracebackType]:
+    """Yield the frames of a traceback, the outermost first."""
     while frame is not None:
         yield frame
         frame = frame.tb_next
 
 
 def _link(error: BaseException, frames: list[TracebackType]) -> None:
+    """Make these frames the traceback of an error."""
     for frame, following in itertools.pairwise([*frames, None]):
         assert frame is not None
         frame.tb_next = following
@@ -179,11 +182,13 @@ def _link(error: BaseException, frames: list[TracebackType]) -> None:
 
 
 def _is_ours(frame: TracebackType) -> bool:
-    # What dataclasses generate stands in no file, and a module that is run has another name.
+    """Return whether a frame runs code of this package, by its module or its file."""
+    # The code that dataclasses generate has no file, and a module that is run as a program has another name.
     return _package(frame) == "pytest_roofline" or frame.tb_frame.f_code.co_filename.startswith(
         _OURS
     )
 
 
 def _package(frame: TracebackType) -> str:
+    """Return the name of the top package whose code a frame runs."""
     return str(frame.tb_frame.f_globals.get("__name__")).partition(".")[0]

@@ -11,9 +11,9 @@ from .libraries import folders, versions
 THERMAL = "thermal slowdown"
 HARDWARE = "hardware slowdown"
 BRAKE = "power brake"
-# A normal state of a busy card: recorded, never a cause.
+# A normal state of a busy card. It is recorded, but is no cause to exclude a block.
 POWER_CAP = "software power cap"
-# In a folder of baselines the file that describes products, and holds no measurement.
+# The file in a folder of baselines that describes products, and holds no measurement.
 HARDWARE_FILE = "hardware.json"
 
 
@@ -115,9 +115,9 @@ class HostFacts:
 class Code:
     """A state of code under version control.
 
-    It is the tests' own, called `.`, or that of a package installed from one. `changes` is a hash
-    of what differs from the commit, empty where nothing does; `merge_base` the commit at which the
-    branch left the one that it is to go into; empty is unknown.
+    It is the tests' own code, with the name `.`, or that of a package installed from a repository. `changes` is a hash
+    of the differences from the commit; empty if there are none. `merge_base` is the commit at which the branch left its
+    target branch; empty is unknown.
     """
 
     name: str
@@ -137,9 +137,9 @@ class Environment:
 
     Args:
         code: the tests' own first.
-        packages: version by name of every distribution of which a module was imported; `#` begins the hash of an
-            archive that was no index's.
-        libraries: version by path of what the process had loaded, as `core.libraries` describes it.
+        packages: version by name of every package that was imported. If one was installed from an archive, the
+            beginning of the archive's hash follows behind `#`.
+        libraries: version by path of every loaded library, as `core.libraries` describes it.
         variables: those that steer such libraries.
         caches: of compilers, `cold` or `warm` when the run began.
     """
@@ -154,9 +154,9 @@ class Environment:
     caches: dict[str, str] = field(default_factory=dict)
 
     def everything(self) -> dict[str, str]:
-        """Return the comparable facts, every package and each library's folder.
+        """Return the comparable facts, every package and each library's folder, as text by name.
 
-        They are too many for each line of a baseline.
+        A line of a baseline holds only the comparable ones, since these are too many.
         """
         packages = {f"package {name}": version for name, version in self.packages.items()}
         return self.comparable() | folders(self.libraries) | packages
@@ -196,6 +196,7 @@ def fact_text(facts: Mapping[str, str], name: str) -> str:
 
 
 def _text(value: float | None, unit: str = "") -> str | None:
+    """Return a number with its unit; None if it is unknown."""
     return None if value is None else f"{value:g}{unit}"
 
 
@@ -205,8 +206,8 @@ class Gpu:
 
     Args:
         index: as the management library counts, which is every GPU of the machine.
-        power_default_w: the limit that it was shipped with.
-        pcie_generation: what card and slot agree on; links that idle go below it on purpose.
+        power_default_w: the power limit that it was shipped with.
+        pcie_generation: what card and slot agree on; an idle link is slower on purpose.
         pcie_generation_rated: the most that the card can do; `pcie_width_rated` likewise.
         links: NVLink or xGMI links that are up.
         others_bytes: memory in use that is not this process's.
@@ -258,8 +259,8 @@ class Machine:
         memlock_bytes: how much memory may be locked; None is unknown or without limit: see `memlock_known`.
         mps: whether a daemon shares the GPUs between processes (CUDA MPS).
         profiler: the variable that injects a profiler into CUDA programs, if one is set.
-        cores_taken: cores that other processes kept busy meanwhile; None where the system does not report it.
-        taken_by: the busiest of them, `python3 (812) 0.9`, as far as they may be read.
+        cores_taken: cores that other processes kept busy during a watch; None if the system does not report it.
+        taken_by: the busiest of these processes, `python3 (812) 0.9`, as far as they may be read.
     """
 
     host: HostFacts
@@ -293,7 +294,7 @@ class Finding:
     remedy: str
 
 
-# By fact; where nothing is said, it is another node.
+# The remedy by fact. Without an entry here, the expectation is that of another node.
 _REMEDIES = {
     "power_limit_w": "set it with nvidia-smi -pl (amd-smi set --power-cap)",
     "pcie_generation": "check the settings of the slot and the riser; the card may be in a different slot on this node",
@@ -319,7 +320,7 @@ class Unexpected:
 
     @property
     def remedy(self) -> str:
-        """The remedy. Where there is none, it is another expectation."""
+        """The remedy; for a fact without one, the advice to write a new file of expectations."""
         if self.subject == "GPUs" and self.expected != "0":
             return (
                 "list the GPUs with nvidia-smi -L (amd-smi list); check `dmesg` for a GPU that "

@@ -1,7 +1,7 @@
 """Features that can be taken out: each is a folder of the package, a line of the table here, and its tests.
 
-All else works without them. Outside of its folder, code says `require(NAME)` ahead of an import from it, and the
-command line takes a feature's commands from its `cli.py`. `benchmarks/remove_features.py` takes each out in a copy.
+All else works without them. Other code calls `require(NAME)` before it imports from a feature's folder, and the command
+line takes a feature's commands from its `cli.py`. `benchmarks/remove_features.py` takes each feature out of a copy.
 """
 
 from .errors import BadInput
@@ -28,7 +28,7 @@ def require(name: str) -> None:
 
 
 def not_installed(subject: str) -> str:
-    """Return the sentence on a feature or a command that was taken out."""
+    """Return the message that a feature or a command is not installed."""
     return (
         f"{subject} is not installed; expected the whole package: "
         "pip install --force-reinstall --no-deps pytest-roofline"

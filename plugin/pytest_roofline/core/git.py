@@ -11,7 +11,7 @@ GIT = (
     "-c",
     f"core.hooksPath={os.devnull}",
 )
-# Inside a hook they name another repository.
+# Inside a git hook, these variables name the hook's repository.
 _REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 

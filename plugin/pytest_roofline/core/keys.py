@@ -21,13 +21,13 @@ TIMINGS: tuple[Timing, ...] = ("device", "wall")
 JOB_METRIC = "job_wall_s"
 # Over ranks: one call at a time behind a barrier, or many calls in a row.
 RANK_TIMINGS: tuple[Timing, ...] = ("isolated", "pipelined")
-# Measurements of the machine itself, beside the tests of a process; no test of a user has these three names.
+# The benchmark and the names of the canaries. No test of a user has these names.
 CANARY_BENCHMARK, CANARIES = "canary", ("copy", "gemm", "launch")
-# Behind the name of a parameter of which only its place in the list is known; no argument of Python holds a space.
+# The end of the name of a parameter that is known only by its place in the list. No argument of Python holds a space.
 BY_POSITION = " by position"
-# What has no name that would stay when the parameters of its test change places.
+# Stands for an object that could be named only by its place among the parameters.
 NAMELESS = object()
-# Types, devices and layouts of libraries, which their text tells apart: `torch.float16`, `cuda:1`, `int8`.
+# Types, devices and layouts of libraries, whose text is their name: `torch.float16`, `cuda:1`, `int8`.
 NAMED_BY_TEXT = (
     "torch.dtype", "torch.device", "torch.layout", "torch.memory_format", "numpy.dtype", "triton.language.core.dtype",
 )  # fmt: skip
@@ -69,17 +69,15 @@ def is_canary(benchmark: str, name: str) -> bool:
 def canonical(parameters: Mapping[str, object]) -> str:
     """Return parameters as one string.
 
-    Two are equal only where type and value agree, since 1, 1.0 and True are three ids.
+    Two of them are equal only if all types and values agree: 1, 1.0 and True differ.
     """
     return json.dumps(parameters, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def positional_names_note(parameters: Mapping[str, object]) -> str:
-    """Return why a key may mean another test tomorrow.
+    """Return a warning, with the remedy, about parameters that are named by their place.
 
-    It adds the remedy, and is empty for stable parameters.
-
-    It is empty for stable parameters.
+    If the list of parameters changes, their key would mean another test. Empty without such parameters.
     """
     names = [name.removesuffix(BY_POSITION) for name in parameters if name.endswith(BY_POSITION)]
     if not names:
@@ -120,8 +118,8 @@ def scalar_of(value: object) -> object:
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, str):
         return encodable(value)
-    of = f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(value, numbers.Complex | bytes | range) or of.startswith(NAMED_BY_TEXT):
+    type_name = f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, numbers.Complex | bytes | range) or type_name.startswith(NAMED_BY_TEXT):
         return encodable(str(value).removeprefix("torch."))
     if isinstance(value, Mapping):
         return _join_scalars(
@@ -132,14 +130,15 @@ def scalar_of(value: object) -> object:
     name = getattr(value, "__qualname__", None) or (
         value.__name__ if isinstance(value, ModuleType) else None
     )
+    # A `<` that remains is in the name of a lambda, or stands for an object without a name.
     name = name.rpartition("<locals>.")[2] if isinstance(name, str) else "<"
     return NAMELESS if "<" in name else encodable(name)
 
 
 def _join_scalars(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
-    """Return several scalars as a text.
+    """Return rows of scalars as one text: `(1, 2)`, `{a: 1}`.
 
-    It is `NAMELESS` if one of them is.
+    `NAMELESS` if any of them is.
     """
     rows = list(parts)
     if any(scalar is NAMELESS for row in rows for scalar in row):

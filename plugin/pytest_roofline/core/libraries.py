@@ -41,7 +41,7 @@ def split_file(path: str) -> tuple[str, str]:
 def versions(libraries: Mapping[str, str]) -> dict[str, str]:
     """Return versions by name: `cuBLAS`: `12.4.5`.
 
-    A library that is loaded twice has both versions.
+    If a library is loaded twice, the text has both versions.
     """
     return _joined((_name(path), version) for path, version in libraries.items())
 
@@ -54,11 +54,13 @@ def folders(libraries: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name(path: str) -> str:
+    """Return the name of a library: that in `NAMES`, else its file's without version, else the path."""
     stem, _ = split_file(path)
     return NAMES.get(stem, stem) or path
 
 
 def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the texts by name. Several different texts of one name are joined by `and`."""
     texts: dict[str, list[str]] = {}
     for name, text in sorted(pairs):
         texts.setdefault(name, []).append(text)

@@ -13,7 +13,7 @@ from .keys import Scalar
 from .units import format_memory
 from .verdicts import Kind
 
-# What a measurement does, in order, and `memory`: a call whose memory is followed. Outside of both there is none.
+# The phases of a measurement, in order, and `memory`, which is a call whose memory is recorded.
 Phase = Literal["arguments", "calls", "peak_bytes", "held_bytes", "verify", "memory"]
 
 WORD = "OUT OF MEMORY"
@@ -36,9 +36,9 @@ _TEXTS = (
     "UR_RESULT_ERROR_OUT_OF_HOST_MEMORY",
     "std::bad_alloc",
 )
-# Where a kernel is loaded or launched, its words behind the vendor's.
+# Triton's message if there is no memory to load or launch a kernel.
 _TRITON = re.compile(r"Triton Error \[(?:CUDA|HIP)\]:.*out of memory")
-# All of them count by 1024, also the MPS allocator of torch before 2.6, which wrote GB for it.
+# All units are powers of 1024. The MPS allocator of torch before 2.6 wrote GB for GiB.
 _UNITS = {
     "bytes": 1,
     "B": 1,
@@ -86,7 +86,7 @@ class FailedAllocation:
 
 @dataclass(frozen=True, slots=True)
 class LostResults:
-    """Results that the baseline has of a test, and that there are none of now.
+    """Results that the baseline has of a test, and that the test no longer gives.
 
     Args:
         times: seconds by the name of a measurement.
@@ -107,7 +107,7 @@ class OutOfMemory:
     Args:
         recorded: whether the test's marker says `oom="record"`; without, the test has failed for it.
         name: of the measurement that ran out; None where the test was outside of `measure`.
-        phase: what that measurement was doing; `memory` in a call whose memory was followed.
+        phase: what that measurement was doing; `memory` in a call whose memory was recorded.
     """
 
     test_id: str
@@ -142,12 +142,12 @@ class OutOfMemory:
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:
-    """Return the error of memory running out.
+    """Return the error that memory ran out: this one, or one of its causes; None without one.
 
-    It is this one, or one that it was raised from; None where neither is.
+    A group of errors counts only if memory ran out in all of its members.
     """
     visited: set[int] = set()
-    # An assertion is a conclusion of its author's own.
+    # An AssertionError is a statement of the test itself, so its causes do not count.
     while (
         isinstance(error, Exception)
         and not isinstance(error, AssertionError)
@@ -165,6 +165,7 @@ def out_of_memory(error: BaseException | None) -> BaseException | None:
 
 
 def _tells_of_memory(error: Exception) -> bool:
+    """Return whether an error itself, by its type or message, says that memory ran out."""
     if isinstance(error, MemoryError) or any(
         base.__name__ == _CLASS for base in type(error).__mro__
     ):
@@ -185,7 +186,11 @@ def parse_free_bytes(message: str) -> int | None:
 
 
 def _size(match: re.Match[str] | None) -> int | None:
-    return None if match is None else round(float(match[1]) * _UNITS[match[2]])
+    """Return the bytes of a match of `_SIZE`; None without a match."""
+    if match is None:
+        return None
+    number, unit = match.groups()
+    return round(float(number) * _UNITS[unit])
 
 
 # The part of a call: autograd's backward, an optimizer's step, or else (before and between these) forward.
@@ -265,7 +270,7 @@ class MemoryUse:
     allocator: tuple[AllocatorPoint, ...] = ()
 
     def __post_init__(self) -> None:
-        # Of nothing, no category has a share.
+        # A share of an empty peak cannot be computed.
         if self.categories and not self.peak_bytes:
             raise BadInput(
                 "peak_bytes is 0; expected a finite number above zero, as it has categories"

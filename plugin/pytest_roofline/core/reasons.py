@@ -1,8 +1,6 @@
-"""The reasons of a verdict: a code with its numbers and facts.
+"""The reasons of a verdict: a code with its numbers and texts.
 
-It holds those that the verdict does not hold already.
-
-The sentences are `baselines.reasons`', for every door.
+A reason holds only numbers that the verdict does not hold itself. `baselines.reasons` makes the sentences.
 """
 
 import enum
@@ -13,7 +11,7 @@ from .errors import BadInput
 
 
 class ReasonCode(enum.StrEnum):
-    """The cause of a verdict, or what would decide it."""
+    """A cause of a verdict, or what would decide an open one."""
 
     # A fact in words of its source: why a measurement is invalid, or why there is no baseline. Where that is so of some
     # processes, `spoiled` is how many of how many `processes`.
@@ -145,19 +143,19 @@ class Reason:
 
 
 def text_reasons(*texts: str) -> tuple[Reason, ...]:
-    """Return texts as reasons. They are in words of their source; an empty text is none."""
+    """Return each text as a reason in its own words. Empty texts are left out."""
     return tuple(Reason(ReasonCode.TEXT, texts={"text": text}) for text in texts if text)
 
 
 def of_processes(reason: Reason, spoiled: int, processes: int) -> Reason:
-    """Return a reason that holds for `spoiled` of all processes."""
+    """Return a reason that holds for the number `spoiled` of all processes."""
     return replace(reason, numbers=reason.numbers | {"spoiled": spoiled, "processes": processes})
 
 
 def first_missing(reasons: Iterable[Reason], verdict: object) -> str:
-    """Return which field a reason needs and a verdict lacks.
+    """Return `reason CODE has no FIELD` for the first field that a reason needs and a verdict lacks.
 
-    It reads `reason CODE has no FIELD`, and is empty where none is missing.
+    Empty if no field is missing.
     """
     for reason in reasons:
         for name in reason.fields:

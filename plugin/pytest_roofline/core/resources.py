@@ -111,7 +111,7 @@ class Resources:
         options: the compiler's, as they took effect.
         arguments: the type or value of each parameter that the kernel was compiled for, in Triton's words.
         compiler: versions of what compiled it: `triton`, `ptxas` or `llvm`.
-        slack: by figure, how much worse it may be than its baseline before that is red.
+        slack: by figure, how much worse than its baseline it may be without a failure.
         shared_limit_bytes: the shared memory that the target can give to a block; None if unknown.
         warning: the assembler's message on `serialized_wgmma`; empty if there is none.
         unread: the parts of the binary that could not be read, with the reason; empty if there are none.

@@ -1,7 +1,7 @@
-"""A result as one row. Every table, page, file and sentence shows it.
+"""A result as one row, which every table, page, file and sentence shows.
 
-Its columns are the one vocabulary of every JSON document, table file and property, in SI units of one call; shares are
-shares of the value that they speak of, never logarithms.
+Its columns are the vocabulary of every JSON document, table file and property. They are in SI units of one call. A
+share is of the value that it belongs to, never a logarithm.
 """
 
 import math
@@ -20,9 +20,9 @@ from .resources import Resources
 from .verdicts import ExactVerdict, Idle, Kind, Verdict
 from .work import Work
 
-# How a test ended that failed for itself.
+# The word of a test that failed by an error of its own, not by its verdict.
 FAILED = "FAILED"
-# Of the test `device health`.
+# The word of the test `device health` for a device below its rated facts.
 DEGRADED = "DEGRADED"
 # The kinds of result, by their names among the columns; a test without a result has none.
 TIME, PEAK, KERNEL, MEMORY = "time", "peak_bytes", "kernel", "memory"
@@ -44,7 +44,7 @@ WORST_FIRST = (
 
 
 def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
-    """Return a key that sorts results worst first. It goes by the word, then by how much worse."""
+    """Return a key that sorts results worst first: by verdict, then by slowdown."""
     rank = WORST_FIRST.index(verdict) if verdict in WORST_FIRST else len(WORST_FIRST)
     return rank, -(change or 0.0)
 
@@ -184,9 +184,7 @@ class Row(Columns):
     def rate_of(self, seconds: float | None, metric: str | None = None) -> float | None:
         """Return bytes or FLOP per second of this row's work.
 
-        None where the rate is not a finite number above zero.
-
-        None where the rate is not a finite number above zero.
+        None if the rate is not a finite number above zero. `metric` says how to count; None is the row's own.
         """
         has_rate = self.measurement is None or self.measurement.has_rate
         if self.key is None or self.work is None or not seconds or not has_rate:
@@ -194,13 +192,13 @@ class Row(Columns):
         return finite(rate(self.work, metric or self.key.metric, seconds))
 
     def columns(self) -> Iterator[Columns]:
-        """Yield its numbers as plain values, each with its verdict.
+        """Yield the columns of the result, then those of its memory if that is known.
 
-        They are the time, and the memory where that is known.
+        Each has a verdict of its own.
         """
         time_verdict = self.time_verdict
         if time_verdict is not None and self.by_peak:
-            # The memory, which the word is of then, speaks for itself behind it.
+            # The row has the verdict on its memory. The time gets its own verdict here, and the memory follows.
             yield replace(self, verdict=time_verdict.kind.value, reason=self.time_reason)
         else:
             yield self
@@ -210,6 +208,7 @@ class Row(Columns):
             yield self._memory()
 
     def _memory(self) -> Columns:
+        """Return the columns of the memory, with the verdict on it if there is one."""
         shared_columns: dict[str, Any] = {name: getattr(self, name) for name in _OF_BOTH} | {
             "metric": PEAK,
             "unit": "B",
@@ -226,9 +225,9 @@ class Row(Columns):
                 reason=peak.reason,
             )
         peak_bytes = self.measurement.peak_bytes if self.measurement is not None else None
-        # Without a verdict of its own it has the word of its time, unless that is the time's alone.
-        has_own_word = self.time_verdict is not None and self.verdict != Kind.INVALID
-        word = Kind.NO_BASELINE.value if has_own_word else self.verdict
+        # Memory without a verdict has no baseline. Only the words of an invalid or untimed test are also the memory's.
+        has_time_verdict = self.time_verdict is not None and self.verdict != Kind.INVALID
+        word = Kind.NO_BASELINE.value if has_time_verdict else self.verdict
         return Columns(**shared_columns, value=peak_bytes, verdict=word)
 
 
@@ -254,10 +253,8 @@ def plain(columns: Columns) -> dict[str, object]:
 
 
 def finite(value: float | None) -> float | None:
-    """Return a rate; None if it is infinite or zero.
+    """Return a rate; None if it is unknown, infinite or zero.
 
-    A file made by hand can hold a time whose rate no number holds.
-
-    A file made by hand can hold a time whose rate no number holds.
+    The time in a file that was made by hand may be so short that its rate overflows.
     """
     return value if value is not None and 0 < value < math.inf else None

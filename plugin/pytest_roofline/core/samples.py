@@ -11,23 +11,23 @@ from .amounts import Amount, Count, FromZero, Magnitude, SampleTimes
 from .errors import BadInput
 
 Mode = Literal["events", "graph", "host"]
-# Labels of a deviation from the requested way of measuring: two numbers are comparable only if both carry the same.
+# Labels of a deviation from the requested way of measuring. Two measurements compare only if they have the same ones.
 ACHIEVED = ("cache_resident", "graph", "host_bound", "refilled", "waits_inside", "wall_clock")
-# More ranks on a host than it has cores take turns: such times depend on the scheduler, and never gate.
+# There were more ranks on a host than cores. They take turns, so times depend on the scheduler, and never gate.
 OVERSUBSCRIBED = "oversubscribed"
 # Taken while a profiler was attached, or after one of the device in this process: CUPTI stays, and slows launches down.
 PROFILED = "profiled"
-# Of one of several like devices, held against each other and never against a baseline, which is of one of them.
+# Measured on one of several like devices, which are compared with each other and never with a baseline.
 SIBLINGS = "siblings"
 # A measurement of the machine itself, which distinguishes a slower machine from a slower test: no verdict, no row.
 CANARY = "canary"
 # Read from the file of another tool, which timed and counted in its own way.
 IMPORTED = "imported"
-# Begins the label of a line of its head that is not part of the key, `# name: value`.
+# The beginning of a label that holds a line of an imported file's head, `# name: value`.
 HEAD = "# "
-# Texts in the reason of a measurement that the neighbours of a CPU made INVALID, as run files hold it.
+# Parts of the reason for which busy neighbours made a CPU measurement INVALID.
 BUSY, PREEMPTED = "cores busy while it was timed", "cores taken by the scheduler"
-# With more spoiled blocks than this share, the others are worth nothing.
+# If a larger share of the blocks is excluded, the others are not trusted either.
 MOST_EXCLUDED = 0.5
 
 
@@ -40,10 +40,9 @@ def for_neighbours(reason: str) -> bool:
 class Block:
     """Samples from one uninterrupted pass.
 
-    `excluded` is the cause for which they do not count, never their values, else empty.
-
-    `clock_hz` are cycles per second of the spin kernel right behind the samples. Whether the software power cap was
-    active, a normal state of a busy card, is None where it is unknown.
+    `excluded` is the cause for which the samples do not count; empty if they count. `clock_hz` is the clock right after
+    the samples, in cycles per second of a spin. `power_capped` is whether the software power cap was active, which is
+    normal for a busy card; None is unknown.
     """
 
     samples: Count
@@ -120,6 +119,7 @@ class Samples:
         )
 
     def _kept_blocks(self) -> Iterator[tuple[float, ...]]:
+        """Yield the samples of each block that counts, or of all blocks if none counts."""
         start, nothing_counts = 0, all(block.excluded for block in self.blocks)
         for block in self.blocks:
             if nothing_counts or not block.excluded:
@@ -211,7 +211,7 @@ class Samples:
 
 
 def merge_passes(passes: Sequence[Samples]) -> Samples:
-    """Return several passes of one process as one. Their blocks are in a row."""
+    """Return several passes of one process as one, with all blocks of the first pass first."""
     blocks = [
         block
         for samples in passes

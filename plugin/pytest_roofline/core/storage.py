@@ -23,13 +23,14 @@ from .records import SCHEMA
 
 Record = TypeVar("Record")
 
-# Of one JSON text, of which reading takes several times as much; ten minutes of samples on a noisy CPU have as much.
+# The most bytes of one JSON text; reading it takes several times as much memory. Ten minutes of samples on a noisy CPU
+# take about so many.
 MOST_BYTES = 64 * 2**20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 
 
 def check_name(name: str, subject: str) -> str:
-    """Return `name` if it can be a file name."""
+    """Return a name. Raise BadInput if it cannot be a file name. `subject` is for the message."""
     if not NAME.fullmatch(name):
         raise BadInput(
             f"{subject} is {name!r}; expected up to 120 letters, digits and ._+- and no leading dot"
@@ -82,7 +83,7 @@ def _open_file(path: Path, kind: str) -> Iterator[BinaryIO]:
 
 
 def _refuse_long(content: bytes, where: str) -> bytes:
-    """Return data that are within `MOST_BYTES`. At most one byte more has been read."""
+    """Return a content. Raise BadFile if it is longer than `MOST_BYTES`."""
     if len(content) > MOST_BYTES:
         raise BadFile(
             f"{where} is longer than {MOST_BYTES // 2**20} MiB; the file is "
@@ -92,7 +93,7 @@ def _refuse_long(content: bytes, where: str) -> bytes:
 
 
 def check_schema(raw: object, where: str) -> None:
-    """Refuse another schema version before its fields are checked."""
+    """Raise BadFile for data of another schema version, before their fields are checked."""
     if not isinstance(raw, dict):
         raise BadFile(f"{where} is a {type(raw).__name__}; expected an object")
     version = raw.get("schema")
@@ -182,7 +183,7 @@ def _observed(name: str, value: Any, limited_type: Any) -> str:
     (limits,) = limited_type.__metadata__
     if isinstance(value, list | dict):
         return f"{name} is empty; expected {limits.description}"
-    # Of a negative time, a reader needs the sign and not the limits.
+    # If a time is negative or zero, the limits of a magnitude would only confuse the reader.
     is_magnitude = limited_type == Magnitude and value <= 0
     expected = ABOVE_ZERO if is_magnitude else limits.description
     return f"{name} is {short_repr(value)}; expected {expected}"
@@ -194,7 +195,7 @@ _TWINS: dict[type, type] = {}
 def strict_twin(record: type) -> type:
     """Return a struct with the fields of a dataclass.
 
-    Unlike it, it refuses unknown ones; it is made once a class.
+    msgspec refuses unknown fields for such a struct. It is made once for each class.
     """
     if record not in _TWINS:
         _TWINS[record] = _make_twin(record)
@@ -202,6 +203,7 @@ def strict_twin(record: type) -> type:
 
 
 def _make_twin(record: type) -> type:
+    """Return a new struct with the fields, types and defaults of a dataclass."""
     hints = typing.get_type_hints(record, include_extras=True)
     members: list[Any] = []
     for member in dataclasses.fields(record):
@@ -218,6 +220,7 @@ def _make_twin(record: type) -> type:
 
 
 def _strict_type(hint: Any) -> Any:
+    """Return a type with strict twins in place of all dataclasses inside it."""
     if dataclasses.is_dataclass(hint):
         return strict_twin(cast(type, hint))
     arguments = typing.get_args(hint)
@@ -253,6 +256,7 @@ def _is_default(member: "dataclasses.Field[Any]", value: object) -> bool:
 
 
 def _plain_value(value: Any) -> Any:
+    """Return a value as plain data, with everything inside it."""
     if dataclasses.is_dataclass(value):
         return to_plain(value)
     if isinstance(value, tuple | list):
@@ -283,7 +287,10 @@ def decode_json(text: bytes | str, where: str) -> Any:
 
 
 def _why_not_json(raw: bytes, complaint: str) -> str:
-    """Return why a text is not JSON. Python's json may have written it."""
+    """Return why a text is not JSON, as the end of a sentence.
+
+    NaN and Infinity have a sentence of their own, since Python's json writes them.
+    """
     position = re.search(r"byte (\d+)", complaint)
     offset = int(position[1]) if position else len(raw)
     lines = raw[:offset].count(b"\n")

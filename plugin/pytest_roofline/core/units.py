@@ -211,14 +211,15 @@ def steers(char: str) -> bool:
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-# Commands of GitHub's runner, which begin a line, behind blanks; its older ones, Azure's and TeamCity's stand anywhere.
+# Commands in the log of a CI: GitHub's begin a line, after blanks; its older ones, Azure's and TeamCity's may be
+# anywhere in a line.
 _COMMAND = re.compile(r"^((?:[^\S\n]|\x1b\[[\d;]*m)*):(?=:)|#(?=#\w*\[)", re.MULTILINE)
 
 
 def without_commands(text: str, hash_sign: str = r"\x23") -> str:
     """Return lines that a CI takes for no command.
 
-    An escape stands for the first sign, wherever lines were broken.
+    An escape replaces the first character of each command, so that breaking lines makes no command either.
     """
     return _COMMAND.sub(lambda match: hash_sign if match[1] is None else rf"{match[1]}\x3a", text)
 

@@ -30,7 +30,7 @@ from .units import format_day, moment
 
 
 class Kind(enum.StrEnum):
-    """The word of a verdict. The words are in the order in which one finding hides another."""
+    """The word of a verdict. If several would be right, the first in this order is used."""
 
     INVALID = "INVALID"
     NO_BASELINE = "NO BASELINE"
@@ -290,7 +290,7 @@ class Subject:
     metric: str = ""
 
 
-# Of a verdict that is on no measurement of a test.
+# The subject of a verdict on something else than a test's measurement.
 UNNAMED = Subject()
 
 
@@ -434,22 +434,19 @@ class Verdict:
 
     @property
     def bad_peak(self) -> ExactVerdict | None:
-        """The verdict on its memory, where that is the worse one.
-
-        Only REGRESSED of a time is as bad.
-        """
+        """The verdict on its memory if that is REGRESSED or INVALID; else None."""
         bad = self.peak is not None and self.peak.verdict in (Kind.REGRESSED, Kind.INVALID)
         return self.peak if bad else None
 
     @property
     def overall(self) -> Kind:
-        """The word for the measurement. It is that on its time, unless that on its memory is worse."""
+        """The word for the measurement: the one on its time, or the one on its memory if that is worse."""
         peak = self.bad_peak
         return self.kind if peak is None or self.kind is Kind.REGRESSED else Kind(peak.verdict)
 
     @property
     def compared(self) -> bool:
-        """True if it was compared with a reference. A limit or siblings alone are none."""
+        """True if it was compared with a reference. A limit or siblings are no reference."""
         return self.difference is not None
 
     @property

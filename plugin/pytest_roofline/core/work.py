@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from .errors import BadInput, short_repr
 
-# Eight exabytes, or as many FLOPs, in one call: beyond it is a mistake, and arithmetic would overflow.
+# The most bytes or FLOPs of one call. Anything larger is a mistake, and arithmetic would overflow.
 MOST = 2**63
 
 

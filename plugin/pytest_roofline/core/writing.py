@@ -16,7 +16,7 @@ from .units import steers, without_commands
 
 # mkstemp makes private files; a baseline is shared like any other file of the checkout.
 SHARED = 0o644
-# Nobody needs longer to merge a file.
+# Seconds to wait for another process's lock, which merges a file in less, and seconds between two tries.
 PATIENCE_S, POLL_S = 60.0, 0.01
 # A lock is empty for a moment between its making and the name of its process; after so long a crash left it so.
 EMPTY_S = 3.0
@@ -44,7 +44,7 @@ def json_text(
         )
         + "\n"
     )
-    # What is outside of strings has no such character but the ends of lines; half of a pair is nothing that JSON holds.
+    # Outside of strings the only such characters are the ends of lines. Lone surrogates cannot be written in JSON.
     chars = {
         char for char in set(text) - {"\n"} if steers(char) and not "\ud800" <= char <= "\udfff"
     }
@@ -142,7 +142,7 @@ def _remove_empty(lock: Path, empty: tuple[int, int]) -> None:
     import fcntl
 
     with contextlib.suppress(OSError), lock.open("rb") as file:
-        # Of several processes one removes it, and none removes a newer lock.
+        # The file lock lets only one process remove it, and the comparison keeps a newer lock.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         status = os.fstat(file.fileno())
         if (status.st_ino, status.st_ctime_ns) == empty == _empty_file(lock):
@@ -161,7 +161,7 @@ def check_writable(folder: Path, subject: str) -> None:
             f"{subject}: {existing} is not a directory; expected a directory, or a new name"
         )
     try:
-        # What its mode says is not all: a mount may be read-only, and nothing can be made below /proc.
+        # Its mode is not enough to know: a mount may be read-only, and no file can be made below /proc.
         with tempfile.NamedTemporaryFile(dir=existing, prefix=".roofline-"):
             pass
     except OSError as error:
@@ -212,6 +212,7 @@ def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def _cannot(path: Path, error: OSError | UnicodeEncodeError) -> CannotStore:
+    """Return the error that a file cannot be written, with the system's reason."""
     return CannotStore(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
