@@ -1,20 +1,21 @@
-"""Data for collectives: they differ by position, rank and iteration, and their sums are exact in the data's own type.
+"""Data for collectives, whose sums are exact in the data's own type.
 
-Rank r's data of iteration s are an endless sequence: a tile of random values of prime length, begun at a place that
-depends on r and s. So the sum over ranks is a sequence of the same kind, whose tile is worked out once.
+The data differ by position, rank and iteration. The data of a rank in an iteration are a tile of random values,
+repeated without end and begun at a place that depends on rank and iteration. So the sum over ranks is also a repeated
+tile, which is computed once.
 """
 
 import functools
 
 import torch
 
-# Prime, so that no two rows of memory are alike, and blocks that change places are seen whatever their size.
+# The length of the tile. It is prime, so that no two rows of memory are equal, and exchanged blocks of any size show.
 TILE = 2_097_169
-# By how many elements the data of neighbouring ranks, and of neighbouring iterations, are shifted: far apart, and no
-# multiples of a block's size.
+# Elements by which the data of neighbouring ranks, and of neighbouring iterations, are shifted. Both are large, and no
+# multiple of a block's size.
 _RANK_SHIFT = 900_001
 _ITERATION_SHIFT = 350_377
-# A byte of the poison, before an operation, and of what no rank may touch: NaN in every floating-point type.
+# The byte that fills a receive buffer before an operation. It makes NaN in every floating-point type.
 _POISON = 0xFF
 
 # Integers up to 2 to this power are exact in a type.
@@ -23,12 +24,12 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def most_ranks(dtype: torch.dtype) -> int:
-    """Over how many ranks a sum of whole numbers other than zero is exact in a type."""
+    """Return over how many ranks a sum of whole numbers from -1 to 1 is exact in a type."""
     return int(2 ** _EXACT_BITS[dtype])
 
 
 class Data:
-    """What every rank of a group contributes, and what their sum is.
+    """The data that every rank of a group contributes, and their sum.
 
     Args:
         dtype: of the elements.
@@ -59,35 +60,39 @@ class Data:
             piece.copy_(values)
 
     def holds(self, buffer: torch.Tensor, rank: int, iteration: int, first: int = 0) -> bool:
-        """Whether a contiguous buffer holds elements `first` … of a rank's data, bit by bit."""
+        """Return whether a contiguous buffer holds elements `first` … of a rank's data, bit by bit."""
         pieces = _pieces(bits(buffer), bits(self._tile), _shift(rank, iteration) + first)
         return all(torch.equal(piece, values) for piece, values in pieces)
 
     def holds_sum(self, buffer: torch.Tensor, iteration: int, first: int = 0) -> bool:
-        """Whether a contiguous buffer holds elements `first` … of the sum over all ranks."""
+        """Return whether a contiguous buffer holds elements `first` … of the sum over all ranks."""
         assert self._sum is not None
         pieces = _pieces(buffer, self._sum, _shift(0, iteration) + first)
         return all(torch.equal(piece, values) for piece, values in pieces)
 
 
 def bits(buffer: torch.Tensor) -> torch.Tensor:
-    """The same memory as integers, which compare equal only where every bit is."""
+    """Return a view of the same memory as integers, which are equal only if every bit is."""
     return buffer.view(_BITS[buffer.element_size()])
 
 
 def poison(buffer: torch.Tensor) -> None:
-    """Fill a contiguous buffer with what no operation leaves: NaN throughout."""
+    """Fill a contiguous buffer with NaN, which no operation leaves in it."""
     buffer.view(torch.uint8).fill_(_POISON)
 
 
 def _shift(rank: int, iteration: int) -> int:
+    """Return the element of the tile with which a rank's data of an iteration begin."""
     return rank * _RANK_SHIFT + iteration * _ITERATION_SHIFT
 
 
 def _pieces(
     buffer: torch.Tensor, tile: torch.Tensor, start: int
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """A buffer cut where the tile ends, each piece with the part of the tile that belongs to it."""
+    """Return pieces of a buffer, each with the equally long part of the tile that belongs there.
+
+    `start` is the element of the repeated tile with which the buffer begins.
+    """
     pieces = []
     position, offset = 0, start % TILE
     while position < buffer.numel():
@@ -99,7 +104,10 @@ def _pieces(
 
 @functools.lru_cache(maxsize=8)
 def _tile(dtype: torch.dtype, device: str, most: int) -> torch.Tensor:
-    """Random elements with a fixed seed: [TILE]. Whole numbers from -most to most, or any bits where most is 0."""
+    """Return random elements with a fixed seed: [TILE].
+
+    They are whole numbers from -most to most, or random bits if `most` is 0.
+    """
     generator = torch.Generator().manual_seed(20_240_613)
     if most:
         values = torch.randint(-most, most + 1, (TILE,), generator=generator, dtype=torch.int32)
@@ -110,7 +118,7 @@ def _tile(dtype: torch.dtype, device: str, most: int) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=8)
 def _sum(dtype: torch.dtype, device: str, most: int, ranks: int) -> torch.Tensor:
-    """The sum over ranks of the tile as each of them begins it: [TILE]."""
+    """Return the sum of all ranks' tiles, each begun at its rank's place: [TILE]."""
     tile = _tile(dtype, device, most)
     total = torch.zeros_like(tile)
     for rank in range(ranks):

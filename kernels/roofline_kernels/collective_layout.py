@@ -1,11 +1,12 @@
-"""Which rank holds what before and after a collective, in elements, and how large its buffers are."""
+"""The buffers of a rank for a collective: their sizes, and their content before and after it."""
 
 from dataclasses import dataclass
 
 from .work import COLLECTIVES
 
-# Where the result of an operation is. torch.distributed has all_reduce, broadcast and reduce in place only, and no
-# in-place form of all_to_all and of a ring of sends.
+# For each operation, whether its result may be in the buffer that is sent (True) or apart from it (False); the usual
+# place first. torch.distributed has all_reduce, broadcast and reduce in place only, and all_to_all and a ring of sends
+# out of place only.
 IN_PLACE: dict[str, tuple[bool, ...]] = {
     "all_reduce": (True,),
     "all_gather": (False, True),
@@ -24,13 +25,13 @@ _WHOLE = ("all_reduce", "broadcast", "reduce", "send_recv")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some elements of a buffer and what they hold.
+    """A part of a buffer, with the data that it holds.
 
     Args:
         start: first element of the part.
         count: its elements.
-        rank: whose data it holds; None is the sum over all ranks.
-        first: which element of those data stands at the start.
+        rank: the rank whose data it holds; None is the sum over all ranks.
+        first: the element of those data with which the part begins.
     """
 
     start: int
@@ -61,9 +62,10 @@ class Layout:
 
 
 def part_elements(operation: str, size_bytes: int, element_bytes: int, ranks: int) -> int:
-    """Elements of the part that each rank sends or receives; at least one, rounded down otherwise.
+    """Return the elements of the part that each rank sends or receives.
 
-    Of all_to_all_v it is the unit of which rank i sends (i + j) mod n + 1 to rank j.
+    They are rounded down, but at least one. For all_to_all_v it is the unit: rank i sends (i + j) mod n + 1 units to
+    rank j.
     """
     elements = size_bytes // element_bytes
     if operation in _WHOLE:
@@ -72,7 +74,9 @@ def part_elements(operation: str, size_bytes: int, element_bytes: int, ranks: in
 
 
 def actual_bytes(operation: str, size_bytes: int, element_bytes: int, ranks: int) -> int:
-    """S as it really is: parts hold whole elements, at least one, so it may be a little less than was asked for.
+    """Return the size S with whole elements in every part.
+
+    It may be a little smaller than `size_bytes`, or larger if a part would hold no element.
 
     Args:
         operation: one of `COLLECTIVES`.
@@ -87,24 +91,25 @@ def actual_bytes(operation: str, size_bytes: int, element_bytes: int, ranks: int
 
 
 def split(rank: int, ranks: int) -> tuple[int, ...]:
-    """How many units a rank sends to each in all_to_all_v: 1 to n, shifted by the rank, so that totals are alike.
+    """Return the units that a rank sends to each other rank in all_to_all_v.
 
-    The table is symmetric: it receives as many from each.
+    They are 1 to n, shifted by the rank, so that all ranks send equally many. A rank receives as many units from
+    another as it sends to it.
     """
     return tuple((rank + other) % ranks + 1 for other in range(ranks))
 
 
 def repeatable(operation: str, in_place: bool) -> bool:
-    """Whether buffers hold the right data however often the operation ran on them.
+    """Return whether an operation leaves the right data in its buffers after any number of calls.
 
-    Not so for sums in place: they grow with every call, and end in infinities and NaN while they are timed. There only
-    what a single call makes of refilled buffers can be verified.
+    It does not if it sums in place: the sums grow with every call, up to infinities and NaN. Then only a single call on
+    refilled buffers can be verified.
     """
     return not (operation in SUMMED and in_place)
 
 
 def check_operation(operation: str) -> None:
-    """Refuse what is no collective.
+    """Raise an error if there is no such collective.
 
     Raises:
         ValueError: the name is not one of `COLLECTIVES`.
@@ -116,14 +121,14 @@ def check_operation(operation: str) -> None:
 def layout(
     operation: str, count: int, rank: int, ranks: int, *, root: int = 0, in_place: bool
 ) -> Layout:
-    """The buffers of one rank.
+    """Return the layout of one rank's buffers.
 
     Args:
         operation: one of `COLLECTIVES`.
         count: elements of a part: see `part_elements`.
         rank: this rank in its group.
         ranks: ranks in the group.
-        root: the rank that has, or gets, everything, where there is one.
+        root: the rank that sends, or receives, all data, in operations that have one.
         in_place: whether the result lies in the buffer that is sent.
     """
     if operation in ("broadcast", "reduce", "gather", "scatter"):
@@ -147,11 +152,12 @@ def layout(
 
 
 def _parts(count: int, ranks: int, first: int = 0) -> tuple[Part, ...]:
-    """A part of every rank's data, one after the other."""
+    """Return a part of every rank's data, one after the other, each from element `first` on."""
     return tuple(Part(rank * count, count, rank, first) for rank in range(ranks))
 
 
 def _rooted(operation: str, count: int, rank: int, ranks: int, root: int, in_place: bool) -> Layout:
+    """Return the layout of an operation with a root. Only the root sends or receives all data."""
     at_root, total = rank == root, ranks * count
     own, window = (Part(0, count, rank),), rank * count if in_place else None
     if operation == "reduce":
@@ -177,6 +183,7 @@ def _rooted(operation: str, count: int, rank: int, ranks: int, root: int, in_pla
 
 
 def _uneven(unit: int, rank: int, ranks: int) -> Layout:
+    """Return the layout of all_to_all_v, whose parts are multiples of `unit` elements."""
     sizes = [unit * units for units in split(rank, ranks)]
     received, start = [], 0
     for other, size in enumerate(sizes):

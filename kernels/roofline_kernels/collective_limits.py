@@ -1,4 +1,4 @@
-"""What of the collectives can run where: sizes by memory, operations and types by backend."""
+"""The limits of collectives: sizes by memory, and operations and types by backend."""
 
 import torch
 
@@ -33,7 +33,9 @@ _MPI_TYPES = (
 def memory_needed(
     operation: str, size_bytes: int, element_bytes: int, ranks: int, *, in_place: bool
 ) -> int:
-    """Bytes that one set takes on the rank that has most, with the working memory of making and checking it.
+    """Return the bytes that one set takes on the rank that needs most.
+
+    They include the working memory to make and check the set.
 
     Args:
         operation: one of `work.COLLECTIVES`.
@@ -54,7 +56,9 @@ def memory_needed(
 def sizes_bytes(
     free_bytes: int, operation: str, ranks: int, element_bytes: int = 4
 ) -> tuple[int, ...]:
-    """The sizes of the ladder that fit a rank's memory, with the operation's first place, ascending.
+    """Return the sizes in `SIZES_BYTES` that fit a rank's memory, in ascending order.
+
+    The result is in the operation's usual place, the first in `IN_PLACE`.
 
     Args:
         free_bytes: what one rank may take; ranks that share a memory share it.
@@ -71,7 +75,7 @@ def sizes_bytes(
 
 
 def unsupported(operation: str, backend: str, dtype: torch.dtype, *, in_place: bool) -> str | None:
-    """Why torch.distributed cannot do this; None where nothing speaks against it.
+    """Return why torch.distributed cannot do an operation; None if it can.
 
     With torch 2.13 Gloo does all ten on a CPU in fp32, bf16 and fp16, in every place of `IN_PLACE`: tried. Of NCCL and
     RCCL, torch documents no gap. MPI's gaps are those of its source.

@@ -1,7 +1,7 @@
-"""The ten collectives over torch.distributed, with buffers that no faulty operation can fool.
+"""The ten collectives over torch.distributed, with buffers that show every fault of an operation.
 
-Every element is compared, on the very buffers that were timed; data differ by position, rank and iteration (see
-`collective_data`), and outputs hold NaN before.
+Every element of the timed buffers is compared. Data differ by position, rank and iteration (see `collective_data`), and
+receive buffers hold NaN before an operation.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from .collective_layout import (
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
-# How far the data of a set made anew are from those of the sets that were made before it.
+# Iterations by which a refill moves the data of a set, so that they differ from those of all other sets.
 _REFILL = 1_009
 
 
 @dataclass(slots=True, eq=False)
 class Buffers:
-    """One set of a rank's buffers: flat, contiguous, of the operation's type; one inside the other where in place.
+    """One set of a rank's buffers, flat and contiguous. In place, one is a view of the other.
 
-    `iteration` says which data they hold. `sources` and `targets` are the same memory cut by rank, where an operation
-    takes lists; `requests` are the ring's send and receive.
+    `iteration` determines the data that they hold. `sources` and `targets` are views by rank, for operations that take
+    lists. `requests` are the send and the receive of a ring.
     """
 
     send: torch.Tensor
@@ -46,10 +46,10 @@ class Buffers:
 
 
 class Collective:
-    """One collective as one rank of a group sees it: makes its buffers, runs it, refills and verifies them.
+    """One collective on one rank, with the making, refilling and verification of its buffers.
 
-    Every rank of the group makes its own with the same arguments, and makes and refills as many sets in the same order:
-    the data of a set follow from how many were made before it.
+    Every rank of the group makes such an object with the same arguments. All must make and refill equally many sets in
+    the same order, since the data of a set depend on how many were made before it.
 
     Args:
         operation: one of `work.COLLECTIVES`.
@@ -58,7 +58,7 @@ class Collective:
         group: the process group, of which this process is a member.
         device: where the buffers are; the group's backend must serve it.
         in_place: whether the result lies in the buffer that is sent; see `IN_PLACE` for what there is.
-        root: the rank in the group that has, or gets, everything, where there is one.
+        root: the rank in the group that sends, or receives, all data, in operations that have one.
 
     Raises:
         ValueError: no such operation, not in this place, or sums over so many ranks are not exact in this type.
@@ -93,11 +93,11 @@ class Collective:
 
     @property
     def as_timed(self) -> bool:
-        """Whether `verify` holds for buffers as timing left them: see `repeatable`."""
+        """True if `verify` can check buffers as timing left them: see `repeatable`."""
         return repeatable(self.operation, self.in_place)
 
     def make(self) -> Buffers:
-        """A fresh set, filled, with its outputs poisoned."""
+        """Return a new set of buffers, with data to send and NaN where the result will be."""
         plan, new = self.layout, self._empty
         if plan.window is None:
             send, receive = new(plan.send_elements), new(plan.receive_elements)
@@ -108,7 +108,7 @@ class Collective:
             send = new(plan.send_elements)
             receive = send[plan.window : plan.window + plan.receive_elements]
         buffers = Buffers(send, receive, self._made)
-        # What an operation takes beside its buffers is made once, or making it would be timed.
+        # Lists and requests are made here, once, so that making them is not timed.
         if self.operation in ("gather", "scatter") and self.rank == self.root:
             buffers.sources, buffers.targets = (
                 list(send.chunk(self.ranks)),
@@ -121,12 +121,15 @@ class Collective:
         return buffers
 
     def refill(self, buffers: Buffers) -> None:
-        """Other data into the same buffers, and poison where the result will be."""
+        """Fill a set with other data to send, and with NaN where the result will be."""
         buffers.iteration += _REFILL
         self._fill(buffers)
 
     def verify(self, buffers: Buffers) -> bool:
-        """Whether every element of the result is right, and the data that were sent are still there."""
+        """Return whether the result is right, and the data that were sent are unchanged.
+
+        The data that were sent are left out for an operation that overwrites them.
+        """
         sent = self.layout.sent if self.layout.intact else ()
         return all(
             self._right(
@@ -140,11 +143,13 @@ class Collective:
         )
 
     def _right(self, buffer: torch.Tensor, rank: int | None, iteration: int, first: int) -> bool:
+        """Return whether a buffer holds a rank's data, or the sum of all ranks if `rank` is None."""
         if rank is None:
             return self.data.holds_sum(buffer, iteration, first)
         return self.data.holds(buffer, rank, iteration, first)
 
     def _fill(self, buffers: Buffers) -> None:
+        """Poison the receive buffer, then write the data to send; in place, these overwrite a part."""
         poison(buffers.receive)
         for part in self.layout.sent:
             assert part.rank is not None
@@ -159,7 +164,7 @@ class Collective:
         return torch.empty(elements, dtype=self.data.dtype, device=self.device)
 
     def _calls(self) -> dict[str, Callable[[Buffers], object]]:
-        """Each operation as `call(buffers)`; asynchronous to the host where the backend's is."""
+        """Return each operation as `call(buffers)`, by name. It may return before its work is done."""
         group, root = self.group, dist.get_global_rank(self.group, self.root)
         return {
             "all_reduce": lambda b: dist.all_reduce(b.send, group=group),
@@ -177,6 +182,7 @@ class Collective:
         }
 
     def _ring(self, send: torch.Tensor, receive: torch.Tensor) -> list[dist.P2POp]:
+        """Return the send to the next rank and the receive from the previous one."""
         after, before = (
             dist.get_global_rank(self.group, (self.rank + step) % self.ranks) for step in (1, -1)
         )
@@ -185,5 +191,6 @@ class Collective:
 
 
 def _wait_for_all(buffers: Buffers) -> None:
+    """Start the ring's send and receive, and wait for both."""
     for request in dist.batch_isend_irecv(buffers.requests):
         request.wait()

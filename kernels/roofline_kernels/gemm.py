@@ -1,7 +1,7 @@
 """Matrix products in the types of tensor cores: operands, the call to time, and the check of its result.
 
-Operands lie as a linear layer has them: `left` [m, k] and `weight` [n, k]; the product is left · weightᵀ [m, n]. They
-hold normal random numbers, since a device draws less power on zeros, and is then faster than it ever is.
+Operands have the layout of a linear layer: `left` [m, k] and `weight` [n, k]; the product is left · weightᵀ [m, n].
+They hold normal random numbers. Zeros would need less power, so that the device would be faster than with real data.
 """
 
 import contextlib
@@ -48,11 +48,12 @@ _UNIT = 2.0**-24
 _FP8_SUM = 8 * 2.0**-13
 # TF32 keeps ten bits after the first, by rounding or by cutting off: 2^-10 at most, of either operand.
 _TF32_OPERAND = 2.0**-10
-# So many standard deviations of what is drawn are the largest number of an fp8 type: one in 10^10 is beyond.
+# The largest number of an fp8 type is so many standard deviations of the random numbers: one in 10^10 is beyond.
 _DEVIATIONS = 6.5
-# Where no more operand elements than this are read, every element of the product is checked.
+# If the operands have no more elements than this, every element of the product is checked.
 _WHOLE_ELEMENTS = 2**21
-# Else so many rows and columns, one at random of each equal stretch; of few rows there are more columns.
+# In a larger product so many rows and columns are checked, a random one in each of equal stretches. With fewer rows,
+# more columns are checked, at most the second number.
 _STRETCHES, _MOST_STRETCHES = 128, 512
 _CHUNK_ELEMENTS = 2**26
 
@@ -79,6 +80,7 @@ class Kind:
 
 
 def _fp8(scales: str) -> Kind:
+    """Return the kind of fp8 with `tensorwise` or `rowwise` scales."""
     # RTX 4090: 330 TFLOP/s, 1008 GB/s.
     return Kind(f"fp8_{scales}", "fp8_TFLOPS", torch.float8_e4m3fn, torch.bfloat16, 327, scales)
 
@@ -113,18 +115,18 @@ class Shape:
 
 
 def work_of(kind: Kind, shape: Shape) -> dict[str, int]:
-    """The work of one product."""
+    """Return the work of one product, in FLOPs and bytes."""
     return gemm_work(shape.m, shape.n, shape.k, kind.operand.itemsize, kind.result.itemsize)
 
 
 def is_memory_bound(kind: Kind, shape: Shape) -> bool:
-    """Whether memory bounds a product on every device whose datasheet is known."""
+    """Return whether memory bounds a product on every device with a known datasheet."""
     work = work_of(kind, shape)
     return work["flops"] < kind.least_ridge * (work["read_bytes"] + work["write_bytes"])
 
 
 def fp8_type(device: torch.device) -> torch.dtype:
-    """The e4m3 of a device: CDNA 3 has one of its own, without infinities and negative zero."""
+    """Return the e4m3 type of a device. CDNA 3 has one of its own, without negative zero."""
     if device.type == "cuda" and torch.version.hip is not None:
         architecture = str(torch.cuda.get_device_properties(device).gcnArchName)
         if architecture.startswith("gfx94"):
@@ -135,7 +137,10 @@ def fp8_type(device: torch.device) -> torch.dtype:
 def normal(
     rows: int, columns: int, dtype: torch.dtype, device: torch.device, seed: int
 ) -> torch.Tensor:
-    """Normal random numbers: [rows, columns]; of fp8 times what makes 6.5 standard deviations its largest number."""
+    """Return normal random numbers: [rows, columns].
+
+    In an fp8 type they are scaled, so that 6.5 standard deviations are its largest number.
+    """
     generator = torch.Generator(device).manual_seed(seed)
     matrix = torch.empty(rows, columns, dtype=dtype, device=device)
     if dtype.itemsize > 1:
@@ -143,19 +148,19 @@ def normal(
     for part in matrix.split(max(1, _CHUNK_ELEMENTS // columns)):
         wide = torch.empty(part.shape, dtype=torch.float32, device=device)
         most = torch.finfo(dtype).max
-        # What is beyond would become no number.
+        # A number beyond the largest would become NaN.
         part.copy_(wide.normal_(0.0, fp8_deviation(dtype), generator=generator).clamp_(-most, most))
     return matrix
 
 
 def fp8_deviation(dtype: torch.dtype) -> float:
-    """The standard deviation of the numbers of `normal` in an fp8 type."""
+    """Return the standard deviation of the numbers of `normal` in an fp8 type."""
     return torch.finfo(dtype).max / _DEVIATIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What one product reads.
+    """The operands of one product.
 
     Args:
         left: [m, k].
@@ -172,7 +177,7 @@ Arguments = tuple[Operands, torch.Tensor]
 
 
 class Gemm:
-    """Makes operands and results of one shape and type, multiplies them and checks the results.
+    """A matrix product of one shape and type: makes operands, multiplies them, checks results.
 
     Args:
         kind: one of `KINDS`.
@@ -188,19 +193,20 @@ class Gemm:
 
     @property
     def memory_needed(self) -> int:
-        """Bytes of operands, result, and of making and checking them."""
+        """The bytes of operands and result, and of the working memory to make and check them."""
         shape, kind = self.shape, self.kind
-        held = (
+        buffer_bytes = (
             shape.operand_elements() * self._operand.itemsize
             + shape.m * shape.n * kind.result.itemsize
         )
-        making = 4 * min(_CHUNK_ELEMENTS, shape.operand_elements()) if kind.scales else 0
-        rows, columns = self._looked_at()
-        # Operands as float64, and their absolute values.
-        return held + max(making, 2 * 8 * (len(rows) + len(columns)) * shape.k)
+        making_bytes = 4 * min(_CHUNK_ELEMENTS, shape.operand_elements()) if kind.scales else 0
+        rows, columns = self._checked_places()
+        # The check has rows of the operands as float64, and their absolute values.
+        checking_bytes = 2 * 8 * (len(rows) + len(columns)) * shape.k
+        return buffer_bytes + max(making_bytes, checking_bytes)
 
     def make(self) -> Arguments:
-        """Fresh operands, other numbers each time, and a result that holds no number yet."""
+        """Return new operands, with other numbers at each call, and a result full of NaN."""
         shape, device = self.shape, self._device
         self._made += 1
         seed = SEED + 2 * self._made
@@ -210,7 +216,10 @@ class Gemm:
         return Operands(left, weight, self._scales(seed)), out
 
     def _scales(self, seed: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """So that scaled operands have a standard deviation of 0.5 to 2, another in each row where rows have theirs."""
+        """Return random scales of both operands; None for a type without scales.
+
+        Scaled operands have a standard deviation of 0.5 to 2; with `rowwise` scales each row has its own.
+        """
         if self.kind.scales is None:
             return None
         rowwise = self.kind.scales == "rowwise"
@@ -223,33 +232,38 @@ class Gemm:
         return left.to(self._device), right.to(self._device)
 
     def multiply(self, operands: Operands, out: torch.Tensor) -> None:
-        """What to time."""
+        """Multiply the operands into `out`. This is the call to time."""
         if operands.scales is None:
             torch.mm(operands.left, operands.weight.t(), out=out)
         else:
             _scaled(operands, out)
 
     def check(self, operands: Operands, out: torch.Tensor) -> bool:
-        """Whether a result is the product of its operands within the bound of rounding.
+        """Return whether a result is the product of its operands, within the bound of rounding.
 
-        Small products are checked whole. Of large ones a row and a column at random of each of 128 equal stretches is,
-        so that a wrong tile that is as large as a stretch either way is met for sure. They are held against a product
-        in float64 where the device has it, else in float32; of fp8 against that of the quantised operands and scales.
+        A small product is checked whole. Of a large one, a random row and column of each of 128 equal stretches are
+        checked, so that a wrong tile as large as a stretch is always found. The expected product is computed in float64
+        if the device has it, else in float32; for fp8, from the operands as they are in fp8, and their scales.
         """
-        rows, columns = (torch.tensor(chosen, device=self._device) for chosen in self._looked_at())
-        left, right = _taken(operands.left, rows), _taken(operands.weight, columns)
+        rows, columns = (
+            torch.tensor(places, device=self._device) for places in self._checked_places()
+        )
+        left, right = _exact_rows(operands.left, rows), _exact_rows(operands.weight, columns)
         if operands.scales is not None:
-            of_left, of_right = operands.scales
-            left = left * (of_left if of_left.dim() == 0 else of_left[rows])
-            right = right * (of_right if of_right.dim() == 0 else of_right.t()[columns])
+            left_scale, right_scale = operands.scales
+            left = left * (left_scale if left_scale.dim() == 0 else left_scale[rows])
+            right = right * (right_scale if right_scale.dim() == 0 else right_scale.t()[columns])
         with arithmetic(KINDS["fp32"], self._device):
             expected, magnitude = left @ right.t(), left.abs() @ right.abs().t()
-        found = out[rows[:, None], columns].to(expected.dtype)
-        # So written that NaN is refused as well.
-        return bool(((found - expected).abs() <= self._bound(expected, magnitude)).all())
+        actual = out[rows[:, None], columns].to(expected.dtype)
+        # NaN fails this comparison too.
+        return bool(((actual - expected).abs() <= self._bound(expected, magnitude)).all())
 
     def _bound(self, expected: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
-        """How far each element may be off: the sum's rounding times |A||B|, and that of the result."""
+        """Return the largest error of each element: that of the sum and that of the result's rounding.
+
+        `magnitude` is |A||B|, to which the error of a sum is proportional.
+        """
         sums = self.shape.k * _UNIT / (1 - self.shape.k * _UNIT)
         if expected.dtype == torch.float32:
             sums *= 2
@@ -257,30 +271,34 @@ class Gemm:
             sums += _FP8_SUM
         if self.kind.name == "tf32":
             sums += 2 * _TF32_OPERAND + _TF32_OPERAND**2
-        # Half a unit of the last place, of what may itself be off; and as much again for a scale that is applied last.
+        # Rounding costs half a unit in the last place, of a sum that has its own error. A scale that is applied last
+        # costs as much again.
         rounding = torch.finfo(self.kind.result).eps
         return sums * magnitude + rounding * (expected.abs() + sums * magnitude)
 
-    def _looked_at(self) -> tuple[list[int], list[int]]:
-        """The rows and columns to check."""
+    def _checked_places(self) -> tuple[list[int], list[int]]:
+        """Return the rows and the columns of the product to check."""
         m, n = self.shape.m, self.shape.n
         if self.shape.operand_elements() <= _WHOLE_ELEMENTS:
             return list(range(m)), list(range(n))
         rows = min(m, _STRETCHES)
         columns = min(n, _MOST_STRETCHES, _STRETCHES**2 // rows)
-        return _one_of_each(m, rows, SEED), _one_of_each(n, columns, SEED + 1)
+        return _random_places(m, rows, SEED), _random_places(n, columns, SEED + 1)
 
 
-def _one_of_each(size: int, stretches: int, seed: int) -> list[int]:
-    """An index at random of each of so many equal stretches of `size`."""
+def _random_places(size: int, stretches: int, seed: int) -> list[int]:
+    """Return a random index in each of so many equal stretches of `size`."""
     generator = torch.Generator().manual_seed(seed)
     within = torch.rand(stretches, generator=generator, dtype=torch.float64)
     places = (torch.arange(stretches, dtype=torch.float64) + within) * size / stretches
     return [min(int(place), size - 1) for place in places]
 
 
-def _taken(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Rows of a matrix as the type to check in; by their bytes where they are fp8, which not every torch can index."""
+def _exact_rows(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return rows of a matrix in float64, or in float32 on a device without it.
+
+    Rows of fp8 are selected as bytes, since not every torch can index fp8.
+    """
     exact = torch.float64 if has_double(matrix.device) else torch.float32
     if matrix.itemsize > 1:
         return matrix.index_select(0, rows).to(exact)
@@ -294,6 +312,7 @@ def _taken(matrix: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(operands: Operands, out: torch.Tensor) -> None:
+    """Multiply scaled fp8 operands into `out`."""
     assert operands.scales is not None
     left, right = operands.scales
     torch._scaled_mm(
@@ -308,7 +327,10 @@ def _scaled(operands: Operands, out: torch.Tensor) -> None:
 
 @contextlib.contextmanager
 def arithmetic(kind: Kind, device: torch.device) -> Iterator[None]:
-    """How products are made: float32 as it is or by TF32, and 16 bit types summed in float32; restored afterwards."""
+    """Set the arithmetic of products of a kind, and restore it afterwards.
+
+    Float32 is multiplied exactly, or in TF32 for that kind. 16-bit types are summed in float32.
+    """
     with (
         precision_named("tf32" if kind.name == "tf32" else "fp32").settings(),
         _summing_in_float32(device),
@@ -318,7 +340,7 @@ def arithmetic(kind: Kind, device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _summing_in_float32(device: torch.device) -> Iterator[None]:
-    """cuBLAS may add parts of a sum in the type of the result unless told otherwise."""
+    """Keep cuBLAS from adding parts of a sum in the type of the result. Restore the settings."""
     if device.type != "cuda":
         yield
         return
@@ -335,14 +357,18 @@ def _summing_in_float32(device: torch.device) -> Iterator[None]:
 
 
 def _reduction(matmul: Any, name: str) -> bool | tuple[bool, bool]:
-    """The setting, in a newer torch with whether sums are split at all, which a plain value would set to yes."""
+    """Return a setting, to restore it later.
+
+    A newer torch also has the setting that allows to split sums. Setting a plain value would turn that on, so both are
+    returned.
+    """
     reduced = bool(getattr(matmul, name))
     split = getattr(matmul, f"{name}_split_k", None)
     return reduced if split is None else (reduced, bool(split))
 
 
 def why_not(kind: Kind, device: torch.device) -> str:
-    """Why a device does not multiply a type, with what was needed and found; empty where it does. It is tried."""
+    """Try a small product, and return why a device does not multiply a type; empty if it does."""
     if kind.name == "tf32":
         return why_not_precision(precision_named("tf32"), device)
     if kind.name == "bf16" and device.type == "cuda" and torch.version.hip is None:
@@ -356,7 +382,9 @@ def why_not(kind: Kind, device: torch.device) -> str:
         arguments = gemm.make()
         with arithmetic(kind, device):
             gemm.multiply(*arguments)
-        right = gemm.check(*arguments)
+        is_right = gemm.check(*arguments)
     except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
         return f"needs {kind.name} on {device.type}, found: {str(error).splitlines()[0]}"
-    return "" if right else f"needs {kind.name} on {device.type}, found that its products are wrong"
+    return (
+        "" if is_right else f"needs {kind.name} on {device.type}, found that its products are wrong"
+    )

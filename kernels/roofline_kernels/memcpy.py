@@ -1,7 +1,7 @@
 """Memory copies: the sizes of the sweep, buffers that cannot be cheated on, and a Triton copy kernel.
 
-Buffers hold incompressible data, and every byte of a target differs from its source before the first copy, so a copy
-that does nothing, or leaves a byte out, is seen.
+Buffers hold data that cannot be compressed. Every byte of a target differs from its source before the first copy, so
+the check finds a copy that does nothing, or leaves out a byte.
 """
 
 import functools
@@ -34,14 +34,14 @@ _HUGE_FROM_BYTES = 4 * MIB
 
 @functools.cache
 def random_tile(device: str) -> torch.Tensor:
-    """Random bytes with a fixed seed: [8 MiB + 9], uint8. Memory compression cannot shorten them."""
+    """Return random bytes with a fixed seed: [8 MiB + 9], uint8. They cannot be compressed."""
     generator = torch.Generator().manual_seed(20_240_612)
     tile = torch.randint(0, 256, (_TILE_BYTES,), dtype=torch.uint8, generator=generator)
     return tile.to(device)
 
 
 def fill_random(buffer: torch.Tensor, start: int = 0) -> torch.Tensor:
-    """Fill a uint8 buffer with the random tile, beginning at `start` of it; returns the buffer."""
+    """Fill a uint8 buffer with the repeated random tile, from its byte `start` on; return the buffer."""
     tile = random_tile(str(buffer.device))
     position, offset = 0, start % _TILE_BYTES
     while position < buffer.numel():
@@ -52,7 +52,10 @@ def fill_random(buffer: torch.Tensor, start: int = 0) -> torch.Tensor:
 
 
 def allocate(size_bytes: int, device: torch.device, pinned: bool = False) -> torch.Tensor:
-    """Uninitialised bytes: [size_bytes], uint8. Pageable host memory comes in huge pages where Linux has them."""
+    """Return uninitialised bytes: [size_bytes], uint8.
+
+    Large pageable host memory is in huge pages if the system has them.
+    """
     if device.type != "cpu":
         return torch.empty(size_bytes, dtype=torch.uint8, device=device)
     if pinned:
@@ -65,7 +68,7 @@ def allocate(size_bytes: int, device: torch.device, pinned: bool = False) -> tor
 
 
 class CopyBuffers:
-    """Fresh (source, target) pairs, carved from slabs, so that ten thousand small pairs cost little to make.
+    """A maker of (source, target) pairs. They are views of slabs, so that many small pairs cost little.
 
     Args:
         size_bytes: bytes of each buffer.
@@ -89,23 +92,27 @@ class CopyBuffers:
         self._pinned = pinned
         self._shift = 1 if odd_address else 0
         self._stride = -(-(size_bytes + self._shift) // _ALIGNMENT) * _ALIGNMENT
-        self._left: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._unused_pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._slabs = 0
 
     def pair(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """One pair, each [size_bytes], uint8, contiguous; every byte of the target differs from the source's."""
-        if not self._left:
-            self._left = self._new_slab()
-        return self._left.pop()
+        """Return a new pair, each [size_bytes], uint8, contiguous.
+
+        Every byte of the target differs from the source's.
+        """
+        if not self._unused_pairs:
+            self._unused_pairs = self._new_slab()
+        return self._unused_pairs.pop()
 
     def _new_slab(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return the pairs of a new slab, the one with the highest address first."""
         count = max(1, _SLAB_BYTES // (2 * self._stride))
         sources = allocate(count * self._stride, self._source, self._pinned)
         targets = allocate(count * self._stride, self._target, self._pinned)
         self._slabs += 1
         fill_random(sources, start=self._slabs * 1_000_003)
         _invert(sources, targets)
-        # Given out from the end of the list, so in the order of their addresses.
+        # `pair` takes them from the end of the list, so in the order of their addresses.
         starts = reversed(range(self._shift, count * self._stride, self._stride))
         return [
             (sources[at : at + self.size_bytes], targets[at : at + self.size_bytes])
@@ -114,9 +121,9 @@ class CopyBuffers:
 
 
 def memory_needed(size_bytes: int, pinned: bool = False) -> int:
-    """Bytes that a pair takes, with the slab's rounding and the working memory of making and checking it.
+    """Return the bytes that a pair takes, with the working memory to make and check it.
 
-    Half of it is what each end of a copy between two memories takes.
+    In a copy between two memories, each of them needs half of it.
 
     Args:
         size_bytes: of each buffer.
@@ -130,13 +137,13 @@ def memory_needed(size_bytes: int, pinned: bool = False) -> int:
 
 
 def copy(source: torch.Tensor, target: torch.Tensor) -> None:
-    """PyTorch's own copy; asynchronous where source or target is on an accelerator."""
+    """Copy by PyTorch. It may return before the copy is done if an accelerator takes part."""
     target.copy_(source, non_blocking=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Pairs that lie evenly spaced in one memory on either side: a slab, or what was used of it.
+    """Pairs that are evenly spaced in one slab of sources and one of targets.
 
     Args:
         first: the number of the first pair.
@@ -151,23 +158,26 @@ class _Run:
     strides: tuple[int, int]
 
     def rows(self, side: int, device: torch.device | None = None) -> torch.Tensor:
-        """All sources (0) or targets (1), as they lie there or on another device: [count, size_bytes], uint8."""
+        """Return all sources (side 0) or targets (side 1): [count, size_bytes], uint8.
+
+        They are a view, or a copy on another device.
+        """
         first, stride = self.pair[side], self.strides[side]
         span = (self.count - 1) * stride + first.numel()
-        # With what lies between them, which is one transfer; row by row it would be gathered by the host.
+        # The bytes between them are moved too, so that it is one transfer. Otherwise the host would gather the rows.
         whole = first.as_strided((span,), (1,)).to(device or first.device)
         return whole.as_strided((self.count, first.numel()), (stride, 1))
 
 
 class Same:
-    """Whether every byte of a copy arrived, of one pair or of all that were timed: a `verify` of `roofline.measure`.
+    """The check of copies, for one pair or for all timed pairs: a `verify` of `roofline.measure`.
 
-    Whichever devices the two are on, they are compared on an accelerator where one of them is there: a host would need
-    seconds for 2 GB. A comparison of two buffers on a device waits for it, so pairs of one slab are compared at once.
+    If one buffer of a pair is on an accelerator, both are compared there, since a host would need seconds for 2 GB.
+    Each comparison waits for the device, so all pairs of a slab are compared together.
     """
 
     def __call__(self, source: torch.Tensor, target: torch.Tensor) -> bool:
-        """Whether one pair is the same; compared in pieces, which takes little memory."""
+        """Return whether both buffers of a pair are equal. Comparing in pieces takes little memory."""
         if source.numel() != target.numel():
             return False
         where = _compared_on(source, target)
@@ -183,7 +193,7 @@ class Same:
                 _invert(run.rows(0), run.rows(1))
 
     def first_wrong(self, sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> int | None:
-        """The number of the first pair whose target is not as its source; None where all are."""
+        """Return the index of the first pair whose target differs from its source; None without one."""
         for run in _runs(sets):
             if run.count == 1:
                 if not self(*run.pair):
@@ -200,11 +210,15 @@ same = Same()
 
 
 def _compared_on(source: torch.Tensor, target: torch.Tensor) -> torch.device:
+    """Return the device to compare a pair on: an accelerator if one of them is there."""
     return target.device if source.device.type == "cpu" else source.device
 
 
 def _invert(sources: torch.Tensor, targets: torch.Tensor) -> None:
-    """Make every byte of the targets differ; the host only moves what lies with it."""
+    """Make every byte of the targets differ from its source, by inverting all bits.
+
+    An accelerator inverts them if there is one, and the host at most moves bytes.
+    """
     if sources.device == targets.device:
         torch.bitwise_not(sources, out=targets)
     elif targets.device.type == "cpu":
@@ -217,7 +231,7 @@ def _invert(sources: torch.Tensor, targets: torch.Tensor) -> None:
 
 
 def _runs(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[_Run]:
-    """All pairs, in order, as many in a run as lie evenly spaced and span no more than a chunk."""
+    """Yield all pairs in runs, in order. A run is evenly spaced and spans no more than a chunk."""
     at = 0
     while at < len(sets):
         run = _run_from(sets, at)
@@ -226,6 +240,7 @@ def _runs(sets: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[_Run]:
 
 
 def _run_from(sets: Sequence[tuple[torch.Tensor, torch.Tensor]], first: int) -> _Run:
+    """Return the longest run that begins with a pair; of this pair alone if the next does not fit."""
     pair = sets[first]
     size_bytes = pair[0].numel()
     alone = _Run(first, pair, 1, (size_bytes, size_bytes))
@@ -240,7 +255,7 @@ def _run_from(sets: Sequence[tuple[torch.Tensor, torch.Tensor]], first: int) -> 
     most = _CHUNK_BYTES // max(strides)
     for one, start, stride in zip(pair, starts, strides, strict=True):
         memory = one.untyped_storage()
-        # What lies behind its end is another's, be it as evenly spaced.
+        # A pair beyond the end of this memory belongs to another allocation, even if it is evenly spaced.
         most = min(most, (memory.data_ptr() + memory.nbytes() - start - size_bytes) // stride + 1)
     count = 1
     for source, target in sets[first + 1 : first + most]:
@@ -256,11 +271,12 @@ def _run_from(sets: Sequence[tuple[torch.Tensor, torch.Tensor]], first: int) -> 
 
 
 def _like(buffer: torch.Tensor, size_bytes: int) -> bool:
+    """Return whether a buffer holds so many contiguous bytes."""
     return buffer.numel() == size_bytes and buffer.dtype == torch.uint8 and buffer.is_contiguous()
 
 
 def triton_copy(block: int = 16_384) -> Callable[[torch.Tensor, torch.Tensor], None]:
-    """A copy by the multiprocessors, as a Triton kernel, for contiguous uint8 buffers on one accelerator.
+    """Return a copy by a Triton kernel, for contiguous uint8 buffers on one accelerator.
 
     Args:
         block: bytes that one program copies.

@@ -1,19 +1,20 @@
-"""Messages from rank 0 to rank 1, and back: buffers whose data tell whether every byte of the last pass arrived."""
+"""Messages from rank 0 to rank 1, and back, with data that show whether every byte arrived."""
 
 import torch
 import torch.distributed as dist
 
 from .memcpy import fill_random
 
-# Where in the random tile the data begin: primes, so that no two messages and no two passes are alike.
+# Bytes of the random tile by which messages, and passes of one message, differ in their beginning. Both are prime, so
+# that no two of them have the same data.
 _MESSAGE_STEP, _PASS_STEP = 1_000_003, 15_485_863
 
 
 class Message:
     """The buffers of a message on one of its two ranks.
 
-    Every message and every pass has data of its own, which both ranks know without talking: so what is lost, late, or
-    of another message or pass is seen.
+    Every message and every pass has data of its own, which both ranks know without communication. So bytes that are
+    lost, late, or of another message or pass are found.
 
     Args:
         rank: this rank's number, 0 or 1.
@@ -46,7 +47,7 @@ class Message:
         self.fill()
 
     def fill(self) -> None:
-        """New data for what is sent, and their complement, which no byte of them equals, where they will arrive."""
+        """Write new data to send, and where they will arrive their complement, which differs in every byte."""
         self.passes += 1
         for buffer in self._all:
             fill_random(buffer, self._start)
@@ -55,17 +56,18 @@ class Message:
 
     @property
     def _start(self) -> int:
+        """The byte of the random tile with which the data of this pass begin."""
         return self.number * _MESSAGE_STEP + self.passes * _PASS_STEP
 
     def arrived(self) -> bool:
-        """Whether this rank holds every byte that was to come to it in the last pass."""
+        """Return whether this rank received every byte of the last pass. True if it receives none."""
         if self.incoming is None:
             return True
         return torch.equal(self.incoming, fill_random(torch.empty_like(self.incoming), self._start))
 
 
 def exchange(rank: int, message: Message) -> None:
-    """The message by send and receive of the default process group, and back where it returns."""
+    """Exchange a message over the default process group: from rank 0 to 1, and back if it returns."""
     if rank == 0:
         dist.send(message.outgoing, 1)
         if message.incoming is not None:
@@ -78,10 +80,10 @@ def exchange(rank: int, message: Message) -> None:
 
 
 def memory_needed(size_bytes: int) -> int:
-    """Bytes that both ranks of a message take together, with what making and checking it takes on the way."""
+    """Return the bytes that both ranks take together, with the memory to make and check a message."""
     return 5 * size_bytes + 2 * (8 * 2**20 + 9)
 
 
 def work_of(size_bytes: int, *, returns: bool) -> dict[str, int]:
-    """What arrives in one call: the message, and once more where it comes back."""
+    """Return the work of one exchange. The payload counts twice if the message returns."""
     return {"payload_bytes": size_bytes * (1 + returns), "wire_bytes": size_bytes}

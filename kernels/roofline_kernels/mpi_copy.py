@@ -1,7 +1,7 @@
 """MPI messages between two ranks: one way, and there and back, of buffers on a device or in host memory.
 
 mpi4py is imported by whoever makes the communicator, never here. A message is bytes, whatever the tensor's type, since
-MPI knows neither fp16 nor bf16. MPI knows no streams either, so the device is waited for before each call.
+MPI knows neither fp16 nor bf16. MPI knows no streams either, so each call first waits for the device.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _TAG = 7
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as bytes: [numel · element size], uint8, in which MPI finds it by DLPack.
+    """Return a view of a tensor as bytes: [numel · element size], uint8, which MPI reads by DLPack.
 
     Raises:
         ValueError: the tensor is not contiguous, so its bytes are no single message.
@@ -46,7 +46,7 @@ def receive(comm: Any, tensor: torch.Tensor, sender: int) -> None:
 
 
 def exchange(comm: Any, rank: int, message: Message) -> None:
-    """The message from rank 0 to rank 1, and back where it returns: then this takes twice the latency of one."""
+    """Send a message from rank 0 to rank 1, and back if it returns, in twice the time."""
     if rank == 0:
         send(comm, message.outgoing, to=1)
         if message.incoming is not None:
@@ -59,7 +59,7 @@ def exchange(comm: Any, rank: int, message: Message) -> None:
 
 
 def exchange_staged(comm: Any, rank: int, message: Message, host: torch.Tensor) -> None:
-    """The same through the host's memory: device to host, message, host to device.
+    """Exchange a message through the host's memory: device to host, message, host to device.
 
     Args:
         comm: of two ranks.
@@ -79,16 +79,18 @@ def exchange_staged(comm: Any, rank: int, message: Message, host: torch.Tensor) 
 
 
 def _send_staged(comm: Any, tensor: torch.Tensor, host: torch.Tensor, to: int) -> None:
+    """Copy a tensor to the host, and send it from there."""
     host.copy_(tensor)
     send(comm, host, to)
 
 
 def _receive_staged(comm: Any, tensor: torch.Tensor, host: torch.Tensor, sender: int) -> None:
+    """Receive into the host's memory, copy it to the tensor, and wait for the copy."""
     receive(comm, host, sender)
     tensor.copy_(host)
     settle(tensor)
 
 
 def staging(size_bytes: int, device: torch.device) -> torch.Tensor:
-    """Host memory to stage through: [size_bytes], uint8, page-locked where the device is a GPU."""
+    """Return host memory for staged messages: [size_bytes], uint8, page-locked for a GPU."""
     return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda")

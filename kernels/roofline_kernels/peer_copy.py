@@ -1,7 +1,7 @@
 """Copies that run at once: between GPUs of one process, and between a GPU and the host.
 
-PyTorch lets a copy between two GPUs wait for the current streams of both, and lets both wait for it: copies from there
-would go one after the other. So copies that are to run at once get streams of their own, one on each of their two GPUs.
+In PyTorch a copy between two GPUs waits for the current streams of both, and both wait for it, so such copies run one
+after the other. Copies that are to run at once therefore have streams of their own, one on each of their two GPUs.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,32 +16,35 @@ Way = tuple[torch.device, torch.device]
 
 
 def ordered_pairs(devices: int) -> list[tuple[int, int]]:
-    """Every (source, target) among so many GPUs; 0 to 1 also where there are fewer, to be skipped and not forgotten."""
+    """Return every (source, target) among so many GPUs.
+
+    With fewer than two, the pairs are those of GPUs 0 and 1, so that their tests are skipped and not missing.
+    """
     return list(permutations(range(max(2, devices)), 2))
 
 
 def one_to_all(source: int, devices: int) -> list[tuple[int, int]]:
-    """From one GPU to every other one."""
+    """Return the ways from one GPU to every other one."""
     return [(source, target) for target in range(devices) if target != source]
 
 
 def all_to_one(target: int, devices: int) -> list[tuple[int, int]]:
-    """From every other GPU to one."""
+    """Return the ways from every other GPU to one."""
     return [(source, target) for source in range(devices) if source != target]
 
 
 def both_ways(first: int, second: int) -> list[tuple[int, int]]:
-    """From each of two GPUs to the other."""
+    """Return the ways from each of two GPUs to the other."""
     return [(first, second), (second, first)]
 
 
 def on_gpus(ways: Sequence[tuple[int, int]]) -> list[Way]:
-    """The same ways with torch's devices in place of indices."""
+    """Return ways between torch's devices from ways between indices."""
     return [(torch.device("cuda", source), torch.device("cuda", target)) for source, target in ways]
 
 
 def work_at_once(size_bytes: int, ways: int) -> dict[str, int]:
-    """So many copies of `size_bytes` at once, each across a link: all that arrives, and what one link carries."""
+    """Return the work of so many copies at once: all bytes that arrive, and those on one link."""
     return {"payload_bytes": ways * size_bytes, "wire_bytes": size_bytes}
 
 
@@ -60,23 +63,23 @@ class PeerBuffers:
         ]
 
     def make(self) -> tuple[torch.Tensor, ...]:
-        """Source and target of the first way, then of the next: each [size_bytes], uint8, contiguous.
+        """Return source and target of each way, in a row: each [size_bytes], uint8, contiguous.
 
-        Every byte of a target differs from its source's, and no source is like another, so that what went the wrong
-        way is seen.
+        Every byte of a target differs from its source's, and no two sources are equal, so that a copy to the wrong
+        target is found.
         """
-        made = [buffers.pair() for buffers in self._each]
-        for way, pair in enumerate(made):
+        pairs = [buffers.pair() for buffers in self._each]
+        for way, pair in enumerate(pairs):
             for buffer in pair:
                 buffer.bitwise_xor_(way)
-        return tuple(buffer for pair in made for buffer in pair)
+        return tuple(buffer for pair in pairs for buffer in pair)
 
 
 class Same:
-    """Whether every byte of every copy arrived, of one set of buffers or of all that were timed."""
+    """The check of copies at once, for one set of buffers or for all timed sets."""
 
     def __call__(self, *buffers: torch.Tensor) -> bool:
-        """Whether one set is right."""
+        """Return whether every target of a set equals its source."""
         return all(memcpy.same(*pair) for pair in _pairs(buffers))
 
     def spoil(self, sets: Sequence[tuple[torch.Tensor, ...]]) -> None:
@@ -85,28 +88,31 @@ class Same:
             memcpy.same.spoil(pairs)
 
     def first_wrong(self, sets: Sequence[tuple[torch.Tensor, ...]]) -> int | None:
-        """The number of the first set with a wrong target; None where all are right."""
-        found = [memcpy.same.first_wrong(pairs) for pairs in zip(*map(_pairs, sets), strict=True)]
-        return min((first for first in found if first is not None), default=None)
+        """Return the index of the first set with a wrong target; None if all are right."""
+        # One list for each way, with its pair of every set.
+        pairs_by_way = zip(*map(_pairs, sets), strict=True)
+        first_by_way = [memcpy.same.first_wrong(pairs) for pairs in pairs_by_way]
+        return min((first for first in first_by_way if first is not None), default=None)
 
 
 same = Same()
 
 
 def _pairs(buffers: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return (source, target) of each way, from buffers in a row."""
     return list(zip(buffers[::2], buffers[1::2], strict=True))
 
 
 class AtOnce:
-    """Copies side by side, called with the buffers that `PeerBuffers` makes.
+    """A function that makes copies at once, called with the buffers that `PeerBuffers` makes.
 
-    A call begins when all of its GPUs have done what was submitted before, and all of them wait for its end: so one
-    call never overlaps the next, and every GPU sees the whole of it.
+    A call begins when all of its GPUs have done their earlier work, and all of them wait for its end. So calls never
+    overlap, and the time on any GPU is that of the whole call.
 
     Args:
-        ways: from which device to which, the host's for memory of the host; all meet on the first GPU among them.
-        copy: what copies, as `memcpy.copy`, on the source's GPU where that is one.
-        timed: whether `seconds_each` is to be called, for which events take the time.
+        ways: (source, target) of each copy; all GPUs wait for each other on the first of them.
+        copy: copies a source to a target, on the source's GPU if it is on one; None is `memcpy.copy`.
+        timed: whether `seconds_each` will be called, which needs events that take the time.
     """
 
     def __init__(
@@ -130,7 +136,7 @@ class AtOnce:
             self._done = torch.cuda.Event()
 
     def __call__(self, *buffers: torch.Tensor) -> None:
-        """Copy each source to its target: asynchronous where they are on accelerators."""
+        """Copy each source to its target. With GPUs, it returns before the copies are done."""
         pairs = zip(buffers[::2], buffers[1::2], strict=True)
         if not self._gpus:
             for source, target in pairs:
@@ -147,17 +153,20 @@ class AtOnce:
         self._let_all_wait()
 
     def seconds_each(self, *buffers: torch.Tensor, calls: int = 10) -> list[float]:
-        """How long each way took beside the others, in seconds: medians of some calls, behind one that warms up."""
-        taken: list[list[float]] = [[] for _ in self._copied]
+        """Return the seconds of each way beside the others, as medians of some calls.
+
+        One more call goes before them to warm up. The ways must be `timed`.
+        """
+        seconds_by_way: list[list[float]] = [[] for _ in self._copied]
         for _ in range(calls + 1):
             self(*buffers)
             self._done.synchronize()
-            for found, copied in zip(taken, self._copied, strict=True):
-                found.append(self._events[self._gpus[0]].elapsed_time(copied) * 1e-3)
-        return [median(found[1:]) for found in taken]
+            for seconds, copied in zip(seconds_by_way, self._copied, strict=True):
+                seconds.append(self._events[self._gpus[0]].elapsed_time(copied) * 1e-3)
+        return [median(seconds[1:]) for seconds in seconds_by_way]
 
     def _gather(self) -> torch.cuda.Event:
-        """What happens when every GPU has done what was submitted to its current stream."""
+        """Return an event that happens when every GPU has done the work of its current stream."""
         first, *others = self._gpus
         for gpu in others:
             self._events[gpu].record(torch.cuda.current_stream(gpu))
@@ -166,7 +175,7 @@ class AtOnce:
         return self._events[first]
 
     def _let_all_wait(self) -> None:
-        """Every GPU's current stream goes on when all has been copied."""
+        """Let every GPU's current stream wait for all copies."""
         first, *others = self._gpus
         for copied in self._copied:
             torch.cuda.current_stream(first).wait_event(copied)

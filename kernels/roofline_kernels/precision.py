@@ -34,7 +34,7 @@ class ToyModel(nn.Module):
         self.fc2 = nn.Linear(HIDDEN, CLASSES, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logits."""
+        """Return the logits [ROWS, CLASSES]."""
         logits: Tensor = self.fc2(self.norm(self.relu(self.fc1(x))))
         return logits
 
@@ -48,7 +48,7 @@ def accumulate(
     terms: int = 1000,
     value: float = 0.01,
 ) -> Tensor:
-    """A sum of equal terms, one after the other in place, rounded after each addition.
+    """Return a sum of equal terms, added in place one by one and rounded after each addition.
 
     Args:
         sum_dtype: of the sum.
@@ -71,7 +71,7 @@ def accumulate(
 def autocast_dtypes(
     device: torch.device | str, dtype: torch.dtype, model: nn.Module | None = None
 ) -> dict[str, torch.dtype]:
-    """The types of one training pass under autocast, by part.
+    """Return the types of one training pass under autocast, by part.
 
     Args:
         device: where the pass runs.
@@ -112,7 +112,7 @@ def dtype_table(
 
 
 def _noting(module: nn.Module, part: str, outputs: dict[str, torch.dtype]) -> RemovableHandle:
-    """A context in which the type of a module's output is noted."""
+    """Return a context that notes the type of a module's output in `outputs`."""
 
     def note(_: nn.Module, __: object, output: Tensor) -> None:
         outputs[part] = output.dtype
@@ -123,7 +123,7 @@ def _noting(module: nn.Module, part: str, outputs: dict[str, torch.dtype]) -> Re
 def _forward(
     model: nn.Module, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, torch.dtype]:
-    """The loss of one batch under autocast, and the type of the parameters there."""
+    """Return the loss of one batch under autocast, and the type of the parameters there."""
     inputs = torch.randn(ROWS, FEATURES, device=device)
     targets = torch.randint(0, CLASSES, (ROWS,), device=device)
     with torch.autocast(device.type, dtype=dtype):
@@ -132,7 +132,7 @@ def _forward(
 
 
 def _only(what: str, dtypes: list[torch.dtype]) -> torch.dtype:
-    """The one type that all have."""
+    """Return the type that all have. Raise ValueError if they differ."""
     if len(set(dtypes)) != 1:
         told = ", ".join(sorted(LABELS.get(one, str(one)) for one in set(dtypes))) or "none"
         raise ValueError(f"the {what} have the types {told}; expected one type for all of them")

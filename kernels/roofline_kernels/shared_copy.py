@@ -1,8 +1,8 @@
 """Messages through memory that two processes of a host share: copied in by one, copied out by the other.
 
-The memory has no name, so that nothing is left behind however a process ends, and /dev/shm, which containers keep at
-64 MiB, sets no limit. A byte through a socket says that the memory is full, and another that it is free again; a
-system call at either side also orders what was written before it.
+The memory has no name, so nothing is left behind however a process ends, and the size of /dev/shm, often 64 MiB in
+containers, is no limit. A byte through a socket says that the memory holds a message, and another that it is free
+again. The system calls also guarantee that everything written before is visible to the other process.
 """
 
 import mmap
@@ -15,13 +15,13 @@ import torch
 
 from .messages import Message
 
-# Whoever does not come within so many seconds is gone.
+# Seconds to wait for the other rank before it counts as lost.
 PATIENCE_S = 30.0
 _NAME_BYTES = 64
 
 
 def supported() -> bool:
-    """Whether this system has memory without a name, which is Linux."""
+    """Return whether this system has memory without a name. Only Linux has it."""
     return hasattr(os, "memfd_create")
 
 
@@ -38,7 +38,7 @@ class SharedMemory:
     def between(
         cls, rank: int, size_bytes: int, tell: Callable[[torch.Tensor], None]
     ) -> "SharedMemory":
-        """The memory, made by rank 0 and handed to rank 1; both must ask.
+        """Return the shared memory of ranks 0 and 1. Both must call this, and rank 0 makes it.
 
         Args:
             rank: this rank's number, 0 or 1.
@@ -67,6 +67,7 @@ class SharedMemory:
 
     @classmethod
     def _join(cls, address: bytes, size_bytes: int) -> "SharedMemory":
+        """Connect to rank 0 and receive the memory from it."""
         turns = _patient(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         turns.connect(b"\0" + address)
         _, memories, _, _ = socket.recv_fds(turns, 1, 1)
@@ -77,7 +78,7 @@ class SharedMemory:
         return cls(memories[0], size_bytes, turns)
 
     def exchange(self, rank: int, message: Message) -> None:
-        """The message from rank 0 to rank 1, and back where it returns."""
+        """Exchange a message: from rank 0 to rank 1, and back if it returns."""
         if rank == 0:
             self._put(message.outgoing)
             self._await_turn()
@@ -92,18 +93,21 @@ class SharedMemory:
             self._turns.send(b"t")
 
     def _put(self, tensor: torch.Tensor) -> None:
+        """Copy a tensor into the memory, and give the turn to the other rank."""
         self._buffer.copy_(tensor)
         self._turns.send(b"t")
 
     def _await_turn(self) -> None:
+        """Wait for the other rank's byte. Raise ConnectionError if it closed the socket."""
         if not self._turns.recv(1):
             raise ConnectionError("the other rank closed the socket of the shared memory")
 
     def close(self) -> None:
-        """Let go of the socket; the memory goes with its last user."""
+        """Close the socket. The system frees the memory with its last user."""
         self._turns.close()
 
 
 def _patient(turns: socket.socket) -> socket.socket:
+    """Return a socket after setting its time limit."""
     turns.settimeout(PATIENCE_S)
     return turns

@@ -1,4 +1,4 @@
-"""The five STREAM operations in PyTorch, each into a preallocated result, with the values that it must leave."""
+"""The five STREAM operations in PyTorch, with a check of the values that each must leave."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,10 @@ import torch
 
 # BabelStream's default: 2^25 elements, 256 MiB of double precision.
 ELEMENTS = 2**25
-# What AMD's acceptance limits are of (BabelStream -s 268435456): 2 GiB of double precision.
+# The size of AMD's acceptance limits (BabelStream -s 268435456): 2 GiB of double precision.
 LARGE_ELEMENTS = 2**28
-# BabelStream's scalar and first values, but for c: each operation must change what it writes, and BabelStream's zero
-# would be kept by scale.
+# BabelStream's scalar and first values, except for c. An operation must change the array that it writes, and scale
+# would leave BabelStream's zero unchanged.
 SCALAR = 0.4
 FIRST_A, FIRST_B, FIRST_C = 0.1, 0.2, 0.7
 
@@ -17,14 +17,17 @@ Operation = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
 
 def has_double(device: torch.device) -> bool:
-    """Whether a device computes in double precision: Metal has none, and of Intel's GPUs only some have it."""
+    """Return whether a device computes in double precision.
+
+    Metal has none, and only some of Intel's GPUs have it.
+    """
     if device.type == "xpu":
         return bool(torch.xpu.get_device_properties(device).has_fp64)
     return device.type != "mps"
 
 
 class Arrays:
-    """Makes the three arrays a, b and c of one STREAM operation and checks them afterwards.
+    """A maker of the arrays a, b and c of a STREAM operation, which also checks them afterwards.
 
     Args:
         elements: elements of each array.
@@ -36,11 +39,11 @@ class Arrays:
         self.elements, self.dtype = elements, dtype
         self.array_bytes = elements * dtype.itemsize
         self._device = device
-        # The dot product of each set of arrays, by the address of its first.
+        # The dot product of each set of arrays, by the address of its array a.
         self._dots: dict[int, torch.Tensor] = {}
 
     def make(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Arrays a, b, c: each [elements], filled with BabelStream's first values."""
+        """Return new arrays a, b, c: each [elements], filled with the first values."""
         a, b, c = (
             torch.full((self.elements,), value, dtype=self.dtype, device=self._device)
             for value in (FIRST_A, FIRST_B, FIRST_C)
@@ -48,7 +51,7 @@ class Arrays:
         return a, b, c
 
     def operation(self, name: str) -> Operation:
-        """What to time, called as `f(a, b, c)`."""
+        """Return the operation to time, called as `f(a, b, c)`."""
 
         def dot(a: torch.Tensor, b: torch.Tensor, _: torch.Tensor) -> None:
             self._dots[a.data_ptr()] = torch.dot(a, b)
@@ -63,23 +66,26 @@ class Arrays:
         return operations[name]
 
     def check(self, name: str) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], bool]:
-        """Whether arrays and dot product hold what one call of the operation leaves; every element is looked at."""
-        left = {
+        """Return a check of the arrays, and of the dot product, after an operation.
+
+        It returns whether every element has the value that one call leaves.
+        """
+        expected_values = {
             "copy": (FIRST_A, FIRST_B, FIRST_A),
             "scale": (FIRST_A, SCALAR * FIRST_C, FIRST_C),
             "add": (FIRST_A, FIRST_B, FIRST_A + FIRST_B),
             "triad": (FIRST_B + SCALAR * FIRST_C, FIRST_B, FIRST_C),
             "dot": (FIRST_A, FIRST_B, FIRST_C),
         }[name]
-        # A few roundings; a sum of n terms may be off by n of them (Higham, Accuracy and Stability, section 4.2), which
-        # in single precision would let everything pass.
+        # An element has a few roundings. A sum of n terms may be off by n roundings (Higham, Accuracy and Stability,
+        # section 4.2). In single precision that bound would accept any sum, so it is limited.
         epsilon = torch.finfo(self.dtype).eps
         close, sum_close = 16 * epsilon, min(self.elements * epsilon, 1e-3)
 
         def check(*arrays: torch.Tensor) -> bool:
-            for array, value in zip(arrays, left, strict=True):
+            for array, value in zip(arrays, expected_values, strict=True):
                 low, high = torch.aminmax(array)
-                # So written that NaN is refused as well.
+                # NaN fails this comparison too.
                 if not (abs(float(low) - value) <= close and abs(float(high) - value) <= close):
                     return False
             if name != "dot":

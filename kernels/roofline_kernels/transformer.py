@@ -1,4 +1,4 @@
-"""A decoder-only language model of five sizes: what a training or inference step costs is measured on it.
+"""A decoder-only language model in five sizes, for measurements of training and inference steps.
 
 Pre-norm RMSNorm, rotary positions, SwiGLU with three matrices, no biases, the head tied to the embedding.
 Source: Touvron et al., "LLaMA" (2023), section 2.2, but for the tied head.
@@ -29,13 +29,14 @@ __all__ = [
     "size_named",
 ]
 
-# Of the embedding, as GPT-2's: it is the head as well, and wider logits would make a new model sure of itself.
+# The standard deviation of the embedding, as in GPT-2. It is also the head, and larger logits would make the
+# predictions of a new model too certain.
 EMBEDDING_DEVIATION = 0.02
 SEED = 0
 
 
 class Transformer(nn.Module):
-    """Tokens to the logits of each one's successor.
+    """The model, from tokens to the logits of the next token at each position.
 
     Args:
         config: its shape.
@@ -67,7 +68,7 @@ class Transformer(nn.Module):
         exact = torch.promote_types(kind, torch.float32)
         tables = rotary_tables(config.head_dim, context, config.rope_theta, place, exact)
         self.config, self.context = config, context
-        # Filled below, once: torch's own filling of matrices takes several times as long.
+        # torch's own filling of matrices takes several times as long as `fill_normal` below, so it is skipped.
         self.embedding = nn.utils.skip_init(
             nn.Embedding, config.vocab, config.d_model, device=place, dtype=kind
         )
@@ -78,17 +79,20 @@ class Transformer(nn.Module):
         fill_normal(self._deviations(), seed)
 
     def _deviations(self) -> Iterator[tuple[torch.Tensor, float]]:
-        """Every matrix with its standard deviation: variances stay at 1 through a matrix, and over all blocks."""
+        """Yield every matrix with its standard deviation.
+
+        With these, variances stay at about 1 through each matrix and over all blocks.
+        """
         yield self.embedding.weight, EMBEDDING_DEVIATION
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
-                # Two parts of each block add to the residual stream; so scaled, they add up to about 1.
-                adds = name.endswith((".output", ".down"))
-                fan_in = module.in_features * (2 * self.config.layers if adds else 1)
+                # Two matrices of each block add to the residual stream. They are scaled so that all add up to about 1.
+                is_added = name.endswith((".output", ".down"))
+                fan_in = module.in_features * (2 * self.config.layers if is_added else 1)
                 yield module.weight, 1 / math.sqrt(fan_in)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Tokens [B, S], int64, to logits [B, S, vocab].
+        """Return logits [B, S, vocab] of tokens [B, S], int64.
 
         Raises:
             ValueError: tokens of another type or shape, or a sequence longer than the context.
@@ -100,6 +104,7 @@ class Transformer(nn.Module):
         return linear(self.norm(x), self.embedding.weight)
 
     def _check(self, tokens: torch.Tensor) -> None:
+        """Raise ValueError unless tokens are [B, S], int64, within the context."""
         if tokens.dtype != torch.int64 or tokens.dim() != 2:
             raise ValueError(
                 f"tokens are {list(tokens.shape)}, {tokens.dtype}; expected [batch, sequence], torch.int64"
@@ -112,11 +117,11 @@ class Transformer(nn.Module):
 
 
 def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The mean cross entropy, a scalar: float32, or float64 of float64.
+    """Return the mean cross entropy, a scalar: float32, or float64 for float64 logits.
 
     Args:
         logits: [B, S, vocab].
-        targets: [B, S], int64: the token that each position should have foretold.
+        targets: [B, S], int64: the token that each position should predict.
     """
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return cross_entropy(exact.flatten(0, 1), targets.flatten())
@@ -125,7 +130,7 @@ def loss_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def make_batch(
     config: Config, batch: int, context: int, device: torch.device | str, seed: int = SEED
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random tokens and their targets, each [batch, context], int64: a target is the token that comes next.
+    """Return random tokens and their targets, the next tokens: each [batch, context], int64.
 
     The same seed gives the same tokens on every device.
     """

@@ -1,4 +1,4 @@
-"""FLOPs and bytes of a transformer's step, to be imported from `work` as all others."""
+"""FLOPs and bytes of a transformer's step. Import them from `work`, like all others."""
 
 # In units of the forward pass: for each of its products the backward pass has two, the gradients of both factors.
 _TRANSFORMER_PASSES = {"forward": 1, "backward": 2, "forward_backward": 3, "step": 3}
@@ -14,7 +14,9 @@ def transformer_flops(
     *,
     passes: str = "forward",
 ) -> dict[str, int]:
-    """The model FLOPs of a decoder-only transformer with SwiGLU and a head, as MFU counts them: its matrix products.
+    """Return the model FLOPs of a decoder-only transformer with SwiGLU and a head.
+
+    They are those of its matrix products, as MFU counts them.
 
     Forward, for each token: 2 for each element of the matrices (4·d_model² and 3·d_model·d_ff a layer, vocab·d_model
     the head; looking up an embedding is no product), and 4·context·d_model a layer for Q Kᵀ and P V. Attention counts
@@ -52,9 +54,10 @@ def transformer_flops(
 
 
 def adamw_bytes(parameters: int, element_bytes: int = 4) -> dict[str, int]:
-    """The bytes of one step of AdamW: reads parameters, gradients and both moments, writes all but the gradients.
+    """Return the bytes of one step of AdamW.
 
-    As many as a step in one pass over memory moves, which is what torch's `fused=True` does; others move more.
+    A step reads parameters, gradients and both moments, and writes all but the gradients. So many bytes are moved in
+    one pass over memory, as torch's `fused=True` does; other implementations move more.
     Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), algorithm 2.
 
     Args:

@@ -1,4 +1,4 @@
-"""Bytes and FLOPs of what is measured, as plain integers, with the source of each formula."""
+"""Bytes and FLOPs of the measured functions, as plain integers, with the source of each formula."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -9,12 +9,12 @@ from .transformer_work import transformer_flops as transformer_flops
 
 
 def copy_bytes(size_bytes: int) -> dict[str, int]:
-    """A copy of `size_bytes` within one memory: every byte is read once and written once."""
+    """Return the work of a copy within one memory: every byte is read once and written once."""
     return {"read_bytes": size_bytes, "write_bytes": size_bytes, "payload_bytes": size_bytes}
 
 
 def link_copy_bytes(size_bytes: int) -> dict[str, int]:
-    """A copy of `size_bytes` across a link, one way: every byte crosses once and arrives once."""
+    """Return the work of a copy across a link: every byte crosses once and arrives once."""
     return {"payload_bytes": size_bytes, "wire_bytes": size_bytes}
 
 
@@ -30,7 +30,7 @@ STREAM = {
 
 
 def stream_work(operation: str, elements: int, element_bytes: int) -> dict[str, int]:
-    """The work of one STREAM operation over arrays of `elements` elements.
+    """Return the work of one STREAM operation over arrays of `elements` elements.
 
     Args:
         operation: one of `STREAM`.
@@ -48,7 +48,9 @@ def stream_work(operation: str, elements: int, element_bytes: int) -> dict[str, 
 
 
 def gemm_work(m: int, n: int, k: int, operand_bytes: int, result_bytes: int) -> dict[str, int]:
-    """A matrix product [m, k] · [k, n]: 2·m·n·k FLOPs; each operand is read once and the result written once.
+    """Return the work of a matrix product [m, k] · [k, n].
+
+    It has 2·m·n·k FLOPs. Each operand is read once, and the result written once.
 
     A kernel whose tiles do not stay in a cache reads more, which is not counted; nor are the scales of fp8.
 
@@ -68,7 +70,7 @@ def gemm_work(m: int, n: int, k: int, operand_bytes: int, result_bytes: int) -> 
     }
 
 
-# By what the algorithm bandwidth is multiplied to give the bus bandwidth, for n ranks. Source: nccl-tests,
+# The bus bandwidth divided by the algorithm bandwidth, for n ranks. Source: nccl-tests,
 # doc/PERFORMANCE.md, and GetBw in the source of each test, which has gather, scatter and sendrecv as well.
 _BUS: dict[str, Callable[[int], Fraction]] = {
     "all_reduce": lambda n: Fraction(2 * (n - 1), n),
@@ -86,7 +88,7 @@ COLLECTIVES = tuple(_BUS)
 
 
 def bus_factor(operation: str, ranks: int) -> Fraction:
-    """By what the algorithm bandwidth is multiplied to give the bus bandwidth; 0 or 1 among one rank.
+    """Return the factor from the algorithm bandwidth to the bus bandwidth; 0 or 1 for one rank.
 
     Args:
         operation: one of `COLLECTIVES`.
@@ -98,7 +100,7 @@ def bus_factor(operation: str, ranks: int) -> Fraction:
 
 
 def collective_bytes(operation: str, size_bytes: int, ranks: int) -> dict[str, int]:
-    """The bytes of one collective, as the nccl-tests count them.
+    """Return the bytes of one collective, as the nccl-tests count them.
 
     Args:
         operation: one of `COLLECTIVES`.
@@ -115,7 +117,7 @@ def collective_bytes(operation: str, size_bytes: int, ranks: int) -> dict[str, i
 
 
 def _whole(amount: Fraction) -> int:
-    """To the nearest whole number, halves up, so that a byte that is half on the bus still counts."""
+    """Return the nearest whole number. A half is rounded up, so that half a byte counts as one."""
     return int(amount + Fraction(1, 2))
 
 
@@ -135,7 +137,7 @@ def attention_flops(
     alignment: Alignment | None = None,
     passes: str = "forward",
 ) -> dict[str, int]:
-    """The FLOPs of attention as the field counts them: matrix products over the keys that a query sees.
+    """Return the FLOPs of attention: those of matrix products over the keys that a query sees.
 
     Forward 4·B·H_q·S_q·S_k·D, half of it where causal; backward 2.5 times as much, both 3.5 times. What a kernel does
     beyond it (masked parts of tiles, the softmax, scores computed twice) is not counted, so its rate is a lower bound.
@@ -172,10 +174,13 @@ def attention_flops(
 
 
 def _twice_seen(seq_q: int, seq_k: int, shift: int) -> int:
-    """Twice the area of a [S_q, S_k] matrix below the line j = i + shift, so that it is whole."""
+    """Return twice the area of a [S_q, S_k] matrix below the line j = i + shift.
+
+    The area may end in a half, twice the area is a whole number.
+    """
 
     def up_to(position: int) -> int:
-        """Twice the integral of the keys in sight, from 0 to S_k, up to a shifted position."""
+        """Return twice the integral of the number of visible keys, up to a shifted position."""
         return min(max(position, 0), seq_k) ** 2 + 2 * seq_k * max(position - seq_k, 0)
 
     return up_to(seq_q + shift) - up_to(shift)

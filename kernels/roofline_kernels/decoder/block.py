@@ -1,4 +1,4 @@
-"""A block of the transformer: attention and a feed-forward part, each behind a norm and added to what came in."""
+"""A block of the transformer: attention and a feed-forward part, each behind a norm and added to its input."""
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ NORM_EPS = 1e-5
 
 
 class Block(nn.Module):
-    """[B, S, d_model] to the same, pre-norm.
+    """A pre-norm block, from [B, S, d_model] to the same shape.
 
     Args:
         config: the model's shape.
@@ -37,10 +37,10 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config, device, dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The residual stream [B, S, d_model], and what both parts add to it."""
+        """Return the residual stream [B, S, d_model] with the outputs of both parts added."""
         x = x + self.attention(self.attention_norm(x))
-        added: torch.Tensor = self.feed_forward(self.feed_forward_norm(x))
-        return x + added
+        output: torch.Tensor = self.feed_forward(self.feed_forward_norm(x))
+        return x + output
 
 
 class Attention(nn.Module):
@@ -69,12 +69,12 @@ class Attention(nn.Module):
         q = self.rotary(self._in_heads(self.query(x)))
         k = self.rotary(self._in_heads(self.key(x)))
         v = self._in_heads(self.value(x))
-        seen: torch.Tensor = self.core(q, k, v)
-        output: torch.Tensor = self.output(seen.transpose(1, 2).flatten(2))
+        attended: torch.Tensor = self.core(q, k, v)
+        output: torch.Tensor = self.output(attended.transpose(1, 2).flatten(2))
         return output
 
     def _in_heads(self, x: torch.Tensor) -> torch.Tensor:
-        """A view [B, H, S, D] of [B, S, d_model]."""
+        """Return a view [B, H, S, D] of [B, S, d_model]."""
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
 
@@ -100,8 +100,11 @@ class FeedForward(nn.Module):
 def unfilled_linear(
     inputs: int, outputs: int, device: torch.device, dtype: torch.dtype
 ) -> nn.Linear:
-    """A linear map without bias whose matrix holds nothing yet: torch's own filling would take most of the time."""
-    made: nn.Linear = nn.utils.skip_init(
+    """Return a linear layer without bias, whose matrix is not filled yet.
+
+    torch's own filling would take most of the time to make a model.
+    """
+    layer: nn.Linear = nn.utils.skip_init(
         nn.Linear, inputs, outputs, bias=False, device=device, dtype=dtype
     )
-    return made
+    return layer

@@ -53,7 +53,7 @@ class Config:
 
     @property
     def parameters(self) -> int:
-        """How many there are; the head is the embedding and not counted again."""
+        """The number of parameters. The head is the embedding, so it counts once."""
         block = 4 * self.d_model**2 + 3 * self.d_model * self.d_ff + 2 * self.d_model
         return self.layers * block + self.vocab * self.d_model + self.d_model
 
@@ -70,22 +70,23 @@ SIZES: Mapping[str, Config] = MappingProxyType(
 
 
 def size_named(name: str) -> Config:
-    """The shape of one of `SIZES`, or the one that a name such as `d768_ff3072_l12_h12` spells out.
+    """Return the shape of a size in `SIZES`, or of a name such as `d768_ff3072_l12_h12`.
 
     Raises:
         ValueError: there is no such size or shape.
     """
     if name in SIZES:
         return SIZES[name]
-    if spelled := re.fullmatch(r"d(\d+)_ff(\d+)_l(\d+)_h(\d+)", name):
-        return Config(*map(int, spelled.groups()))
+    if match := re.fullmatch(r"d(\d+)_ff(\d+)_l(\d+)_h(\d+)", name):
+        d_model, d_ff, layers, heads = map(int, match.groups())
+        return Config(d_model, d_ff, layers, heads)
     raise ValueError(
         f"size is {name!r}; expected one of {', '.join(SIZES)}, or a shape such as d768_ff3072_l12_h12"
     )
 
 
 def name_of_shape(d_model: int, d_ff: int | None, layers: int, heads: int | None) -> str:
-    """What `size_named` knows a shape by: the size that has it, if one of `SIZES` does.
+    """Return the name of a shape, for `size_named`: that in `SIZES` if it is one of them.
 
     Args:
         d_model: width of the residual stream.
@@ -99,5 +100,5 @@ def name_of_shape(d_model: int, d_ff: int | None, layers: int, heads: int | None
     shape = Config(
         d_model, 4 * d_model if d_ff is None else d_ff, layers, heads or max(1, d_model // 64)
     )
-    spelled = f"d{shape.d_model}_ff{shape.d_ff}_l{shape.layers}_h{shape.heads}"
-    return next((name for name, known in SIZES.items() if known == shape), spelled)
+    shape_name = f"d{shape.d_model}_ff{shape.d_ff}_l{shape.layers}_h{shape.heads}"
+    return next((name for name, size in SIZES.items() if size == shape), shape_name)

@@ -12,7 +12,7 @@ ATTENTIONS = ("naive", "sdpa", "triton")
 
 
 def attention_core(name: str) -> nn.Module:
-    """A module from q, k, v, each [B, H, S, D], to the output [B, H, S, D].
+    """Return a module from q, k, v, each [B, H, S, D], to the output [B, H, S, D].
 
     Args:
         name: `naive`, by the formula and with all scores in memory; `sdpa`, PyTorch's; `triton`, our kernels, which run
@@ -35,9 +35,9 @@ class Scores(nn.Module):
     """q and k [B, H, S, D] to scaled scores [B, H, S, S], -inf where a key is later than its query."""
 
     def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-        """The first matrix product, and the mask."""
+        """Return the scores after the mask."""
         positions = torch.arange(q.shape[-2], device=q.device)
-        # Scaled before the product: a half would round the scores twice, and float16 overflow sooner.
+        # Queries are scaled before the product. A 16-bit type would round scores twice, and float16 overflow earlier.
         scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-2, -1)
         return scores.masked_fill(~visible_keys(positions, positions, 0), -math.inf)
 
@@ -46,12 +46,12 @@ class Values(nn.Module):
     """Weights [B, H, S, S] and v [B, H, S, D] to the output [B, H, S, D]."""
 
     def forward(self, weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """The second matrix product."""
+        """Return the weighted sum of the values."""
         return weights @ v
 
 
 class NaiveAttention(nn.Module):
-    """By the formula, in three parts, so that a profile can tell matrix products and softmax apart."""
+    """Attention by its formula, in three modules, which a profile can distinguish."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class TritonAttention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        # Only who chooses it pays for what it imports.
+        # Imported here, since it imports Triton, which only this class needs.
         from ..attention import flash_attention
 
         self._attend = flash_attention

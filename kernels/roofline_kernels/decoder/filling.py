@@ -1,7 +1,7 @@
 """Parameters filled from a seed, fast and the same on every device.
 
-Normal values are drawn once, a million of them, and tiled: 120 million take 0.1 s in place of 0.5 s on two shared
-cores, and an accelerator gets them without drawing its own, which would be others.
+A million normal values are drawn once and repeated: 120 million parameters take 0.1 s instead of 0.5 s on two shared
+cores. An accelerator gets the same values; if it drew its own, they would differ.
 """
 
 from collections.abc import Iterable
@@ -10,18 +10,20 @@ import torch
 
 # The largest prime below 2^20: no width of a matrix divides it, so that equal rows lie a million rows apart.
 TILE = 1_048_573
-# What torch still does on one core. Where cores are shared, waiting for a second at every step takes ten times longer.
+# Elements of an operation that torch does on one core. With several threads on shared cores, waiting for them would
+# take ten times longer.
 CPU_STEP = 32_768
 
 
 @torch.no_grad()
 def fill_normal(tensors: Iterable[tuple[torch.Tensor, float]], seed: int) -> None:
-    """Fill dense tensors with normal values of mean 0, each from where the one before it left the tile.
+    """Fill dense tensors with normal values of mean 0, from a repeated tile.
 
-    A value is worked out in float32 and then rounded, so models of any type, on any device, hold the same.
+    Each tensor continues in the tile where the one before it ended. Values are computed in float32 and then rounded, so
+    models of any type on any device have the same values.
 
     Args:
-        tensors: each with its standard deviation; those on the device "meta" have nothing to fill.
+        tensors: each with its standard deviation; those on the device "meta" are skipped.
         seed: of the tile.
     """
     tile = torch.randn(

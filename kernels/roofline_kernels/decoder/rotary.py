@@ -7,7 +7,7 @@ from torch import nn
 def rotary_tables(
     head_dim: int, positions: int, theta: float, device: torch.device, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosine and sine of each position's angles, both [positions, head_dim / 2].
+    """Return cosines and sines of each position's angles, both [positions, head_dim / 2].
 
     Pair i of a head turns by theta^(-2i / head_dim) radians a position. Angles are worked out in float64 on the CPU:
     in float32 they would be off by a thousandth at position 16,384.
@@ -16,7 +16,7 @@ def rotary_tables(
         head_dim: D, even.
         positions: how many, from 0.
         theta: the base.
-        device: where the tables shall live; "meta" gives them shapes only.
+        device: of the tables; "meta" makes tables without memory.
         dtype: of the tables; float32 holds them well enough for every narrower model.
     """
     if device.type == "meta":
@@ -51,12 +51,12 @@ class Rotary(nn.Module):
 
     def __init__(self, cosines: torch.Tensor, sines: torch.Tensor) -> None:
         super().__init__()
-        # They follow from the configuration, so a checkpoint need not hold them.
+        # A checkpoint need not hold the tables, since they follow from the configuration.
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Queries or keys [B, H, S, D], position 0 first, turned; of the same shape and type."""
+        """Return queries or keys [B, H, S, D] turned by their positions, which begin with 0."""
         length = x.shape[-2]
         cosines, sines = self.cosines[:length], self.sines[:length]
         even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)

@@ -1,4 +1,4 @@
-"""Whether AdamW made the step that its formula gives, of every parameter, looked at in a sample of its elements."""
+"""The check of a step of AdamW against its formula, for a sample of the elements of every parameter."""
 
 import contextlib
 import math
@@ -9,22 +9,26 @@ import torch
 
 from .steps import Training
 
-# Elements that are looked at of each parameter: a state of all of them need not fit a second time.
+# About so many elements of each parameter are checked, since there may be no memory for a second state of all.
 MOST = 2**14
-# Of a moment, where its type is exact enough for it: a gradient found from a moment has lost digits.
+# The accepted error of a moment, as a share. A gradient that is computed from a moment has lost digits.
 ROUNDING = 1e-4
-# Of a step that is worked out from the moments behind it: where the count of steps lies on the device, a power of 0.999
-# is taken from 1 in float32.
+# The accepted error of a step, as a share. If the count of steps is on the device, torch subtracts a power of 0.999
+# from 1 in float32.
 STEP_ROUNDING = 2e-5
-# So large that what the decay takes is beyond the rounding of float32, and a step beyond that of bfloat16.
+# The learning rate of a checked step. It is so large that the decay exceeds the rounding of float32, and the step that
+# of bfloat16.
 CHECKED_RATE = 1e-2
-# torch's defaults; not read from the optimizer, which may have others by mistake.
+# torch's defaults. They are not read from the optimizer, so that wrong ones there are found.
 DECAY, BETAS, SMALLEST = 1e-2, (0.9, 0.999), 1e-8
 
 
 @contextlib.contextmanager
 def visible_rate(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """With a rate at which a step can be told from rounding; a CUDA graph sees it as well, if its rate is a tensor."""
+    """Set the learning rate to `CHECKED_RATE`, and restore it afterwards.
+
+    A CUDA graph uses it too if the rate is a tensor.
+    """
     (group,) = optimizer.param_groups
     before = float(group["lr"])
     _set_rate(group, CHECKED_RATE)
@@ -35,6 +39,7 @@ def visible_rate(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 
 
 def _set_rate(group: dict[str, object], rate: float) -> None:
+    """Set the rate of a group of parameters; a tensor is changed in place."""
     if isinstance(group["lr"], torch.Tensor):
         group["lr"].fill_(rate)
     else:
@@ -43,7 +48,7 @@ def _set_rate(group: dict[str, object], rate: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AdamWState:
-    """What AdamW knows of a parameter, in float64 on the host, of the elements that `sampled` takes.
+    """The state of AdamW for the sampled elements of a parameter, in float64 on the host.
 
     Args:
         name: of the parameter.
@@ -64,21 +69,25 @@ class AdamWState:
     matrix: bool
 
     def gradient_since(self, before: "AdamWState") -> torch.Tensor:
-        """The gradient of the one step between, from the first moment."""
+        """Return the gradient of the one step since `before`, from the first moments."""
         gradient: torch.Tensor = (self.mean - BETAS[0] * before.mean) / (1 - BETAS[0])
         return gradient
 
 
 def states_of(training: Training) -> dict[str, AdamWState]:
-    """As they are now, by the parameter's name.
+    """Return the present state of each parameter, by its name.
 
     Raises:
-        AssertionError: of a parameter the optimizer knows nothing.
+        AssertionError: the optimizer has no state of a parameter.
     """
-    return {name: _state(training, name, one) for name, one in training.model.named_parameters()}
+    return {
+        name: _state(training, name, parameter)
+        for name, parameter in training.model.named_parameters()
+    }
 
 
 def _state(training: Training, name: str, parameter: torch.Tensor) -> AdamWState:
+    """Return the present state of one parameter."""
     state = training.optimizer.state[parameter]
     assert state, f"the optimizer has no state of {name}: it made no step"
     return AdamWState(
@@ -93,17 +102,17 @@ def _state(training: Training, name: str, parameter: torch.Tensor) -> AdamWState
 
 
 def check_moved(before: AdamWState, gradient: torch.Tensor, after: AdamWState) -> None:
-    """Hold one step of a parameter, at the visible rate, against AdamW's formula, element by element.
+    """Compare one step of a parameter at `CHECKED_RATE` with AdamW's formula, element by element.
 
     Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), algorithm 2, with torch's defaults.
 
     Args:
-        before: the step.
-        gradient: of the elements that the states have.
-        after: the step.
+        before: the state before the step.
+        gradient: of the sampled elements.
+        after: the state after the step.
 
     Raises:
-        AssertionError: naming what is wrong.
+        AssertionError: the step differs from the formula; the message says in what.
     """
     name, (first, second), steps = before.name, BETAS, before.steps + 1
     assert after.steps == steps, (
@@ -127,7 +136,7 @@ def check_moved(before: AdamWState, gradient: torch.Tensor, after: AdamWState) -
     root = (after.square / (1 - second**steps)).sqrt() + SMALLEST
     step = CHECKED_RATE * after.mean / (1 - first**steps) / root
     value = before.value * (1 - CHECKED_RATE * DECAY) - step
-    # Decay and step are rounded one after the other.
+    # torch rounds twice: after the decay and after the step.
     rounded = before.eps * (before.value.abs() + value.abs())
     _within(name, after.value, value, rounded + max(STEP_ROUNDING, 4 * before.eps) * step.abs())
     _check_decay(before, after.value - value)
@@ -135,9 +144,10 @@ def check_moved(before: AdamWState, gradient: torch.Tensor, after: AdamWState) -
 
 
 def _check_decay(before: AdamWState, error: torch.Tensor) -> None:
-    """Over a whole matrix rounding goes either way, a wrong decay one: in bfloat16 no single element tells of it.
+    """Raise AssertionError if a matrix decayed by too much or too little.
 
-    Decay of less than half the distance to the next number is undone by rounding: so much is accepted.
+    In bfloat16 a wrong decay cannot be seen in one element. Over the whole matrix it adds up, while rounding errors
+    cancel. Rounding undoes a decay below half the distance to the next number, so such an error is accepted.
     """
     if not before.matrix:
         return
@@ -152,20 +162,23 @@ def _check_decay(before: AdamWState, error: torch.Tensor) -> None:
 
 
 def sampled(values: torch.Tensor) -> torch.Tensor:
-    """Of a parameter, or what belongs to it, every nth element in float64 on the host; all of a small one.
+    """Return every nth element in float64 on the host; all elements of a small tensor.
 
-    n has no divisor with the row's length in common, so that no column is left out.
+    n and the length of a row have no common divisor, so that no column is left out.
     """
-    count = max(1, values.numel() // MOST)
-    while math.gcd(count, values.shape[-1]) > 1 and count > 1:
-        count += 1
-    return values.detach().reshape(-1)[::count].cpu().double()
+    step = max(1, values.numel() // MOST)
+    while math.gcd(step, values.shape[-1]) > 1 and step > 1:
+        step += 1
+    return values.detach().reshape(-1)[::step].cpu().double()
 
 
-def _within(what: str, found: torch.Tensor, expected: torch.Tensor, accepted: torch.Tensor) -> None:
-    error = (found - expected).abs()
+def _within(
+    subject: str, actual: torch.Tensor, expected: torch.Tensor, accepted: torch.Tensor
+) -> None:
+    """Raise AssertionError if any element is off by more than it may be; NaN always is."""
+    error = (actual - expected).abs()
     wrong = ~(error <= accepted)
     assert not bool(wrong.any()), (
-        f"{what}: {int(wrong.sum())} of {wrong.numel()} elements are not what AdamW's formula gives, "
+        f"{subject}: {int(wrong.sum())} of {wrong.numel()} elements are not what AdamW's formula gives, "
         f"off by up to {float(error[wrong].max()):.3g}"
     )

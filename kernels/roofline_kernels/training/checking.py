@@ -1,4 +1,4 @@
-"""Whether a pass did what it should: held against the same weights run plainly, in float32, one sequence at a time."""
+"""The check of a pass against the same weights in float32, without optimizations, one sequence at a time."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from .steps import Training
 
 T = TypeVar("T")
 
-# How allocators say that there is no room: torch's and Python's own have classes, others only words.
+# Messages of allocators without room. torch and Python also raise errors of special classes.
 _NO_ROOM = ("can't allocate memory", "not enough memory", "out of memory", "_ALLOC_FAILED")
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a precision may be off.
+    """The accepted errors of a precision, as shares.
 
     Args:
         logits: of the largest logit.
@@ -46,13 +46,13 @@ TOLERANCES: Mapping[str, Tolerance] = MappingProxyType(
 
 
 def check(training: Training, done: Pass) -> None:
-    """Hold what a pass left behind against what it should be; where it drops gradients, none are left afterwards.
+    """Check the results of a pass. If the pass drops its gradients, the check does so too.
 
-    What it is held against is computed on the host where the device has no room for it.
+    The expected results are computed on the host if the device has no room for them.
 
     Raises:
-        AssertionError: naming what is wrong, by how much, and what is accepted; or there is no room on the host either,
-            which says nothing about the pass.
+        AssertionError: a result is wrong, with its error and the accepted one; or the host has no room either, and then
+            it is unknown whether the pass is right.
     """
     checks = {
         "forward": _check_forward,
@@ -64,7 +64,7 @@ def check(training: Training, done: Pass) -> None:
     try:
         checks[done.name](training, done)
     finally:
-        # A graph's lie in its own memory, where every replay needs them.
+        # The gradients of a CUDA graph stay, since every replay writes into their memory.
         if done.name == "forward_backward" and done.keep != done.call:
             training.drop()
 
@@ -72,13 +72,20 @@ def check(training: Training, done: Pass) -> None:
 def check_memory(
     categories: Mapping[str, int], peak_bytes: int, *, weights: int, least: int, passes: str
 ) -> None:
-    """Hold what the memory of a pass goes into against what is known of a model and its optimizer, in bytes.
+    """Check the memory of a pass, by category, against the sizes of model and optimizer.
+
+    Args:
+        categories: bytes by category.
+        peak_bytes: the most bytes of the pass.
+        weights: bytes of the model's parameters.
+        least: the least possible peak, from the estimate.
+        passes: the name of the pass.
 
     Raises:
-        AssertionError: naming what is wrong, with what was expected.
+        AssertionError: a figure is wrong, with the expected one.
     """
     parameters, state = (categories.get(name, 0) for name in ("parameters", "optimizer"))
-    # A GPU's allocator rounds every one of them up.
+    # A GPU's allocator rounds the size of every parameter up.
     assert weights <= parameters <= 1.001 * weights, (
         f"parameters take {parameters} bytes; expected {weights}, as many as the model has"
     )
@@ -92,6 +99,7 @@ def check_memory(
 
 
 def _check_forward(training: Training, _done: Pass) -> None:
+    """Check the logits of the last forward pass. All checks have the pass as a parameter."""
     tolerance = TOLERANCES[training.precision.name].logits
 
     def compare(reference: Reference) -> None:
@@ -108,31 +116,35 @@ def _check_forward(training: Training, _done: Pass) -> None:
 
 
 def _check_forward_backward(training: Training, done: Pass) -> None:
+    """Check the timed loss, and the gradients of one more pass that keeps them."""
     timed_loss = training.loss
     done.keep()
-    found = {name: parameter.grad for name, parameter in training.model.named_parameters()}
-    _check_gradients(training, timed_loss, found)
+    gradients = {name: parameter.grad for name, parameter in training.model.named_parameters()}
+    _check_gradients(training, timed_loss, gradients)
 
 
 def _check_backward(training: Training, done: Pass) -> None:
-    found = done.call()
-    assert isinstance(found, tuple)
+    """Check the loss, and the gradients that one more backward pass returns."""
+    gradients = done.call()
+    assert isinstance(gradients, tuple)
     names = [name for name, _ in training.model.named_parameters()]
-    _check_gradients(training, training.loss, dict(zip(names, found, strict=True)))
+    _check_gradients(training, training.loss, dict(zip(names, gradients, strict=True)))
 
 
 def _check_gradients(
-    training: Training, timed_loss: torch.Tensor | None, found: Mapping[str, torch.Tensor | None]
+    training: Training,
+    timed_loss: torch.Tensor | None,
+    gradients: Mapping[str, torch.Tensor | None],
 ) -> None:
-    """The loss is right; every gradient is there, finite and right."""
-    for name, gradient in _present(training, found):
+    """Raise AssertionError unless the loss is right, and every gradient is there, finite and right."""
+    for name, gradient in _present(training, gradients):
         assert torch.isfinite(gradient).all(), f"the gradient of {name} is not finite"
 
     def compare(reference: Reference) -> None:
-        loss, gradients = reference.loss_and_gradients()
+        loss, expected_gradients = reference.loss_and_gradients()
         _check_loss(training, timed_loss, loss)
-        for name, expected in gradients:
-            gradient = found[name]
+        for name, expected in expected_gradients:
+            gradient = gradients[name]
             assert gradient is not None
             unscaled = gradient.detach().to(expected.device, torch.float32) / training.scale
             _check_gradient(training, name, unscaled, expected)
@@ -141,10 +153,11 @@ def _check_gradients(
 
 
 def _present(
-    training: Training, found: Mapping[str, torch.Tensor | None]
+    training: Training, gradients: Mapping[str, torch.Tensor | None]
 ) -> Iterable[tuple[str, torch.Tensor]]:
+    """Yield every parameter's gradient. Raise AssertionError if one is missing or of another shape."""
     for name, parameter in training.model.named_parameters():
-        gradient = found[name]
+        gradient = gradients[name]
         assert gradient is not None, f"{name} has no gradient"
         assert gradient.shape == parameter.shape, (
             f"the gradient of {name} is {list(gradient.shape)}"
@@ -153,6 +166,10 @@ def _present(
 
 
 def _check_step(training: Training, done: Pass) -> None:
+    """Check loss, gradients and the optimizer's change of one more step.
+
+    The gradients are computed from the optimizer's moments, since a step drops them.
+    """
     loss, gradients = _with_reference(training, _loss_and_samples)
     before = states_of(training)
     with visible_rate(training.optimizer):
@@ -160,19 +177,21 @@ def _check_step(training: Training, done: Pass) -> None:
     after = states_of(training)
     _check_loss(training, training.loss, loss)
     for name, state in before.items():
-        found = after[name].gradient_since(state)
-        _check_gradient(training, name, found, gradients[name])
-        check_moved(state, found, after[name])
+        gradient = after[name].gradient_since(state)
+        _check_gradient(training, name, gradient, gradients[name])
+        check_moved(state, gradient, after[name])
 
 
 def _loss_and_samples(reference: Reference) -> tuple[float, dict[str, torch.Tensor]]:
+    """Return the expected loss, and a sample of each expected gradient."""
     loss, gradients = reference.loss_and_gradients()
     return loss, {name: sampled(gradient) for name, gradient in gradients}
 
 
 def _check_optimizer(training: Training, done: Pass) -> None:
-    found = {name: parameter.grad for name, parameter in training.model.named_parameters()}
-    gradients = {name: sampled(gradient) for name, gradient in _present(training, found)}
+    """Check the optimizer's change of one more step on the gradients that are there."""
+    all_gradients = {name: parameter.grad for name, parameter in training.model.named_parameters()}
+    gradients = {name: sampled(gradient) for name, gradient in _present(training, all_gradients)}
     before = states_of(training)
     with visible_rate(training.optimizer):
         done.call()
@@ -182,57 +201,62 @@ def _check_optimizer(training: Training, done: Pass) -> None:
 
 
 def _with_reference(training: Training, compare: Callable[[Reference], T]) -> T:
-    """What comparing gives, on the host where the device's memory runs out."""
-    told = ""
+    """Return the result of `compare` with a reference on the device, else on the host.
+
+    The host is used if the device's memory runs out. Raise AssertionError if that of the host does too.
+    """
+    reason = ""
     for place in dict.fromkeys((training.device, torch.device("cpu"))):
         try:
             return compare(Reference(training, place))
         except (RuntimeError, MemoryError) as error:
             if not _no_room(error):
                 raise
-            told = (str(error) or "no memory").splitlines()[0]
+            reason = (str(error) or "no memory").splitlines()[0]
     raise AssertionError(
-        f"the pass ran, but memory ran out while it was checked, on the host too: {told}; so it is not known to be "
+        f"the pass ran, but memory ran out while it was checked, on the host too: {reason}; so it is not known to be "
         "right: leave more memory free, or choose a smaller size"
     )
 
 
 def _no_room(error: BaseException) -> bool:
-    named = any(
+    """Return whether an error says, by its class or message, that memory ran out."""
+    has_class = any(
         base.__name__ in ("OutOfMemoryError", "MemoryError") for base in type(error).__mro__
     )
-    return named or any(words in str(error) for words in _NO_ROOM)
+    return has_class or any(words in str(error) for words in _NO_ROOM)
 
 
-def _check_loss(training: Training, found: torch.Tensor | None, expected: float) -> None:
-    assert found is not None, "there is no loss"
-    close("the loss", found, torch.tensor(expected), TOLERANCES[training.precision.name].loss)
+def _check_loss(training: Training, loss: torch.Tensor | None, expected: float) -> None:
+    """Raise AssertionError unless there is a loss, close to the expected one."""
+    assert loss is not None, "there is no loss"
+    close("the loss", loss, torch.tensor(expected), TOLERANCES[training.precision.name].loss)
 
 
 def _check_gradient(
-    training: Training, name: str, found: torch.Tensor, expected: torch.Tensor
+    training: Training, name: str, gradient: torch.Tensor, expected: torch.Tensor
 ) -> None:
-    """Hold the norm of the error against the norm of what is expected; NaN is refused as well."""
+    """Raise AssertionError if the error's norm is too large a share of the gradient's, or is NaN."""
     tolerance = TOLERANCES[training.precision.name].gradient
-    error, size = float((found - expected).norm()), float(expected.norm())
+    error, size = float((gradient - expected).norm()), float(expected.norm())
     assert error <= tolerance * size, (
         f"the gradient of {name}: off by {error:.3g}, where its norm is {size:.3g}; accepted is {tolerance:g} of it"
     )
 
 
-def close(what: str, found: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
-    """Hold the largest error against a share of the largest value; NaN is refused as well.
+def close(subject: str, actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+    """Check that the largest error is at most a share of the largest value, and not NaN.
 
     Raises:
         AssertionError: with error, largest value and tolerance.
     """
-    error = float((exact(found) - exact(expected)).abs().max())
+    error = float((exact(actual) - exact(expected)).abs().max())
     largest = float(exact(expected).abs().max())
     assert error <= tolerance * largest, (
-        f"{what}: off by {error:.3g}, where the largest is {largest:.3g}; accepted is {tolerance:g} of it"
+        f"{subject}: off by {error:.3g}, where the largest is {largest:.3g}; accepted is {tolerance:g} of it"
     )
 
 
 def exact(values: torch.Tensor) -> torch.Tensor:
-    """A copy in float64 on the host, since Metal has no double precision."""
+    """Return a copy in float64 on the host, since Metal has no double precision."""
     return values.detach().cpu().double()

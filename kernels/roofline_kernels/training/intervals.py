@@ -1,4 +1,4 @@
-"""Sets of half-open intervals of time: how long something lasted, however often its parts overlap."""
+"""Sets of half-open intervals of time, whose parts may overlap."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,9 @@ Interval = tuple[float, float]
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same times as disjoint intervals in order; those that touch become one, and empty ones go.
+    """Return the same times as disjoint intervals in order.
+
+    Intervals that touch are joined, and empty ones are left out.
 
     Args:
         intervals: start and end of each, in any order and unit.
@@ -29,16 +31,16 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
     return joined
 
 
-def common(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """What both cover, as disjoint intervals in order."""
-    left, right = union(some), union(others)
+def common(first: Iterable[Interval], second: Iterable[Interval]) -> list[Interval]:
+    """Return the times that both cover, as disjoint intervals in order."""
+    left, right = union(first), union(second)
     shared: list[Interval] = []
     i = j = 0
     while i < len(left) and j < len(right):
         start, end = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
         if start < end:
             shared.append((start, end))
-        # Whichever ends first has nothing more to share.
+        # The interval that ends first cannot overlap any later one.
         if left[i][1] <= right[j][1]:
             i += 1
         else:
@@ -46,31 +48,32 @@ def common(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interva
     return shared
 
 
-def without(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """What the first cover and the others do not, as disjoint intervals in order."""
-    taken = union(others)
-    left: list[Interval] = []
-    first = 0
-    for start, end in union(some):
-        while first < len(taken) and taken[first][1] <= start:
-            first += 1
-        left += _cut(start, end, taken, first)
-    return left
+def without(intervals: Iterable[Interval], excluded: Iterable[Interval]) -> list[Interval]:
+    """Return the times of intervals outside of the excluded ones, as disjoint intervals in order."""
+    cuts = union(excluded)
+    remainder: list[Interval] = []
+    first_cut = 0
+    for start, end in union(intervals):
+        # Skip the cuts that end before this interval.
+        while first_cut < len(cuts) and cuts[first_cut][1] <= start:
+            first_cut += 1
+        remainder += _cut(start, end, cuts, first_cut)
+    return remainder
 
 
 def length(intervals: Iterable[Interval]) -> float:
-    """How long they last together; what is covered twice counts once."""
+    """Return how long intervals last together. Times that are covered twice count once."""
     return sum((end - start for start, end in union(intervals)), 0.0)
 
 
-def _cut(start: float, end: float, taken: Sequence[Interval], first: int) -> list[Interval]:
-    """What is left of one interval, where those from the first on are taken from it."""
-    left: list[Interval] = []
-    for index in range(first, len(taken)):
-        begin, stop = taken[index]
-        if begin >= end:
+def _cut(start: float, end: float, cuts: Sequence[Interval], first_cut: int) -> list[Interval]:
+    """Return the parts of one interval outside of the cuts, from the cut `first_cut` on."""
+    parts: list[Interval] = []
+    for index in range(first_cut, len(cuts)):
+        cut_start, cut_end = cuts[index]
+        if cut_start >= end:
             break
-        if start < begin:
-            left.append((start, begin))
-        start = max(start, stop)
-    return [*left, (start, end)] if start < end else left
+        if start < cut_start:
+            parts.append((start, cut_start))
+        start = max(start, cut_end)
+    return [*parts, (start, end)] if start < end else parts
