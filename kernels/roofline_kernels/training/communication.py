@@ -1,4 +1,4 @@
-"""How much of a step goes into communication between ranks, told from a profile: all of it, and what is exposed.
+"""The share of a step that goes into communication between ranks, from a profile: all of it, and the exposed part.
 
 *Communication* is the union of all times in which a collective is on its way: on an accelerator its kernels are on the
 device; over Gloo it is under way from when it is handed to Gloo's threads until it is done. Waiting for a slower rank
@@ -42,7 +42,7 @@ class _Kind(Protocol):
 
 
 class Event(Protocol):
-    """What is needed of an event of `torch.profiler`; times are microseconds."""
+    """The part of an event of `torch.profiler` that is used here; times are in microseconds."""
 
     @property
     def name(self) -> str: ...
@@ -78,7 +78,7 @@ class Communication:
 
 
 def profiled(step: Callable[[], object], device: torch.device, steps: int) -> Communication:
-    """Run steps under torch's profiler and tell what communication took of them.
+    """Run steps under torch's profiler, and return the seconds of their communication.
 
     Args:
         step: one training step, warmed up.
@@ -96,13 +96,13 @@ def profiled(step: Callable[[], object], device: torch.device, steps: int) -> Co
             with record_function(STEP):
                 step()
                 if device.type != "cpu":
-                    # What a step has queued belongs to it.
+                    # The queued work of a step is a part of it.
                     getattr(torch, device.type).synchronize(device)
     return communication_of(profiler.events() or ())
 
 
 def communication_of(events: Iterable[Event]) -> Communication:
-    """What communication took of the steps in a profile.
+    """Return the seconds of communication of the steps in a profile.
 
     Raises:
         ValueError: there is no step in it.
@@ -127,17 +127,24 @@ def communication_of(events: Iterable[Event]) -> Communication:
 
 
 def _on_device(device: list[Event], ranges: set[str]) -> tuple[list[Interval], list[Interval]]:
-    """Times of collectives and of other kernels and copies; named ranges are shown on the device too, and no work."""
+    """Return the times of collectives, and those of other kernels and copies, on a device.
+
+    The profiler also shows the host's named `ranges` on the device; they are left out.
+    """
     collectives = _times(device, lambda name: name not in ranges and _is_collective(name))
     work = _times(device, lambda name: name not in ranges and not _is_collective(name))
     return collectives, work
 
 
 def _is_collective(kernel: str) -> bool:
+    """Return whether a kernel is one of NCCL or RCCL, by its name."""
     return any(word in kernel.lower() for word in _DEVICE_COLLECTIVE)
 
 
-def _times(events: Iterable[Event], wanted: Callable[[str], bool]) -> list[Interval]:
-    """Of the events with a wanted name; one that ends before it starts, as clocks may have it, tells nothing."""
-    spans = (event.time_range for event in events if wanted(event.name))
+def _times(events: Iterable[Event], is_wanted: Callable[[str], bool]) -> list[Interval]:
+    """Return the times of events with a wanted name.
+
+    An event that ends before it starts is left out: its clocks did not agree.
+    """
+    spans = (event.time_range for event in events if is_wanted(event.name))
     return [(span.start, span.end) for span in spans if span.start <= span.end]

@@ -1,4 +1,4 @@
-"""Types that a CPU computes so slowly that no step is worth waiting for: found by a product, not looked up."""
+"""Types that a CPU computes too slowly to measure a step. A product shows it, not a table."""
 
 import functools
 import time
@@ -17,7 +17,7 @@ LONGEST_CALL_S = 60.0
 
 
 def why_too_slow(flops: int, precision: Precision, device: torch.device) -> str:
-    """Why a call is not worth waiting for; empty where it is, and on every device but a CPU.
+    """Return why a call is too slow to be measured; empty if it is not, or not on a CPU.
 
     Args:
         flops: of one call.
@@ -37,9 +37,9 @@ def why_too_slow(flops: int, precision: Precision, device: torch.device) -> str:
 
 @functools.cache
 def product_rate(dtype: torch.dtype) -> float:
-    """FLOP/s of a product of two square matrices on the CPU, the best of half a second."""
+    """Return the FLOP/s of a matrix product on the CPU, the best of half a second."""
     factor = torch.ones(PROBE_ROWS, PROBE_ROWS, dtype=dtype)
-    # The first of a type makes its kernels, which takes a second where the product takes a tenth of a millisecond.
+    # The first product of a type makes its kernels. That may take a second, the product a tenth of a millisecond.
     _product_s(factor)
     seconds = [_product_s(factor)]
     while sum(seconds) < PATIENCE_S:

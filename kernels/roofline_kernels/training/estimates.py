@@ -1,7 +1,7 @@
-"""The memory that a pass needs at least, so that what cannot fit is not even tried.
+"""The memory that a pass needs at least, so that a pass that cannot fit is not tried.
 
-A lower bound: it counts what must be there at the same moment, and leaves out what an implementation may do without
-(copies, padding, a library's workspace), so a case that it refuses would have failed. Letters: B sequences of S tokens,
+It is a lower bound: it counts what must be in memory at the same moment, and leaves out what an implementation may not
+need (copies, padding, a library's workspace). So a refused case would have failed. Letters: B sequences of S tokens,
 T = B·S tokens, D the model's width, F that of the feed-forward part, V the vocabulary, H heads, P parameters.
 """
 
@@ -26,7 +26,7 @@ def bytes_at_least(
     attention: str = "sdpa",
     execution: str = "eager",
 ) -> int:
-    """Bytes that a pass needs at least, of all that it allocates from the model on.
+    """Return the bytes that a pass needs at least, including the model.
 
     With p bytes of a parameter and e of a matrix product's element:
 
@@ -75,7 +75,7 @@ def bytes_at_least(
 def saved_bytes(
     config: Config, *, batch: int, context: int, precision: Precision, attention: str
 ) -> int:
-    """Bytes that autograd saves at least, but for the loss.
+    """Return the bytes that autograd saves at least, without those of the loss.
 
     For each block, with r bytes of an element of the residual stream, which is in the parameters' type:
 
@@ -97,7 +97,10 @@ def saved_bytes(
 
 
 def cast_bytes(config: Config, precision: Precision) -> int:
-    """Bytes of the matrices that autocast casts: its cache keeps them until the forward pass ends, autograd longer."""
+    """Return the bytes of the matrices that autocast casts; 0 without autocast.
+
+    Its cache keeps them until the forward pass ends, and autograd until the backward pass.
+    """
     if precision.autocast is None:
         return 0
     norms = (2 * config.layers + 1) * config.d_model
@@ -105,10 +108,10 @@ def cast_bytes(config: Config, precision: Precision) -> int:
 
 
 def activation_bytes(config: Config, batch: int, context: int, dtype: torch.dtype) -> int:
-    """Bytes of one activation of the residual stream: T·D elements."""
+    """Return the bytes of one activation of the residual stream: T·D elements."""
     return batch * context * config.d_model * dtype.itemsize
 
 
 def _moments(passes: str, weights: int) -> int:
-    """AdamW's two moments."""
+    """Return the bytes of AdamW's two moments; 0 for a pass without the optimizer."""
     return 2 * weights if passes == "step" else 0

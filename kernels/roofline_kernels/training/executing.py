@@ -1,4 +1,4 @@
-"""How a pass is executed: operation by operation, compiled, or replayed from a CUDA graph."""
+"""The ways to execute a pass: operation by operation, compiled, or replayed from a CUDA graph."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ EXECUTIONS = ("eager", "compile", "cuda_graph")
 # Calls on a side stream before a capture. Source: "CUDA semantics", torch's manual, which takes three; by then the
 # optimizer's state is made, and libraries have their workspaces.
 CAPTURE_WARMUP = 3
-# They do not begin with what is compiled: the model's forward pass.
+# Passes without the model's forward pass, which is what is compiled.
 NOT_COMPILED = ("backward", "optimizer")
 
 
 def why_not(execution: str, device: torch.device, precision: Precision, passes: str) -> str:
-    """Why a pass cannot be executed in a way, with what that needs and what was found; empty where it can.
+    """Return why a pass cannot be executed in a way; empty if it can.
 
     Raises:
         ValueError: there is no such way.
@@ -34,6 +34,7 @@ def why_not(execution: str, device: torch.device, precision: Precision, passes: 
 
 
 def _why_not_captured(device: torch.device, precision: Precision, passes: str) -> str:
+    """Return why a pass cannot be captured in a CUDA graph; empty if it can."""
     if device.type != "cuda":
         return f"needs a CUDA or ROCm device for a CUDA graph, found {device.type}"
     if passes == "backward":
@@ -52,8 +53,8 @@ class Pass:
 
     Args:
         name: one of `PASSES`.
-        call: does it; this is timed.
-        keep: does it, too, but leaves the gradients in the parameters, where the pass would drop them at its end.
+        call: executes the pass; this is timed.
+        keep: executes it too, but leaves the gradients in the parameters, even if the pass drops them at its end.
     """
 
     name: str
@@ -63,33 +64,36 @@ class Pass:
 
 @contextlib.contextmanager
 def executed(execution: str, training: Training, passes: str) -> Iterator[Pass]:
-    """The pass to time; it must be called while the context lasts.
+    """Yield the pass to time. It must be called while the context lasts.
 
-    Of `compile` the first call compiles. It compiles anew: no kernel comes from the cache of an earlier run, so what
-    the first call takes beyond the others is the time of compiling. The optimizer stays as it is.
+    With `compile` the first call compiles, without kernels from an earlier run's cache. So the time of compiling is
+    what the first call takes longer than the others. The optimizer is not compiled.
     """
     with _compiling(training) if execution == "compile" else contextlib.nullcontext():
         done = as_it_is(training, passes)
         if execution == "cuda_graph":
-            # Gradients lie in the graph's own memory; dropping them would cost nothing, and hide them.
+            # The graph writes gradients into memory of its own, so dropping them would only hide them.
             replay = _captured(training.device, done.keep)
             done = Pass(passes, replay, replay)
         yield done
 
 
 def as_it_is(training: Training, passes: str) -> Pass:
-    """The pass by whatever the training has for it now: its model, or what a compiler made of it."""
+    """Return the pass with the training's present functions: its model, or the compiled one."""
     call = training.pass_of(passes)
     return Pass(passes, call, training.accumulate_anew if passes == "forward_backward" else call)
 
 
 @contextlib.contextmanager
 def _compiling(training: Training) -> Iterator[None]:
-    """With the model and its loss compiled, each when it is first called."""
+    """Let the training use compiled functions, and restore the original ones afterwards.
+
+    Each is compiled at its first call.
+    """
     infer, lose = training.infer, training.lose
     with (
         _cold(),
-        # No graph is gone through twice, so torch's own choice is measured.
+        # No backward pass is repeated here, so torch may choose as usual.
         compiling.compiled(infer, keep_graph=False) as compiled_infer,
         compiling.compiled(lose, keep_graph=False) as compiled_lose,
     ):
@@ -102,7 +106,7 @@ def _compiling(training: Training) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _cold() -> Iterator[None]:
-    """With caches of compiled kernels that are empty, in memory and on disk, and that are gone afterwards."""
+    """Use empty caches of compiled kernels, in memory and on disk, and remove them afterwards."""
     from torch._inductor import utils
 
     with contextlib.ExitStack() as stack:
@@ -110,12 +114,12 @@ def _cold() -> Iterator[None]:
         try:
             yield
         finally:
-            # Torch keeps the folder where it sees an error.
+            # torch would keep the folder if it saw the error, so it is closed before that.
             stack.close()
 
 
 def _captured(device: torch.device, call: Callable[[], object]) -> Callable[[], None]:
-    """The replay of a call; inputs and results stay where they are.
+    """Return the replay of a call. Its inputs and results keep their memory.
 
     Source: "CUDA semantics" in torch's manual, whole-network capture.
     """

@@ -24,7 +24,7 @@ from .precisions import Precision, precision_named
 from .steps import LEARNING_RATE
 
 STRATEGIES = ("ddp", "fsdp2")
-# The parameter whose gradient is held against a mean: it has gone through every block, and belongs to one.
+# The parameter whose gradient is compared with a mean. The gradient of the first block has gone through all others.
 AVERAGED = "blocks.0.attention.query.weight"
 
 
@@ -70,20 +70,20 @@ class ParallelStep:
             dtype=self.precision.parameters,
         )
         self.model = plain if strategy is None else wrap(plain, strategy, group, device)
-        # Of what is left after sharding, so after wrapping.
+        # Sharding replaces the parameters, so the optimizer is made after wrapping.
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate)
-        own = dist.get_rank(group) if group is not None else 0
-        self.tokens, self.targets = make_batch(config, batch, context, device, seed=SEED + own)
+        rank = dist.get_rank(group) if group is not None else 0
+        self.tokens, self.targets = make_batch(config, batch, context, device, seed=SEED + rank)
         self.loss: torch.Tensor | None = None
 
     def step(self) -> None:
-        """One full step: forward, backward, the gradients' average over all ranks, AdamW."""
+        """Make one full step: forward, backward, the gradients' average over all ranks, AdamW."""
         with self.precision.settings():
             self.forward_backward()
             self.optimizer.step()
 
     def step_alone(self) -> None:
-        """The same without the gradients' average, under `no_sync`: each rank goes its own way. With `ddp` only.
+        """Make a step without the gradients' average, under `no_sync`. Models of ranks then differ.
 
         Raises:
             ValueError: another strategy.
@@ -93,7 +93,7 @@ class ParallelStep:
             self.optimizer.step()
 
     def forward_backward(self) -> None:
-        """New gradients in the parameters, averaged over all ranks."""
+        """Compute new gradients in the parameters, averaged over all ranks."""
         self.optimizer.zero_grad(set_to_none=True)
         with self.precision.casting(self._device):
             loss = loss_of(self.model(self.tokens), self.targets)
@@ -101,10 +101,10 @@ class ParallelStep:
         self.loss = loss.detach()
 
     def average_error(self) -> float:
-        """How far the gradient of `AVERAGED` is from the mean over all ranks, as a share of the mean's norm.
+        """Return the error of the gradient of `AVERAGED`, as a share of the expected gradient's norm.
 
-        The mean is that of plain models: added up by `all_reduce`, and divided by the number of ranks. All ranks call
-        it together, before the first step, since the plain model is a new one.
+        The expected gradient is the mean of plain models over all ranks. All ranks must call this together, before the
+        first step, since the plain models are new ones.
         """
         plain = ParallelStep(
             self._config,
@@ -116,16 +116,16 @@ class ParallelStep:
             precision=self.precision.name,
         )
         plain.tokens, plain.targets = self.tokens, self.targets
-        for one in (plain, self):
+        for step in (plain, self):
             with self.precision.settings():
-                one.forward_backward()
+                step.forward_backward()
         expected = plain._gradient_of(AVERAGED).float()
         dist.all_reduce(expected, group=self._group)
         expected /= dist.get_world_size(self._group)
         return float((self._gradient_of(AVERAGED).float() - expected).norm() / expected.norm())
 
     def _gradient_of(self, name: str) -> torch.Tensor:
-        """All of it, where each rank holds a share."""
+        """Return the whole gradient of a parameter, even if each rank holds a share of it."""
         model = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
         gradient: Any = model.get_parameter(name).grad
         whole: torch.Tensor = (
@@ -134,19 +134,20 @@ class ParallelStep:
         return whole
 
     def verify(self) -> bool:
-        """Whether the last loss is a finite number; asks no other rank."""
+        """Return whether the last loss is finite. No other rank takes part."""
         return self.loss is not None and bool(torch.isfinite(self.loss))
 
     def fingerprint(self) -> list[int]:
-        """For each parameter the sum of its bits as whole numbers: equal on all ranks that hold the same model.
+        """Return the sum of each parameter's bits, equal on all ranks with the same model.
 
-        Of shards, which every rank has its own of, there is none: the list is empty.
+        Empty for `fsdp2`, where every rank holds other shares.
         """
         if self.strategy == "fsdp2":
             return []
         return [_bits(parameter.detach()) for parameter in self.model.parameters()]
 
     def _apart(self) -> contextlib.AbstractContextManager[None]:
+        """Return the context without the gradients' average. Raise ValueError unless it is ddp."""
         if not isinstance(self.model, DistributedDataParallel):
             raise ValueError(
                 f"a step without synchronisation with {self.strategy}; expected ddp, which has no_sync"
@@ -157,7 +158,7 @@ class ParallelStep:
 def wrap(
     model: Transformer, strategy: str, group: dist.ProcessGroup | None, device: torch.device
 ) -> nn.Module:
-    """The model, trained together by the ranks of a group.
+    """Return the model wrapped for training by the ranks of a group.
 
     Raises:
         ValueError: no such strategy, or no group.
@@ -182,9 +183,10 @@ def wrap(
 
 
 def least_bytes(config: Config, strategy: str, ranks: int, element_bytes: int) -> int:
-    """Bytes that a rank needs at least: parameters, gradients and AdamW's two moments, and DDP's buckets.
+    """Return the bytes that a rank needs at least.
 
-    One rank of them holds a plain model first, whatever the strategy, so that is the least of fsdp2 too.
+    They are parameters, gradients and AdamW's two moments, and the buckets of ddp. A rank of fsdp2 also needs the whole
+    model, since a plain model is made before it is sharded.
 
     Args:
         config: the model's shape.
@@ -198,17 +200,22 @@ def least_bytes(config: Config, strategy: str, ranks: int, element_bytes: int) -
 
 
 def _check(strategy: str) -> None:
+    """Raise ValueError if there is no such strategy."""
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(STRATEGIES)}")
 
 
 def _own_buffers() -> dict[str, Any]:
-    """That rotary tables are not sent in every step: they are the same on all ranks, and never change."""
-    newer = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
-    return {"forward_sync_buffers" if newer else "broadcast_buffers": False}
+    """Return the arguments of DDP with which it does not send the rotary tables in every step.
+
+    They are the same on all ranks and never change.
+    """
+    is_newer = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    return {"forward_sync_buffers" if is_newer else "broadcast_buffers": False}
 
 
 def _unscaled(name: str) -> Precision:
+    """Return a precision by its name. Raise ValueError if its loss is scaled."""
     precision = precision_named(name)
     if precision.scaled:
         raise ValueError(
@@ -218,6 +225,6 @@ def _unscaled(name: str) -> Precision:
 
 
 def _bits(parameter: torch.Tensor) -> int:
-    """The sum of a tensor's bit patterns, each an integer of its element's width."""
+    """Return the sum of a tensor's bit patterns, each an integer of its element's width."""
     kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     return int(parameter.contiguous().view(kinds[parameter.element_size()]).sum(dtype=torch.int64))

@@ -1,4 +1,4 @@
-"""The precisions that a step can have: the type of its parameters, autocast, and how float32 is multiplied.
+"""The precisions of a step: the type of its parameters, autocast, and the multiplication of float32.
 
 fp32 is IEEE throughout. With tf32, float32 matrix products round their inputs to 10 bits of mantissa. Under autocast
 parameters stay float32 and torch decides by operation (torch.amp, "Autocast Op Reference"); without its cache a weight
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-# Under TF32 this loses its last bit, so that a product of such values tells whether float32 is multiplied exactly.
+# TF32 drops the last bit of this number, so a product of such numbers shows whether float32 is multiplied exactly.
 _BEYOND_TF32 = 1 + 2**-12
 # Large enough for a library to choose the kernels that it would choose for a model.
 _PROBE = 512
@@ -23,7 +23,7 @@ _PROBE = 512
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How numbers are held and multiplied.
+    """The types in which numbers are stored and multiplied.
 
     Args:
         name: as users call it.
@@ -49,7 +49,7 @@ class Precision:
         return self.autocast or self.parameters
 
     def casting(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
-        """The context in which a forward pass runs; entered in every step anew, as in training."""
+        """Return the context of a forward pass. Every step must enter a new one, as in training."""
         if self.autocast is None:
             return contextlib.nullcontext()
         return torch.autocast(device.type, dtype=self.autocast, cache_enabled=self.cached)
@@ -60,7 +60,7 @@ class Precision:
         try:
             before = torch.get_float32_matmul_precision()
         except RuntimeError:
-            # Someone has used the settings that torch has by library since 2.9: it refuses the old one from then on.
+            # Since 2.9 torch has settings by library. Once a program has used them, it refuses the old setting.
             with self._library_settings():
                 yield
             return
@@ -72,6 +72,7 @@ class Precision:
 
     @contextlib.contextmanager
     def _library_settings(self) -> Iterator[None]:
+        """Set how each library multiplies float32, and restore it."""
         libraries: list[Any] = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]  # type: ignore[attr-defined]
         before = [library.fp32_precision for library in libraries]
         try:
@@ -104,7 +105,7 @@ PRECISIONS: Mapping[str, Precision] = MappingProxyType(
 
 
 def precision_named(name: str) -> Precision:
-    """One of `PRECISIONS`.
+    """Return one of `PRECISIONS` by its name.
 
     Raises:
         ValueError: there is no such precision.
@@ -115,26 +116,28 @@ def precision_named(name: str) -> Precision:
 
 
 def why_not(precision: Precision, device: torch.device) -> str:
-    """Why a device does not do a precision, with what was needed and found; empty where it does.
+    """Return why a device does not support a precision; empty if it does.
 
-    It is tried, not looked up: which device does which precision changes with torch, driver and environment.
+    The precision is tried, since the support depends on torch, the driver and the environment.
     """
     if precision.name == "tf32":
         return _why_not_tf32(precision, device)
     try:
-        found = _product_type(precision, device)
+        product_type = _product_type(precision, device)
         if precision.scaled:
             _scale_once(device)
     except (RuntimeError, TypeError) as error:
         return f"needs {precision.name} on {device.type}, found: {str(error).splitlines()[0]}"
-    if found != precision.products:
+    if product_type != precision.products:
         return (
-            f"needs matrix products in {precision.products} on {device.type}, found them in {found}"
+            f"needs matrix products in {precision.products} on {device.type}, "
+            f"found them in {product_type}"
         )
     return ""
 
 
 def _why_not_tf32(precision: Precision, device: torch.device) -> str:
+    """Return why a device does not multiply in TF32; empty if it does."""
     if device.type != "cuda":
         return f"needs TF32, which CUDA and ROCm devices have, found {device.type}"
     values = torch.full((_PROBE, _PROBE), _BEYOND_TF32, device=device)
@@ -146,8 +149,8 @@ def _why_not_tf32(precision: Precision, device: torch.device) -> str:
 
 
 def _product_type(precision: Precision, device: torch.device) -> torch.dtype:
-    """The type of a matrix product in a precision."""
-    # Where a device does not have the type, autocast warns and does nothing.
+    """Return the type of a matrix product in a precision."""
+    # On a device without the type, autocast only warns.
     with warnings.catch_warnings(), precision.casting(device):
         warnings.simplefilter("ignore")
         values = torch.ones(2, 2, device=device, dtype=precision.parameters)
@@ -155,7 +158,7 @@ def _product_type(precision: Precision, device: torch.device) -> torch.dtype:
 
 
 def _scale_once(device: torch.device) -> None:
-    """One step with a scaled loss; raises where the device's torch lacks what that needs."""
+    """Make one step with a scaled loss. An error shows that this torch cannot do so on the device."""
     parameter = torch.ones(2, device=device, requires_grad=True)
     optimizer, scaler = torch.optim.SGD([parameter], lr=0.1), torch.amp.GradScaler(device.type)
     scaler.scale(parameter.sum()).backward()

@@ -1,7 +1,7 @@
-"""What a pass should give: a training's weights run plainly, in float32 as IEEE has it, one sequence at a time.
+"""The expected results of a pass, from the same weights in exact float32, one sequence at a time.
 
-A block at a time, too, and its forward pass again before its backward pass: beside the model that was measured there is
-room for one block in float32 with its gradients, not for a second model.
+Blocks are computed one at a time too, and each forward pass is repeated before its backward pass. Beside the measured
+model there may be memory for one block in float32 with its gradients, but not for a second model.
 """
 
 from collections.abc import Iterator
@@ -23,34 +23,36 @@ Streams = list[torch.Tensor]
 
 
 class Reference:
-    """The training's weights, with PyTorch's attention and without autocast.
+    """A model of the training's weights, with PyTorch's attention and without autocast.
 
     Args:
         training: whose weights and batch.
-        place: where to compute; they are read from where they are.
+        place: the device to compute on; weights are copied to it.
     """
 
     def __init__(self, training: Training, place: torch.device) -> None:
         self._training, self._place = training, place
         context = training.tokens.shape[1]
-        one = replace(training.config, layers=1)
-        self._block = Transformer(one, context=context, attention="sdpa", device="meta").blocks[0]
+        single_block = replace(training.config, layers=1)
+        self._block = Transformer(
+            single_block, context=context, attention="sdpa", device="meta"
+        ).blocks[0]
 
     def logits(self) -> Iterator[torch.Tensor]:
-        """Of each sequence, [1, S, V]."""
+        """Yield the logits of each sequence, [1, S, V]."""
         for streams in self._streams():
             last = streams
         model = self._training.model
         head, norm = self._exact(model.embedding.weight), self._exact(model.norm.weight)
         for x in last:
             with torch.no_grad(), PRECISIONS["fp32"].settings():
-                found = _logits(x, norm, head)
-            yield found
+                logits = _logits(x, norm, head)
+            yield logits
 
     def loss_and_gradients(self) -> tuple[float, Iterator[tuple[str, torch.Tensor]]]:
-        """The mean loss, and its gradient by each parameter with the parameter's name, those of the last block first.
+        """Return the mean loss, and an iterator over every parameter's name and gradient.
 
-        A gradient may be changed once the next one is asked for.
+        Those of the last block come first. A gradient is valid until the next one is taken.
         """
         inputs = list(self._streams())
         loss, norm, head, upstream = self._behind_blocks(inputs.pop())
@@ -59,6 +61,14 @@ class Reference:
     def _gradients(
         self, inputs: list[Streams], norm: torch.Tensor, head: torch.Tensor, upstream: Streams
     ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield every parameter's name and gradient.
+
+        Args:
+            inputs: of each block, for each sequence.
+            norm: the gradient by the last norm.
+            head: the gradient by the head.
+            upstream: the gradients by the last block's output.
+        """
         yield "norm.weight", norm
         for index in reversed(range(len(inputs))):
             named, upstream = self._backwards(
@@ -66,13 +76,13 @@ class Reference:
             )
             for name, gradient in named.items():
                 yield f"blocks.{index}.{name}", gradient
-        # The head is the embedding: what both give adds up.
+        # The head and the embedding are one parameter, so their gradients are added.
         for tokens, gradient in zip(self._training.tokens.to(self._place), upstream, strict=True):
             head.index_add_(0, tokens, gradient[0])
         yield "embedding.weight", head
 
     def _streams(self) -> Iterator[Streams]:
-        """What goes into each block, and what comes out of the last."""
+        """Yield the input of each block, then the output of the last."""
         model = self._training.model
         table = self._exact(model.embedding.weight)
         streams = [
@@ -86,7 +96,7 @@ class Reference:
             yield streams
 
     def _behind_blocks(self, streams: Streams) -> tuple[float, torch.Tensor, torch.Tensor, Streams]:
-        """The loss, and its gradients by the last norm, by the head, and by what came out of the last block."""
+        """Return the loss, and its gradients by the last norm, by the head, and by the last block's output."""
         model, total = self._training.model, 0.0
         norm, head = (
             self._exact(weight).requires_grad_()
@@ -104,18 +114,19 @@ class Reference:
     def _backwards(
         self, block: nn.Module, streams: Streams, upstream: Streams
     ) -> tuple[Named, Streams]:
-        """Of one block the gradients by its parameters and by what goes into it, from those by what comes out."""
+        """Return the gradients by a block's parameters and by its input, from those by its output."""
         weights = self._weights(block)
-        own = {name: weights[name].requires_grad_() for name, _ in block.named_parameters()}
+        parameters = {name: weights[name].requires_grad_() for name, _ in block.named_parameters()}
         leaves = [x.requires_grad_() for x in streams]
         for x, gradient in zip(leaves, upstream, strict=True):
             with torch.enable_grad(), PRECISIONS["fp32"].settings():
                 functional_call(self._block, weights, (x,)).backward(gradient)
-        return {name: _gradient(weight) for name, weight in own.items()}, [
+        return {name: _gradient(weight) for name, weight in parameters.items()}, [
             _gradient(x) for x in leaves
         ]
 
     def _weights(self, block: nn.Module) -> Named:
+        """Return a block's parameters and buffers in float32 on this place, by name."""
         named = {**dict(block.named_parameters()), **dict(block.named_buffers())}
         return {name: self._exact(tensor) for name, tensor in named.items()}
 

@@ -1,4 +1,4 @@
-"""The passes of a step, each as one function to time that does this pass and nothing else."""
+"""The passes of a step, each as one function to time."""
 
 import functools
 from collections.abc import Callable
@@ -8,13 +8,13 @@ import torch
 from ..transformer import Config, Transformer, loss_of, make_batch
 from .precisions import Precision
 
-# Forward without a graph; forward and backward; the full step with the optimizer; and apart, the backward pass of a
-# graph that stays, and the optimizer on gradients that stay.
+# Forward without a graph; forward and backward; the full step with the optimizer; the backward pass alone, of a graph
+# that is kept; and the optimizer alone, on gradients that are kept.
 PASSES = ("forward", "forward_backward", "step", "backward", "optimizer")
-# So small that thousands of steps on one batch, or on one gradient, move no parameter by more than some hundredths:
-# the last step works on numbers like those of the first.
+# The rate is so small that thousands of steps on one batch move no parameter by more than some hundredths. So the last
+# step works on numbers like those of the first.
 LEARNING_RATE = 1e-6
-# Of the loss in float16: its gradients are below 1e-2 here, and float16 ends at 6.5e4.
+# The factor of the loss in float16. Its gradients are below 1e-2 here, and the largest float16 is 6.5e4.
 SCALE = 2.0**12
 
 
@@ -55,7 +55,7 @@ class Training:
         )
         self.tokens, self.targets = make_batch(config, batch, context, device)
         self.parameters = list(self.model.parameters())
-        # A graph would keep the number; a tensor it reads in every replay.
+        # A CUDA graph would keep a number, but reads a tensor in every replay.
         rate = torch.tensor(LEARNING_RATE, device=device) if capturable else LEARNING_RATE
         self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, capturable=capturable)
         self.scaler = (
@@ -63,7 +63,7 @@ class Training:
         )
         self.infer: Callable[[torch.Tensor], torch.Tensor] = self.model
         """Tokens to logits: the model, or what a compiler made of it."""
-        # No method of its own: an object that holds itself is not freed when it is let go of.
+        # This is no method, since an object that refers to itself is not freed with its last user.
         self.lose: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = functools.partial(
             _lose, self.model
         )
@@ -75,7 +75,7 @@ class Training:
         self._graph: torch.Tensor | None = None
 
     def pass_of(self, name: str) -> Callable[[], object]:
-        """The function to time, with everything made that it starts from.
+        """Return the function to time, after making the graph or the gradients that it starts from.
 
         Raises:
             ValueError: there is no such pass.
@@ -97,26 +97,26 @@ class Training:
         return passes[name]
 
     def forward(self) -> None:
-        """Inference: logits [B, S, V], nothing kept for a backward pass."""
+        """Compute logits [B, S, V] without a graph, as in inference."""
         with torch.no_grad(), self.precision.casting(self.device):
             self.logits = self.infer(self.tokens)
 
     def forward_backward(self) -> None:
-        """Loss and gradients; the gradients are dropped at the end, so that every call begins alike."""
+        """Compute loss and gradients, then drop the gradients, so that all calls begin alike."""
         self.accumulate()
         self.drop()
 
     def accumulate(self) -> None:
-        """Loss and gradients; the gradients are kept, and a second call would add to them."""
+        """Compute loss and gradients, and add these to the gradients that are there."""
         self._scaled_loss().backward()
 
     def accumulate_anew(self) -> None:
-        """The same, in place of the gradients that there are."""
+        """Compute loss and gradients, in place of the gradients that are there."""
         self.drop()
         self.accumulate()
 
     def step(self) -> None:
-        """Loss, gradients and the optimizer; then the gradients are dropped."""
+        """Compute loss and gradients, let the optimizer make a step, then drop the gradients."""
         self.accumulate()
         if self.scaler is None:
             self.optimizer.step()
@@ -126,27 +126,28 @@ class Training:
         self.drop()
 
     def backward(self) -> tuple[torch.Tensor, ...]:
-        """Every parameter's gradient, scaled; the graph stays, nothing adds up, and nothing is kept."""
+        """Return every parameter's scaled gradient. The graph is kept, the parameters' gradients unchanged."""
         assert self._graph is not None
         return torch.autograd.grad(self._graph, self.parameters, retain_graph=True)
 
     def drop(self) -> None:
-        """Give the gradients back."""
+        """Free the gradients."""
         self.optimizer.zero_grad(set_to_none=True)
 
     @property
     def scale(self) -> float:
-        """By how much gradients are too large before the optimizer sees them."""
+        """The factor of the scaled loss, by which gradients are too large; 1 without scaling."""
         return 1.0 if self.scaler is None else self.scaler.get_scale()
 
     def _scaled_loss(self) -> torch.Tensor:
+        """Compute the loss, store it unscaled in `loss`, and return it scaled with its graph."""
         with self.precision.casting(self.device):
             loss = self.lose(self.tokens, self.targets)
         self.loss = loss.detach()
         return loss if self.scaler is None else self.scaler.scale(loss)
 
     def _invent_gradients(self) -> None:
-        """Gradients as if the loss were half the sum of squares: how long AdamW takes does not depend on them."""
+        """Set each gradient to its parameter's values. The time of AdamW does not depend on them."""
         for parameter in self.parameters:
             parameter.grad = parameter.detach().clone()
 
