@@ -1,6 +1,6 @@
-"""What a launch would be on an architecture that is not here, for compiling ahead of time.
+"""Launches on an architecture that this machine does not have, to compile kernels ahead of time.
 
-The launches are those of `launches`, made from tensors that hold nothing; so what is compiled ahead is what would run.
+They are made by `launches` from tensors without memory, so the compiled kernels are those that would run.
 """
 
 import math
@@ -38,9 +38,9 @@ def launch_ahead(
     causal: bool = True,
     tile: int | None = None,
 ) -> Launch:
-    """The launch of one kernel on an architecture, with tensors of the device "meta" in the layout "BHSD".
+    """Return the launch of one kernel on an architecture, with "meta" tensors in the layout "BHSD".
 
-    That of the row sums, "delta", is the one that writes out the gradient of a sum.
+    The kernel of the row sums, "delta", is launched so that it also writes the gradient of the output contiguously.
 
     Raises:
         NoSuchArchitecture: there are no configurations for it.
@@ -68,5 +68,5 @@ def launch_ahead(
 
 
 def architectures() -> tuple[str, ...]:
-    """The architectures that have configurations of their own."""
+    """Return the architectures that have configurations of their own."""
     return tuple(name for name in shipped() if name != "interpreter")

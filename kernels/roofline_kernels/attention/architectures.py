@@ -1,4 +1,4 @@
-"""The GPU architectures that attention knows: what a program may use there, and where Triton is no help."""
+"""The GPU architectures for attention: their shared memory, and those that Triton does not support well."""
 
 import torch
 
@@ -20,8 +20,8 @@ SHARED_BYTES = {
     "gfx942": 65_536,
     "gfx950": 163_840,
 }
-# Those without configurations of their own take another's: with as much shared memory, and the same or older matrix
-# instructions.
+# Architectures without configurations of their own use those of another one, which has as much shared memory, and the
+# same or older matrix instructions.
 LIKE = {
     "sm_87": "sm_80",
     "sm_103": "sm_100",
@@ -34,7 +34,7 @@ REFUSED = {
 }
 
 
-# That of the oldest torch which the package works with.
+# The Triton of the oldest torch that the package supports.
 OLDEST_TRITON = (3, 6)
 
 
@@ -43,7 +43,7 @@ class NoSuchArchitecture(ValueError):
 
 
 def architecture_of(device: torch.device) -> str:
-    """The name of a device's architecture: `sm_90`, `gfx942`; `interpreter` on a CPU.
+    """Return the name of a device's architecture: `sm_90`, `gfx942`; `interpreter` for a CPU.
 
     Raises:
         NoSuchArchitecture: Triton has nothing for this kind of device.
@@ -62,10 +62,10 @@ def architecture_of(device: torch.device) -> str:
 
 
 def configured_as(architecture: str) -> str:
-    """The architecture whose configurations this one takes: itself, or the one that it is like.
+    """Return the architecture whose configurations this one uses: itself, or a similar one.
 
     Raises:
-        NoSuchArchitecture: it is unknown, or known to be of no use.
+        NoSuchArchitecture: it is unknown, or refused.
     """
     if architecture in REFUSED:
         raise NoSuchArchitecture(
@@ -84,10 +84,10 @@ def configured_as(architecture: str) -> str:
 
 
 def require_triton() -> None:
-    """Refuse a Triton that cannot compile the kernels.
+    """Raise an error unless Triton can compile the kernels.
 
     Raises:
-        ImportError: there is none, or an older one; its `name` is "triton".
+        ImportError: Triton is not installed or too old. The error's `name` is "triton".
     """
     import triton
 

@@ -1,4 +1,4 @@
-"""Whether an attention is right: its error held against PyTorch's own in the same type, as the field does.
+"""The check of an attention: its error is compared with that of PyTorch's own in the same type.
 
 Source: the tests of FlashAttention (Dao-AILab/flash-attention, hopper/test_flash_attn.py): the error against a float32
 reference is at most twice that of PyTorch's plain attention, plus twice what one rounding of the reference costs.
@@ -20,7 +20,7 @@ FACTOR = 2.0
 # of its 24, and the product of the small parts is left out: three errors of 2^-22 a product, where IEEE's has one of
 # 2^-24 (CUTLASS, examples/27_ampere_3xtf32_fast_accurate_tensorop_gemm).
 FACTOR_3XTF32 = 12.0
-# It has done so since the first cards with TF32; elsewhere, and on AMD's, it multiplies as IEEE says.
+# It does so on cards from this compute capability on. On older cards and on AMD's it multiplies float32 exactly.
 TF32_SINCE = (8, 0)
 # Scores of one head, their softmax and the gradients of both: up to 4 GB in two-byte types.
 LONGEST_PLAIN = 16384
@@ -28,37 +28,37 @@ NAMES = ("dQ", "dK", "dV")
 
 
 def tolerance(expected: torch.Tensor, plain: torch.Tensor, factor: float = FACTOR) -> float:
-    """The largest error that is accepted.
+    """Return the largest accepted error.
 
     Args:
         expected: the reference, float32 or float64.
         plain: PyTorch's own in the type that is checked, same shape.
         factor: on its error.
     """
-    own = _largest(plain.to(expected.dtype) - expected)
+    plain_error = _largest(plain.to(expected.dtype) - expected)
     dtype = plain.dtype
     rounding = _largest((expected.to(dtype) + 0.3 - 0.3).to(expected.dtype) - expected)
-    return factor * own + FACTOR * rounding
+    return factor * plain_error + FACTOR * rounding
 
 
 def float32_factor(name: str, device: torch.device) -> float:
-    """How many times PyTorch's own error is accepted of an implementation's float32.
+    """Return the accepted multiple of PyTorch's own error for an implementation in float32.
 
     Args:
         name: of the implementation.
         device: that it runs on.
     """
-    nvidia = device.type == "cuda" and torch.version.hip is None
-    split = (
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    uses_3xtf32 = (
         name == "sdpa_efficient"
-        and nvidia
+        and is_nvidia
         and torch.cuda.get_device_capability(device) >= TF32_SINCE
     )
-    return FACTOR_3XTF32 if split else FACTOR
+    return FACTOR_3XTF32 if uses_3xtf32 else FACTOR
 
 
 def right(case: Case, *, passes: str, factor: float = FACTOR) -> bool:
-    """Whether the last output and gradients of a case are right, in its last head of its last batch.
+    """Return True if the last output and gradients of a case are right, in the last head of the last batch.
 
     Args:
         case: with the results of what was timed.
@@ -66,19 +66,20 @@ def right(case: Case, *, passes: str, factor: float = FACTOR) -> bool:
         factor: how many times PyTorch's own error is accepted.
 
     Raises:
-        AssertionError: naming what is wrong, its error, and what is accepted.
+        AssertionError: a result is wrong, with its error and the accepted one.
     """
     assert case.out is not None
     backward = passes != "forward"
     expected = _one_head(case, _finer(case.q.dtype), backward)
     plain = _one_head(case, case.q.dtype, backward)
-    found = {"output": case.out[-1:, -1:]}
+    results = {"output": case.out[-1:, -1:]}
     if backward:
-        found |= dict(zip(NAMES, (gradient[-1:, -1:] for gradient in case.gradients), strict=True))
-    for name, value in found.items():
+        gradients = (gradient[-1:, -1:] for gradient in case.gradients)
+        results |= dict(zip(NAMES, gradients, strict=True))
+    for name, value in results.items():
         error = _largest(value.detach().to(expected[name]) - expected[name])
         accepted = tolerance(expected[name], plain[name], factor)
-        # So written that NaN is refused as well.
+        # NaN fails this comparison too.
         assert error <= accepted, (
             f"{name} is off by {error:.3g}; accepted is {accepted:.3g}, {factor:g} × what PyTorch is off"
         )
@@ -86,14 +87,15 @@ def right(case: Case, *, passes: str, factor: float = FACTOR) -> bool:
 
 
 def _finer(dtype: torch.dtype) -> torch.dtype:
+    """Return the type of the reference: float64 for float32, else float32."""
     return torch.float64 if dtype == torch.float32 else torch.float32
 
 
 def _one_head(case: Case, dtype: torch.dtype, backward: bool) -> dict[str, torch.Tensor]:
-    """Output, and gradients if asked for, of the last head in a type.
+    """Return the output of the last head in a type, and with `backward` its gradients.
 
-    In a finer type than the case's it is the reference, tile by tile; in the case's own it is PyTorch's, by the formula
-    as long as that fits beside what is measured, and from there on by the back end that keeps no scores.
+    In a finer type than the case's it is the reference, computed tile by tile. In the case's own type it is PyTorch's:
+    by the formula, or for a long sequence by the back end that stores no scores.
     """
     # Metal has no double precision.
     place = (
@@ -109,9 +111,14 @@ def _one_head(case: Case, dtype: torch.dtype, backward: bool) -> dict[str, torch
     if dtype != case.q.dtype:
         with _ieee():
             return _results(_tiled, q, k, v, d_out, case.causal)
-    long = q.shape[2] > LONGEST_PLAIN
+    is_long = q.shape[2] > LONGEST_PLAIN
     return _results(
-        implementation("sdpa_efficient") if long else plain_attention, q, k, v, d_out, case.causal
+        implementation("sdpa_efficient") if is_long else plain_attention,
+        q,
+        k,
+        v,
+        d_out,
+        case.causal,
     )
 
 
@@ -136,7 +143,7 @@ def _tiled(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> t
 
 @contextlib.contextmanager
 def _ieee() -> Iterator[None]:
-    """Multiply float32 as IEEE has it, whatever was set for speed."""
+    """Multiply float32 exactly, and restore the user's setting afterwards."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -146,4 +153,5 @@ def _ieee() -> Iterator[None]:
 
 
 def _largest(difference: torch.Tensor) -> float:
+    """Return the largest magnitude of a difference; 0 if it is empty."""
     return float(difference.abs().max()) if difference.numel() else 0.0

@@ -1,4 +1,4 @@
-"""`torch.compile` for measuring: made anew for one shape, where asked with a backward pass that can be repeated."""
+"""`torch.compile` for measuring: anew for one shape, and on request with a repeatable backward pass."""
 
 import contextlib
 import importlib.util
@@ -14,23 +14,23 @@ import torch._functorch.config
 
 @contextlib.contextmanager
 def compiled(function: Callable[..., Any], keep_graph: bool = True) -> Iterator[Callable[..., Any]]:
-    """A function through `torch.compile`; it must be called first while the context lasts.
+    """Yield a compiled function. Its first call must be made while the context lasts.
 
     Args:
         function: to compile.
-        keep_graph: whether its backward pass can be repeated; without, torch does as it does by default.
+        keep_graph: whether its backward pass can be repeated; False is torch's default.
     """
-    # Of several shapes torch would make one kernel for any shape, and past its limit of them compile none.
+    # After several shapes torch would make a kernel for any shape, and beyond a limit of them compile nothing.
     torch.compiler.reset()
     settings = torch._functorch.config
-    # Otherwise the backward pass may reuse what was saved for it, and refuses to keep the graph.
-    kept = {"donated_buffer": False} if keep_graph else {}
-    with settings.patch(kept):
+    # By default the backward pass may overwrite saved buffers, and then refuses to keep the graph.
+    changes = {"donated_buffer": False} if keep_graph else {}
+    with settings.patch(changes):
         yield torch.compile(function, fullgraph=True, dynamic=False)
 
 
 def why_not_compiled(device: torch.device) -> str:
-    """Why `torch.compile` cannot make kernels for a device; empty where it can."""
+    """Return why `torch.compile` cannot make kernels for a device; empty if it can."""
     if device.type == "cpu":
         compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
         return (

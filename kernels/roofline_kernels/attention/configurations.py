@@ -1,4 +1,4 @@
-"""Which tiles, warps and stages each kernel takes on which architecture: data, in configurations.json."""
+"""The tiles, warps and stages of each kernel on each architecture, from configurations.json."""
 
 import contextlib
 import functools
@@ -13,13 +13,13 @@ from .architectures import configured_as
 Pass = Literal["forward", "d_keys", "d_queries"]
 PASSES: tuple[Pass, ...] = get_args(Pass)
 TILES = (16, 32, 64, 128, 256)
-# Warps that ask for a product of Hopper together.
+# The number of warps that issue a matrix instruction of Hopper together.
 WARPGROUP = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How one kernel is compiled.
+    """The parameters with which one kernel is compiled.
 
     Args:
         block_m: queries of a tile.
@@ -52,8 +52,8 @@ class Configuration:
     gluon: bool = False
 
     def options(self) -> dict[str, Any]:
-        """What the compiler is told."""
-        named: dict[str, Any] = {
+        """Return the options for the compiler."""
+        options: dict[str, Any] = {
             # Those with which a program begins; a kernel in Gluon names its others itself.
             "num_warps": WARPGROUP if self.gluon else self.num_warps,
             "num_stages": self.num_stages,
@@ -64,8 +64,8 @@ class Configuration:
         }
         for name in ("waves_per_eu", "matrix_instr_nonkdim"):
             if getattr(self, name) is not None:
-                named[name] = getattr(self, name)
-        return named
+                options[name] = getattr(self, name)
+        return options
 
 
 # The forward pass in Gluon by head dimension, two-byte types and Hopper only: as many stages as fit. It is no default
@@ -83,9 +83,10 @@ NVIDIA_REGISTERS, AMD_REGISTERS = 255, 512
 def registers(
     architecture: str, kernel: Pass, block_d: int, tiles: Configuration
 ) -> tuple[int, int]:
-    """Registers of a thread that hold accumulators and one tile of scores, in float32, and how many there are.
+    """Return the registers that a thread needs at least, and how many it can have.
 
-    All of these are needed at once, so a kernel that has fewer is sure to spill, and takes minutes to compile.
+    It needs them for accumulators and a tile of scores in float32, all at once. A kernel with fewer registers would
+    spill, and take minutes to compile.
 
     Args:
         architecture: `sm_90`, `gfx942`, …, or `interpreter`, which has as many as it likes.
@@ -96,19 +97,19 @@ def registers(
     rows = {"forward": tiles.block_m, "d_queries": tiles.block_m, "d_keys": 2 * tiles.block_n}[
         kernel
     ]
-    held = rows * block_d + tiles.block_m * tiles.block_n
+    numbers = rows * block_d + tiles.block_m * tiles.block_n
     if architecture.startswith("gfx"):
-        return -(-held // (64 * tiles.num_warps)), AMD_REGISTERS // (tiles.waves_per_eu or 1)
+        return -(-numbers // (64 * tiles.num_warps)), AMD_REGISTERS // (tiles.waves_per_eu or 1)
     if architecture == "interpreter" or architecture in TENSOR_MEMORY:
         return 0, NVIDIA_REGISTERS
-    return -(-held // (32 * tiles.num_warps)), NVIDIA_REGISTERS
+    return -(-numbers // (32 * tiles.num_warps)), NVIDIA_REGISTERS
 
 
 def loaded_bytes(kernel: Pass, block_d: int, element_bytes: int, tiles: Configuration) -> int:
-    """Shared memory that the loads under way take where tiles come by descriptors, which a program cannot do without.
+    """Return the shared memory that loads by descriptors need at least.
 
     Every stage of the loop has a tile of each of two tensors: keys and values, or for `d_keys` queries and the gradient
-    of the output. With one stage the second may lie where the first was. Of loads by pointers nothing is foreseen: the
+    of the output. With one stage, both may use the same memory. For loads by pointers there is no such bound, since the
     compiler gives some of them fewer stages.
 
     Args:
@@ -121,7 +122,7 @@ def loaded_bytes(kernel: Pass, block_d: int, element_bytes: int, tiles: Configur
     return (2 * tiles.num_stages if tiles.num_stages > 1 else 1) * rows * block_d * element_bytes
 
 
-# Of the process and not of the thread: autograd runs the backward pass of a GPU in a thread of its own.
+# It holds for all threads of the process, since autograd runs the backward pass of a GPU in another thread.
 _chosen: dict[str, Configuration] = {}
 
 
@@ -149,7 +150,7 @@ def chosen(**configurations: Configuration) -> Iterator[None]:
 def configuration(
     architecture: str, kernel: Pass, head_dim: int, element_bytes: int, tile: int | None = None
 ) -> Configuration:
-    """The configuration of a kernel on an architecture.
+    """Return the configuration of a kernel on an architecture.
 
     Args:
         architecture: `sm_90`, `gfx942`, …, or `interpreter`.
@@ -177,24 +178,24 @@ def _configuration(
     architecture: str, kernel: Pass, head_dim: int, element_bytes: int, tile: int | None
 ) -> Configuration:
     entries = shipped()[configured_as(architecture)][kernel][f"{8 * element_bytes}-bit"]
-    found = entries[min(size for size in entries if size >= head_dim)]
+    entry = entries[min(size for size in entries if size >= head_dim)]
     if tile is None:
-        return found
+        return entry
     # Four warps have a row of 16 each in a tile of 64; from 128 rows or columns on eight keep the registers in bounds.
     return Configuration(
         block_m=tile,
         block_n=tile,
         num_warps=8 if tile >= 128 or head_dim > 128 else 4,
-        num_stages=found.num_stages,
-        descriptors=found.descriptors,
-        waves_per_eu=found.waves_per_eu,
-        matrix_instr_nonkdim=found.matrix_instr_nonkdim,
+        num_stages=entry.num_stages,
+        descriptors=entry.descriptors,
+        waves_per_eu=entry.waves_per_eu,
+        matrix_instr_nonkdim=entry.matrix_instr_nonkdim,
     )
 
 
 @functools.cache
 def shipped() -> dict[str, dict[str, dict[str, dict[int, Configuration]]]]:
-    """Every configuration: by architecture, kernel, width of an element (`16-bit`), and largest head dimension."""
+    """Return all configurations, by architecture, kernel, element width (`16-bit`) and head dimension."""
     text = resources.files(__package__).joinpath("configurations.json").read_text(encoding="utf-8")
     return {
         architecture: {

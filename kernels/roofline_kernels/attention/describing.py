@@ -15,7 +15,7 @@ DESCRIPTOR_BYTES = 16
 
 
 def strides(name: str, tensor: torch.Tensor) -> dict[str, int]:
-    """The strides of [B, H, S, D] as the kernels call them: `stride_qb` …, in elements.
+    """Return the strides of [B, H, S, D] by the kernels' names: `stride_qb` …, in elements.
 
     Raises:
         ValueError: rows are so far apart that the offsets within a tile would overflow.
@@ -39,25 +39,25 @@ def strides(name: str, tensor: torch.Tensor) -> dict[str, int]:
 def with_descriptors(
     tiles: Configuration, arguments: dict[str, Any], names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The arguments, with tensors as descriptors where the configuration wants them and all of them allow it.
+    """Return the arguments, with descriptors for tensors if the configuration uses them and all tensors allow it.
 
     Args:
         tiles: says whether descriptors are wanted.
         arguments: of the kernel, the tensors and BLOCK_D among them.
         names: the tensors that are loaded by rows, each with the constant that says how many: `BLOCK_M`, `BLOCK_N`.
     """
-    wanted = tiles.descriptors and all(describable(arguments[name]) for name in names)
-    if not wanted:
+    uses_descriptors = tiles.descriptors and all(describable(arguments[name]) for name in names)
+    if not uses_descriptors:
         return {**arguments, "DESCRIPTORS": False}
-    made = {
+    descriptors = {
         name: described(arguments[name], arguments[rows], arguments["BLOCK_D"])
         for name, rows in names.items()
     }
-    return {**arguments, **made, "DESCRIPTORS": True}
+    return {**arguments, **descriptors, "DESCRIPTORS": True}
 
 
 def describable(tensor: torch.Tensor) -> bool:
-    """Whether a descriptor of [B, H, S, D] can be made: elements side by side, rows and address aligned."""
+    """Return whether a descriptor of [B, H, S, D] can be made: a row is dense, strides and address are aligned."""
     item = tensor.element_size()
     used = [
         stride
@@ -69,14 +69,14 @@ def describable(tensor: torch.Tensor) -> bool:
 
 
 def described(tensor: torch.Tensor, rows: int, block_d: int) -> Any:
-    """A descriptor of [B, H, S, D] by blocks [1, 1, rows, block_d]; what lies beyond S or D reads as zero."""
+    """Return a descriptor of [B, H, S, D] with blocks [1, 1, rows, block_d]; beyond S or D it reads zero."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     return TensorDescriptor(tensor, list(tensor.shape), _pitches(tensor), [1, 1, rows, block_d])
 
 
 def described_swizzled(tensor: torch.Tensor, rows: int) -> Any:
-    """The same for a kernel in Gluon, of all columns of a two-byte type, in the order that matrix instructions read."""
+    """Return a descriptor for a kernel in Gluon, with all columns of a two-byte type in swizzled order."""
     from triton.experimental.gluon.language import NVMMASharedLayout
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -86,8 +86,8 @@ def described_swizzled(tensor: torch.Tensor, rows: int) -> Any:
 
 
 def _pitches(tensor: torch.Tensor) -> list[int]:
-    """The strides of a tensor as descriptors take them."""
-    # Where there is one of something its stride says nothing, and may be one that no descriptor takes.
+    """Return the strides of a tensor for a descriptor."""
+    # The stride of a dimension of size 1 is arbitrary and may be invalid for a descriptor, so it is replaced.
     pitches = [
         stride if size > 1 else DESCRIPTOR_BYTES
         for size, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
@@ -96,7 +96,7 @@ def _pitches(tensor: torch.Tensor) -> list[int]:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    """Where it begins; on no device, where its storage would."""
+    """Return the address of a tensor; for a "meta" tensor, its offset in its storage."""
     return (
         int(tensor.storage_offset()) * tensor.element_size()
         if tensor.is_meta

@@ -21,7 +21,7 @@ _SDPA = {
     "sdpa_efficient": "EFFICIENT_ATTENTION",
     "sdpa_math": "MATH",
 }
-# What PyTorch says where the one back end that it is held to cannot do a case.
+# Errors of PyTorch if the only allowed back end cannot do a case.
 _REFUSALS = (
     "No available kernel",
     "No viable backend",
@@ -38,7 +38,7 @@ class Unavailable(RuntimeError):
 
 
 def implementation(name: str, *, tile: int | None = None) -> Attention:
-    """An attention of queries, keys and values [B, H, S, D], called as `f(q, k, v, causal)`.
+    """Return an attention of queries, keys and values [B, H, S, D], called as `f(q, k, v, causal)`.
 
     Args:
         name: one of `IMPLEMENTATIONS` but `compiled`, which is `compiling.compiled(plain)`; `gluon` is `triton` with
@@ -50,7 +50,7 @@ def implementation(name: str, *, tile: int | None = None) -> Attention:
     if name == "gluon":
         return _in_gluon
     if name in _SDPA:
-        return _held_to(name)
+        return _with_backend(name)
     if name == "eager":
         return plain
     raise ValueError(
@@ -59,11 +59,12 @@ def implementation(name: str, *, tile: int | None = None) -> Attention:
 
 
 def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    """The reference, by its formula."""
+    """Return the attention of the reference, by its formula."""
     return attention_output(q, k, v, causal=causal)
 
 
 def _in_gluon(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    """Return the attention whose forward pass is in Gluon. Raise Unavailable for other shapes."""
     tiles = GLUON.get(q.shape[3])
     if tiles is None or q.element_size() != 2:
         raise Unavailable(
@@ -74,24 +75,25 @@ def _in_gluon(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -
         return flash_attention(q, k, v, causal=causal)
 
 
-def _held_to(name: str) -> Attention:
+def _with_backend(name: str) -> Attention:
+    """Return PyTorch's attention with one back end only."""
     backend = getattr(SDPBackend, _SDPA[name], None)
 
-    def held(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
         if backend is None:
             raise Unavailable(
                 f"needs {name}, found torch {torch.__version__}, which does not have that back end"
             )
-        # It raises where that one cannot do what is asked.
+        # PyTorch raises an error if this back end cannot do the case.
         with sdpa_kernel([backend]):
             return scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    return held
+    return attend
 
 
 @dataclass(eq=False, slots=True)
 class Case:
-    """One problem of self-attention and what was last made of it.
+    """One problem of self-attention, with its last results.
 
     Args:
         q: [B, H, S, D]; k, v and d_out alike. They require gradients.
@@ -125,7 +127,10 @@ def make_case(
     *,
     causal: bool,
 ) -> Case:
-    """A case of standard normal values, the same at every call: of other values softmax and clocks would differ."""
+    """Return a case of standard normal values, the same at every call.
+
+    The values matter, since the softmax and the clock depend on them.
+    """
     generator = torch.Generator(device=device).manual_seed(20230717)
 
     def normal() -> torch.Tensor:
@@ -137,7 +142,7 @@ def make_case(
 
 
 def pass_of(name: str, run: Attention, case: Case) -> Callable[[Case], None]:
-    """What to time: `forward` without a graph, `backward` of a graph that stays, or `both` from the start.
+    """Return the pass to time: `forward` without a graph, `backward` of a kept graph, or `both`.
 
     Raises:
         Unavailable: the implementation cannot do this case here.
@@ -150,23 +155,23 @@ def pass_of(name: str, run: Attention, case: Case) -> Callable[[Case], None]:
         return lambda case: _forward(run, case)
     if name == "both":
         return lambda case: _both(run, case)
-    # Made anew in the test's own time: the graph belongs to this very case.
+    # The backward pass needs the graph of a forward pass on this very case.
     case.out = run(*case.inputs, case.causal)
     return _backward
 
 
 def once(run: Attention, case: Case, passes: str) -> None:
-    """Call an implementation as often as it takes for what it compiles or refuses to come now.
+    """Call an implementation once, so that it compiles, or refuses the case, before it is timed.
 
     Args:
         run: the implementation.
         case: the problem.
-        passes: those that will be timed; a forward pass does not ask whether its backward pass would fit.
+        passes: those that will be timed. For `forward` no backward pass is tried, which might not fit.
 
     Raises:
         Unavailable: with the reasons that PyTorch, Triton or the kernels gave.
     """
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
         try:
             _forward(run, case) if passes == "forward" else _both(run, case)
@@ -179,24 +184,27 @@ def once(run: Attention, case: Case, passes: str) -> None:
         except RuntimeError as error:
             if not any(text in str(error) for text in _REFUSALS):
                 raise
-            reasons = [str(warning.message).partition(" (Triggered")[0] for warning in told]
-            found = "; ".join([str(error).partition("\n")[0], *reasons])
+            reasons = [str(warning.message).partition(" (Triggered")[0] for warning in records]
+            causes = "; ".join([str(error).partition("\n")[0], *reasons])
             raise Unavailable(
-                f"needs a back end of PyTorch that does this case on {case.q.device}, found: {found}"
+                f"needs a back end of PyTorch that does this case on {case.q.device}, found: {causes}"
             ) from None
 
 
 def _forward(run: Attention, case: Case) -> None:
+    """Store the output of a forward pass without a graph."""
     with torch.no_grad():
         case.out = run(*case.inputs, case.causal)
 
 
 def _backward(case: Case) -> None:
+    """Store the gradients of a backward pass, and keep the graph."""
     assert case.out is not None
     case.gradients = torch.autograd.grad(case.out, case.inputs, case.d_out, retain_graph=True)
 
 
 def _both(run: Attention, case: Case) -> None:
+    """Store output and gradients of a forward and a backward pass."""
     out = run(*case.inputs, case.causal)
     case.gradients = torch.autograd.grad(out, case.inputs, case.d_out)
     case.out = out.detach()

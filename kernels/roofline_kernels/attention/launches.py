@@ -1,7 +1,7 @@
-"""From tensors [B, H, S, D] to the launches of the four kernels: configuration, grid and arguments.
+"""The launches of the four kernels for tensors [B, H, S, D]: configuration, grid and arguments.
 
-Nothing here needs a GPU, nor tensors that hold anything: with those of the device "meta" it says how a kernel would be
-launched on another architecture, which is what gets compiled ahead of time.
+Nothing here needs a GPU. With tensors of the device "meta", a launch is that on another architecture, for compiling
+ahead of time.
 """
 
 import math
@@ -26,13 +26,13 @@ DELTA_BYTES = 64 * 128 * 2
 # 64,512 of Hopper's 65,536. Source: Shah et al., "FlashAttention-3", hopper/flash_fwd_kernel_sm90.h.
 COMPUTING_REGISTERS, LOADING_REGISTERS = 240, 24
 GLUON_ARCHITECTURE, WARPGROUPS = "sm_90", 2
-# What each kernel makes, for messages.
+# The result of each kernel, for messages.
 NAMES: dict[Pass, str] = {"forward": "forward", "d_keys": "dK and dV", "d_queries": "dQ"}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is asked of attention, beside the tensors.
+    """The parameters of an attention beside its tensors.
 
     Args:
         architecture: `sm_90`, `gfx942`, …, or `interpreter`.
@@ -57,7 +57,7 @@ def forward(
     out: torch.Tensor,
     lse: torch.Tensor,
 ) -> Launch:
-    """Output and log-sum-exp: see `forward_kernel`."""
+    """Return the launch that makes output and log-sum-exp: see `forward_kernel`."""
     tiles = _tiles(problem, "forward", q, k, v)
     programs = _programs(q, tiles.block_m)
     if tiles.persistent:
@@ -90,7 +90,7 @@ def _gluon_arguments(
     out: torch.Tensor,
     lse: torch.Tensor,
 ) -> dict[str, Any]:
-    """The arguments of `gluon_forward_kernel`."""
+    """Return the arguments of `gluon_forward_kernel`."""
     rows = tiles.block_m // WARPGROUPS
     queries = {name: described_swizzled(tensor, rows) for name, tensor in (("q", q), ("out", out))}
     keys = {
@@ -110,7 +110,7 @@ def _gluon_arguments(
 
 
 def _refuse_gluon(problem: Problem, *loaded: torch.Tensor) -> None:
-    """Refuse what the forward pass in Gluon is not made for, queries first in `loaded`.
+    """Raise an error unless the forward pass in Gluon supports the problem. `loaded` begins with q.
 
     Raises:
         NoSuchArchitecture: it is not Hopper.
@@ -122,8 +122,8 @@ def _refuse_gluon(problem: Problem, *loaded: torch.Tensor) -> None:
             "expected a Hopper GPU, or the default configuration here"
         )
     q = loaded[0]
-    made_for = q.shape[3] in GLUON and q.element_size() == 2
-    if not made_for or not all(map(describable, loaded)):
+    is_supported = q.shape[3] in GLUON and q.element_size() == 2
+    if not is_supported or not all(map(describable, loaded)):
         raise ValueError(
             f"the forward pass in Gluon was given q {list(q.shape)} in {q.dtype}; expected two-byte types, a head "
             f"dimension of {' or '.join(map(str, GLUON))}, and addresses and strides that are multiples of 16 bytes"
@@ -131,10 +131,10 @@ def _refuse_gluon(problem: Problem, *loaded: torch.Tensor) -> None:
 
 
 def _tiles(problem: Problem, kernel: Pass, *loaded: torch.Tensor) -> Configuration:
-    """The configuration of a kernel, which loads tiles of `loaded`.
+    """Return the configuration of a kernel, which loads tiles of `loaded`.
 
     Raises:
-        TileTooLarge: it cannot but spill, or cannot be loaded, found before minutes go into compiling it.
+        TileTooLarge: it needs more registers or shared memory than there are; compiling it would take minutes.
         NoSuchArchitecture: it is in Gluon, and this is not Hopper.
     """
     architecture, head_dim, item = (
@@ -163,7 +163,10 @@ def delta(
     sums: torch.Tensor,
     dense: torch.Tensor | None,
 ) -> Launch:
-    """The row sums that the backward pass needs, and its gradient written out where `dense` is given."""
+    """Return the launch that makes the row sums for the backward pass.
+
+    With `dense`, the kernel also writes the gradient of the output there contiguously.
+    """
     seq_q, head_dim = out.shape[2:]
     tiles = delta_tiles(head_dim, out.element_size())
     arguments = {
@@ -177,14 +180,14 @@ def delta(
 
 
 def delta_tiles(head_dim: int, element_bytes: int) -> Configuration:
-    """The configuration of the kernel of row sums, which has no keys: the same on every architecture."""
+    """Return the configuration of the kernel of row sums, the same on every architecture."""
     rows = min(64, DELTA_BYTES // (_block_d(head_dim) * element_bytes))
     return Configuration(block_m=rows, block_n=rows, num_warps=4, num_stages=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What the kernels of the backward pass read: inputs, gradient of the output, log-sum-exp and row sums."""
+    """The tensors that the backward pass reads: inputs, output's gradient, log-sum-exp, row sums."""
 
     q: torch.Tensor
     k: torch.Tensor
@@ -195,7 +198,7 @@ class Saved:
 
 
 def d_keys(problem: Problem, saved: Saved, d_k: torch.Tensor, d_v: torch.Tensor) -> Launch:
-    """Gradients of keys and values."""
+    """Return the launch that makes the gradients of keys and values."""
     q, k = saved.q, saved.k
     tiles = _tiles(problem, "d_keys", q, k, saved.v, saved.d_out)
     own = {
@@ -210,7 +213,7 @@ def d_keys(problem: Problem, saved: Saved, d_k: torch.Tensor, d_v: torch.Tensor)
 
 
 def d_queries(problem: Problem, saved: Saved, d_q: torch.Tensor) -> Launch:
-    """Gradient of the queries."""
+    """Return the launch that makes the gradient of the queries."""
     q = saved.q
     tiles = _tiles(problem, "d_queries", q, saved.k, saved.v, saved.d_out)
     own = {"d_q": d_q, **strides("dq", d_q), "heads": q.shape[1]}
@@ -256,12 +259,12 @@ def _constants(
 
 
 def _block_d(head_dim: int) -> int:
-    """The power of two from D up; Triton's matrix products have no side below 16."""
+    """Return the power of two from D up, at least 16, the smallest side of Triton's products."""
     return max(16, 1 << (head_dim - 1).bit_length())
 
 
 def _multiprocessors(device: torch.device) -> int:
-    """How many programs run at once, one each; few in the interpreter and ahead of time, where nothing runs at once."""
+    """Return the number of multiprocessors; 4 in the interpreter and ahead of time."""
     return (
         torch.cuda.get_device_properties(device).multi_processor_count
         if device.type == "cuda"
@@ -270,5 +273,6 @@ def _multiprocessors(device: torch.device) -> int:
 
 
 def _programs(rows: torch.Tensor, block: int) -> int:
+    """Return the number of programs: one for each block of rows, head and batch."""
     batch, heads, seq, _ = rows.shape
     return -(-seq // block) * heads * batch

@@ -10,17 +10,17 @@ from .architectures import architecture_of
 from .configurations import Configuration
 from .interpreting import launch_interpreted
 
-# What a tile may need too much of, as Triton names it, and in what that is counted.
+# The memories that a tile may need too much of, by Triton's name, with the unit for messages.
 _MEMORIES = {
     "shared memory": "bytes of shared memory",
     "tensor memory": "columns of tensor memory",
 }
-# What is foreseen, and never left to the compiler.
+# The unit for registers, which are checked before compiling.
 _REGISTERS = "registers for its accumulators and scores alone"
 
 
 class TileTooLarge(ValueError):
-    """A tile does not fit into the memory that a program may use on its multiprocessor: what it needs, what is there.
+    """A tile needs more registers or memory than a program may use.
 
     Args:
         kernel: what it does.

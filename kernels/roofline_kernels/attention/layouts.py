@@ -10,14 +10,14 @@ Layout = Literal["BHSD", "BSHD", "HSD", "BS(HD)"]
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """How many heads queries and keys have; needed where a layout folds heads into the last dimension."""
+    """The numbers of heads of queries and keys, for a layout with heads in the last dimension."""
 
     queries: int
     keys: int
 
 
 def heads_of(heads: int | tuple[int, int] | None, layout: Layout) -> Heads | None:
-    """The caller's `heads`, checked against the layout.
+    """Return the caller's `heads`, checked against the layout; None for a layout that has them itself.
 
     Raises:
         ValueError: the layout is unknown, it needs heads and has none, or has some and needs none.
@@ -44,7 +44,7 @@ def heads_of(heads: int | tuple[int, int] | None, layout: Layout) -> Heads | Non
 
 
 def as_bhsd(name: str, tensor: torch.Tensor, layout: Layout, heads: int | None) -> torch.Tensor:
-    """A view [B, H, S, D] of a tensor in `layout`.
+    """Return a view [B, H, S, D] of a tensor in `layout`.
 
     Args:
         name: of the argument, for the error.
@@ -75,7 +75,7 @@ def as_bhsd(name: str, tensor: torch.Tensor, layout: Layout, heads: int | None) 
 
 
 def from_bhsd(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """A result [B, H, S, D] in the caller's layout: a view."""
+    """Return a result [B, H, S, D] as a view in the caller's layout."""
     if layout == "BSHD":
         return tensor.transpose(1, 2)
     if layout == "HSD":
@@ -86,5 +86,5 @@ def from_bhsd(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 
 def lse_from_bhs(lse: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """The log-sum-exp [B, H, S] for the caller: without the batch where its tensors have none."""
+    """Return the log-sum-exp [B, H, S] for the caller, without the batch for layout "HSD"."""
     return lse.squeeze(0) if layout == "HSD" else lse

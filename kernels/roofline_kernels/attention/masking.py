@@ -1,4 +1,4 @@
-"""Which keys a query sees: the causal mask, whose alignment is named where it matters.
+"""The causal mask: the keys that a query sees.
 
 Where queries and keys differ in number there are two causal masks. PyTorch's `is_causal` is top-left: query 0 sees
 key 0. FlashAttention's (since 2.1) is bottom-right: the last query sees the last key, as in decoding with a cache.
@@ -12,7 +12,7 @@ Alignment = Literal["top-left", "bottom-right"]
 
 
 def causal_shift(seq_q: int, seq_k: int, causal: bool, alignment: Alignment | None) -> int:
-    """How far the diagonal is shifted: key j is visible to query i where j <= i + shift.
+    """Return the shift of the diagonal: key j is visible to query i if j <= i + shift.
 
     Args:
         seq_q: queries.
@@ -36,7 +36,7 @@ def causal_shift(seq_q: int, seq_k: int, causal: bool, alignment: Alignment | No
 
 
 def visible_keys(queries: torch.Tensor, keys: torch.Tensor, shift: int) -> torch.Tensor:
-    """Which of the keys each of the queries sees.
+    """Return for each query which keys it sees.
 
     Args:
         queries: [S_q], integers: their positions.

@@ -17,7 +17,7 @@ def flash_forward(
     scale: float,
     tile: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Output, its dimensions in memory in the order of q's, and the log-sum-exp in base 2: see `forward_kernel`."""
+    """Return output and log-sum-exp in base 2. The output has q's order of dimensions in memory."""
     out, lse = _outputs(q)
     if out.numel() == 0:
         return out, lse
@@ -49,7 +49,7 @@ def flash_backward(
     want_q: bool,
     want_k: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of q, k and v; those of q, or of k and v, are empty where they are not wanted."""
+    """Return the gradients of q, k and v. Those that are not wanted are empty."""
     d_q, d_k, d_v = _gradients(q, k, v, want_q, want_k)
     if out.numel() == 0 or k.numel() == 0:
         return d_q.zero_(), d_k.zero_(), d_v.zero_()
@@ -75,10 +75,10 @@ def _(
 
 
 def _spread(gradient: torch.Tensor) -> bool:
-    """Whether elements of a row lie apart, or rows on each other, as in the gradient of a sum or a mean.
+    """Return whether a gradient's elements are not dense, or its rows share memory.
 
-    Then it is written out once, in the pass that reads it anyway: two kernels would load it element by element, or
-    could not describe it.
+    The gradient of a sum or a mean is such. It is then written out once, by the kernel of the row sums, since the two
+    other kernels would have to load it element by element, or could not use descriptors.
     """
     if gradient.shape[3] > 1 and gradient.stride(3) != 1:
         return True
@@ -89,6 +89,7 @@ def _spread(gradient: torch.Tensor) -> bool:
 
 
 def _outputs(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return empty tensors for the output and the log-sum-exp."""
     return torch.empty_like(q), torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
 
 

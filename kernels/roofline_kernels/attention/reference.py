@@ -1,4 +1,4 @@
-"""Attention as its formula has it, to be read and to be compared with: softmax(scale · Q Kᵀ + mask) V.
+"""Attention by its formula, as the reference for others: softmax(scale · Q Kᵀ + mask) V.
 
 It holds the whole matrix of scores, so its memory grows with the square of the sequence.
 Source: Vaswani et al., "Attention Is All You Need" (2017), equation 1; grouped query heads: Ainslie et al., "GQA"
@@ -21,10 +21,10 @@ def attention(
     alignment: Alignment | None = None,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention and the log-sum-exp of its scores; gradients flow through both.
+    """Return attention and the log-sum-exp of its scores; gradients flow through both.
 
-    It computes in the type of its inputs, as PyTorch's own eager attention does; for a true reference hand it float32
-    or float64. A query that sees no key gives 0, a log-sum-exp of -inf and no gradient.
+    It computes in the type of its inputs, as PyTorch's own eager attention does; as a reference it needs float32 or
+    float64 inputs. A query that sees no key gives 0, a log-sum-exp of -inf and no gradient.
 
     Args:
         q: [B, H_q, S_q, D], any floating-point type.
@@ -54,9 +54,9 @@ def attention_output(
     alignment: Alignment | None = None,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """The output alone: what everybody writes who writes attention plainly, and so what others are measured against.
+    """Return the output of attention without the log-sum-exp, as simple implementations do.
 
-    Arguments, result and errors as of `attention`.
+    Arguments and errors are those of `attention`.
     """
     scores, hidden = _scores(q, k, v, causal, alignment, scale)
     return _weighted(scores, hidden, q, v)
@@ -70,11 +70,14 @@ def _scores(
     alignment: Alignment | None,
     scale: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Scaled scores [B, H_q, S_q, S_k], -inf where a key is hidden; and where that is, if some query sees no key."""
+    """Return scaled scores [B, H_q, S_q, S_k], with -inf for hidden keys, and the mask of hidden keys.
+
+    The mask is None if every query sees a key.
+    """
     check_inputs(q, k, v)
     seq_q, seq_k = q.shape[2], k.shape[2]
     shift = causal_shift(seq_q, seq_k, causal, alignment)
-    # Scaled before the product: a half would round the scores twice, and float16 overflow sooner.
+    # Queries are scaled before the product. A 16-bit type would round scores twice, and float16 overflow earlier.
     scores = (q * softmax_scale(q, scale)) @ _for_each_query_head(k, q).transpose(-2, -1)
     if not causal:
         return scores, None
@@ -87,31 +90,32 @@ def _scores(
 def _weighted(
     scores: torch.Tensor, hidden: torch.Tensor | None, q: torch.Tensor, v: torch.Tensor
 ) -> torch.Tensor:
+    """Return the softmax of the scores times the values; zeros for a query that sees no key."""
     weights = scores.softmax(dim=-1)
     if hidden is not None:
-        # The softmax of a row that sees nothing is 0/0: filled again, it weighs nothing.
+        # The softmax of a row without visible keys is NaN, so the mask is applied once more.
         weights = weights.masked_fill(hidden, 0.0)
     return weights @ _for_each_query_head(v, q)
 
 
 def _for_each_query_head(keys: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """Keys or values with as many heads as the queries: each serves a group of neighbouring query heads."""
+    """Return keys or values repeated to the number of query heads, by groups of neighbours."""
     group = q.shape[1] // keys.shape[1]
     return keys if group == 1 else keys.repeat_interleave(group, dim=1)
 
 
 def softmax_scale(q: torch.Tensor, scale: float | None) -> float:
-    """What scores are multiplied by: 1 / sqrt(D) where nothing else is asked for."""
+    """Return the factor of the scores: `scale`, or 1 / sqrt(D) if it is None."""
     return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
 def lse_dtype(q: torch.Tensor) -> torch.dtype:
-    """The type of the log-sum-exp: a half cannot hold it precisely enough for the backward pass."""
+    """Return the type of the log-sum-exp, at least float32: the backward pass needs its precision."""
     return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
 def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Refuse what is no attention.
+    """Raise an error unless q, k and v fit each other.
 
     Raises:
         ValueError: not [B, H, S, D], not of one batch, head dimension, type and device, or heads that do not divide.

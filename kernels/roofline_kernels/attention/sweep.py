@@ -1,4 +1,4 @@
-"""The sweep over naive attention of Stanford's CS336: its sizes, its passes, and checks that cost little beside them.
+"""The sweep over naive attention of Stanford's CS336: its sizes, its passes, and fast checks.
 
 Batch 8, one head, causal, float32: a score matrix alone takes 8·S²·4 bytes, 8 GiB at S = 16384, so that somewhere on
 the way most devices run out of memory. Source: assignment 2 (systems), problem `pytorch_attention`.
@@ -15,7 +15,7 @@ from .reference import attention_output
 BATCH = 8
 D_MODELS = (16, 32, 64, 128)
 SEQUENCES = (256, 1024, 4096, 8192, 16384)
-# As many of the last queries are checked, with the keys that only they can see.
+# So many of the last queries are checked, and the keys that only they can see.
 LAST = 16
 # float32 against float64, of the largest value: sums over 16384 keys are off by some 1e-6.
 TOLERANCE = 1e-4
@@ -24,7 +24,7 @@ Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def inputs(sequence: int, d_model: int, device: torch.device) -> Inputs:
-    """q, k and v: [8, 1, S, D], float32, standard normal, with gradients."""
+    """Return q, k and v: [8, 1, S, D], float32, standard normal, with gradients."""
     q, k, v = (
         _normal((BATCH, 1, sequence, d_model), device, seed).requires_grad_() for seed in range(3)
     )
@@ -32,7 +32,7 @@ def inputs(sequence: int, d_model: int, device: torch.device) -> Inputs:
 
 
 def output_gradient(output: torch.Tensor) -> torch.Tensor:
-    """What comes back from behind the attention: like its output, standard normal."""
+    """Return a standard normal gradient of the output, for the backward pass."""
     return _normal(output.shape, output.device, seed=3)
 
 
@@ -41,25 +41,25 @@ def _normal(shape: tuple[int, ...], device: torch.device, seed: int) -> torch.Te
 
 
 def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """The output, [8, 1, S, D], with everything that its backward pass needs."""
+    """Return the output, [8, 1, S, D], with the graph of its backward pass."""
     return attention_output(q, k, v, causal=True)
 
 
 def backward(
     output: torch.Tensor, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
 ) -> Inputs:
-    """The gradients of q, k and v; the graph stays, and nothing adds up from call to call."""
+    """Return the gradients of q, k and v. The graph is kept, and no gradient is added up."""
     dq, dk, dv = torch.autograd.grad(output, (q, k, v), grad, retain_graph=True)
     return dq, dk, dv
 
 
 def compiled() -> AbstractContextManager[Callable[..., torch.Tensor]]:
-    """The forward pass through `torch.compile`, for one shape, with a backward pass that can be repeated."""
+    """Return the context of the compiled forward pass, whose backward pass can be repeated."""
     return compiling.compiled(forward)
 
 
 def check_output(output: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Hold some rows of the output against float64.
+    """Compare some rows of the output with float64.
 
     Raises:
         AssertionError: a value is not finite, or a row is wrong.
@@ -73,10 +73,10 @@ def check_output(output: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torc
 def check_gradients(
     gradients: Inputs, grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
 ) -> None:
-    """Hold some rows of the gradients against float64.
+    """Compare some rows of the gradients with float64.
 
-    Of q, each row stands for itself. Of k and v, a row gathers from all queries that see its key; of the last keys
-    these are the last queries alone.
+    A row of dq depends on one query only. A row of dk and dv depends on all queries that see its key, so the last keys
+    are checked, which only the last queries see.
 
     Raises:
         AssertionError: a value is not finite, or a row is wrong.

@@ -28,7 +28,9 @@ def tiled_attention(
     block_q: int = 64,
     block_k: int = 64,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `reference.attention` gives, in memory that grows with S; gradients flow through both results, once.
+    """Return the results of `reference.attention`, in memory that grows with S.
+
+    Gradients flow through both results, but not a second time.
 
     Tiles are multiplied and summed in float32 (float64 for float64), whatever the type of the inputs.
 
@@ -62,7 +64,7 @@ def tiled_attention(
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How the matrix of scores is cut into tiles, and which of them matter.
+    """The tiles of the matrix of scores that hold a visible key.
 
     Args:
         seq_q: queries.
@@ -81,19 +83,19 @@ class Tiling:
     block_k: int
 
     def rows(self) -> Iterator[slice]:
-        """The queries of each row of tiles."""
+        """Yield the queries of each row of tiles."""
         for start in range(0, self.seq_q, self.block_q):
             yield slice(start, min(start + self.block_q, self.seq_q))
 
     def columns(self, rows: slice) -> Iterator[slice]:
-        """The keys of each tile in a row, up to the last key that one of its queries sees."""
+        """Yield the keys of each tile in a row, up to the last key that any of its queries sees."""
         for start in range(0, min(self.seq_k, rows.stop + self.shift), self.block_k):
             yield slice(start, min(start + self.block_k, self.seq_k))
 
     def scores(self, q: torch.Tensor, k: torch.Tensor, rows: slice, columns: slice) -> torch.Tensor:
-        """The scores of one tile, [..., rows, columns]: -inf where a key is hidden."""
+        """Return the scores of one tile, [..., rows, columns], with -inf for hidden keys."""
         scores = q @ k.transpose(-2, -1) * self.scale
-        # The first query sees the fewest keys: where it sees the last one, nothing is hidden.
+        # The first query sees the fewest keys. If it sees the last key of the tile, no key is hidden.
         if columns.stop - 1 <= rows.start + self.shift:
             return scores
         queries = torch.arange(rows.start, rows.stop, device=q.device)
@@ -150,7 +152,7 @@ class _Tiled(torch.autograd.Function):
 
 
 def _by_key_head(tensor: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    """A view of [B, H_q, ...] as [B, H_k, group, ...]."""
+    """Return a view of [B, H_q, ...] as [B, H_k, group, ...]."""
     grouped: torch.Tensor = tensor.unflatten(1, (k.shape[1], tensor.shape[1] // k.shape[1]))
     return grouped
 
@@ -158,7 +160,7 @@ def _by_key_head(tensor: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
 def _forward_rows(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tiling: Tiling, rows: slice
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The outputs and log-sum-exps of one block of queries, [B, H_k, group, rows, D] and without the D."""
+    """Return output [B, H_k, group, rows, D] and log-sum-exp, without D, of one block of queries."""
     wide = lse_dtype(q)
     q = q[..., rows, :].to(wide)
     largest, total = q.new_full(q.shape[:-1], -math.inf), q.new_zeros(q.shape[:-1])
@@ -184,9 +186,10 @@ def _backward_rows(
     tiling: Tiling,
     rows: slice,
 ) -> torch.Tensor:
-    """The gradient of one block of queries, [B, H_k, group, rows, D]; adds what it gives to `d_k` and `d_v`.
+    """Return the gradient of one block of queries, and add its part to `d_k` and `d_v`.
 
-    The block: its queries, gradients of outputs, log-sum-exps and deltas, each [B, H_k, group, rows, D or 1].
+    The gradient is [B, H_k, group, rows, D]. The block holds its queries, gradients of outputs, log-sum-exps and
+    deltas, each [B, H_k, group, rows, D or 1].
     """
     q, d_output, lse, delta = (tensor.to(d_k.dtype) for tensor in block)
     d_q = torch.zeros_like(q)

@@ -46,7 +46,10 @@ def gather_keys(
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
 ):
-    """Take queries `low` … `high` into the gradients [BLOCK_N, BLOCK_D] of a block of keys; everything transposed."""
+    """Return a block of keys' gradients [BLOCK_N, BLOCK_D] with the parts of queries `low` … `high` added.
+
+    Scores are transposed here: [BLOCK_N, BLOCK_M].
+    """
     # Where the loop may have no turn, the way around it joins behind it with sums that no matrix instruction made, and
     # ptxas lets each instruction of the loop wait for the one before (C7515). Inside the guard it sees no such way.
     if (MASKED and UNGUARDED) or low < high:
@@ -151,7 +154,7 @@ def d_keys_kernel(
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
 ):
-    """dK and dV of BLOCK_N keys of one head; grid: blocks of keys x key heads x batch, flat.
+    """Write dK and dV of BLOCK_N keys of one head; grid: blocks of keys x key heads x batch, flat.
 
     A program goes through all query heads of its group, so that the sum over them needs no atomic addition.
     """

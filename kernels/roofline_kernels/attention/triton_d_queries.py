@@ -37,7 +37,7 @@ def gather_queries(
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
 ):
-    """Take keys `low` … `high` into the gradient [BLOCK_M, BLOCK_D] of a block of queries."""
+    """Return a block of queries' gradient [BLOCK_M, BLOCK_D] with the parts of keys `low` … `high` added."""
     WHOLE: tl.constexpr = EVEN_K or not MASKED
     for start in tl.range(low, high, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
         keys = load_rows(
@@ -126,7 +126,7 @@ def d_queries_kernel(
     DESCRIPTORS: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr,
 ):
-    """dQ of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat."""
+    """Write dQ of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat."""
     block, head, batch = place(tl.cdiv(seq_q, BLOCK_M), heads, HEADS_FIRST)
     first = block * BLOCK_M
     head_k = head // GROUP

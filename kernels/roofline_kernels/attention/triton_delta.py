@@ -1,4 +1,4 @@
-"""What FlashAttention's backward pass needs of each query beforehand, in Triton."""
+"""The row sums that FlashAttention's backward pass needs for each query, in Triton."""
 
 import triton
 import triton.language as tl
@@ -30,10 +30,10 @@ def delta_kernel(
     WITH_LSE: tl.constexpr,
     WRITE_DENSE: tl.constexpr,
 ):
-    """Row sums of output x its gradient, less the gradient of the log-sum-exp: delta [B, H_q, S_q], float32.
+    """Write delta [B, H_q, S_q], float32: row sums of output x its gradient, less the log-sum-exp's gradient.
 
-    WRITE_DENSE: also write the gradient of the output to `dense` [B, H_q, S_q, D], contiguous, since elements that do
-    not lie side by side (a sum's gradient has strides of zero) would be loaded one by one in the other kernels.
+    WRITE_DENSE: also write the gradient of the output to `dense` [B, H_q, S_q, D], contiguous. Otherwise the other
+    kernels would load a gradient that is not dense (a sum's has strides of zero) element by element.
     """
     block, head, batch = place(tl.cdiv(seq_q, BLOCK_M), heads, False)
     first = block * BLOCK_M

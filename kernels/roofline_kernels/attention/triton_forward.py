@@ -29,10 +29,10 @@ def shares_of(
     THRESHOLD: tl.constexpr,
     SCALED: tl.constexpr,
 ):
-    """Of a tile of scores: 2 to each less its row's base, what the row's sums so far are times now, and the new base.
+    """Return the shares of a tile of scores, the factor for each row's earlier sums, and each row's new base.
 
-    The base is the largest score of the row; with a THRESHOLD it stays until a score is above it by more than that.
-    SCALED: the scores are times `scale_log2` already.
+    A share is 2 to the score less its row's base. The base is the largest score of the row so far; with a THRESHOLD it
+    changes only if a score exceeds it by more than that. SCALED: the scores have been multiplied by `scale_log2`.
     """
     if MASKED:
         visible = seen(first, start, shift, seq_k, BLOCK_M, BLOCK_N, CAUSAL, EVEN_K)
@@ -57,7 +57,10 @@ def shares_of(
 
 @triton.jit
 def rescaled(output, keep, THRESHOLD: tl.constexpr):
-    """The running output [BLOCK_M, BLOCK_D] times `keep` [BLOCK_M]; with a THRESHOLD only where any row needs it."""
+    """Return the running output [BLOCK_M, BLOCK_D] times `keep` [BLOCK_M].
+
+    With a THRESHOLD, the product is left out if every factor is 1.
+    """
     if THRESHOLD > 0:
         if tl.min(keep, 0) < 1.0:
             output = output * keep[:, None]
@@ -98,10 +101,10 @@ def attend(
     OVERLAP: tl.constexpr,
     THRESHOLD: tl.constexpr,
 ):
-    """Take keys `low` … `high` into the running output [BLOCK_M, BLOCK_D], maximum and sum [BLOCK_M] of a block.
+    """Return a block's running output [BLOCK_M, BLOCK_D], maximum and sum [BLOCK_M] with keys `low` … `high` added.
 
-    OVERLAP: the scores of the next tile are under way while this one's are made into shares; those of the one beyond
-    the last are of no use, and never are looked at. The first tile is taken in any case, under the mask.
+    OVERLAP: the scores of the next tile are computed while those of this tile become shares. Those of the tile after
+    the last are computed too, but not used. The first tile is always added, under the mask.
     """
     WHOLE: tl.constexpr = EVEN_K or not MASKED
     if OVERLAP and not MASKED:
@@ -276,7 +279,7 @@ def forward_block(
     OVERLAP: tl.constexpr,
     THRESHOLD: tl.constexpr,
 ):
-    """Output and log-sum-exp of BLOCK_M queries of one head: see `forward_kernel`."""
+    """Write output and log-sum-exp of BLOCK_M queries of one head: see `forward_kernel`."""
     first = block * BLOCK_M
     head_k = head // GROUP
     queries = load_rows(
@@ -365,7 +368,7 @@ def forward_kernel(
     THRESHOLD: tl.constexpr,
     PERSISTENT: tl.constexpr,
 ):
-    """Output and log-sum-exp of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat.
+    """Write output and log-sum-exp of BLOCK_M queries of one head; grid: blocks of queries x heads x batch, flat.
 
     q, out: [B, H_q, S_q, D]; k, v: [B, H_k, S_k, D], H_q = GROUP x H_k. lse: [B, H_q, S_q], float32, contiguous, in
     base 2, plus infinity for a row that sees no key: so the backward pass finds a share of zero there by itself.

@@ -1,7 +1,7 @@
-"""What the attention kernels share: where a program stands, and tiles of rows that are loaded and stored.
+"""The common parts of the attention kernels: a program's block, and loading and storing of tiles of rows.
 
-A tile is [rows, BLOCK_D]: rows of one head of a tensor [B, H, S, D]. BLOCK_D is the power of two from D up; what lies
-beyond D or beyond S is read as zero and never written. Either `source` is a pointer, with the strides of the tensor in
+A tile is [rows, BLOCK_D]: rows of one head of a tensor [B, H, S, D]. BLOCK_D is the power of two from D up; elements
+beyond D or S are read as zero and never written. Either `source` is a pointer, with the strides of the tensor in
 elements, or a descriptor of blocks [1, 1, rows, BLOCK_D], whose hardware does the same by itself.
 """
 
@@ -11,17 +11,17 @@ import triton.language as tl
 
 @triton.jit
 def place(BLOCKS, HEADS, HEADS_FIRST: tl.constexpr):
-    """Which block, head and batch a program of a flat grid has.
+    """Return the block, head and batch of this program in a flat grid.
 
-    HEADS_FIRST: neighbouring programs have different heads, the later blocks first, so that where later blocks have
-    more to do (causal) no long one is left over for the end. Otherwise neighbours share a head and its keys.
+    HEADS_FIRST: neighbouring programs have different heads, and later blocks come first. Under a causal mask these have
+    more to do, so that no long one is left for the end. Otherwise neighbouring programs share a head and its keys.
     """
     return place_of(tl.program_id(0), tl.num_programs(0) // BLOCKS, BLOCKS, HEADS, HEADS_FIRST)
 
 
 @triton.jit
 def place_of(program, rounds, BLOCKS, HEADS, HEADS_FIRST: tl.constexpr):
-    """The same of the program of that number, where `rounds` is heads times batch."""
+    """Return the block, head and batch of a program by its number; `rounds` is heads times batch."""
     if HEADS_FIRST:
         block = BLOCKS - 1 - program // rounds
         head_of_all = program % rounds
@@ -33,7 +33,7 @@ def place_of(program, rounds, BLOCKS, HEADS, HEADS_FIRST: tl.constexpr):
 
 @triton.jit
 def head_of(source, batch, head, stride_b, stride_h, DESCRIPTORS: tl.constexpr):
-    """The pointer to the first row of a head; a descriptor stays as it is."""
+    """Return the pointer to the first row of a head; a descriptor is returned unchanged."""
     if not DESCRIPTORS:
         # 64 bits: tensors of more than 2^31 elements are usual.
         source += tl.cast(batch, tl.int64) * stride_b + tl.cast(head, tl.int64) * stride_h
@@ -55,7 +55,7 @@ def load_rows(
     EVEN: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
 ):
-    """Rows `first` … of a head, [ROWS, BLOCK_D]; zero from row `end` on, unless EVEN says that there are none such."""
+    """Return rows `first` … of a head, [ROWS, BLOCK_D]; zero from row `end` on, unless EVEN excludes such rows."""
     if DESCRIPTORS:
         tile = source.load([batch, head, first, 0]).reshape(ROWS, BLOCK_D)
     else:
@@ -88,7 +88,7 @@ def store_rows(
     BLOCK_D: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Write a tile to rows `first` … of a head, leaving out what lies beyond `end` and D; by pointers always."""
+    """Write a tile to rows `first` … of a head by pointers, but nothing beyond `end` and D."""
     rows = tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK_D)
     pointers = (
@@ -110,7 +110,7 @@ def store_rows(
 
 @triton.jit
 def load_values(source, first, end, ROWS: tl.constexpr, EVEN: tl.constexpr):
-    """One float32 a row of a head, [ROWS]; zero from row `end` on."""
+    """Return one float32 for each row of a head, [ROWS]; zero from row `end` on."""
     rows = tl.arange(0, ROWS)
     pointers = source + first + rows
     if EVEN:
@@ -129,7 +129,7 @@ def seen(
     CAUSAL: tl.constexpr,
     EVEN_K: tl.constexpr,
 ):
-    """Which of the keys `start` … each of the queries `first` … sees: [BLOCK_M, BLOCK_N], bool."""
+    """Return for each of the queries `first` … which of the keys `start` … it sees: [BLOCK_M, BLOCK_N], bool."""
     columns = start + tl.arange(0, BLOCK_N)
     if CAUSAL:
         rows = first + tl.arange(0, BLOCK_M)
@@ -145,7 +145,10 @@ def seen(
 def key_bounds(
     first, shift, seq_k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr
 ):
-    """Up to which key every query of the block `first` … sees all, in whole tiles, and up to which one any sees any."""
+    """Return two bounds of the keys that the queries of the block `first` … see.
+
+    Up to the first, every query sees every key, in whole tiles; from the second on, no query sees any.
+    """
     if CAUSAL:
         # The first query of the block sees the fewest keys, the last one the most.
         whole = tl.minimum(tl.maximum(first + shift + 1, 0), seq_k) // BLOCK_N * BLOCK_N
