@@ -212,7 +212,7 @@ def _no_number(name: str) -> float:
     raise Accepted(f"printed {name} as JSON; expected a number")
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, sections={})
 def parts() -> None:
     """What commands do behind a process that they start."""
 

@@ -122,12 +122,11 @@ class LazyGroup(click.Group):
         Raises:
             BadInput: the command belongs to a feature whose folder was removed.
         """
-        # click passes the context, which is not needed here.
-        del ctx
         if cmd_name in self._missing:
             raise BadInput(not_installed(f"the command {cmd_name}"))
         if cmd_name not in self._places:
-            return None
+            # A command that was added to the group after it was made, if any.
+            return super().get_command(ctx, cmd_name)
         module, _, name = self._places[cmd_name].partition(":")
         click_command: click.Command = getattr(
             importlib.import_module(f"..{module}", __package__), name

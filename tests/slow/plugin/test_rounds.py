@@ -357,7 +357,7 @@ def test_explain_shows_every_process_and_a_proposal_takes_none_of_a_test_that_we
     for number, figure in ((1, "1.30 ms"), (2, "1.31 ms"), (3, "1.29 ms")):
         assert re.search(rf"round {number}, process \w+: {figure}", answer.output)
     answer = CliRunner().invoke(main, ["explain", str(path), "wrong_later"])
-    assert len(re.findall(r"does not count: .*wrong data", answer.output)) == 1
+    assert len(re.findall(r"left out: .*wrong data", answer.output)) == 1
     answer = CliRunner().invoke(main, ["baseline", "propose", str(path), "-o", str(proposal)])
     assert answer.exit_code == 0, answer.output
     proposed = {entry["benchmark"]: entry for entry in json.loads(proposal.read_text())["entries"]}

@@ -157,7 +157,7 @@ def put(folder, name, text):
         (
             "mpirun",
             OTHER_MPI.format(python=sys.executable),
-            r"rank 0 of 1; expected ranks 0 to 1 of 2.*another MPI's",
+            r"rank 0 of 1; expected ranks 0 to 1 of 2.*another MPI or Slurm",
         ),
         ("srun", NO_PMIX, r"`srun --mpi=list` knows none, pmi2; expected pmix"),
     ],
