@@ -177,7 +177,7 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(
         "ways --by way --base b --control ways ways",
     ):
         assert refused("compare", *words.split()).startswith(
-            "--by takes OLD alone, and --base goes with it"
+            "--by compares tests within OLD; leave NEW out, and give --base only beside --by"
         )
 
 
@@ -223,8 +223,8 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
             *words
         )
     expected = (
-        "proposal new does not exist; where `roofline baseline propose -o new` refuses to write it, correct the faults "
-        "that it names; record runs of a busy machine again once `roofline doctor` exits 0"
+        "proposal new does not exist; write it with `roofline baseline propose -o new`; if that refuses, correct the "
+        "faults that it names; record runs of a busy machine again once `roofline doctor` exits 0"
     )
     assert refused("baseline", "approve", "new") == expected
     for number in range(7):
@@ -546,5 +546,5 @@ def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refus
     assert ["test", "mi300x", "again"] == copies[3].split()
     for words in (["--table"], ["--of", "time"]):
         assert refused("compare", "cpu", "a100", *words).startswith(
-            "--table takes OLD alone, and --of goes with it"
+            "--table shows the runs of OLD; leave NEW out, and give --of only beside --table"
         )

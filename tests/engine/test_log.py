@@ -94,7 +94,7 @@ def test_times_agree_within_the_devices_precision():
 def test_the_time_of_a_call_is_that_of_the_end_and_calls_and_seconds_are_counted():
     script = Script(until(0.05, 5e-3, 1e-3))
     assert script.found_s == pytest.approx(1e-3)
-    assert (script.warm.calls, script.warm.lasted_s) == (sum(script.spans), script.now_s)
+    assert (script.warm.call_count, script.warm.lasted_s) == (sum(script.spans), script.now_s)
 
 
 def test_spans_grow_until_a_clock_can_read_them_or_as_far_as_they_may():

@@ -132,7 +132,7 @@ def compare_by(
     Raises:
         BadInput: no test has the parameter, or none has this base and another value.
     """
-    tests = _sides(runs, parameter)
+    tests = _variants_by_test(runs, parameter)
     values = dict.fromkeys(value for sides in tests.values() for value in sides)
     base = _check_base(runs, parameter, base, list(values))
     tests_with_base = [sides for sides in tests.values() if base in sides and len(sides) > 1]
@@ -188,10 +188,11 @@ def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
     ), value
 
 
-def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Variant]]:
-    """Return the variants of each test, by value.
+def _variants_by_test(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Variant]]:
+    """Return the variants of each test, by the value of a parameter.
 
-    Tests that differ only in the name of their metric are the same, as that name may hold the value.
+    A test is named by its key without the parameter. `twin_of` leaves the name of the metric out as well, since that
+    name may contain the value.
     """
     tests: dict[str, dict[str, Variant]] = {}
     for run in runs:
@@ -199,9 +200,9 @@ def _sides(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Variant]]
             twin_and_value = twin_of(measurement.key, parameter)
             if twin_and_value is not None:
                 twin, value = twin_and_value
-                side = tests.setdefault(twin, {}).setdefault(value, Variant(value))
-                side.measurements.append(measurement)
-                side.unfit.append(run.unfit(measurement, accept_slower=True))
+                variant = tests.setdefault(twin, {}).setdefault(value, Variant(value))
+                variant.measurements.append(measurement)
+                variant.unfit.append(run.unfit(measurement, accept_slower=True))
     return tests
 
 

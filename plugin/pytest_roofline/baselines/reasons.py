@@ -223,7 +223,7 @@ def _may_miss_limit(verdict: Verdict, reason: Reason) -> str:
 
 def _limit_needs_processes(verdict: Verdict, reason: Reason) -> str:
     """Return the sentence on a time beyond a limit with too few processes for red."""
-    needed = f"red needs {reason.numbers['least']} processes where the run may add rounds"
+    needed = f"a test is red from {reason.numbers['least']} processes on if its run may add rounds"
     return f"is below {_limit(verdict)}, but {needed}, {_behind_limit(verdict, reason)}"
 
 

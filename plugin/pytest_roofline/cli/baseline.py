@@ -272,8 +272,9 @@ def approve(
     """
     if not proposal.exists():
         raise BadFile(
-            f"proposal {proposal} does not exist; where `roofline baseline propose -o {proposal}` refuses to write it, "
-            "correct the faults that it names; record runs of a busy machine again once `roofline doctor` exits 0"
+            f"proposal {proposal} does not exist; write it with `roofline baseline propose -o {proposal}`; if that "
+            "refuses, correct the faults that it names; record runs of a busy machine again once `roofline doctor` "
+            "exits 0"
         )
     # With --json only the document goes to standard output.
     print_line: Callable[[str], None] = (lambda _: None) if as_json else say

@@ -119,13 +119,15 @@ def compare(
         )
     if (new and table) or (of is not None and not table) or (table and control is not None):
         raise BadInput(
-            "--table takes OLD alone, and --of goes with it: roofline compare --table cpu,a100,mi300x --of time"
+            "--table shows the runs of OLD; leave NEW out, and give --of only beside --table: "
+            "roofline compare cpu,a100,mi300x --table --of time"
         )
     if (by is None and base is not None) or (
         by is not None and (new or table or control is not None)
     ):
         raise BadInput(
-            "--by takes OLD alone, and --base goes with it: roofline compare RUN --by execution --base eager"
+            "--by compares tests within OLD; leave NEW out, and give --base only beside --by: "
+            "roofline compare RUN --by execution --base eager"
         )
     if by is not None:
         return _compare_by(_side(old, folder), by, base, accepted_slowdown, as_json)

@@ -318,7 +318,10 @@ def _readings(
     if kernel not in KERNELS:
         raise BadLine(f"kernel {kernel!r}; expected one of {', '.join(KERNELS)}")
     if calls < 2 or not array_bytes or element_bytes not in _DTYPES:
-        raise BadLine("an impossible count or size; expected at least two calls of fp32 or fp64")
+        raise BadLine(
+            f"{calls} calls on arrays of {array_bytes} bytes, {element_bytes} bytes an element; expected at least two "
+            "calls, and 4 (fp32) or 8 bytes (fp64) an element"
+        )
     arrays_read, arrays_written = KERNELS[kernel]
     work = Work(read_bytes=arrays_read * array_bytes, write_bytes=arrays_written * array_bytes)
     parameters: dict[str, Scalar] = {"size_bytes": array_bytes, "dtype": _DTYPES[element_bytes]}

@@ -220,7 +220,7 @@ def _difference_finding(difference: Unexpected) -> Finding:
         if difference.subject == "GPUs"
         else f"{fact} {difference.observed}"
     )
-    effect = "the node differs from the node of the expectation"
+    effect = "this node is not like the node from which the file of --roofline-expect was written"
     observed = f"{observed_text}, expected {difference.expected}"
     return Finding("degraded", difference.subject, observed, effect, difference.remedy)
 

@@ -41,7 +41,7 @@ ADVICE = {
     HOST: "PCIe generation and width, the slot, NUMA placement, IOMMU",
     PEER: "the state and errors of its links (nvidia-smi nvlink -e, amd-smi xgmi), the switch's log",
     ARITHMETIC: "clocks under load, power limit, temperature, cooling",
-    COLLECTIVES: "its GPUs and links one by one, topology and settings of the library",
+    COLLECTIVES: "its GPUs and links one by one, its topology, the settings of NCCL or RCCL",
     LATENCY: "CPU frequency governor, load of the host, driver settings",
     OTHER: "roofline doctor on the device",
 }

@@ -148,26 +148,31 @@ class _Grid:
     def chances(self, sign: int, count: int, smallest_size: float) -> Values:
         """Return the p of a step before the last `count` runs: [series].
 
-        It is corrected for all places and series. A noisy series gets a larger share of the chance of error: a quiet
-        one shows a step of the size to report anyhow.
+        It is corrected for all places and series. A noisy series gets a larger share of the chance of error, since a
+        quiet one shows a step of a size to report even with a small share. `sign` is +1 for slower, -1 for faster.
         """
-        distances, noise = sign * self.recent_distances(count), self.recent_noise(count)
+        distances, recent_noise = sign * self.recent_distances(count), self.recent_noise(count)
         # The distances of all earlier runs from the level before the step.
-        level = sign * (self.logs[:, :-LAST] - self.middles[:, -count - 1, None])
+        earlier_distances = sign * (self.logs[:, :-LAST] - self.middles[:, -count - 1, None])
         place_share = THIRD if count == SHORTEST else (1 - THIRD) / (LAST - SHORTEST)
-        # How many of the runs must lie that far away: one of four or more may be an outlier, none of three.
-        numbers = range(count - count // 4, count + 1)
-        # The share of the chance of error for this place, number, direction and series.
-        budget = place_share / len(numbers) / len(self.sides) * self.noise / self.noise.sum()
+        # How many of the runs must lie that far away. One in every four may be an outlier, so of three none may.
+        required_counts = range(count - count // 4, count + 1)
+        # The share of the chance of error for this place, required count, direction and series.
+        budget = (
+            place_share / len(required_counts) / len(self.sides) * self.noise / self.noise.sum()
+        )
         # Distances beyond a change not worth reporting, the largest first.
-        nearest = -numpy.sort(-(distances - WORTH_REPORTING * smallest_size), axis=1)
-        nearest /= noise[:, None]
+        descending_distances = -numpy.sort(-(distances - WORTH_REPORTING * smallest_size), axis=1)
+        descending_distances /= recent_noise[:, None]
         p = numpy.min(
             [
                 self.sides[sign].chance(
-                    nearest[:, number - 1], level / self.noise[:, None], number, count
+                    descending_distances[:, required - 1],
+                    earlier_distances / self.noise[:, None],
+                    required,
+                    count,
                 )
-                for number in numbers
+                for required in required_counts
             ],
             axis=0,
         )

@@ -96,7 +96,7 @@ def _change_lines(tables: RunTables, change: HistoryChange) -> list[str]:
     worst, is_step = change.found[0], change.kind == "step"
     size = f"{format_percent(change.change)} of time ({_span(worst.change_low, worst.change_high)})"
     opening, joint, when = (
-        ("between", "and", "then") if is_step else ("from", "to", "from the first to the last")
+        ("between", "and", "then") if is_step else ("from", "to", "from the first run to the last")
     )
     return [
         f"{'SLOWER' if change.slower else 'faster'} {change.kind} {size}, "

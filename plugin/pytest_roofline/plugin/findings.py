@@ -98,7 +98,8 @@ class Findings:
     def figure(self, name: str, value: float, unit: Unit) -> Figure:
         """Write down a figure that is shown, and never judged.
 
-        It stands in the run file at once, and in no baseline. A further round finds it again and keeps quiet.
+        It is written into the run file at once, and into no baseline. In a further round of the same test the record
+        is written again, and nothing more is shown.
 
         Args:
             name: what it is, once a test: `efficiency`.
@@ -116,6 +117,7 @@ class Findings:
             raise BadInput(
                 f"the figure {name!r} is {short_repr(value)}; expected a number in one of {', '.join(UNITS)}"
             )
+        # The record itself refuses an unknown unit, and a value that is not finite.
         figure = Figure(
             test_id=test.test_id,
             label=test.label(""),

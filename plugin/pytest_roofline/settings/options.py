@@ -65,7 +65,8 @@ _VALUES = (
     (
         "tolerance",
         "SHARE",
-        "slowdown that still counts as the same: 5%% or 0.05 (default 5%%, on a CPU 15%%; 80%%! allows more than 50%%)",
+        "slowdown that still counts as the same: 5%% or 0.05 (default 5%%, on a CPU 15%%; "
+        "more than 50%% needs a !, as in 80%%!)",
     ),
     ("min-percent", "N", "also fail below N %% of the datasheet's peak"),
     (

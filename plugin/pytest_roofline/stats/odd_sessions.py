@@ -135,15 +135,22 @@ class _Levels:
         )
 
     def odd_sessions(self, device: str) -> list[tuple[OddSession, frozenset[str]]]:
-        """Return the odd sessions, those with the most tests first.
+        """Return each odd session of a device, with the names of its tests.
 
-        It is empty where more sessions look odd than can be odd.
+        Those that are strange in the most tests come first. The list is empty where more sessions look odd than can be.
         """
         places = range(len(self.sessions))
-        odd = [pair for place in places if (pair := self._odd_session(device, place)) is not None]
-        measured = int(np.sum(np.any(~np.isnan(self.level), axis=0)))
-        most = min(MOST_ODD, max(1, measured // MOST_ODD_IN))
-        return sorted(odd, key=lambda pair: -pair[0].strange) if len(odd) <= most else []
+        candidates = [
+            candidate
+            for place in places
+            if (candidate := self._odd_session(device, place)) is not None
+        ]
+        measured_sessions = int(np.sum(np.any(~np.isnan(self.level), axis=0)))
+        # At most one session in MOST_ODD_IN may be odd.
+        most_odd = min(MOST_ODD, max(1, measured_sessions // MOST_ODD_IN))
+        if len(candidates) > most_odd:
+            return []
+        return sorted(candidates, key=lambda candidate: -candidate[0].strange)
 
     def _odd_session(self, device: str, place: int) -> tuple[OddSession, frozenset[str]] | None:
         """Return the session in a column with its strange tests, or None."""

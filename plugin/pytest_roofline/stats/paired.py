@@ -401,7 +401,8 @@ def _may_decide(
 def _reasons(verdict: Verdict, blocks: int, tests: int, *, final: bool) -> tuple[Reason, ...]:
     """Return why a test is undecided: its interval, or a slowdown with too few processes.
 
-    At the end of a run (`final`) the number of processes follows that would decide.
+    At the end of a run (`final`) a second reason says how many processes would decide, or that no number that is worth
+    trying would. A block holds `A_SIDE` processes of each side.
     """
     may_be = Reason(ReasonCode.SIDES_MAY_BE)
     if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:
@@ -411,5 +412,6 @@ def _reasons(verdict: Verdict, blocks: int, tests: int, *, final: bool) -> tuple
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
         return may_be, Reason(ReasonCode.SIDES_TOO_FEW, {"processes": WORTHWHILE[-1]})
+    # Whole blocks of two processes a side, and at least as many processes as red needs.
     processes = max(needed + needed % A_SIDE, verdict.fewest)
     return may_be, Reason(ReasonCode.SIDES_NEED_ABOUT, {"processes": processes})

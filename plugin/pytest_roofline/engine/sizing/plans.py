@@ -111,7 +111,7 @@ class Sizing:
             lasted_s = self.watch.agreement.now_s() - began_s
             # The length of a stop is unknown. After one, no more than the longest warm-up counts.
             was_stopped = self.watch.stops.count > 0
-            log.preparing_s = min(lasted_s, self.warm_up.cap_s) if was_stopped else lasted_s
+            log.preparing_s = min(lasted_s, self.warm_up.longest_s) if was_stopped else lasted_s
             log.warmup_s = first_calls_s + log.preparing_s
 
     def _renew(self, renew: Callable[[int], object]) -> None:

@@ -47,19 +47,19 @@ class WarmUp:
         self, watch: Stopwatch, calls: CallSequence, log: Log, budget_s: float, most_calls: int
     ) -> None:
         self._watch = watch
-        self._calls = calls
+        self._sequence = calls
         self._log = log
         self._budget_s = budget_s
         self._most_calls = most_calls
         self._traits = traits = watch.device.traits
-        self.cap_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
-        self.floor_s = min(traits.warmup_floor_s, self.cap_s)
-        self.calls = 0
+        self.longest_s = (SHARE_QUEUED if traits.queues else SHARE_DIRECT) * budget_s
+        self.shortest_s = min(traits.warmup_floor_s, self.longest_s)
+        self.call_count = 0
         self.lasted_s = 0.0
-        self._window_s = WINDOW_SHARE * self.floor_s
-        self._shortest_s = max(traits.shortest_span_s, self._window_s / SPANS)
+        self._window_s = WINDOW_SHARE * self.shortest_s
+        self._shortest_span_s = max(traits.shortest_span_s, self._window_s / SPANS)
         self._windows = [_Window()]
-        self._call_s = 0.0
+        self._median_call_s = 0.0
         self.outside_span_s = 0.0
         """Host seconds around the last span, such as those of the flush in front of it."""
         self.idle_s = math.inf
@@ -75,7 +75,7 @@ class WarmUp:
         log = self._log
         for index in range(max(1, count)):
             log.warmup_iterations += 1
-            submit = self._calls.first if index == 0 else partial(self._calls, 1)
+            submit = self._sequence.first if index == 0 else partial(self._sequence, 1)
             log.first_calls_s.append(self._watch.alone_s(submit))
             log.warmup_s += log.first_calls_s[-1]
         last_is_warm = count > 1 and not self._traits.queues
@@ -95,7 +95,7 @@ class WarmUp:
             and sum(log.warm_calls_s) < WARM_SHARE * self._budget_s
         ):
             log.warmup_iterations += 1
-            log.warm_calls_s.append(watch.alone_s(partial(self._calls, 1)))
+            log.warm_calls_s.append(watch.alone_s(partial(self._sequence, 1)))
         log.warmup_s += sum(log.warm_calls_s)
 
     def call_until_steady(self) -> float:
@@ -105,22 +105,22 @@ class WarmUp:
         """
         now_s = self._watch.agreement.now_s
         began_s, count, is_long_enough = now_s(), 1, False
-        while not (self.lasted_s >= self.cap_s or (is_long_enough and self._has_converged)):
+        while not (self.lasted_s >= self.longest_s or (is_long_enough and self._has_converged)):
             before_s = now_s()
             self._log.warmup_iterations += count
-            calls_s = self._watch.span_s(partial(self._calls, count))
+            calls_s = self._watch.span_s(partial(self._sequence, count))
             # In long spans the host waits for a full queue. The shortest time per call is without such a wait.
             self.idle_s = min(self.idle_s, self._watch.submit_s / count)
-            self.calls += count
+            self.call_count += count
             self.outside_span_s = max(0.0, now_s() - before_s - calls_s)
             self._add(calls_s / count, now_s() - before_s)
             self.lasted_s = now_s() - began_s
-            is_long_enough = calls_s >= self._shortest_s or count == self._most_calls
+            is_long_enough = calls_s >= self._shortest_span_s or count == self._most_calls
             if not is_long_enough:
                 count = min(2 * count, self._most_calls)
-            if self.lasted_s == 0 and self.calls >= FEWEST_CALLS * self._most_calls:
+            if self.lasted_s == 0 and self.call_count >= FEWEST_CALLS * self._most_calls:
                 break  # No time has passed at all. Only a scripted clock can stand still.
-        return self._call_s
+        return self._median_call_s
 
     def _add(self, seconds: float, lasted_s: float) -> None:
         """Add a span to the last window; a full window is followed by a new one.
@@ -132,7 +132,7 @@ class WarmUp:
         window = self._windows[-1]
         window.seconds.append(seconds)
         window.lasted_s += lasted_s
-        self._call_s = median(window.seconds)
+        self._median_call_s = median(window.seconds)
         if window.lasted_s >= self._window_s:
             window.clock_hz = self._watch.clock_hz()
             self._windows = [*self._windows[-2:], _Window()]
@@ -140,8 +140,8 @@ class WarmUp:
     @property
     def _has_converged(self) -> bool:
         """True if the last two full windows agree in time and clock, on every rank."""
-        enough_calls = self.calls >= FEWEST_CALLS or self.lasted_s >= 2 * self.floor_s
-        if self.lasted_s < self.floor_s or not enough_calls or len(self._windows) < 3:
+        enough_calls = self.call_count >= FEWEST_CALLS or self.lasted_s >= 2 * self.shortest_s
+        if self.lasted_s < self.shortest_s or not enough_calls or len(self._windows) < 3:
             return False
         before, last = self._windows[-3], self._windows[-2]
         before_s, last_s = median(before.seconds), median(last.seconds)
