@@ -22,15 +22,15 @@ import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from rank_figures.page import Figure, Goal, table, with_figures
 from rank_figures.runs import POLL_S, PYTEST, prepared, running, started
-from stamp import stamped
+from stamp import commit, stamped
 
 from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.errors import BadFile
@@ -123,6 +123,7 @@ class Killed:
         ended: whether the run came to its end, where pytest was not killed.
         told: whether it then passed, or told of the kill.
         left: processes of the run, a second after its end.
+        commit: of the checkout that was killed.
     """
 
     victim: str
@@ -133,6 +134,7 @@ class Killed:
     ended: bool = True
     told: bool = True
     left: int = 0
+    commit: str = ""
 
 
 def kill_in(
@@ -303,6 +305,7 @@ def kills(folder: Path, count: int, jobs: int, seed: int, found: list[Killed]) -
                 chance,
                 whole_s,
             )
+            more = [replace(one, commit=commit()) for one in more]
             with lock:
                 found.extend(more)
             print(*(json.dumps(asdict(one)) for one in more), sep="\n", flush=True)
@@ -364,10 +367,16 @@ rounds. In one run up to two ranks, what they are forked from and a round are ki
 uniform over a run, and that of any other over a third of one from when the first is there.
 Seconds are until nothing that descends from the killed process runs, and where that is pytest, nothing of the run.
 What pytest's own process forks is its test's, and is not ended by the plugin. A rank that is killed between two tests
-costs no test, so that such a run passes.
+costs no test, so that such a run passes.{_of_commits(one.commit for one in found)}
 
 {table(("killed", "by", "times", "gone after, median", "longest", "never gone"), rows)}"""
     return Figure("Kills", goals, text)
+
+
+def _of_commits(names: Iterable[str]) -> str:
+    """Return the sentence on the commits that were measured, which may be older than the page; empty if unknown."""
+    commits = sorted({f"`{name}`" for name in names if name})
+    return f" Measured on {' and '.join(commits)}." if commits else ""
 
 
 def _all(what: str, right: Sequence[bool]) -> Goal:
@@ -510,7 +519,7 @@ def fuzzed(path: Path | None, cases: int, seed: int) -> Figure:
         "Broken files",
         goals,
         f"""`python -m tests.fuzz --json`, in {told["seconds"]:,.0f} s. Silent is a file that was taken although a
-value of it cannot be.
+value of it cannot be.{_of_commits([told.get("commit", "")])}
 
 {table(("read by", "files"), rows)}""",
     )

@@ -17,12 +17,14 @@ def stamped(page: str) -> str:
 
 def stamp() -> str:
     """Commit and day, as a sentence."""
-    commit, changed = (
-        _git("rev-parse", "--short=7", "HEAD"),
-        _git("status", "--porcelain", "--", *PROGRAM),
-    )
+    changed = _git("status", "--porcelain", "--", *PROGRAM)
     more = " with changes" * bool(changed)
-    return f"Of commit `{commit}`{more}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
+    return f"Of commit `{commit()}`{more}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."
+
+
+def commit() -> str:
+    """Return the short name of the checkout's commit."""
+    return _git("rev-parse", "--short=7", "HEAD")
 
 
 def _git(*words: str) -> str:

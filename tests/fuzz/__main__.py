@@ -5,7 +5,9 @@ The kept cases come first. Each failure is printed on standard error as the case
 
 import argparse
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 from .fuzzing import fuzz, fuzzer, replayed
 
@@ -31,6 +33,9 @@ def main() -> int:
         print(f"{failure.rule}: {json.dumps(failure.case)}\n{failure.told}", file=sys.stderr)
     plain = found.plain
     if given.json:
+        command = ("git", "-C", Path(__file__).parent, "rev-parse", "--short=7", "HEAD")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        plain["commit"] = done.stdout.strip()
         print(json.dumps(plain))
     else:
         counts = ", ".join(f"{plain[rule]} {rule}" for rule in ("tracebacks", "hangs", "silent"))
