@@ -353,7 +353,7 @@ REFUSED_TABLES = (
     ),
     (
         change("Triad,50,268435456,8", "Triad,50,268435456,3"),
-        "line 8: 50 calls on arrays of 268435456 bytes, 3 bytes an element; expected at least two",
+        "line 8: 50 calls on arrays of 805306368 bytes, 3 bytes an element; expected at least two",
     ),
     (change("Triad", "Quad"), "line 8: kernel 'Quad'; expected one of Copy"),
     (
