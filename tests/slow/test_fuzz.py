@@ -43,11 +43,11 @@ def test_what_is_wrong_is_refused_in_a_sentence(running, group):
 
 
 def test_whole_files_are_used_by_everything_that_is_tried(running):
-    # `ends_of` reads the two ends of a file alone, so that nothing is asked of it.
+    # `ends_of` reads the two ends of a file alone, and `read_figures` is at places that few files have.
     pairs = [
         (target, name)
         for target in running.targets.values()
-        if target.name != "ends_of"
+        if target.name not in ("ends_of", "read_figures")
         for name in target.seeds
     ]
     assert [
