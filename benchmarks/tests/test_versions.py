@@ -1,5 +1,7 @@
 """The page of the versions that are promised: it says what the files for JUnit say, and what they leave out."""
 
+import shutil
+
 import pytest
 
 HEAD = {
@@ -97,11 +99,11 @@ def test_files_of_other_versions_or_of_none_are_refused(versions, saved, changes
 
 
 def test_a_run_of_the_tests_says_its_versions(versions, tmp_path, pytester, request):
-    # The conftest of all tests, in a run of its own.
-    pytester.makeconftest(
-        (request.config.rootpath / "tests" / "conftest.py").read_text(encoding="utf-8")
-    )
-    pytester.makepyfile(test_one="def test_one(): pass")
+    # The conftest of all tests, in a run of its own, with the module that it imports.
+    tests = pytester.mkpydir("tests")
+    for name in ("conftest.py", "features.py"):
+        shutil.copy(request.config.rootpath / "tests" / name, tests)
+    (tests / "test_one.py").write_text("def test_one(): pass")
     assert (
         pytester.runpytest_subprocess("-p", "no:roofline", f"--junitxml={tmp_path}/tmp/one.xml").ret
         == 0
