@@ -367,8 +367,7 @@ def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
 
     assert text(BOUND, AS_ASKED) == (
         "this is host-bound, the baseline timed as asked: the two times are not comparable; find out "
-        "why the mode changed, "
-        "or record the baseline again"
+        "why the mode changed, or record the baseline again"
     )
     back = text(AS_ASKED, ("cache_resident", "wall_clock"))
     assert back.startswith("this is timed as asked, the baseline cache-resident, wall-clock")

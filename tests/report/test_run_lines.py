@@ -404,8 +404,7 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
     assert caught == "detects a slowdown of 3 % on 1 of 2 tests (80 % power)"
     assert nothing == (
         "detects no slowdown on 1 of 2 tests: red needs 10 processes against their baselines, more than "
-        "this run measures "
-        "(--roofline-rounds=auto)"
+        "this run measures (--roofline-rounds=auto)"
     )
     assert power_lines([few]) == [nothing.replace("1 of 2 tests", "the one test")]
 

@@ -44,8 +44,7 @@ DEFAULT = 8
 @click.option(
     "--tolerance",
     help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%); the same as "
-    "--roofline-tolerance "
-    "after --.",
+    "--roofline-tolerance after --.",
 )
 @click.option(
     "--seed",

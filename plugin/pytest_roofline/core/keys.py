@@ -84,8 +84,7 @@ def positional_names_note(parameters: Mapping[str, object]) -> str:
         return ""
     return (
         f"{', '.join(names)} is identified only by its position in the list, which may change; give "
-        "parametrize ids=[…] "
-        "that name each value"
+        "parametrize ids=[…] that name each value"
     )
 
 

@@ -161,8 +161,7 @@ def _check_options(backend: Any, options: Mapping[str, object], target: str) -> 
     if unknown:
         raise BadInput(
             f"options has {', '.join(map(str, unknown))}, which the compiler for {target} does not "
-            "know; expected some of "
-            f"{', '.join(sorted(names))}"
+            f"know; expected some of {', '.join(sorted(names))}"
         )
 
 

@@ -131,8 +131,7 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
         f"{growth_text}, expected none",
         "data in its memory may be wrong, and a program that reads it is killed",
         f"{_RESET.format(ends[-1].index)}; if they come back, run the vendor's diagnostics (dcgmi diag "
-        "-r 3) and replace "
-        "the card",
+        "-r 3) and replace the card",
     )
 
 

@@ -200,8 +200,7 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
     if oversubscribed:
         lines.append(
             "oversubscribed: more ranks than cores on a node, so these times are mostly the scheduler's "
-            "and never gate: "
-            f"{listed(oversubscribed, MOST_RANKS)}"
+            f"and never gate: {listed(oversubscribed, MOST_RANKS)}"
         )
     return lines
 

@@ -96,8 +96,7 @@ def clock_sentences(profile: Profile) -> list[str]:
     if measured_s and profiled_s is not None and profiled_s > MOST_OVERHEAD * measured_s:
         sentences.append(
             f"the profiler made a call {profiled_s / measured_s:.2f} times as long: so a part of idle time, and "
-            "of operators' times "
-            "on the host, is the profiler's"
+            "of operators' times on the host, is the profiler's"
         )
     return sentences
 

@@ -84,8 +84,7 @@ _VALUES = (
         "fail-on",
         "LIST",
         "what fails the run: regressed, and some of degraded, invalid, no-baseline, no-hardware, "
-        "inconclusive; +WORD adds "
-        "to the default",
+        "inconclusive; +WORD adds to the default",
     ),
     ("expect", "FILE", "expected hardware, from `roofline doctor --write-expect`"),
     (

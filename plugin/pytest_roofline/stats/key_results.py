@@ -176,8 +176,8 @@ def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> 
     if new_bytes is None:
         reason = (
             f"the baseline has a peak of {format_memory(old_bytes)} and this run measured none; "
-            "expected peak_bytes=True "
-            "and a device that reports it, or an entry without a peak: `roofline baseline approve --replace`"
+            "expected peak_bytes=True and a device that reports it, or an entry without a peak: "
+            "`roofline baseline approve --replace`"
         )
         return _peak_verdict(Kind.INVALID, None, old_bytes, reason=reason)
     allowed_bytes = max(
