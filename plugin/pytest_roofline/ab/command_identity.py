@@ -11,7 +11,7 @@ from ..core.facts import DeviceFacts, Environment
 from ..core.units import printable
 from ..engine.checkout import code_of
 from ..engine.devices import amd, nvidia
-from ..engine.host import cpu_family, host_facts
+from ..engine.host import host_facts, processor_facts
 from ..engine.identity import variables
 from .sides import CACHES, PreparedSide
 
@@ -47,25 +47,21 @@ def environment_of(side: PreparedSide, words: Sequence[str], printed: str) -> En
 @functools.cache
 def _device() -> DeviceFacts:
     """Return the first GPU that a driver tells of, or the CPU."""
-    for device_type, gpus in (("cuda", nvidia.gpus()), ("cuda", amd.gpus())):
-        for gpu in gpus or ():
-            return DeviceFacts(
-                type=device_type,
-                product=gpu.product,
-                index=gpu.index,
-                uuid=gpu.uuid,
-                memory_bytes=gpu.memory_bytes,
-                partition=gpu.partition,
-                driver=gpu.driver,
-                power_limit_w=gpu.power_limit_w,
-            )
-    host = host_facts(asks_torch=False)
+    # AMD's library is asked only where NVIDIA's knows no GPU.
+    gpus = nvidia.gpus() or amd.gpus() or []
+    if not gpus:
+        return processor_facts(host_facts(asks_torch=False))
+    gpu = gpus[0]
     return DeviceFacts(
-        type="cpu",
-        product=host.cpu_model,
-        architecture=cpu_family(),
-        memory_bytes=host.usable_memory_bytes,
-        units=host.usable_cores,
+        # Torch calls the GPUs of both vendors so.
+        type="cuda",
+        product=gpu.product,
+        index=gpu.index,
+        uuid=gpu.uuid,
+        memory_bytes=gpu.memory_bytes,
+        partition=gpu.partition,
+        driver=gpu.driver,
+        power_limit_w=gpu.power_limit_w,
     )
 
 

@@ -240,10 +240,8 @@ class _ProgramProcess:
     def write(self, lines: Sequence[Line]) -> None:
         """Write the run file of the process."""
         words = tuple(fill_words(self._text, self._values, shell=self._plan.shell))
-        tool, measured = (
-            f"pytest-roofline {__version__}",
-            sum(isinstance(line, Measurement) for line in lines),
-        )
+        tool = f"pytest-roofline {__version__}"
+        measured = sum(isinstance(line, Measurement) for line in lines)
         header = Header(new_run_id(), now(), words, tool, self.environment)
         (self._folder / "runs").mkdir()
         text = "".join(map(encode_line, [header, *lines, Footer(now(), 0, measured)]))

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..core.facts import Environment, HostFacts
+from ..core.facts import DeviceFacts, Environment, HostFacts
 from .devices.base import Device
 
 # The last-level cache of a machine that does not report it (macOS virtual machines, some hypervisors).
@@ -300,6 +300,17 @@ def host_facts(*, asks_torch: bool = True) -> HostFacts:
         cgroup_memory_bytes=limit,
         governor=read(ROOT / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         affinity=affinity(),
+    )
+
+
+def processor_facts(facts: HostFacts) -> DeviceFacts:
+    """Return the processor of a host as a device: what its key is made of."""
+    return DeviceFacts(
+        type="cpu",
+        product=facts.cpu_model,
+        architecture=cpu_family(),
+        memory_bytes=facts.usable_memory_bytes,
+        units=facts.usable_cores,
     )
 
 

@@ -8,6 +8,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...core.facts import DeviceFacts
 from ...core.samples import BUSY
@@ -102,13 +103,8 @@ class CpuDevice(RealDevice):
     @functools.cached_property
     def _facts(self) -> DeviceFacts:
         """The facts of the processor, read once. So the clock is that of the first reading."""
-        facts = host.host_facts()
-        return DeviceFacts(
-            type="cpu",
-            product=facts.cpu_model,
-            architecture=host.cpu_family(),
-            memory_bytes=facts.usable_memory_bytes,
-            units=facts.usable_cores,
+        return replace(
+            host.processor_facts(host.host_facts()),
             last_level_cache_bytes=host.last_level_cache_bytes(),
             clock_mhz=host.clock_mhz(),
         )
