@@ -13,6 +13,7 @@ import pytest
 import pytest_roofline.plugin.deciding
 import pytest_roofline.processes.children
 from pytest_roofline.baselines.remarks import remarks
+from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.plugin.rounds import Rounds
 from pytest_roofline.processes.children import ChildEnd
 
@@ -312,3 +313,16 @@ def test_a_child_that_came_to_no_test_breaks_the_rounds():
     rounds.run(2, ["a"], None)
     assert "round 2 could not start" in rounds.broken
     assert "usage error" in rounds.broken
+
+
+def test_where_a_process_is_invalid_the_last_round_still_has_the_last_analysis(desk):
+    """Eleven sound processes of twelve are shown to be fast enough; an analysis after five does not show it."""
+    against = desk.five_sessions_of_one()
+    five, six = (1.025, 1.035, 1.03, 1.02, 1.028), (1.02, 1.01, 1.025, 1.015, 1.03, 1.02)
+    desk.script(slow=[five[0], 1.0, *five[1:], *six])
+    hot_round = 'throttle=hot if round_number(config) != 2 else lambda _: {"thermal slowdown"}'
+    desk.pytester.makeconftest(desk.conftest.replace("throttle=hot", hot_round))
+    result = desk.run(*against, "--roofline-rounds=auto", "-v")
+    assert "round 12 of at most 12" in result.stdout.str()
+    (verdict,) = desk.last_run().verdicts
+    assert (verdict.processes, verdict.kind) == (11, Kind.PASSED)

@@ -257,6 +257,20 @@ def test_a_reason_names_the_tolerance_that_unchanged_code_would_pass_and_none_to
     )
 
 
+def test_the_tolerance_that_a_reason_names_is_wider_than_the_present_one_and_passes(make):
+    # 100 times 0.29, 0.57 or 0.58 is less than 29, 57 or 58.
+    for percent in (7, 14, 28, 29, 55, 57, 58):
+        for spread in np.linspace(0.2, 2, 50) * percent / 100:
+            reference = make.reference(*make.groups(1, 5, process=spread))
+            new = make.groups(1, 3, process=spread)
+            found = judge(new, reference, Policy(percent / 100))
+            if found.kind is Kind.INCONCLUSIVE:
+                break
+        wider = found.reasons[-1].numbers["tolerance_percent"]
+        assert wider > percent
+        assert judge(new, reference, Policy(wider / 100)).kind is Kind.PASSED, percent
+
+
 def test_one_process_is_never_red_and_says_how_many_are_by_what_is_known(make):
     # Of one, three and fourteen nights of one process, and of three of five.
     for shape, percent in itertools.product(

@@ -162,10 +162,14 @@ class TimedResults(ResultKind):
             ([], []) if invalid else self._limits(representative, results, reference, entries)
         )
         peak_bytes = results.peak_bytes(reference)
+        policy = self._policy(representative, reference)
+        # Processes that are not sound use up rounds, so the last analysis may come before its number of processes.
+        most = policy.analyses.most
+        is_last = ended or results.process_count >= most or results.hopeless(reference)
         verdict = judge(
             [group] if group.medians_s else [],
             reference,
-            self._policy(representative, reference, ended=ended),
+            replace(policy, analyses=replace(policy.analyses, ended=is_last)),
             subject=self._subject(representative, reference, entries, idle, invalid),
             peak=None if invalid else judge_peak(peak_bytes, reference, measurement.key),
             invalid=invalid,
@@ -205,12 +209,10 @@ class TimedResults(ResultKind):
             entries, representative.work, summarise, representative, gpu=gpu, min_share=min_share
         )
 
-    def _policy(
-        self, measurement: Measurement, reference: Reference | None, *, ended: bool
-    ) -> Policy:
+    def _policy(self, measurement: Measurement, reference: Reference | None) -> Policy:
         """Return how a measurement is judged: its tolerance, prior and interim analyses."""
         key, under_test = measurement.key, self._under_test
-        analyses = replace(self._plan(measurement.test_id, key, reference), ended=ended)
+        analyses = self._plan(measurement.test_id, key, reference)
         return policy_of(
             key,
             reference,
@@ -391,7 +393,7 @@ class TimedResults(ResultKind):
         if verdict is None or row.key is None or row.test in self._at_once:
             return False
         results = self._results[row.key.identity]
-        process_count = len({measurement.process for measurement in results.measurements})
+        process_count = results.process_count
         may_become_baseline = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
         # In a recording this includes what may miss a limit, but not what surely does.
         may_become_baseline = may_become_baseline or (

@@ -45,6 +45,11 @@ class KeyResults:
 
     measurements: list[Measurement] = field(default_factory=list)
 
+    @property
+    def process_count(self) -> int:
+        """Return the number of processes, sound or not."""
+        return len({measurement.process for measurement in self.measurements})
+
     def sound(self, reference: Reference | None) -> list[Measurement]:
         """Return the slowest sound attempt of each process that has one."""
         slowest: dict[str, Measurement] = {}

@@ -181,10 +181,17 @@ class Outlook:
 
         It is empty where the test looks slow, or where no tolerance that is allowed is wide enough.
         """
-        difference, most = self.difference, max(self.count, self.policy.analyses.most)
-        level = self.policy.analyses.levels(most)[1]
-        widest = difference.estimate + self.bound_at(most, level)
-        percent = max(math.ceil(growth(widest) * 100), math.floor(self.policy.tolerance * 100) + 1)
+        most = max(self.count, self.policy.analyses.most)
+        _, near, far = (
+            self.difference.estimate + self.bound_at(most, level)
+            for level in self.policy.analyses.levels(most)
+        )
+        # As PASSED needs it: one bound below the tolerance, the other below twice the tolerance.
+        needed = max(growth(near), growth(far) / 2)
+        # Rounded first, since 100 times 0.58 is less than 58.
+        percent = max(
+            math.ceil(100 * needed), math.floor(round(100 * self.policy.tolerance, 6)) + 1
+        )
         if self.looks_slow or percent > 100 * MOST_TOLERANCE:
             return {}
         return {"tolerance_percent": percent}
