@@ -68,7 +68,7 @@ def test_what_differs_between_two_processes_of_a_is_named_and_not_judged(compili
     answer = compiling.ab(*SIDES, status=1)
     assert {"flash[sm_90]": "PASSED", "flash[gfx942]": "REGRESSED"} == verdicts(answer)
     assert [
-        "not judged, since two processes of A differ: flash[sm_90]: registers 198 → 200"
+        "flash[sm_90] is not judged, since two processes of A differ: registers 198 → 200"
     ] == answer["notes"]
 
 
@@ -81,10 +81,10 @@ def test_a_kernel_that_does_not_compile_on_b_alone_is_failed_and_one_without_a_t
     assert "B: no such instruction" == answer["tests"][0]["reason"]
     compiling.slow = {("A", HOPPER): "fail"}
     answer = compiling.ab(*SIDES)
-    assert ["fails on A: test_flash[sm_90]: no such instruction"] == answer["notes"]
+    assert ["test_flash[sm_90] fails on A: no such instruction"] == answer["notes"]
     compiling.slow = {("A", HOPPER): "gone"}
     answer = compiling.ab(*SIDES)
-    assert ["on B only: flash[sm_90]"] == answer["notes"]
+    assert ["tests on B only: flash[sm_90]"] == answer["notes"]
 
 
 def test_what_the_second_a_could_not_compile_cannot_be_told(compiling):

@@ -246,7 +246,7 @@ def test_each_process_is_prepared_and_cleaned_up_also_one_that_fails(folder):
     message = ab(
         ".", ".", "--shell", "--run", "exit 4 # it's 4", "--cleanup", "echo after >> log", status=2
     )
-    assert "the command gave no figure on A (.): it ended with exit code 4" in message
+    assert "the command gave no figure on A (.): the program ended with exit code 4" in message
     assert (folder / "log").read_text() == "after\n"
     for option in ("--prepare", "--cleanup"):
         message = ab(".", ".", "--run", "true", option, "false", status=2)
@@ -262,9 +262,9 @@ def test_a_program_that_fails_on_b_alone_is_failed_with_its_last_lines(folder):
     report = ab("cmd:sh a.sh", "cmd:sh b.sh", "--higher=x", "--lower=y", status=1)
     assert verdicts(report) == {"command.x": "FAILED", "command.y": "FAILED"}
     reasons = {row["reason"] for row in report["tests"]}
-    assert reasons == {"B: it ended with exit code 3: two | three | four"}
+    assert reasons == {"B: the program ended with exit code 3: two | three | four"}
     message = ab("cmd:sh b.sh", "cmd:sh a.sh", "--higher=x", status=2)
-    assert "no figure on A (cmd:sh b.sh): it ended with exit code 3: two | three | four" in message
+    assert "no figure on A (cmd:sh b.sh): the program ended with exit code 3: two | three | four" in message
 
 
 def test_a_program_that_fails_later_is_failed_as_well(folder):
@@ -272,7 +272,7 @@ def test_a_program_that_fails_later_is_failed_as_well(folder):
     (folder / "bench.py").write_text(late)
     report = ab(*SLOWER, "--run", BENCH_COMMAND, "--higher=cases.d2d.rate", status=1)
     assert verdicts(report) == {"bench.rate": "FAILED"}
-    assert "it ended with exit code 1: " in report["tests"][0]["reason"]
+    assert "the program ended with exit code 1: " in report["tests"][0]["reason"]
     assert report["tests"][0]["reason"].endswith("| out of memory")
 
 
@@ -283,7 +283,7 @@ def test_a_program_that_fails_later_is_failed_as_well(folder):
         ('{"x": 0}', ("--higher=x",), "x is 0; expected a number above zero"),
         ('{"x": -1}', ("--lower=x",), "x is -1; expected a number above zero"),
         ('{"x": NaN}', ("--lower=x",), "x is nan; expected a number above zero"),
-        ("", ("--lower=x",), "it printed nothing; expected its figures"),
+        ("", ("--lower=x",), "the program printed nothing; expected its figures"),
         ("hello", ("--read=nvbandwidth",), "sh stub.sh: it has no table with rows"),
     ],
 )
@@ -293,28 +293,28 @@ def test_what_is_no_figure_is_refused(folder, printed, options, reason):
 
 
 def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
-    assert "it could not start: nowhere: No such file" in ab(".", ".", "--run", "nowhere", status=2)
+    assert "the program could not start: nowhere: No such file" in ab(".", ".", "--run", "nowhere", status=2)
     hanging = ab(".", ".", "--run", "tail -f /dev/null", "--timeout=0.1", status=2)
-    assert "it ran longer than 0.1 s and was killed" in hanging
+    assert "the program ran longer than 0.1 s and was killed" in hanging
     unwritten = ab(".", ".", "--run", "echo {out}", "--higher=x", status=2)
-    assert "it wrote no file {out}; expected its figures there" in unwritten
+    assert "the program wrote no file {out}; expected its figures in that file" in unwritten
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((".", ".", "--higher=x"), "--higher without a command; add --run 'COMMAND'"),
-        ((".", ".", "--shell", "--timeout=1h"), "--shell, --timeout without a command"),
-        ((".", ".", "--run", "true", "--", "-k", "x"), "-k x stands beside a command"),
+        ((".", ".", "--higher=x"), "--higher given without a command; add --run 'COMMAND'"),
+        ((".", ".", "--shell", "--timeout=1h"), "--shell, --timeout given without a command"),
+        ((".", ".", "--run", "true", "--", "-k", "x"), "a command was given together with arguments for pytest: -k x;"),
         (("cmd:true", "cmd:true", "--run", "true"), "--run and cmd: both name a command"),
         ((".", "cmd:true"), "sides '.' and 'cmd:true' cannot be compared; expected cmd:COMMAND on both"),
-        (("cmd:", "cmd:"), "side 'cmd:' is incomplete after cmd"),
+        (("cmd:", "cmd:"), "side 'cmd:' has nothing after cmd:"),
         (("param:a=1", "param:a=2", "--run", "true"), "param: names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
         ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
-        ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' behind osu; expected a tool and"),
+        ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name of a tool, then"),
         ((".", ".", "--run", "true", "--read=json,link=pcie", "--lower=x"), "--read has 'link=pcie' behind json"),
-        ((".", ".", "--run", "true", "--read=csv"), "--read=csv names no figure; add --higher PATH"),
+        ((".", ".", "--run", "true", "--read=csv"), "--read=csv was given without a figure; add --higher PATH"),
         ((".", ".", "--run", "true", "--read=osu", "--lower=x"), "--read=osu takes the tool's own figures"),
         ((".", ".", "--run", "true", "--lower="), "--lower is ''; expected PATH or NAME=PATH"),
         ((".", ".", "--run", "true", "--timeout=soon"), "--timeout is 'soon'; expected a duration"),

@@ -115,12 +115,12 @@ def test_a_test_that_fails_or_dies_on_one_side_is_said_and_the_others_go_on(worl
         "test_copy[0]": "FAILED", "copy[1]": "FAILED", "copy[4]": "INVALID", "copy[5]": "PASSED"
     }  # fmt: skip
     assert rows["test_copy[0]"]["reason"] == "B: wrong data"
-    assert "it ended early in process" in rows["copy[1]"]["reason"]
+    assert "ended early in this test" in rows["copy[1]"]["reason"]
     assert "SIGSEGV" in rows["copy[1]"]["reason"]
     assert (
         rows["copy[4]"]["reason"] == "A and B did different work, so their times are not comparable"
     )
-    assert told["notes"] == ["fails on A: test_copy[2]: wrong data", "on B only: copy[3]"]
+    assert told["notes"] == ["test_copy[2] fails on A: wrong data", "tests on B only: copy[3]"]
     assert told["sentence"] == "RED: 2 FAILED, 1 of 4 fast enough, 1 undecided (1 INVALID)"
 
 
@@ -158,7 +158,7 @@ def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_
     assert (told["tests"][0]["verdict"], world.calls[-1][2]) == ("REGRESSED", (FIRST,))
     planned = sum(map(len, order_of_blocks(4, 1)))
     assert (len(world.calls), sum(told["processes"].values())) == (planned + 4, planned + 4)
-    assert "in place of spoiled processes: " in world.said
+    assert "processes in place of spoiled ones: " in world.said
     # No second one: what a busy machine leaves is judged as it is.
     world.calls, spoiled = [], [3, 9, 16]
     told = world.ab(*SEEDED, status=2)
@@ -170,7 +170,7 @@ def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_
 def test_so_few_processes_that_nothing_turns_red_are_told(world):
     told = world.ab("--processes=4", *SEEDED)
     assert told["notes"] == [
-        "4 processes a side are too few to turn any test red; use --processes 8, or at least 25 tests of similar spread"
+        "4 processes a side are too few to turn any test red; use --processes 8, or select at least 25 tests of similar spread"
     ]
 
 
@@ -194,7 +194,7 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
     assert numbers == [*range(1, 8), *range(first + 1, len(expected) + 1)]
     assert [ids for _, _, ids, _ in world.calls[7:]] == [ids for _, _, ids, _ in expected[first:]]
     assert (
-        f"block 2 was interrupted and runs again; the results of {6 - first} processes of the block no longer count"
+        f"block 2 was interrupted and runs again; its results so far ({6 - first} processes) do not count"
         in world.said
     )
     assert kept.items() <= {path: path.read_bytes() for path in place.glob("*.jsonl")}.items()
@@ -266,7 +266,7 @@ def test_a_run_whose_time_is_spent_ends_behind_a_block(world):
     )
     assert set(verdicts(told).values()) == {"INCONCLUSIVE"}
     assert (told["processes"]["A"], told["processes"]["B"]) == (2, 2)
-    assert "--budget is spent after block 1, 6 tests undecided" in world.said
+    assert "the time of --budget is over after block 1; still undecided: 6 tests" in world.said
 
 
 def test_words_and_comment_tell_what_json_does(world, tmp_path):

@@ -34,13 +34,13 @@ def test_a_side_is_taken_apart():
 
 def test_what_is_no_side_is_refused_with_what_is():
     for a, b, why in (
-        ("", ".", "side '' is not a side; expected . (as it stands), commit:REF"),
+        ("", ".", "side '' has an unknown form; expected . (the code as it stands), commit:REF"),
         ("branch:main", ".", "side 'branch:main' is not a side"),
         ("--force", ".", "side '--force' is not a side"),
-        ("commit:", ".", "is incomplete after commit"),
-        ("python:", ".", "is incomplete after python"),
-        (".,build=make", ".", "has a build of 'make'; expected a commit and a command"),
-        ("main,build=", ".", "has a build of ''"),
+        ("commit:", ".", "has nothing after commit:"),
+        ("python:", ".", "has nothing after python:"),
+        (".,build=make", ".", "has the build command 'make'; expected a commit and a command"),
+        ("main,build=", ".", "has the build command ''"),
         ("var:A", ".", "names no value; expected var:NAME=VALUE"),
         ("param:a=1", ".", "expected the same parameter of tests on both"),
         ("param:a=1", "param:b=1", "expected the same parameter of tests on both"),
@@ -181,13 +181,13 @@ def test_a_relative_url_of_a_submodule_is_resolved_as_git_does(repository, url, 
 def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch):
     assert "this repository has no commit 'absent'" in refused("absent")
     assert (
-        "this repository has none of absent, origin/absent; fetch it, or name merge-base:BRANCH"
+        "this repository has none of the branches absent, origin/absent; fetch the branch, or name another"
         in refused("merge-base:absent")
     )
     monkeypatch.setenv("GITHUB_BASE_REF", "next")
     git(repository, "checkout", "-q", "--orphan", "alone")
     git(repository, "commit", "-q", "-m", "alone")
-    assert "HEAD and main have no commit in common here; expected a branch" in refused("merge-base")
+    assert "HEAD and main have no commit in common in this repository; name the branch" in refused("merge-base")
     git(repository, "checkout", "-q", "-f", "feature")
     # As CI has it: two commits, and nothing of how they belong together.
     shallow = tmp_path / "shallow"
@@ -196,7 +196,7 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
     monkeypatch.delenv("GITHUB_BASE_REF")
     monkeypatch.setenv("CHANGE_TARGET", "next")
     why = refused("merge-base", cwd=shallow)
-    assert "HEAD and origin/next have no commit in common here; this clone is shallow" in why
+    assert "HEAD and origin/next have no commit in common in this repository; this clone is shallow" in why
     assert "fetch-depth: 0" in why
     with monkeypatch.context() as patch:
         for name in ("TEST_ASSUME_DIFFERENT_OWNER", "CONFIG_NOSYSTEM"):
@@ -206,11 +206,11 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
             pass
     assert "safe.directory" in raised.value.lines
     (tmp_path / "none").mkdir()
-    assert "git found no repository here; expected a side without a commit" in refused(
+    assert "git found no repository in this folder; expected a side without a commit" in refused(
         "main", cwd=tmp_path / "none"
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "there is no git in PATH" in refused("main")
+    assert "the program git is not in PATH" in refused("main")
 
 
 def test_code_that_was_installed_from_the_checkout_comes_from_the_worktree(repository, monkeypatch):

@@ -174,10 +174,10 @@ def test_a_path_gives_every_figure_that_it_leads_to(text, reader, path, expected
         ({"x": True}, "json", "x", "x is True; expected a number above zero"),
         ({"x": None}, "json", "x", "x is None; expected a number above zero"),
         ({"r": {"a": {"x": "fast"}}}, "json", "r.*.x", "r.*.x (r a) is 'fast'; expected a number"),
-        (" \n", "csv", "x", "it printed nothing; expected its figures"),
-        ("x" * 200_000, "csv", "x", "it printed no table that can be read: field larger than"),
-        ("no document", "json", "x", "it printed no JSON; expected a line that begins with { or ["),
-        ("no table", "csv", "x", "it printed no table; expected a line of names with commas between"),
+        (" \n", "csv", "x", "the program printed nothing; expected its figures"),
+        ("x" * 200_000, "csv", "x", "the program printed no table that can be read: field larger than"),
+        ("no document", "json", "x", "the program printed no JSON; expected a line that begins with { or ["),
+        ("no table", "csv", "x", "the program printed no table; expected a line of column names, separated by commas"),
     ],
 )  # fmt: skip
 def test_what_is_no_figure_is_refused_with_what_there_is(text, reader, path, reason):
@@ -193,7 +193,7 @@ def test_json_of_any_depth_is_refused_in_a_sentence():
         with pytest.raises(BadFile) as refused:
             read("[" * depth + "{}" + "]" * depth, "json", "x")
         reasons.add(str(refused.value).partition(";")[0])
-    assert "it printed JSON that is nested too deeply to be read" in reasons
+    assert "the program printed JSON that is nested too deeply to be read" in reasons
 
 
 def test_two_figures_of_one_name_are_refused():

@@ -37,19 +37,21 @@ DEFAULT = 8
 @click.argument("b", default="")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--processes", type=int, default=DEFAULT, show_default=True,
-              help="Largest number of processes a side, even, up to 12; spoiled processes are replaced.")  # fmt: skip
+              help="Most processes of each side, an even number up to 12; spoiled ones are replaced.")  # fmt: skip
 @click.option(
-    "--budget", metavar="DURATION", help="Start no further block after this time: 1800, 30m or 1h."
+    "--budget",
+    metavar="DURATION",
+    help="Start no further block of processes after this time: 1800 (seconds), 30m or 1h.",
 )
 @click.option(
     "--tolerance",
-    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%); the same as "
-    "--roofline-tolerance after --.",
+    help="Largest slowdown that passes: 5% or 0.05 (default: 5%, on a CPU 15%). The option "
+    "--roofline-tolerance after -- means the same.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="Seed of the order of the processes (default: a random one).",
+    help="Seed of the random order of the processes (default: a random number).",
 )
 @click.option("--name", help="Name of the run (default: made from the time).")
 @click.option("--resume", metavar="NAME", help="Continue a run that was interrupted.")
@@ -57,34 +59,48 @@ DEFAULT = 8
     "--markdown",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write a comment on a pull request.",
+    help="Also write the report to FILE as Markdown, for a comment on a pull request.",
 )
 @click.option(
     "--run",
     metavar="COMMAND",
-    help="Run this program on both sides in place of tests; {python}, {folder} and {out} are replaced.",
+    help="Measure this program in place of tests. In COMMAND, {python} stands for the side's interpreter, {folder} for "
+    "its folder and {out} for a file that the program writes its figures to.",
 )
 @click.option(
     "--higher",
     multiple=True,
     metavar="[NAME=]PATH",
-    help="A figure of it of which more is better (repeatable); without any, its time is judged.",
+    help="With --run: a figure of the program of which more is better (repeatable). Without figures, the program's "
+    "time is judged.",
 )
 @click.option(
     "--lower",
     multiple=True,
     metavar="[NAME=]PATH",
-    help="A figure of it of which less is better (repeatable).",
+    help="With --run: a figure of the program of which less is better (repeatable).",
 )
 @click.option(
     "--read",
     metavar="FORM",
-    help="How to read its output: json (default), csv, regex, or a tool that `roofline import` knows.",
+    help="With --run: the format of the output: json (default), csv, regex, or a tool that `roofline import` knows.",
 )
-@click.option("--prepare", metavar="COMMAND", help="Run this before each process of it, untimed.")
-@click.option("--cleanup", metavar="COMMAND", help="Run this after each process of it, untimed.")
-@click.option("--shell", is_flag=True, help="Have a shell run these commands.")
-@click.option("--timeout", metavar="DURATION", help="Kill a command after this time (default: 1h).")
+@click.option(
+    "--prepare",
+    metavar="COMMAND",
+    help="With --run: a command to run before each process of the program, untimed.",
+)
+@click.option(
+    "--cleanup",
+    metavar="COMMAND",
+    help="With --run: a command to run after each process of the program, untimed.",
+)
+@click.option("--shell", is_flag=True, help="With --run: run the commands in a shell.")
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    help="With --run: kill a command after this time: 90s or 30m (default: 1h).",
+)
 def ab(
     a: str, b: str, arguments: tuple[str, ...], budget: str | None, resume: str | None, markdown: Path | None,
     as_json: bool, folder: Path, **settings: Any,
@@ -125,12 +141,13 @@ def ab(
         if options:
             message = f"--resume was given together with {', '.join(options)}"
             raise BadInput(
-                f"{message}; the run keeps its own options, so type: roofline ab --resume NAME"
+                f"{message}; a resumed run keeps its options, so type only: roofline ab --resume NAME"
             )
         return _run(_read_resumed(folder, resume), folder, budget, markdown, as_json)
     if not b:
         raise BadInput(
-            "a side is missing; type, for example: roofline ab merge-base . -- perf_tests -k memcpy"
+            "a side is missing; expected two sides, A and B; "
+            "type, for example: roofline ab merge-base . -- perf_tests -k memcpy"
         )
     return _run(_new_state(folder, a, b, arguments, **settings), folder, budget, markdown, as_json)
 
@@ -148,7 +165,7 @@ def _new_state(
         refuse_existing(folder, run_name(name, side))
     if state_folder(folder, name).exists():
         raise BadInput(
-            f"a run is called {name!r} already; continue it with --resume {name}, or choose another --name"
+            f"a run named {name!r} exists already; continue that run with --resume {name}, or choose another --name"
         )
     return State(
         name=name,
@@ -166,7 +183,9 @@ def _read_resumed(folder: Path, name: str) -> State:
     """Return the state of an interrupted run. Raise BadInput outside of its folder."""
     state = read_state(folder, check_name(name, "--resume"))
     if str(Path.cwd().resolve()) != state.cwd:
-        raise BadInput(f"{name} was begun in {state.cwd}; resume it there")
+        raise BadInput(
+            f"run {name} was started in the folder {state.cwd}; resume the run in that folder"
+        )
     return state
 
 

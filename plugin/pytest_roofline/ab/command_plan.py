@@ -84,7 +84,9 @@ def make_plan(
             "--timeout": timeout,
         }
         if names := [name for name, value in options.items() if value]:
-            raise BadInput(f"{', '.join(names)} without a command; add --run 'COMMAND'")
+            raise BadInput(
+                f"{', '.join(names)} given without a command; add --run 'COMMAND'"
+            )
         return None
     _check(specs, arguments, commands, shell=shell)
     reader, *settings = (read or ("json" if higher or lower else "")).split(",")
@@ -106,7 +108,9 @@ def _commands_of(specs: Mapping[str, SideSpec], run: str | None) -> dict[str, st
     if run is None:
         return commands
     if commands:
-        raise BadInput("--run and cmd: both name a command; expected one of them")
+        raise BadInput(
+            "--run was given together with a side cmd:COMMAND; expected a command in only one place"
+        )
     return dict.fromkeys(SIDES, run)
 
 
@@ -122,7 +126,9 @@ def _parse_paths(
             f"--read={reader} takes the tool's own figures; leave --higher and --lower out"
         )
     if reader in READERS and not (higher or lower):
-        raise BadInput(f"--read={reader} names no figure; add --higher PATH or --lower PATH")
+        raise BadInput(
+            f"--read={reader} was given without a figure; add --higher PATH or --lower PATH"
+        )
     return (
         *(parse_path(reader, "higher", text) for text in higher),
         *(parse_path(reader, "lower", text) for text in lower),
@@ -148,7 +154,7 @@ def _parse_facts(reader: str, settings: Sequence[str]) -> dict[str, str]:
         if reader in ("", *READERS) or name not in FACTS or not value:
             expected = ", ".join(f"{fact}=…" for fact in FACTS)
             raise BadInput(
-                f"--read has {setting!r} behind {reader}; expected a tool and {expected}"
+                f"--read has {setting!r} after {reader!r}; expected the name of a tool, then {expected}"
             )
         facts[name] = value
     if facts:
@@ -184,11 +190,12 @@ def _check(
 ) -> None:
     if arguments:
         raise BadInput(
-            f"{shlex.join(arguments)} stands beside a command; arguments behind -- are pytest's"
+            f"a command was given together with arguments for pytest: {shlex.join(arguments)}; "
+            "leave out -- and everything after it"
         )
     if any(spec.parameter for spec in specs.values()):
         raise BadInput(
-            "param: names a parameter of tests, and a command has none; expected another side"
+            "a side param:NAME=VALUE names a parameter of tests, but a command has no tests; expected another side"
         )
     for text in commands.values():
         if not shell and not split_words(text):
@@ -205,7 +212,7 @@ def split_words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise BadInput(
-            f"{text!r} cannot be split into words ({error}); close the quotation"
+            f"the command {text!r} cannot be split into words ({error}); close the quotation mark"
         ) from None
 
 

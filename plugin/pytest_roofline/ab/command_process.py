@@ -114,15 +114,15 @@ class _ProgramProcess:
             BadFile: the output holds no such figures.
         """
         try:
-            self._run(self._plan.prepare, "its --prepare", "prepare")
-            seconds = self._run(self._text, "it", PRINTED)
+            self._run(self._plan.prepare, "the --prepare command", "prepare")
+            seconds = self._run(self._text, "the program", PRINTED)
             lines = self._lines(seconds)
         except BaseException:
             # The first failure is the one to tell.
             with contextlib.suppress(ProgramFailed):
-                self._run(self._plan.cleanup, "its --cleanup", "cleanup")
+                self._run(self._plan.cleanup, "the --cleanup command", "cleanup")
             raise
-        self._run(self._plan.cleanup, "its --cleanup", "cleanup")
+        self._run(self._plan.cleanup, "the --cleanup command", "cleanup")
         return lines
 
     def _run(self, text: str, subject: str, name: str) -> float:
@@ -232,9 +232,11 @@ class _ProgramProcess:
         """Return what the program wrote, into the file that it was given or to standard output."""
         path = self._out if OUT in self._text else self._folder / f"{PRINTED}.stdout"
         if not path.is_file():
-            raise BadFile(f"it wrote no file {OUT}; expected its figures there")
+            raise BadFile(f"the program wrote no file {OUT}; expected its figures in that file")
         if path.stat().st_size > MOST_BYTES:
-            raise BadFile(f"it wrote {path.stat().st_size} bytes; expected at most {MOST_BYTES}")
+            raise BadFile(
+                f"the program wrote {path.stat().st_size} bytes; expected at most {MOST_BYTES}"
+            )
         return path.read_bytes()
 
     def write(self, lines: Sequence[Line]) -> None:

@@ -37,8 +37,8 @@ def figures_markdown(rows: Sequence[Row], most: int) -> list[str]:
     table = ["", line(_COLUMNS), "|---|---|---|---:|---:|---|---|"]
     for test, *cells in lines[:most]:
         table.append(line([code(test) if test else "", *map(printable, cells)]))
-    left_out = len(lines) - most
-    return [*table, *([f"\n… and {left_out} more"] if left_out > 0 else [])]
+    hidden_count = len(lines) - most
+    return [*table, *([f"\n… and {hidden_count} more figures"] if hidden_count > 0 else [])]
 
 
 def kernel_notes(rows: Sequence[Row]) -> list[str]:

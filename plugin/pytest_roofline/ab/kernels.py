@@ -129,6 +129,6 @@ def _unsteady_notes(
     """Yield a sentence for each kernel in which two processes of A differ."""
     for identity, changes in control_changes.items():
         if changes:
-            texts = listed([change_text(change) for change in changes], MOST_FIGURES)
+            differences = listed([change_text(change) for change in changes], MOST_FIGURES)
             label = before.kernels[identity].entry.label
-            yield f"not judged, since two processes of A differ: {label}: {texts}"
+            yield f"{label} is not judged, since two processes of A differ: {differences}"

@@ -172,7 +172,7 @@ class Git:
         commit = self._commit_of(text, ref)
         if commit is None:
             raise BadInput(
-                f"side {text!r}: this repository has no commit {ref!r}; fetch it, or name another commit"
+                f"side {text!r}: this repository has no commit {ref!r}; fetch the commit, or name another"
             )
         return commit
 
@@ -191,16 +191,17 @@ class Git:
         target_ref = next((ref for ref in refs if self._commit_of(text, ref)), None)
         if target_ref is None:
             raise BadInput(
-                f"side {text!r}: this repository has none of {', '.join(refs)}; fetch it, or name merge-base:BRANCH"
+                f"side {text!r}: this repository has none of the branches {', '.join(refs)}; fetch the branch, or name "
+                "another with merge-base:BRANCH"
             )
         commit = self._output("merge-base", "HEAD", target_ref)
         if commit:
             return commit
         is_shallow = self._output("rev-parse", "--is-shallow-repository") == "true"
-        advice = "this clone is shallow; fetch its history: git fetch --unshallow (in CI fetch-depth: 0, GIT_DEPTH: 0)"
+        advice = "this clone is shallow; type: git fetch --unshallow (in CI set fetch-depth: 0 or GIT_DEPTH: 0)"
         raise BadInput(
-            f"side {text!r}: HEAD and {target_ref} have no commit in common here; "
-            + (advice if is_shallow else "expected a branch that HEAD came from: merge-base:BRANCH")
+            f"side {text!r}: HEAD and {target_ref} have no commit in common in this repository; "
+            + (advice if is_shallow else "name the branch that HEAD left: merge-base:BRANCH")
         )
 
     def add(self, text: str, folder: Path, commit: str) -> None:
@@ -241,7 +242,9 @@ class Git:
                 command = [*GIT, "-C", str(self._cwd), "status"]
                 run(command, f"side {text!r}: git", environ=git_environ())
             problem = (
-                "git found no repository here" if shutil.which("git") else "there is no git in PATH"
+                "git found no repository in this folder"
+                if shutil.which("git")
+                else "the program git is not in PATH"
             )
             raise BadInput(
                 f"side {text!r} is a commit, but {problem}; expected a side without a commit, such as python:PATH"

@@ -95,7 +95,7 @@ class Runner:
                 break
             if budget_s is not None and block and time.monotonic() - self._invoked_s > budget_s:
                 self._tell(
-                    f"--budget is spent after block {block}, {self._count(undecided)} undecided"
+                    f"the time of --budget is over after block {block}; still undecided: {self._count(undecided)}"
                 )
                 return self.judge(block - 1, ended=True)
             processes = {process.number: process for process in self.results.state.taken}
@@ -105,7 +105,7 @@ class Runner:
                 title = (
                     f"block {block + 1} of at most {block_count}"
                     if block < block_count
-                    else "in place of spoiled processes"
+                    else "processes in place of spoiled ones"
                 )
                 self._tell(f"{title}: {arms}, {self._count(undecided)}")
             for arm in order:
@@ -131,11 +131,11 @@ class Runner:
         # The last block end up to which every process is complete.
         until = max(end for end in ends if complete.issuperset(range(1, end + 1)))
         if dropped := self.results.leave_out(until):
-            text = (
-                f"block {ends.index(until) + 1} was interrupted and runs again; the results of "
-                f"{count(dropped, 'process', 'es')} of the block"
+            block, processes = ends.index(until) + 1, count(dropped, "process", "es")
+            self._tell(
+                f"block {block} was interrupted and runs again; its results so far ({processes}) do not count, but "
+                f"their files stay in {self.results.place}"
             )
-            self._tell(f"{text} no longer count, and stay in {self.results.place}")
 
     def judge(self, until: int, *, ended: bool) -> dict[str, Paired]:
         """Return the verdict on each test that both sides have, by its identity.
@@ -182,7 +182,7 @@ class Runner:
         twins, kernels = self.results.twins, self._kernels()
         parts = [self._count(twins)] * bool(twins or not kernels)
         parts += [count(len(kernels), "kernel")] * bool(kernels)
-        beginning = f"warmed up in {time.monotonic() - began_s:.0f} s"
+        beginning = f"the warm-up took {time.monotonic() - began_s:.0f} s"
         self._tell(f"{beginning}: {' and '.join(parts)} on both sides")
         if program is not None and not listed_ids:
             reason = next(iter(surveys["A"].trouble.values()))
@@ -237,7 +237,7 @@ class Runner:
                 self._note(noted_side, run)
             if not end.died_in:
                 break
-            survey.trouble[end.died_in] = f"its process ended early: {end.cause}"
+            survey.trouble[end.died_in] = f"the process of this test ended early: {end.cause}"
             remaining_ids = [
                 test_id for test_id in remaining_ids or end.planned if test_id not in end.started
             ]
@@ -270,7 +270,7 @@ class Runner:
         setup = self.sides[side]
         if not end.started and end.status not in _FINE:
             raise CommandError(
-                f"side {side} ({setup}) could not start, {end.cause}; correct the fault that its output shows",
+                f"side {side} ({setup}) could not start: {end.cause}; correct the fault that its output shows",
                 end.tail,
             )
         if end.stray:
@@ -341,13 +341,14 @@ class Runner:
         remaining_ids = [test_id for test_id in process.left if test_id not in ids_done]
         if end is not None and end.died_in:
             lost[end.died_in] = (
-                f"it ended early in process {process.number} on {process.side}: {end.cause}"
+                f"process {process.number} on side {process.side} ended early in this test: {end.cause}"
             )
             self._tell(f"{printable(end.died_in)}: {lost[end.died_in]}")
             remaining_ids = [test_id for test_id in remaining_ids if test_id not in end.started]
         elif end is not None:
             lost |= dict.fromkeys(
-                remaining_ids, f"{process.side} did not run the test in process {process.number}"
+                remaining_ids,
+                f"process {process.number} on side {process.side} did not run the test",
             )
             remaining_ids = []
         process_so_far = replace(
@@ -363,7 +364,7 @@ class Runner:
     def _unreadable(self, side: str) -> Callable[[BadFile], None]:
         """Return a function that prints a note on an unreadable run file."""
         return lambda error: self._tell(
-            f"the results of a process on {side} cannot be read: {error}"
+            f"the results of a process on side {side} cannot be read: {error}"
         )
 
     def _child(

@@ -31,7 +31,7 @@ from .making import (
 HERE = "."
 SIDES = ("A", "B")
 FORMS = (
-    ". (as it stands), commit:REF[,build=COMMAND] or a ref alone, merge-base[:BRANCH], python:PATH, with:REQUIREMENT, "
+    ". (the code as it stands), commit:REF[,build=COMMAND] or REF, merge-base[:BRANCH], python:PATH, with:REQUIREMENT, "
     "lock:FILE, var:NAME=VALUE, param:NAME=VALUE or cmd:COMMAND"
 )
 # What the interpreter of a side must import; of a program it need be nothing that Python does not bring.
@@ -125,12 +125,12 @@ def parse_side(text: str) -> SideSpec:
         # A requirement or a value may hold anything.
         return _require_value(SideSpec(text, kind, text.partition(":")[2]))
     elif colon or not head or head.startswith("-"):
-        raise BadInput(f"side {text!r} is not a side; expected {FORMS}")
+        raise BadInput(f"side {text!r} has an unknown form; expected {FORMS}")
     else:
         spec = SideSpec(text, "commit", head, build)
     if comma and not (build and spec.kind in ("commit", "merge-base")):
         raise BadInput(
-            f"side {text!r} has a build of {build!r}; expected a commit and a command: commit:REF,build=make"
+            f"side {text!r} has the build command {build!r}; expected a commit and a command: commit:REF,build=make"
         )
     return _require_value(spec)
 
@@ -141,7 +141,7 @@ def _require_value(spec: SideSpec) -> SideSpec:
     if spec.kind in ("var", "param") and not (name and sign):
         raise BadInput(f"side {spec.text!r} names no value; expected {spec.kind}:NAME=VALUE")
     if spec.kind in ("python", "with", "lock", "commit", "cmd") and not spec.value:
-        raise BadInput(f"side {spec.text!r} is incomplete after {spec.kind}; expected {FORMS}")
+        raise BadInput(f"side {spec.text!r} has nothing after {spec.kind}:; expected {FORMS}")
     return spec
 
 
@@ -155,12 +155,12 @@ def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
     names = {spec.parameter[0] if spec.parameter else None for spec in specs}
     if len(names) > 1:
         raise BadInput(
-            f"sides {a!r} and {b!r} cannot be compared; expected the same parameter of tests on both, such as "
+            f"sides {a!r} and {b!r} cannot be compared; expected the same parameter of tests on both sides, such as "
             "param:execution=eager and param:execution=compile"
         )
     if [spec.kind for spec in specs].count("cmd") == 1:
         raise BadInput(
-            f"sides {a!r} and {b!r} cannot be compared; expected cmd:COMMAND on both, or --run COMMAND"
+            f"sides {a!r} and {b!r} cannot be compared; expected cmd:COMMAND on both sides, or --run COMMAND"
         )
     if specs[0].parameter and specs[0] == specs[1]:
         raise BadInput(f"both sides are {a!r}; expected two different values of the parameter")

@@ -293,7 +293,7 @@ def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], 
         elif not fails_on_b_only:
             sides_failing = [side for side in SIDES if test_id in troubles[side]]
             notes.append(
-                f"fails on {' and '.join(sides_failing)}: {short_name(test_id)}: {troubles[sides_failing[0]][test_id]}"
+                f"{short_name(test_id)} fails on {' and '.join(sides_failing)}: {troubles[sides_failing[0]][test_id]}"
             )
     return rows, notes
 
@@ -329,7 +329,7 @@ def _unmatched_notes(results: SidesResults) -> list[str]:
             for twin, (test_id, label) in results_here.items()
             if twin not in results_there and test_id not in named_elsewhere
         ]
-        notes += [f"on {side} only: {listed(labels, MOST_NAMED)}"] if labels else []
+        notes += [f"tests on {side} only: {listed(labels, MOST_NAMED)}"] if labels else []
         ids = {test_id for test_id, _ in results_here.values()}
         skipped = [test_id for test_id in results.surveys[other_side].skipped if test_id in ids]
         notes += (
@@ -351,7 +351,7 @@ def _changed_code_notes(results: SidesResults) -> list[str]:
         )
         if len(codes) > 1:
             notes.append(
-                f"the code of {side} changed while it was measured: {codes[0]} → {codes[-1]}; measure again"
+                f"the code of side {side} changed during the run: {codes[0]} → {codes[-1]}; measure again"
             )
     return notes
 
@@ -363,8 +363,8 @@ def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list
     """
     fewest = max((paired.verdict.fewest for paired in paired_by_twin.values()), default=0)
     note = (
-        f"{processes} processes a side are too few to turn any test red; use --processes {fewest}, or at least 25 "
-        "tests of similar spread"
+        f"{processes} processes a side are too few to turn any test red; use --processes {fewest}, or select at least "
+        "25 tests of similar spread"
     )
     return [note] * (fewest > processes)
 
@@ -408,7 +408,7 @@ def _processes_text(report: Report) -> str:
         f"{report.processes[arm]} {word}" for arm, word in counts.items() if arm in report.processes
     )
     kernels = (
-        f"{count(len(report.kernel_rows), 'kernel')} of 1 A + 1 B + 1 A'"
+        f"{count(len(report.kernel_rows), 'kernel')} in one process each of A, B and A'"
         if report.kernel_rows
         else ""
     )
@@ -477,7 +477,7 @@ def report_markdown(report: Report) -> str:
             for row in report.test_rows[:MOST_ROWS]
         ]
         hidden_count = len(report.test_rows) - MOST_ROWS
-        lines += [f"\n… and {hidden_count} more"] if hidden_count > 0 else []
+        lines += [f"\n… and {hidden_count} more tests"] if hidden_count > 0 else []
     lines += figures_markdown(report.kernel_rows, MOST_ROWS)
     texts = [
         *_reason_lines(report),

@@ -46,8 +46,8 @@ def _values_behind(arguments: Sequence[str]) -> list[str]:
         options = _parse([*shlex.split(addopts[-1]), *arguments] if addopts else arguments)
     except ValueError as error:
         raise BadInput(
-            f"after --: {error}; expected arguments of pytest or pytest-roofline "
-            "only, or --tolerance before --"
+            f"the arguments after -- cannot be read: {error}; expected only arguments of pytest or pytest-roofline; "
+            "give the tolerance before --, as --tolerance"
         ) from None
     return [*options.tolerances, *_settings(options, INI)]
 

@@ -48,14 +48,16 @@ def _table(text: str, path: str) -> tuple[list[str], list[list[str]]]:
             for separator in _SEPARATORS
         ]
     except csv.Error as error:
-        raise BadFile(f"it printed no table that can be read: {error}") from None
+        raise BadFile(f"the program printed no table that can be read: {error}") from None
     heads = [(table, number) for table in tables for number, row in enumerate(table) if path in row]
     table, start = next(iter(heads), None) or max(
         ((table, number) for table in tables for number in range(len(table))),
         key=lambda head: len(head[0][head[1]]),
     )
     if not heads and len(table[start]) < 2:
-        raise BadFile("it printed no table; expected a line of names with commas between")
+        raise BadFile(
+            "the program printed no table; expected a line of column names, separated by commas"
+        )
     header, rows = table[start], list[list[str]]()
     for row in table[start + 1 :]:
         if len(row) != len(header):

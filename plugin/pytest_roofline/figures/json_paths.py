@@ -43,7 +43,7 @@ def _document(text: str) -> object:
     # A line of a log may begin with a number in brackets.
     documents = [document for document in documents if not _is_samples(document)] or documents
     if not documents:
-        raise BadFile("it printed no JSON; expected a line that begins with { or [")
+        raise BadFile("the program printed no JSON; expected a line that begins with { or [")
     return documents[0] if len(documents) == 1 else documents
 
 

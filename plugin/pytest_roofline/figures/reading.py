@@ -82,15 +82,15 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
         BadFile: a path leads nowhere, a value is no number above zero, or two figures have one name.
     """
     if not text.strip():
-        raise BadFile("it printed nothing; expected its figures")
+        raise BadFile("the program printed nothing; expected its figures")
     try:
         figures = [figure for path in paths for figure in _figures(text, READERS[reader], path)]
     except RecursionError:
-        raise BadFile("it printed JSON that is nested too deeply to be read") from None
+        raise BadFile("the program printed JSON that is nested too deeply to be read") from None
     names = [_title(figure.name, figure.cases) for figure in figures]
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadFile(
-            f"two figures are called {printable(twice[0])}; name them apart with NAME=PATH"
+            f"two figures are called {printable(twice[0])}; give each figure a name of its own with NAME=PATH"
         )
     return figures
 
@@ -98,9 +98,9 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
 def _figures(text: str, reader: TextReader, path: FigurePath) -> list[ProgramFigure]:
     values_by_place = [placed for placed in reader.values_at(text, path.path) if placed.values]
     if not values_by_place:
-        there = [printable(place) for place in reader.places(text)]
+        paths = [printable(place) for place in reader.places(text)]
         raise BadFile(
-            f"{path.path!r} leads to no figure; expected one of {listed(there, MOST_NAMED) or 'none at all'}"
+            f"{path.path!r} leads to no figure; expected one of {listed(paths, MOST_NAMED) or 'none at all'}"
         )
     return [
         ProgramFigure(

@@ -24,8 +24,8 @@ def compile_path(path: str) -> re.Pattern[str]:
     unnamed_count = pattern.groups - len(pattern.groupindex)
     if unnamed_count > 1 or not pattern.groups:
         raise BadInput(
-            f"{path!r} has {unnamed_count} groups without a name; expected one for the figure, or "
-            "named ones: (?P<rate>[\\d.]+)"
+            f"{path!r} has {unnamed_count} groups without a name; expected one unnamed group for the figure, or "
+            "only named groups: (?P<rate>[\\d.]+)"
         )
     return pattern
 
