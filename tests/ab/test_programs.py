@@ -303,8 +303,8 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((".", ".", "--higher=x"), "--higher given without a command; add --run 'COMMAND'"),
-        ((".", ".", "--shell", "--timeout=1h"), "--shell, --timeout given without a command"),
+        ((".", ".", "--higher=x"), "no command is given for --higher; add --run 'COMMAND'"),
+        ((".", ".", "--shell", "--timeout=1h"), "no command is given for --shell, --timeout; add"),
         ((".", ".", "--run", "true", "--", "-k", "x"), "a command was given together with arguments for pytest: -k x;"),
         (("cmd:true", "cmd:true", "--run", "true"), "--run and cmd: both name a command"),
         ((".", "cmd:true"), "sides '.' and 'cmd:true' cannot be compared; expected cmd:COMMAND on both"),

@@ -164,7 +164,7 @@ def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_
     told = world.ab(*SEEDED, status=2)
     assert (told["tests"][0]["verdict"], len(world.calls)) == ("INCONCLUSIVE", planned + 4)
     assert told["sentence"] == "GREY: 5 of 6 fast enough, 1 undecided (copy[0] +10 %)"
-    assert ", and red needs 8 processes a side; may be " in told["tests"][0]["reason"]
+    assert ", but a red verdict needs 8 processes a side; the change may be " in told["tests"][0]["reason"]
 
 
 def test_so_few_processes_that_nothing_turns_red_are_told(world):

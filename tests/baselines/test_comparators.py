@@ -189,12 +189,12 @@ def test_what_is_missing_names_the_nearest_hardware_or_the_file(make, baseline, 
         (
             (other,),
             make.key(),
-            "no entry for this hardware (h200-sxm, 141gb); nearest known: h100-sxm, 141gb",
+            "no entry for this hardware (h200-sxm, 141gb); nearest entries: h100-sxm, 141gb",
         ),
         (
             (make.measured(),),
             make.key("another"),
-            f"{tmp_path / 'h200.json'} has no such measurement",
+            f"{tmp_path / 'h200.json'} has no measurement of this test",
         ),
     ]:
         assert find_reference(baseline(*entries), key, make.copy()) == (None, told)

@@ -355,8 +355,8 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path)
         assert [session.environment["timed by"] for session in sessions] == [kept] * more
         other = "events" if kept == "graph" else "graph"
         assert proposal.left_out == (
-            f"memcpy_d2d[64MiB]: {len(modes) - more} of {len(modes)} processes timed it {ways[other]}, the others "
-            f"{ways[kept]}; the two modes are not comparable, so the baseline holds the {more} only",
+            f"memcpy_d2d[64MiB]: {len(modes) - more} of {len(modes)} processes timed the test {ways[other]}, the others "
+            f"{ways[kept]}; the two modes are not comparable, so the baseline holds only the other {more} processes",
         )
 
 
@@ -366,11 +366,11 @@ def test_a_change_of_mode_is_told_in_words_with_what_to_do(make, tmp_path):
         return reason_text(judge([], reference, Policy(), invalid=other_mode(mode, reference)))
 
     assert text(BOUND, AS_ASKED) == (
-        "this is host-bound, the baseline timed as asked: the two times are not comparable; find out "
+        "this run is host-bound, the baseline is timed as asked, so the two times are not comparable; find out "
         "why the mode changed, or record the baseline again"
     )
     back = text(AS_ASKED, ("cache_resident", "wall_clock"))
-    assert back.startswith("this is timed as asked, the baseline cache-resident, wall-clock")
+    assert back.startswith("this run is timed as asked, the baseline is cache-resident, wall-clock")
     assert other_mode(BOUND, None) == ()
     # A host-bound run among others widens the spread until a time that has doubled is merely INCONCLUSIVE.
     runs = [
@@ -391,7 +391,7 @@ def test_runs_timed_in_different_modes_never_become_one_entry(make, tmp_path):
         propose(runs)
     assert str(error.value) == (
         f"memcpy_d2d[64MiB] was timed as asked in {runs[0].path} and host_bound in {runs[1].path}, so these times "
-        "cannot form one entry; find out why, and propose runs of one kind"
+        "cannot form one entry; find out why they differ, and propose only runs that agree"
     )
     with pytest.raises(BadInput, match="host_bound"):
         propose([make.run(tmp_path / "r.jsonl", timed(make, 1.0), timed(make, 1.0, BOUND))])

@@ -63,14 +63,14 @@ def test_a_file_that_is_no_baseline_is_refused_in_one_sentence(make, tmp_path):
     with pytest.raises(BadFile) as error:
         read_baseline(run)
     assert str(error.value).endswith(
-        f"this file is a run; make a proposal from it: `roofline baseline propose {run} -o FILE`"
+        f"this file is a run; make a proposal from the run: `roofline baseline propose {run} -o FILE`"
     )
     ini = tmp_path / "pytest.ini"
     ini.write_text("[pytest]\n")
     with pytest.raises(BadFile) as error:
         read_baseline(ini)
     assert str(error.value).endswith(
-        "expected a baseline or a proposal, a file that ends in .json; make one with `roofline baseline "
+        "expected a baseline or a proposal, whose name ends in .json; make a proposal with `roofline baseline "
         "propose RUN -o FILE.json`"
     )
     twice = of(make.measured(1.0), make.published(), make.measured(2.0))

@@ -133,12 +133,12 @@ def test_fewer_than_five_pairs_decide_nothing_and_say_what_would(simulated):
     ):
         (row,) = verdicts(simulated(1, tests=1, processes=processes, effects={0: 1.0})).values()
         assert (row.verdict, row.change > 0.8) == ("INCONCLUSIVE", True)
-        assert f"{words}; expected at least 5: measure with --roofline-rounds=5" in row.reason
+        assert f"{words}; expected at least 5; measure with --roofline-rounds=5" in row.reason
     # Several runs of one process each are as many pairs.
     several = [simulated(seed, tests=1, processes=1, effects={0: 1.0}) for seed in range(5)]
     assert verdicts(*several)["step0"].verdict == "REGRESSED"
     (noisy,) = verdicts(simulated(4, tests=1, noise=0.05)).values()
-    assert "; needs about " in noisy.reason
+    assert "; a verdict needs about " in noisy.reason
     (near,) = verdicts(simulated(2, tests=1, noise=0.02, effects={0: 0.05})).values()
     assert near.verdict == "INCONCLUSIVE"
 

@@ -95,9 +95,9 @@ def test_nothing_that_matches_is_a_sentence_with_the_drivers_and_dates_there_are
     with pytest.raises(BadInput) as error:
         scan(saved, Choice(driver="560", before=day("2026-03-01")))
     assert str(error.value) == (
-        "no run matches --driver 560 --before 2026-03-01T00:00:00+00:00; there are 5, of driver 570.86 (2); "
-        "550.54.14 (1); 550.54.15 (1); 550.90 (1), begun from 2026-02-01T03:00+00:00 to 2026-03-10T03:00+00:00, "
-        "on h200-sxm, 141gb"
+        "no run matches --driver 560 --before 2026-03-01T00:00:00+00:00; there are 5 runs with the driver 570.86 (2); "
+        "550.54.14 (1); 550.54.15 (1); 550.90 (1), started from 2026-02-01T03:00+00:00 to 2026-03-10T03:00+00:00, "
+        "on the hardware h200-sxm, 141gb"
     )
 
 
@@ -110,14 +110,14 @@ def test_a_run_without_a_date_or_a_driver_is_taken_by_no_choice_of_one(make, fol
         Choice(driver="550"),
     ):
         with pytest.raises(
-            BadInput, match="there is one, of driver unknown, begun nobody knows when"
+            BadInput, match="there is one run with the driver unknown, started at an unknown time"
         ):
             scan(folder, choice)
 
 
 def test_a_folder_without_a_run_that_can_be_read_says_why(folder):
     with pytest.raises(
-        BadInput, match=r"no run in .*runs; record one with `pytest --roofline-save=NAME`"
+        BadInput, match=r"runs holds no run; record a run with `pytest --roofline-save=NAME`"
     ):
         scan(folder, Choice())
     (folder / "runs").mkdir(parents=True)

@@ -110,7 +110,7 @@ def test_where_nothing_is_fit_the_sentence_stays_short_and_the_reasons_are_kept(
     with pytest.raises(NothingFit) as error:
         propose(runs_of(make, tmp_path, *records))
     assert str(error.value) == (
-        "no measurement in 2 runs is fit for a baseline: all of them were left out"
+        "no measurement in 2 runs is fit for a baseline: all measurements were left out"
     )
     assert len(error.value.left_out) == 200
     with pytest.raises(
@@ -248,11 +248,11 @@ def test_a_night_that_is_strange_in_many_tests_is_left_out_of_these_and_may_be_k
     assert day.startswith("2 Jan")
     assert line == (
         f"{tmp_path}/run-1.jsonl, session of {day}: 5 of 12 tests 20 % slower; "
-        "--accept-slower keeps it"
+        "add --accept-slower to keep the run"
     )
     kept = propose(runs, accept_slower=True)
     assert (set(sessions_of(kept).values()), kept.left_out) == ({3}, ())
     faster = runs_of(make, tmp_path, night_of(make), night_of(make, 0.8), night_of(make))
     for accept_slower in (False, True):
         (line,) = propose(faster, accept_slower=accept_slower).left_out
-        assert line.endswith("5 of 12 tests 20 % faster; to keep it, propose it alone")
+        assert line.endswith("5 of 12 tests 20 % faster; propose the run alone to keep it")

@@ -220,7 +220,7 @@ def test_only_the_selected_entries_are_approved_and_what_would_change_is_told_be
         text = path.read_text()
         with pytest.raises(
             BadInput,
-            match=r"no entry has 'nonsense' in its label; there are memcpy_d2d\[64MiB\], oth",
+            match=r"no entry has 'nonsense' in its label; the labels are memcpy_d2d\[64MiB\], oth",
         ):
             approve(proposal, tmp_path, only=("memcpy", "nonsense"))
         found = [

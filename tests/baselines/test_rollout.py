@@ -159,5 +159,5 @@ def test_a_side_without_a_device_that_ran_twice_is_refused(make):
     for empty in ("upgraded", "controls"):
         fleet = with_controls(Fleet(make, 1, tests=2).add(4))
         getattr(fleet, empty)[1].clear()
-        with pytest.raises(BadInput, match="no test was measured both before and after on one of"):
+        with pytest.raises(BadInput, match="no test was measured both before and after on any of"):
             fleet.judged()

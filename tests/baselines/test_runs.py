@@ -182,7 +182,7 @@ def test_a_long_failure_is_shortened_to_its_first_sentence_between_words(make, t
     ]:
         outcome = make.outcome(one, "failed", reason=reason)
         run = make.run(tmp_path / "r.jsonl", one, outcome)
-        assert run.unfit(one, accept_slower=False) == f"its test failed: {shown}"
+        assert run.unfit(one, accept_slower=False) == f"the test failed: {shown}"
 
 
 def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_path):
@@ -191,8 +191,8 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
     without = make.outcome(one, "failed", verdicts=("NO BASELINE",), by_verdict=True)
     failed = make.outcome(one, "failed", reason="wrong data")
     for measured, outcome, accept, why in [
-        (one, failed, True, "its test failed: wrong data"),
-        (one, make.outcome(one, "skipped"), True, "its test was skipped"),
+        (one, failed, True, "the test failed: wrong data"),
+        (one, make.outcome(one, "skipped"), True, "the test was skipped"),
         *(
             (one, slower, True, ""),
             (one, slower, False, "its test failed: slower"),
@@ -206,7 +206,7 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
         assert run.unfit(measured, accept_slower=accept) == why, (outcome, accept)
     # Killed between its measuring and its last assertion: nobody knows whether it would have passed.
     run = make.run(tmp_path / "r.jsonl", one, ended=False)
-    assert run.unfit(one, accept_slower=True) == "its test did not finish"
+    assert run.unfit(one, accept_slower=True) == "the test did not finish"
     # A rerun that passes does not undo a failure.
     assert make.run(tmp_path / "r.jsonl", failed, make.outcome(one)).not_passed == {
         one.test_id: failed

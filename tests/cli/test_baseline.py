@@ -125,7 +125,7 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
     assert lines[:13] == [*shown, "and 28 more"]
     assert (
         lines[13]
-        == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: all of them were left out"
+        == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: all measurements were left out"
     )
     assert (len(lines), max(map(len, lines)) < 200) == (14, True)
     # With --all and --accept-slower tests that do not gate, or were only slower, are in it.

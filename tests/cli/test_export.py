@@ -23,13 +23,13 @@ def test_runs_go_out_in_every_format_and_a_drill_goes_nowhere(command, saved, ma
         done = command("export", RUNS / "base-2.jsonl", "--to", name, "-o", path)
         assert (0, f"7 of 7 measurements exported to {path}\n") == (done.exit_code, done.stdout)
         skipped = "without a time: test_memcpy_d2d[4KiB], test_memcpy_d2d[32KiB], test_memcpy_d2d[512KiB] and 39 more: "
-        assert done.stderr.startswith(f"{skipped}its test was skipped: needs an accelerator")
+        assert done.stderr.startswith(f"{skipped}the test was skipped: needs an accelerator")
         document = json.loads(path.read_text(encoding="utf-8"))
         assert 7 == len(document["benchmarks"] if name == "pytest-benchmark" else document)
         done = command("export", RUNS / "drill.jsonl", "--to", name, "-o", "out.json")
         assert (2, "", False) == (done.exit_code, done.stdout, (tmp_path / "out.json").exists())
         assert 7 == done.stderr.count(
-            "was slowed down or replaced on purpose, through pytest_roofline_function"
+            "was slowed down or replaced on purpose, by the hook pytest_roofline_function"
         )
         assert (
             f"roofline: none of 7 measurements can be exported as {name}; name a run that has one\n"

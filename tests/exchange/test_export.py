@@ -54,7 +54,7 @@ def test_a_number_that_must_not_be_trusted_stays_at_home_with_its_reason(kept, m
         ((one, judged(one, "INVALID", reason=invalid)), invalid),
         (
             (one, make.outcome(one, "failed", reason="WrongData: element 7 is 0")),
-            "its test failed: WrongData: element",
+            "the test failed: WrongData: element",
         ),
     ]
     for records, why in cases:
@@ -63,7 +63,7 @@ def test_a_number_that_must_not_be_trusted_stays_at_home_with_its_reason(kept, m
             why
         )
     fit, left_out = kept(one, ended=False)
-    assert (fit, left_out[LABEL].reason) == ({}, "its test did not finish")
+    assert (fit, left_out[LABEL].reason) == ({}, "the test did not finish")
 
 
 def test_a_test_that_is_only_slower_goes_out(kept, make, judged):
@@ -111,8 +111,8 @@ def test_what_has_no_time_is_said_and_not_counted_as_a_number(kept):
     assert {
         "flash@sm_90": ("a compiled kernel has no time", False),
         "o": ("it ran out of memory: tried to allocate 2.00 GiB", False),
-        "test_s": ("its test was skipped: needs 2 GPUs, found 1", False),
-        "test_e": ("its test failed: ValueError", False),
+        "test_s": ("the test was skipped: needs 2 GPUs, found 1", False),
+        "test_e": ("the test failed: ValueError", False),
     } == reasons
     assert kept(Outcome("test_x.py::test_plain", "passed")) == ({}, {})
 

@@ -124,7 +124,7 @@ def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
     call("import", "a100-all_reduce.log", "--save", "old")
     call("import", "slower.log", "--save", "new")
     done = call("compare", "old", "new")
-    assert (done.exit_code, "looks 50 % slower; more logs decide: red needs" in done.output) == (
+    assert (done.exit_code, "looks 50 % slower; a red verdict needs" in done.output) == (
         2,
         True,
     ), done.output

@@ -113,7 +113,7 @@ def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_o
         make.outcome(wrong, "failed", reason="wrong data"),
     )
     many = read_run_tables([str(path)])
-    assert many.unfit == {"its test failed: wrong data": 1}
+    assert many.unfit == {"the test failed: wrong data": 1}
     assert [many.tests[number].label for number in many.fit["test"]] == [slower.label]
 
 

@@ -104,7 +104,7 @@ def test_a_floor_and_the_share_that_was_asked_for_are_held_beside_a_recorded_bas
         shipped(desk, *entries, floor(0.8))
         result = desk.run()
         assert result.ret == 1
-        result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW FLOOR: 59.7 %*"])
+        result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW FLOOR: observed 59.7 %*"])
 
 
 def test_a_floor_is_for_work_that_saturates_and_says_nothing_of_less(desk):

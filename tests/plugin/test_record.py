@@ -350,7 +350,7 @@ def test_a_test_below_a_floor_is_red_and_not_recorded(desk):
     shipped(desk, floor(0.8))
     result = desk.run(*RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW FLOOR: 59.7 %*"])
+    result.stdout.fnmatch_lines(["copy[[]1GiB]: *BELOW FLOOR: observed 59.7 %*"])
     result.stdout.fnmatch_lines(["No baseline can be made of this run, after 1 of 5 rounds: *"])
     assert [each.kind for each in entries(desk).values()] == ["floor"]
 

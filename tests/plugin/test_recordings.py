@@ -71,7 +71,7 @@ REASONS = {
     "failed": (
         "assert busy is None, 'wrong'",
         (),
-        "broken of r: its test failed: AssertionError: wrong",
+        "broken of r: the test failed: AssertionError: wrong",
     ),
     "drilled": ("pass", ("--roofline-drill=20%",), "in a drill of 20%"),
     "profiled": ("pass", (), "a profiler was attached"),
@@ -114,7 +114,7 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
 ):
     desk.suite(MEASURING + BROKEN.format("assert busy is None, 'wrong'") + SOUND)
     expected = (
-        f"{REFUSED}1 of 5 rounds: broken of r: its test failed: AssertionError: wrong; {NOW}. Expected at least one "
+        f"{REFUSED}1 of 5 rounds: broken of r: the test failed: AssertionError: wrong; {NOW}. Expected at least one "
         "valid result, so pytest ended with status 1. Correct what made them invalid, wait for them to end, or "
         "end them, and run this again, under another name; --roofline-wait=10m waits for that."
     )
@@ -128,7 +128,7 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: "")
     result = desk.run(*RECORDING, "-x")
     assert (result.ret, rounds_of(desk)) == (pytest.ExitCode.TESTS_FAILED, [1])
-    assert last_line(result).startswith(f"{REFUSED}1 of 5 rounds: broken of r: its test failed")
+    assert last_line(result).startswith(f"{REFUSED}1 of 5 rounds: broken of r: the test failed")
 
 
 def test_one_result_that_is_fit_lets_a_recording_go_on_with_all_of_its_tests(desk):

@@ -327,7 +327,7 @@ def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     lab.desk.run("--roofline-save=more")
     told, targets = lab.propose("more")
     assert (
-        "left out: flash[sm_90] of more: its test failed: Failed: flash[sm_90]: registers 198 → 255"
+        "left out: flash[sm_90] of more: the test failed: Failed: flash[sm_90]: registers 198 → 255"
         in told
     )
     assert targets == ["gfx942"]
@@ -368,7 +368,7 @@ def test_a_missing_baseline_is_red_where_one_is_required_and_names_the_targets_t
     assert targets == ["gfx942", "sm_90"], told
     assert "note: only in whole: flash[gfx942]" in lab.cli("compare", "whole", "part")[1]
     _, back = lab.cli("compare", "part", "whole")
-    assert "NO BASELINE flash[gfx942]: no entry for gfx942; known for sm_90" in back
+    assert "NO BASELINE flash[gfx942]: no entry for gfx942; there are entries for sm_90" in back
 
 
 def test_what_can_no_longer_be_read_is_invalid_and_replaces_no_baseline_unasked(lab):

@@ -49,7 +49,7 @@ def test_a_test_that_is_slower_than_the_others_is_red_by_itself(desk, six):
     result.stdout.fnmatch_lines(
         [
             "way[[]c]: +12.0 % time * REGRESSED*",
-            "*all tests of this run changed together; +3.0 % of the change is subtracted here*",
+            "*all tests of this run changed together; this common part, +3.0 %, is subtracted from each test*",
         ]
     )
 
@@ -76,7 +76,7 @@ def test_all_tests_together_fail_the_run_and_each_of_them_says_by_how_much_it_is
         ]
     )
     assert set(verdicts(desk).values()) == {("SHIFTED", 5)}
-    reason = "all 6 tests moved together by +30.0 %; this test alone changed by +0.0 %"
+    reason = "all 6 tests changed together by +30.0 %; beyond that, this test changed by +0.0 %"
     with (desk.path / "out" / "results.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["test"] != "all tests together"]
     document = json.loads((desk.path / "out" / "run.json").read_text())
@@ -119,7 +119,7 @@ def test_a_comparison_of_the_same_run_says_the_same(desk, six):
     for label, row in rows.items():
         whole = 1.3 * 1.25 if label == "way[c]" else 1.3
         assert row["change"] == pytest.approx(whole - 1, abs=0.01)
-        assert row["reason"].startswith("all 6 tests moved together by +30.0 %; this test alone")
+        assert row["reason"].startswith("all 6 tests changed together by +30.0 %; beyond that, this test")
     told = desk.cli("compare", days, "slow").stdout
     assert "5 SHIFTED" in told
 
@@ -190,7 +190,7 @@ def test_what_looks_slow_is_red_after_five_processes_without_any_option(desk):
     assert verdicts(desk) == {"one": ("INCONCLUSIVE", 1)}
     result.stdout.fnmatch_lines(
         [
-            "INCONCLUSIVE one: looks 30 % slower; --roofline-rounds=auto decides: red needs 5 processes*"
+            "INCONCLUSIVE one: looks 30 % slower; a red verdict needs 5 processes*"
         ]
     )
 

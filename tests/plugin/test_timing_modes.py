@@ -120,7 +120,7 @@ def test_a_result_of_another_mode_than_what_it_is_compared_with_is_invalid(
         if line.startswith("INVALID")
     )
     assert line.startswith(
-        ("INVALID one: this is timed as asked", f"INVALID one: this is {mode}")[after]
+        ("INVALID one: this run is timed as asked", f"INVALID one: this run is {mode}")[after]
     )
 
 

@@ -178,7 +178,7 @@ def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path):
         (("before", "after/none*", *CONTROL), "no run file matches after/none*"),
         (
             ("before", "kept-after", *CONTROL),
-            "no test was measured both before and after on one of the devices",
+            "no test was measured both before and after on any of the devices",
         ),
     ):
         result = command(*arguments)

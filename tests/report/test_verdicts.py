@@ -92,7 +92,7 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
     assert fourth == "  roofline explain runs/r.jsonl 'memcpy_d2d[64MiB]'"
     _, second, *_ = failure_message(on_clock(make, 1.25e-3, 2e9, 1.6e9), "r").split("\n")
     assert second.startswith(
-        "  baseline of 2026-01-03; the clock explains it: 2000 → 1600 MHz (-20.0 %), in cycles +0.0 %; "
+        "  baseline of 2026-01-03; the clock explains the change: 2000 → 1600 MHz (-20.0 %), in cycles +0.0 %; "
     )
     one = make.result(*[1.35e-3] * 5, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
     second = failure_message(one, "r").split("\n")[1]
@@ -126,7 +126,7 @@ def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
         first, _ = failure_message(breach(make, *seconds), "r").split("\n")
         pattern = (
             r"memcpy_d2d\[64MiB\]: \+25\.0 % time beyond its limit \(107 GB/s\) REGRESSED, BELOW THRESHOLD: threshold "
-            rf"100 GB/s \(read \+ write; the vendor's guide\), {behind} \([0-9.]+ % apart: .*prior\), "
+            rf"100 GB/s \(read \+ write; the vendor's guide\), {behind} \(spread [0-9.]+ %:  .*prior\), "
             rf"99 % interval {INTERVAL}"
         )
         assert re.fullmatch(pattern, first)
@@ -151,12 +151,12 @@ def test_hostile_text_cannot_break_out_of_the_lines_of_a_failure(make):
 
 def test_a_clock_that_moved_is_said_first_and_whether_it_explains_the_difference(make):
     for seconds, after_hz, said in (
-        (1.32e-3, 1.5e9, "explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.0 %"),
-        (1.6e-3, 1.5e9, "explains only a part: 1980 → 1500 MHz (-24.2 %), in cycles +21.2 %"),
-        (1.25e-3, 2.2e9, "explains only a part: 1980 → 2200 MHz (+11.1 %), in cycles +38.9 %"),
-        (1.249e-3, 1.5e9, "explains it and more: 1980 → 1500 MHz (-24.2 %), in cycles -5.4 %"),
-        (0.97e-3, 2.2e9, "explains it and more: 1980 → 2200 MHz"),
-        (0.8e-3, 1.5e9, "explains only a part: 1980 → 1500 MHz"),
+        (1.32e-3, 1.5e9, "explains the change: 1980 → 1500 MHz (-24.2 %), in cycles +0.0 %"),
+        (1.6e-3, 1.5e9, "explains only a part of the change: 1980 → 1500 MHz (-24.2 %), in cycles +21.2 %"),
+        (1.25e-3, 2.2e9, "explains only a part of the change: 1980 → 2200 MHz (+11.1 %), in cycles +38.9 %"),
+        (1.249e-3, 1.5e9, "explains the change and more: 1980 → 1500 MHz (-24.2 %), in cycles -5.4 %"),
+        (0.97e-3, 2.2e9, "explains the change and more: 1980 → 2200 MHz"),
+        (0.8e-3, 1.5e9, "explains only a part of the change: 1980 → 1500 MHz"),
     ):
         assert remarks(on_clock(make, seconds, 1.98e9, after_hz))[0].startswith(f"the clock {said}")
     # One that stayed or was not probed is not mentioned.
@@ -182,7 +182,7 @@ def test_what_changed_since_the_baseline_is_named_with_both_versions_whatever_th
         facts = {"before": before, "environment": {"timed by": "graph"}}
         assert remarks(make.result(1.25e-3, reference=reference, **facts)) == said
     for shift, said in (
-        (0.03, ["all tests of this run changed together; +3.0 % of the change is subtracted here"]),
+        (0.03, ["all tests of this run changed together; this common part, +3.0 %, is subtracted from each test"]),
         (4e-4, []),
     ):
         assert remarks(make.result(1.25e-3, reference=make.reference(*groups, shift=shift))) == said
@@ -231,7 +231,7 @@ def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(
         assert (verdict, [sitting]) == (one.verdict, remarks(one))
     twice = [make.group(MILLISECOND, MILLISECOND, started=f"2026-01-0{day}T0{hour}:00:00Z") for day, hour in
              ((1, 1), (1, 2), (2, 1))]  # fmt: skip
-    said = sitting.replace("within six hours", "on fewer days than sessions")
+    said = sitting.replace("within six hours", "on fewer days than it has sessions")
     assert remarks(make.result(*[1.25e-3] * 5, reference=make.reference(*twice))) == [said]
     # Two sittings that lie far apart tell it themselves.
     apart = make.reference(*make.groups(2, session=0.05, centre=MILLISECOND))
@@ -246,13 +246,13 @@ def test_restless_processes_another_device_and_what_was_left_out_are_told(make):
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
     restless = make.result(1.1e-3, 1.3e-3, 1.2e-3, 1.4e-3, 1.6e-3, reference=one_sitting)
     assert (
-        "the new processes differ more from each other than those of the baseline (14.4%)"
+        "the new processes differ more from each other than the baseline's processes (spread 14.4%)"
         in remarks(restless)
     )
     other = make.groups(3, process=0.001, centre=MILLISECOND, device="GPU-2")
     (said,) = remarks(make.result(1.6e-3, reference=make.reference(*other)))
     assert said.startswith(
-        "the device is not one of the baseline's: 4.0% between devices (prior, 1 device"
+        "the baseline does not hold this device: spread between devices 4.0% (prior, 1 device"
     )
     left = make.result(1.25e-3, left_out=("neighbours", "heat"), environment={})
     assert remarks(left) == ["2 processes left out: heat"]

@@ -168,7 +168,7 @@ def test_a_limit_says_how_its_source_sums_up(make):
             make, [timed_limit(make, 0.01, statistic, source="S")], taken(make, 1.0)
         )
         told = f"BELOW THRESHOLD: threshold 0.01 s (read + writ{words} S)"
-        assert reason_text(found) == f"{told}, 1 process (1 % apart: prior)"
+        assert reason_text(found) == f"{told}, 1 process (spread 1 %: prior)"
     assert describe(make.published("reference", value=(1.0, 2.5))).startswith(
         "reference 1 to 2.5 GB/s ("
     )
@@ -219,9 +219,9 @@ def test_a_share_of_the_roofline_is_passed_missed_or_left_open(make):
             Policy().tolerance,
         ), share
     assert reason_text(by_share(make, 0.6)) == (
-        "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet), 1 process (1 % apart: prior)"
+        "BELOW 80 % OF THE ROOFLINE (observed 60 % of 3350 GB/s; the maker's datasheet), 1 process (spread 1 %: prior)"
     )
-    more = "needs about 5 processes (--roofline-rounds=auto)"
+    more = "a verdict needs about 5 processes; measure with --roofline-rounds=auto"
     assert more in reason_text(by_share(make, 0.77))
     assert by_share(make, 0.77, count=5).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.
@@ -251,7 +251,7 @@ def test_of_several_devices_each_is_held_alone_and_the_one_that_misses_is_named(
         found = held(make, *devices(*logs))
         assert (found.kind, found.processes) == (Kind.REGRESSED, 1)
         assert reason_text(found).endswith(
-            f", GPU-{slow} (1 of 4 devices miss it), 1 process (1 % apart: prior)"
+            f", GPU-{slow} (1 of 4 devices miss the limit), 1 process (spread 1 %: prior)"
         )
     found = held(make, *devices(-0.08, -0.01, -0.03))
     assert (found.kind, " on any of 3 devices" in reason_text(found)) == (Kind.PASSED, True)
@@ -279,7 +279,7 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
         assert held(make, make.group(beyond), analyses=analyses).kind is kind, (beyond, analyses)
     waits = held(make, make.group(0.2), analyses=Analyses(12))
     assert waits.interval[0] > 0
-    assert "but a test is red from 3 processes on if its run may add rounds" in reason_text(waits)
+    assert "but a red verdict needs at least 3 processes if the run may add rounds" in reason_text(waits)
     assert "reaches" not in reason_text(waits)
 
 
@@ -288,7 +288,7 @@ def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make
         found = held(make, make.group(*[beyond] * 5), analyses=Analyses(12))
         assert (
             found.futile,
-            "too few to decide this close to the limit: record more and compare"
+            "too few to decide so close to the limit; record more and compare"
             in reason_text(found),
         ) == (
             futile,

@@ -184,7 +184,7 @@ def test_two_modes_make_no_side_slower_where_they_part_by_chance(moody, fewest, 
     assert found.fewest == fewest
     if fewest == 8 and slow == "B":
         assert reason_text(found).startswith(
-            "looks +6.0 % slower, and red needs 8 processes a side; may be "
+            "looks +6.0 % slower, but a red verdict needs 8 processes a side; the change may be "
         )
 
 
@@ -194,7 +194,7 @@ def test_a_spoiled_process_among_eight_a_side_is_why_nothing_is_red():
     block.remove(next(one for one in block if one.arm == "A"))
     found = judged(tests, most=8)["test_0"].verdict
     assert (found.kind, found.processes) == (Kind.INCONCLUSIVE, 8)
-    assert ", and red needs 8 processes a side, all of them sound; may be " in reason_text(found)
+    assert ", but a red verdict needs 8 sound processes a side; the change may be " in reason_text(found)
 
 
 def test_four_a_side_turn_red_where_25_tests_spread_alike():
@@ -221,8 +221,8 @@ def test_what_is_still_open_at_the_end_says_what_would_decide():
     noisy = judged(suite(30, 4, spread=0.06))["test_0"]
     assert noisy.verdict.kind is Kind.INCONCLUSIVE
     assert not noisy.open
-    assert reason_text(noisy.verdict).startswith("may be -")
-    assert "after 8 processes a side; needs about " in reason_text(noisy.verdict)
+    assert reason_text(noisy.verdict).startswith("the change may be -")
+    assert "after 8 processes a side; a verdict needs about " in reason_text(noisy.verdict)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -149,7 +149,7 @@ def test_while_all_together_are_red_each_test_is_shifted_and_shows_its_whole_cha
         growth(judge([sides["t0"].new], _held(sides)[1]["t0"], Policy(prior=PRIOR)).estimate)
     )
     assert reason_text(shown["t0"]) == (
-        f"all 20 tests moved together by {together}; this test alone changed by {left}"
+        f"all 20 tests changed together by {together}; beyond that, this test changed by {left}"
     )
 
 
@@ -164,7 +164,7 @@ def test_a_test_that_is_slower_than_the_shared_change_stays_red_and_shows_the_wh
     assert shown["t0"].kind is Kind.REGRESSED
     assert growth(shown["t0"].estimate) == pytest.approx(growth(alone["t0"].estimate), abs=0.03)
     assert reason_text(shown["t0"]).startswith(
-        "all 20 tests moved together by +9.4 %; this test alone"
+        "all 20 tests changed together by +9.4 %; beyond that, this test"
     )
 
 

@@ -116,20 +116,21 @@ def test_passed_is_shown_by_statsmodels_test_of_equivalence_and_improved_is_sure
     assert all(chances) == (found.kind is Kind.PASSED)
 
 
-MAY_BE = r"may be (>\+999|[+-]\d+\.\d) to (>\+999|[+-]\d+\.\d) % after \d+ process(es)? \([\d.]+ % apart: [^;]+\)"
+MAY_BE = r"the change may be (>\+999|[+-]\d+\.\d) to (>\+999|[+-]\d+\.\d) % after \d+ process(es)? \(spread [\d.]+ %: [^;]+\)"
 WOULD_DECIDE = re.compile(
     rf"{MAY_BE}; "
-    r"(needs about \d+ processes \(--roofline-rounds=(auto|\d+)\)"
-    r"|.*[,:] record.*|needs more sessions .*)"
-    r"(, or --roofline-tolerance=\d+%!?)?"
+    r"(a verdict needs about \d+ processes; measure with --roofline-rounds=(auto|\d+)"
+    r"|.*; record.*)"
+    r"(, or set --roofline-tolerance=\d+%!?)?"
 )
 TOO_FEW = re.compile(
-    r"looks (>999|[\d.]+) % slower; --roofline-rounds=auto decides: "
-    r"red needs (?P<needed>\d+) processes against a baseline of (?P<known>\d+); " + MAY_BE
+    r"looks (>999|[\d.]+) % slower; "
+    r"a red verdict needs (?P<needed>\d+) processes against a baseline of (?P<known>\d+); "
+    r"measure with --roofline-rounds=auto; " + MAY_BE
 )
 HOT = re.compile(
-    r"looks (>999|[\d.]+) % slower, but its later rounds are (>999|[\d.]+) % slower than its first process, and the "
-    r"baseline holds first processes only; earlier rounds may .*; record the baseline with --roofline-rounds=5; "
+    r"looks (>999|[\d.]+) % slower, but the later rounds are (>999|[\d.]+) % slower than the first process, and the "
+    r"baseline holds only first processes; earlier rounds may .*; record the baseline with --roofline-rounds=5; "
     + MAY_BE
 )
 
@@ -360,7 +361,7 @@ def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(mak
         new = [make.group(*(0.12 + 0.001 * index for index in range(count)))]
         found = judge(new, seen, Policy(analyses=Analyses(count)))
         assert (found.kind is Kind.REGRESSED) == red, count
-        assert red or "red needs 5 processes against a baseline of 15; may be" in reason_text(found)
+        assert red or "; a red verdict needs 5 processes against a baseline of 15; measure with" in reason_text(found)
     beyond = judge([make.group(0.15, 0.151, 0.149)], seen, Policy(analyses=Analyses(3)))
     assert beyond.kind is Kind.REGRESSED
 
@@ -374,14 +375,14 @@ def test_three_nights_are_red_where_they_lie_beyond_every_night_of_the_baseline(
     seen = make.reference(*nights[1:], make.group(0.15, started="2026-01-15"))
     again = judge(slow, seen, Policy())
     assert (again.kind, may_be_red(again)) == (Kind.INCONCLUSIVE, False)
-    assert "red needs 5 processes against a baseline of 14" in reason_text(again)
+    assert "a red verdict needs 5 processes against a baseline of 14" in reason_text(again)
     five = make.groups(5, 1, process=0.005, centre=math.log(1.15))
     assert judge(five, seen, Policy()).kind is Kind.REGRESSED
     # Few nights on the other side tell less, and the words say how many would do.
     for count, needed in [(3, 9), (4, 8), (5, 5), (8, 4), (9, 3)]:
         few = judge(slow, make.reference(*make.groups(count, 1, process=0.001)), Policy())
         assert (few.kind is Kind.REGRESSED) == (needed <= 3), count
-        assert needed <= 3 or f"red needs {needed} processes against a" in reason_text(few)
+        assert needed <= 3 or f"a red verdict needs {needed} processes against a" in reason_text(few)
 
 
 def test_a_quiet_sitting_makes_nothing_red_on_days_of_three_times_the_spread(make):
@@ -464,7 +465,7 @@ def test_another_device_than_the_baselines_must_be_slower_by_more(make):
     same, other = (verdict(make, 8, device=device) for device in ("GPU-1", "GPU-2"))
     assert (same.kind, other.kind) == (Kind.REGRESSED, Kind.INCONCLUSIVE)
     assert reason_text(other).endswith(
-        "the baseline holds other devices only (4.0% apart): record this device"
+        "the baseline holds only other devices (spread 4.0%); record this device"
     )
     assert verdict(make, 50, device="GPU-2").kind is Kind.REGRESSED
 
@@ -572,7 +573,7 @@ def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     found = judge(of(2), None, Policy(), limits=limits)
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
-    assert reason_text(found).endswith("; needs about 12 processes (--roofline-rounds=auto)")
+    assert reason_text(found).endswith("; a verdict needs about 12 processes; measure with --roofline-rounds=auto")
     assert judge(of(*[2] * 12), None, Policy(analyses=AUTO), limits=limits).kind is Kind.REGRESSED
     assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=limits).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.

@@ -85,7 +85,7 @@ def make_plan(
         }
         if names := [name for name, value in options.items() if value]:
             raise BadInput(
-                f"{', '.join(names)} given without a command; add --run 'COMMAND'"
+                f"no command is given for {', '.join(names)}; add --run 'COMMAND'"
             )
         return None
     _check(specs, arguments, commands, shell=shell)

@@ -35,7 +35,7 @@ def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:
             Flaw(
                 f"the file is {path.name}",
                 f"{baseline.family}.json",
-                "rename it, since files are found by name; a proposal gets its name from `roofline baseline approve`",
+                "rename the file, since baselines are found by name; `roofline baseline approve` gives the right name",
                 hint=True,
             )
         )
@@ -58,7 +58,7 @@ def _odd_flaw(session: OddSession) -> Flaw:
     return Flaw(
         session.text,
         "as fast as the other sessions",
-        "comparisons leave the session out; find out why, and propose the runs without it",
+        "comparisons leave the session out; find out why it differs, and propose the runs without this session",
         hint=True,
     )
 
@@ -69,7 +69,7 @@ def _exact_flaws(entry: ExactEntry, family: str) -> Iterator[Flaw]:
         yield Flaw(
             f"an exact entry in {family}.json",
             f"exact entries in {RESOURCES}.json only",
-            "approve the entry, or move it there",
+            f"approve the entry, or move the entry to {RESOURCES}.json",
         )
     if not _has_provenance(entry) or not entry.compiler:
         yield Flaw("no provenance", "the run and the compiler of the entry", _RECORD_AGAIN)
@@ -100,33 +100,33 @@ def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
         yield Flaw(
             f"metric {entry.metric!r}",
             f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s",
-            "name the way of counting bytes in the metric",
+            "add to the metric's name how bytes are counted",
         )
     low, high = min(entry.medians), max(entry.medians)
     if high > MOST_APART * low:
         yield Flaw(
-            f"processes from {format_seconds(low)} to {format_seconds(high)}",
-            f"at most {MOST_APART:g} times as long",
-            "find the odd session, and propose the runs without it",
+            f"processes that took from {format_seconds(low)} to {format_seconds(high)}",
+            f"the slowest process to take at most {MOST_APART:g} times as long as the fastest",
+            "find the odd session, and propose the runs without this session",
         )
     for run_id, count in Counter(session.run_id for session in entry.sessions).items():
         if count > 1:
             yield Flaw(
-                f"run {run_id} {count} times",
-                "every run once",
-                "remove all but one of its sessions",
+                f"run {run_id} in {count} sessions",
+                "every run in one session",
+                "remove all sessions of this run but one",
             )
     for session in entry.sessions:
         time = moment(session.started)
-        begun = f"session {session.run_id} begun {session.started!r}"
+        begun = f"session {session.run_id} with the start time {session.started!r}"
         # A file that was imported may tell no date.
         if session.started and time is None:
-            yield Flaw(begun, "a date in ISO 8601", "write the date, or record the entry again")
+            yield Flaw(begun, "a date in ISO 8601", "correct the date, or record the entry again")
         elif time is not None and time > now + CLOCKS_APART:
             yield Flaw(
-                f"{begun}, in the future",
-                f"before {now:%Y-%m-%d %H:%M}",
-                "set that clock right, and record the entry again",
+                f"{begun}, which lies in the future",
+                f"a time before {now:%Y-%m-%d %H:%M}",
+                "set the clock of the machine, and record the entry again",
             )
     flaw = absurd_entry(entry)
     if flaw is not None:
@@ -141,7 +141,7 @@ def _published_flaws(entry: Entry) -> Iterator[Flaw]:
         yield Flaw(
             f"no {' and no '.join(missing)}",
             f"{', '.join(needed[:-1])} and {needed[-1]}",
-            "state what the figure means",
+            "add these fields, which say what the figure means",
         )
     if entry.kind in ("threshold", "floor"):
         yield from _limit_flaws(entry)
@@ -168,7 +168,7 @@ def _limit_flaws(entry: Entry) -> Iterator[Flaw]:
         yield Flaw(
             f"a limit for any {' and any '.join(open_fields)}",
             "the exact variant, such as product h100-sxm5, memory 80gb, partition none",
-            "name the variant in `hardware`, or make the entry a reference, which is only shown",
+            "name the variant in `hardware`, or change the kind to `reference`, which is only shown",
         )
     if not _has_provenance(entry):
         yield Flaw(
@@ -266,7 +266,9 @@ def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
         reasons.append(f"{len(entry.sessions)} of {ENOUGH_SESSIONS} sessions")
     mde = detectable_effect(_compare_one_more(reference_of(entry, "").groups, prior))
     if mde > tolerance:
-        reasons.append(f"finds {mde * 100:.1f} %, its tolerance is {format_tolerance(tolerance)}")
+        reasons.append(
+            f"detects slowdowns from {mde * 100:.1f} %, tolerance {format_tolerance(tolerance)}"
+        )
     return "; ".join(reasons)
 
 

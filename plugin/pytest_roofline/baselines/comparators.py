@@ -451,8 +451,8 @@ def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
         for run in side.runs:
             if (run.header.run_id, run.header.started) in recorded:
                 raise BadInput(
-                    f"run {run.path.stem} is a session of {baseline.name}, so it cannot differ from "
-                    "it; name a run that the baseline does not hold"
+                    f"run {run.path.stem} is a session of {baseline.name}, so both cannot differ; "
+                    "name a run that the baseline does not hold"
                 )
     sessions = _sessions(before)
     if sessions and sessions == _sessions(after):
@@ -507,10 +507,10 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     ]
     if other_hardware:
         names = "; ".join(map(str, nearest(key.hardware, other_hardware)))
-        return None, f"no entry for this hardware ({key.hardware}); nearest known: {names}"
+        return None, f"no entry for this hardware ({key.hardware}); nearest entries: {names}"
     return (
         None,
-        f"{comparator.name} has no such measurement"
+        f"{comparator.name} has no measurement of this test"
         if comparator.hardware()
         else "no baseline recorded",
     )

@@ -361,7 +361,7 @@ def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
     if new_hardware and old_hardware and not any(key.alone in old_devices for key in new_hardware):
         names = "; ".join(str(key) for key in nearest(new_hardware[0], old_hardware))
         raise OtherHardware(
-            f"{after.name} was measured on {new_hardware[0]}, but {before.name} knows only {names}; "
+            f"{after.name} was measured on {new_hardware[0]}, but {before.name} holds only {names}; "
             "expected the same hardware on both sides"
         )
 

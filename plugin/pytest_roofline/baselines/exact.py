@@ -55,7 +55,7 @@ def check_slack(slack: Mapping[str, int] | None) -> dict[str, int]:
     for figure, amount in (slack or {}).items():
         if figure not in JUDGED_FIGURES:
             raise BadInput(
-                f"slack names {figure!r}; expected one of {', '.join(JUDGED_FIGURES)}, the judged figures"
+                f"slack names the figure {figure!r}; expected a judged figure: {', '.join(JUDGED_FIGURES)}"
             )
         if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
             raise BadInput(
@@ -265,7 +265,7 @@ class KernelRecords:
         entries = [record.entry for record in self.kernels.values()]
         targets = {e.target for e in entries if (e.benchmark, e.name) == (key.benchmark, key.name)}
         if targets and key.target not in targets:
-            return f"no entry for {key.target}; known for {', '.join(sorted(targets))}"
+            return f"no entry for {key.target}; there are entries for {', '.join(sorted(targets))}"
         return f"{self.name} has no such kernel"
 
 

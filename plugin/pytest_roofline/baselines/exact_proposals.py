@@ -63,8 +63,8 @@ def _disagreement(entries: Sequence[tuple[Run, ExactEntry]]) -> str:
                 f"{change.figure} {change.before} and {change.after}" for change in differing[:3]
             )
             return (
-                f"{entry.label}: {first_run.header.run_id} and {run.header.run_id} found {differences}; propose "
-                "only one of these runs"
+                f"{entry.label}: the runs {first_run.header.run_id} and {run.header.run_id} differ in {differences}; "
+                "propose only one of these runs"
             )
     return ""
 

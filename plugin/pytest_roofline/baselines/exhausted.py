@@ -51,11 +51,11 @@ def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
     `old_s` is its time on the old side; None for a compiled kernel.
     """
     sizes = f" ({record.allocation.sizes})" if record.allocation.sizes else ""
-    before = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
+    earlier_result = "was compiled" if old_s is None else f"took {format_seconds(old_s)}"
     row = memory_row(
         record,
         verdict=Kind.REGRESSED.value,
-        reason=f"ran out of memory{sizes}, but {before} before",
+        reason=f"ran out of memory{sizes}, but {earlier_result} before",
     )
     return replace(row, label=label, unit="s", baseline_value=old_s, baseline_time_s=old_s)
 

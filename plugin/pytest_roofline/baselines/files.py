@@ -32,10 +32,10 @@ def read_baseline(path: Path) -> Baseline:
 def _remedy(path: Path) -> str:
     """Return what to do about a file that is no baseline, by the suffix of its name."""
     if path.suffix == ".jsonl":
-        return f"this file is a run; make a proposal from it: `roofline baseline propose {path} -o FILE`"
+        return f"this file is a run; make a proposal from the run: `roofline baseline propose {path} -o FILE`"
     if path.suffix != ".json":
         return (
-            "expected a baseline or a proposal, a file that ends in .json; make one with "
+            "expected a baseline or a proposal, whose name ends in .json; make a proposal with "
             "`roofline baseline propose RUN -o FILE.json`"
         )
     return "restore the file from version control, or remove it and record again (`pytest … --roofline-record`)"

@@ -114,8 +114,9 @@ def _too_few(
 ) -> str:
     """Return the refusal of a test with too few sound processes."""
     entry, processes = _entry_of(proposal), len({record.process for record in measurements})
-    text = f"{printable(entry.label)}: {len(entry.medians)} of {processes} processes were sound"
-    return f"{text}, expected {fewest} at least" + f" ({reason})" * bool(reason)
+    label, sound = printable(entry.label), len(entry.medians)
+    text = f"{label}: {sound} of {processes} processes were sound; expected at least {fewest}"
+    return text + f" ({reason})" * bool(reason)
 
 
 def _family(run: Run, proposal: Proposal) -> str:

@@ -10,8 +10,8 @@ from ..hardware import format_ceiling
 
 # The remedies for a card below its floor.
 FLOOR_REMEDY = (
-    "a healthy card of this product reaches the floor; `roofline doctor` shows what slows this card; if this set-up "
-    "is intended, lower or drop the floor in your own baseline, with a reason (docs/verdicts.md)"
+    "a healthy card of this product reaches the floor; `roofline doctor` shows what slows this card; if that setting "
+    "is intended, lower or remove the floor in your own baseline, with a reason (docs/verdicts.md)"
 )
 
 
@@ -43,7 +43,7 @@ def breach_text(limit: TimeLimit, estimate: float) -> str:
         return f"BELOW THRESHOLD: {limit_text(limit)}"
     observed = format_tolerance(round(limit.share * math.exp(-estimate), 3))
     if limit.entry is not None:
-        return f"BELOW FLOOR: {observed} of its peak, {limit_text(limit)}; {FLOOR_REMEDY}"
+        return f"BELOW FLOOR: observed {observed} of the peak, expected {limit_text(limit)}; {FLOOR_REMEDY}"
     least, peak = format_tolerance(limit.share), limit.peak
     return f"BELOW {least} OF THE ROOFLINE (observed {observed} of {format_ceiling(peak)}; {peak.origin})"
 

@@ -303,13 +303,13 @@ def _unsound_text(twins: Twins) -> str:
         f"{' and '.join(side.value for side in sides)}: {reason}"
         for reason, sides in group_by(unsound, lambda side: side.unfit[-1]).items()
     ]
-    return "; ".join(texts) or "no process timed both"
+    return "; ".join(texts) or "no process timed both values"
 
 
 def _too_few_text(pairs: int) -> str:
     return (
-        f"{count(pairs, 'process', 'es')} timed both values; expected at least {FEWEST_PAIRS}: measure with "
-        f"--roofline-rounds={FEWEST_PAIRS} --roofline-save=NAME, or name several runs with commas between"
+        f"{count(pairs, 'process', 'es')} timed both values; expected at least {FEWEST_PAIRS}; measure with "
+        f"--roofline-rounds={FEWEST_PAIRS} --roofline-save=NAME, or name several runs, separated by commas"
     )
 
 
@@ -318,10 +318,10 @@ def _open_text(verdict: Verdict, tests: int) -> str:
     assert verdict.interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
-        remedy = f"{WORTHWHILE[-1]} processes are too few to decide this close to the tolerance; raise --tolerance"
+        remedy = f"{WORTHWHILE[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
     else:
-        remedy = f"needs about {needed} processes (--roofline-rounds={needed})"
-    return f"may be {span_text(verdict.interval)} time; {remedy}"
+        remedy = f"a verdict needs about {needed} processes; measure with --roofline-rounds={needed}"
+    return f"the change in time may be {span_text(verdict.interval)}; {remedy}"
 
 
 def _modes_reason(twins: Twins) -> str:

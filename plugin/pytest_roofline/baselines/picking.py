@@ -96,7 +96,7 @@ def scan(folder: Path, choice: Choice) -> RunSelection:
     if not runs:
         faults = f" that can be used ({'; '.join(notes[:3])})" if notes else ""
         raise BadInput(
-            f"no run in {folder / 'runs'}{faults}; record one with `pytest --roofline-save=NAME`"
+            f"{folder / 'runs'} holds no run{faults}; record a run with `pytest --roofline-save=NAME`"
         )
     selection = pick(runs, choice)
     matches = list(selection.runs)
@@ -125,20 +125,23 @@ def is_imported(run: Run) -> bool:
 def describe(runs: Sequence[Run]) -> str:
     """Return the number, drivers, dates and hardware of runs.
 
-    It reads `there are 14, of driver 570.86 (12); 580.10 (2), begun from 2026-02-01 to 2026-02-14,
-    on h200-sxm, 141gb`.
+    It reads `there are 14 runs with the driver 570.86 (12); 580.10 (2), started from 2026-02-01 to
+    2026-02-14, on the hardware h200-sxm, 141gb`.
     """
     drivers = Counter(run.header.environment.device.driver or "unknown" for run in runs)
     hardware = Counter(str(hardware_of(run)) for run in runs)
-    there = f"there are {len(runs)}" if len(runs) > 1 else "there is one"
-    return f"{there}, of driver {_counts_text(drivers)}, begun {_span_text(runs)}, on {_counts_text(hardware)}"
+    runs_text = f"there are {len(runs)} runs" if len(runs) > 1 else "there is one run"
+    return (
+        f"{runs_text} with the driver {_counts_text(drivers)}, started {_span_text(runs)}, "
+        f"on the hardware {_counts_text(hardware)}"
+    )
 
 
 def _span_text(runs: Sequence[Run]) -> str:
     """Return when runs began, from the first to the last."""
     times = sorted(time for run in runs if (time := moment(run.header.started)))
     if not times:
-        return "nobody knows when"
+        return "at an unknown time"
     first, last = (time.isoformat(timespec="minutes") for time in (times[0], times[-1]))
     return f"at {first}" if first == last else f"from {first} to {last}"
 

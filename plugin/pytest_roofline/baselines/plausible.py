@@ -74,8 +74,9 @@ def absurd(
     """
     fastest, slowest = min(medians_s), max(medians_s)
     if fastest < POSSIBLE_S[0] or slowest > POSSIBLE_S[1]:
-        observed = f"processes of {fastest:.3g} to {slowest:.3g} s a call"
-        return Flaw(observed, f"{POSSIBLE_S[0]:g} to {POSSIBLE_S[1]:g} s", "record it anew")
+        observed = f"processes with {fastest:.3g} to {slowest:.3g} s a call"
+        expected = f"{POSSIBLE_S[0]:g} to {POSSIBLE_S[1]:g} s a call"
+        return Flaw(observed, expected, "record the entry again")
     roof = _roof(key, work)
     if roof is None:
         return None

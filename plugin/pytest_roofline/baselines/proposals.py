@@ -53,9 +53,10 @@ class NothingFit(BadInput):
         common_reason = (
             "other processes kept the cores busy during the measurement"
             if self.busy
-            else "all of them were left out"
+            else "all measurements were left out"
         )
-        reason = common_reason if self.busy or self.left_out else next(iter(left_out), "none there")
+        nothing = "nothing was measured"
+        reason = common_reason if self.busy or self.left_out else next(iter(left_out), nothing)
         super().__init__(f"no measurement in {where} is fit for a baseline: {reason}")
 
 
@@ -140,7 +141,7 @@ def _fit_measurements(
             key = measurement.key
             reason = run.unfit(measurement, accept_slower) or positional_names_note(key.parameters)
             if not reason and gated and not measurement.gate and not key.is_canary:
-                reason = "not marked gate=True (include it with --all)"
+                reason = "the test is not marked gate=True; include the test with --all"
             if not reason:
                 fit_of_run.append(measurement)
             elif not key.is_canary:
@@ -183,8 +184,8 @@ def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     if 2 * len(odd) >= len(runs):
         remedy = "choose runs of one kind (--driver, --before, --after), or record more runs and propose all of them"
         return f"{texts}; the {len(runs)} runs disagree, and none is a clear outlier; {remedy}"
-    pronoun = "it" if len(odd) == 1 else "them"
-    return f"{texts}; runs of unchanged code differ less; find out why, and propose the runs without {pronoun}"
+    odd_runs = "this run" if len(odd) == 1 else "these runs"
+    return f"{texts}; runs of unchanged code differ less; find out why, and propose the others without {odd_runs}"
 
 
 def _leave_out_odd(
@@ -202,7 +203,7 @@ def _leave_out_odd(
     paths = {(identity_of(run.header.environment), run.header.started): run.path for run in runs}
     lines = [
         f"{paths[session.device, session.started]}, {session.text}; "
-        f"{'--accept-slower keeps it' if session.change > 0 else 'to keep it, propose it alone'}"
+        f"{'add --accept-slower to keep the run' if session.change > 0 else 'propose the run alone to keep it'}"
         for session in odd
     ]
     return [leave_out(entry, odd) for entry in entries], list(map(printable, lines))
@@ -272,14 +273,14 @@ def _refuse_different(
         for measurement in measurements:
             if same(first, measurement):
                 continue
-            before, now = (
+            first_mode, mode = (
                 ", ".join(record.samples.achieved) or "as asked" for record in (first, measurement)
             )
             fault_text = f"{fault} in {first_run.path} and {run.path}"
-            mode_text = f"was timed {before} in {first_run.path} and {now} in {run.path}"
+            mode_text = f"was timed {first_mode} in {first_run.path} and {mode} in {run.path}"
             raise BadInput(
                 f"{first.label} {fault_text if fault else mode_text}, so these times cannot form one entry; "
-                "find out why, and propose runs of one kind"
+                "find out why they differ, and propose only runs that agree"
             )
 
 
@@ -306,8 +307,8 @@ def _common_mode(
     if majority is by_call:
         rare, common = common, rare
     line = (
-        f"{measured[0].label}: {minority_count} of {total} processes timed it {rare}, the others {common}; the two "
-        f"modes are not comparable, so the baseline holds the {majority_count} only"
+        f"{measured[0].label}: {minority_count} of {total} processes timed the test {rare}, the others {common}; the "
+        f"two modes are not comparable, so the baseline holds only the other {majority_count} processes"
     )
     of_majority = [
         (run, [measurement for measurement in measurements if _process(measurement) in majority])

@@ -23,8 +23,8 @@ from .limit_texts import breach_text, limit_text
 
 _MODES = {"graph": "timed by replaying a graph"}
 _REPAIR = (
-    "; check its errors, clocks and link with `roofline doctor`, then swap it with a sibling: if the slowness "
-    "moves with it, replace it, else check its slot, cooling and power"
+    "; check this card's errors, clocks and link with `roofline doctor`, then swap the card with a sibling: if the "
+    "slowness moves with the card, replace the card; if not, check the slot, cooling and power"
 )
 
 
@@ -76,8 +76,9 @@ def _other_mode(verdict: Verdict, reason: Reason) -> str:
     assert verdict.reference is not None
     mode = _modes_of(reason.texts["mode"])
     return (
-        f"{_of_processes(reason)}this is {modes_text(mode)}, the baseline {modes_text(verdict.reference.achieved)}: "
-        "the two times are not comparable; find out why the mode changed, or record the baseline again"
+        f"{_of_processes(reason)}this run is {modes_text(mode)}, the baseline is "
+        f"{modes_text(verdict.reference.achieved)}, so the two times are not comparable; find out why the mode "
+        "changed, or record the baseline again"
     )
 
 
@@ -97,48 +98,48 @@ def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:
     assert verdict.reference is not None
     texts = reason.texts
     return (
-        f"{verdict.reference.source} holds {texts['label']} with {texts['observed']}, expected {texts['expected']}, so "
+        f"{verdict.reference.source} holds {texts['label']} with {texts['observed']}; expected {texts['expected']}; "
         f"the test is not compared; {texts['remedy']}, or remove the entry (`roofline baseline check` lists "
         "such entries)"
     )
 
 
 def _may_be(verdict: Verdict, _: Reason) -> str:
-    """Return the interval of an undecided verdict: `may be +1.0 to +8.0 % after 3 processes (…)`."""
+    """Return the interval of an undecided verdict: `the change may be +1.0 to +8.0 % after 3 processes (…)`."""
     interval = verdict.own_interval
     assert interval is not None
     assert verdict.difference is not None
     low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in interval)
     number, process = verdict.processes, verdict.difference.process
     processes = (
-        f"{number} process{'es' * (number > 1)} ({_share(process.value)} apart: {process.origin})"
+        f"{number} process{'es' * (number > 1)} (spread {_share(process.value)}: {process.origin})"
     )
-    return f"may be {low} to {high} % after {processes}"
+    return f"the change may be {low} to {high} % after {processes}"
 
 
 def _hot_rounds(verdict: Verdict, _: Reason) -> str:
     """Return the sentence that further rounds are slower than the first process."""
     return (
-        f"{_looks_slower(verdict)}, but its later rounds are {_share(growth(verdict.hot))} slower than its first "
-        "process, and the baseline holds first processes only; earlier rounds may have heated the "
+        f"{_looks_slower(verdict)}, but the later rounds are {_share(growth(verdict.hot))} slower than the first "
+        "process, and the baseline holds only first processes; earlier rounds may have heated the "
         f"device; record the baseline with --roofline-rounds={SECOND_ANALYSIS}"
     )
 
 
 def _red_needs_rounds(verdict: Verdict, reason: Reason) -> str:
-    return _red_needs(verdict, reason, "--roofline-rounds=auto decides")
+    return _red_needs(verdict, reason, "measure with --roofline-rounds=auto")
 
 
 def _red_needs_logs(verdict: Verdict, reason: Reason) -> str:
-    return _red_needs(verdict, reason, "more logs decide")
+    return _red_needs(verdict, reason, "import more logs")
 
 
 def _red_needs(verdict: Verdict, reason: Reason, remedy: str) -> str:
     """Return the sentence that a test looks slower, but red needs more processes."""
     assert verdict.reference is not None
-    processes = f"red needs {reason.numbers['processes']} processes"
+    processes = f"a red verdict needs {reason.numbers['processes']} processes"
     baseline = f"against a baseline of {len(verdict.reference.medians_s)}"
-    return f"{_looks_slower(verdict)}; {remedy}: {processes} {baseline}"
+    return f"{_looks_slower(verdict)}; {processes} {baseline}; {remedy}"
 
 
 def _looks_slower(verdict: Verdict) -> str:
@@ -153,18 +154,18 @@ def _needs_rounds(_: Verdict, reason: Reason) -> str:
     """Return how many processes would decide, with the option that takes them."""
     processes = reason.numbers["processes"]
     rounds = "auto" if processes <= MOST_ROUNDS else processes
-    text = f"needs about {processes} processes (--roofline-rounds={rounds})"
+    text = f"a verdict needs about {processes} processes; measure with --roofline-rounds={rounds}"
     return text + _wider(reason)
 
 
 def _needs_logs(_: Verdict, reason: Reason) -> str:
-    return f"needs about {reason.numbers['processes']} logs" + _wider(reason)
+    return f"a verdict needs about {reason.numbers['processes']} logs" + _wider(reason)
 
 
 def _other_devices(_: Verdict, reason: Reason) -> str:
     """Return the remedy for a baseline of other devices."""
     spread = reason.numbers["spread"]
-    text = f"the baseline holds other devices only ({spread:.1%} apart): record this device"
+    text = f"the baseline holds only other devices (spread {spread:.1%}); record this device"
     return text + _wider(reason)
 
 
@@ -172,18 +173,18 @@ def _few_days(verdict: Verdict, reason: Reason) -> str:
     """Return the remedy for a baseline of too few days."""
     processes = _behind(verdict) + " of one day" * (reason.numbers["days"] == 1)
     remedy = f"record {ENOUGH_SESSIONS} sessions or more, each on another day"
-    return f"the baseline has {processes}: {remedy}" + _wider(reason)
+    return f"the baseline has only {processes}; {remedy}" + _wider(reason)
 
 
 def _few_processes(verdict: Verdict, reason: Reason) -> str:
     """Return the remedy for an estimate close to the tolerance."""
-    few = f"the baseline has only {_behind(verdict)}, too few to decide this close to the tolerance"
-    return f"{few}: record more" + _wider(reason)
+    few = f"the baseline has only {_behind(verdict)}, which cannot decide so close to the tolerance"
+    return f"{few}; record more processes" + _wider(reason)
 
 
 def _few_sessions(verdict: Verdict, reason: Reason) -> str:
     """Return the remedy for a baseline whose sessions are too few or too different."""
-    text = f"needs more sessions and processes in the baseline (it has {_behind(verdict)})"
+    text = f"the baseline has only {_behind(verdict)}; record more sessions and processes"
     return text + _wider(reason)
 
 
@@ -197,7 +198,7 @@ def _wider(reason: Reason) -> str:
     percent = reason.numbers.get("tolerance_percent")
     if percent is None:
         return ""
-    return f", or --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
+    return f", or set --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
 
 
 def _beyond_limit(verdict: Verdict, reason: Reason) -> str:
@@ -218,19 +219,20 @@ def _within_limit(verdict: Verdict, reason: Reason) -> str:
 def _may_miss_limit(verdict: Verdict, reason: Reason) -> str:
     """Return the sentence on a time whose interval includes a limit."""
     behind = _behind_limit(verdict, reason)
-    return f"may be below {_limit(verdict)}: its interval includes the limit, {behind}"
+    return f"may be below {_limit(verdict)}, since the interval includes the limit; {behind}"
 
 
 def _limit_needs_processes(verdict: Verdict, reason: Reason) -> str:
     """Return the sentence on a time beyond a limit with too few processes for red."""
-    needed = f"a test is red from {reason.numbers['least']} processes on if its run may add rounds"
-    return f"is below {_limit(verdict)}, but {needed}, {_behind_limit(verdict, reason)}"
+    least = reason.numbers["least"]
+    needed = f"a red verdict needs at least {least} processes if the run may add rounds"
+    return f"is below {_limit(verdict)}, but {needed}; {_behind_limit(verdict, reason)}"
 
 
 def _limit_unsure(verdict: Verdict, reason: Reason) -> str:
     """Return the sentence on a time beyond a limit that may still change."""
     why = "not clearly enough for a run with interim analyses"
-    return f"is below {_limit(verdict)}, but {why}, {_behind_limit(verdict, reason)}"
+    return f"is below {_limit(verdict)}, but {why}; {_behind_limit(verdict, reason)}"
 
 
 def _limit(verdict: Verdict) -> str:
@@ -244,8 +246,8 @@ def _behind_limit(verdict: Verdict, reason: Reason) -> str:
     Where several devices were measured, it also names the worst.
     """
     numbers, device = reason.numbers, reason.texts["device"] or "a device without a UUID"
-    worst = f"{device} ({numbers['missed']} of {numbers['devices']} devices miss it), "
-    spread = f"{_share(numbers['spread'])} apart: {reason.texts['origin']}"
+    worst = f"{device} ({numbers['missed']} of {numbers['devices']} devices miss the limit), "
+    spread = f"spread {_share(numbers['spread'])}: {reason.texts['origin']}"
     processes = count(verdict.processes, "process", "es")
     return f"{worst * (numbers['devices'] > 1)}{processes} ({spread})"
 
@@ -254,16 +256,16 @@ def _few_near_limit(_: Verdict, reason: Reason) -> str:
     """Return the remedy for a time close to a limit."""
     sessions = reason.numbers["sessions"]
     few = "1 session is" if sessions == 1 else f"{sessions} sessions are"
-    remedy = "record more and compare them together (roofline compare FILE.json RUN,RUN,…)"
-    return f"{few} too few to decide this close to the limit: {remedy}"
+    remedy = "record more and compare all of them together: roofline compare FILE.json RUN,RUN,…"
+    return f"{few} too few to decide so close to the limit; {remedy}"
 
 
 def _moved_together(_: Verdict, reason: Reason) -> str:
     """Return the sentence on the change that all tests share."""
     together, left = (format_percent(growth(reason.numbers[name])) for name in ("together", "left"))
     return (
-        f"all {reason.numbers['tests']} tests moved together by {together}; "
-        f"this test alone changed by {left}"
+        f"all {reason.numbers['tests']} tests changed together by {together}; "
+        f"beyond that, this test changed by {left}"
     )
 
 
@@ -298,7 +300,7 @@ def _few_siblings(verdict: Verdict, reason: Reason) -> str:
     siblings = f"{verdict.siblings} of the {numbers['siblings']} siblings"
     return (
         f"{siblings} of {_card(verdict, reason)} gave valid numbers; "
-        f"expected {numbers['expected']} or more to compare it with"
+        f"expected {numbers['expected']} or more for a comparison"
     )
 
 
@@ -330,24 +332,24 @@ def _sides_need_processes(verdict: Verdict, _: Reason) -> str:
     """Return the sentence that B looks slower, but red needs more processes."""
     estimate = verdict.own_estimate
     assert estimate is not None
-    sound = ", all of them sound" if verdict.processes >= verdict.fewest else ""
+    sound = "sound " if verdict.processes >= verdict.fewest else ""
     change = format_percent(growth(estimate))
     looks = f"looks worse ({change})" if verdict.subject.metric else f"looks {change} slower"
-    return f"{looks}, and red needs {verdict.fewest} processes a side{sound}"
+    return f"{looks}, but a red verdict needs {verdict.fewest} {sound}processes a side"
 
 
 def _sides_may_be(verdict: Verdict, _: Reason) -> str:
     assert verdict.own_interval is not None
-    return f"may be {span_text(verdict.own_interval)} after {verdict.processes} processes a side"
+    return f"the change may be {span_text(verdict.own_interval)} after {verdict.processes} processes a side"
 
 
 def _sides_need_about(_: Verdict, reason: Reason) -> str:
-    return f"needs about {reason.numbers['processes']} processes a side"
+    return f"a verdict needs about {reason.numbers['processes']} processes a side"
 
 
 def _sides_too_few(_: Verdict, reason: Reason) -> str:
-    few = f"{reason.numbers['processes']} processes a side are too few to decide this close to the tolerance"
-    return f"{few}: allow more"
+    few = f"{reason.numbers['processes']} processes a side are too few to decide so close to the tolerance"
+    return f"{few}; allow more with --processes"
 
 
 def _side_ended(_: Verdict, reason: Reason) -> str:

@@ -25,7 +25,8 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
     # A shift that is printed as zero explains nothing.
     if shift.strip("+-0. %"):
         lines.insert(
-            0, f"all tests of this run changed together; {shift} of the change is subtracted here"
+            0,
+            f"all tests of this run changed together; this common part, {shift}, is subtracted from each test",
         )
     clock = clock_change(verdict)
     if clock is not None:
@@ -80,12 +81,12 @@ def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
     if difference.unequal:
         new_spread = difference.process.value
         lines.append(
-            f"the new processes differ more from each other than those of the baseline ({new_spread:.1%})"
+            f"the new processes differ more from each other than the baseline's processes (spread {new_spread:.1%})"
         )
     device = difference.device
     if device is not None:
-        between = f"{device.value:.1%} between devices ({device.origin})"
-        lines.append(f"the device is not one of the baseline's: {between}")
+        between = f"spread between devices {device.value:.1%} ({device.origin})"
+        lines.append(f"the baseline does not hold this device: {between}")
     return lines
 
 
@@ -112,17 +113,19 @@ def _days_text(verdict: Verdict, session: Spread) -> list[str]:
     when = (
         "within six hours"
         if session.origin.endswith("within six hours")
-        else "on fewer days than sessions"
+        else "on fewer days than it has sessions"
     )
     return [
-        f"the baseline was recorded {when}, so the spread between sessions is assumed ({share}): {RECORD}"
+        f"the baseline was recorded {when}, so the spread between sessions is assumed ({share}); {RECORD}"
     ]
 
 
 def clock_text(clock: ClockChange, tolerance: float) -> str:
-    """Return `the clock explains it: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
+    """Return `the clock explains the change: 1980 → 1500 MHz (-24.2 %), in cycles +0.4 %`."""
     word = (
-        "the clock explains it" if clock.explains(tolerance) else "the clock explains only a part"
+        "the clock explains the change"
+        if clock.explains(tolerance)
+        else "the clock explains only a part of the change"
     )
     word += " and more" * clock.overshoots(tolerance)
     change = format_percent(clock.after_hz / clock.before_hz - 1)

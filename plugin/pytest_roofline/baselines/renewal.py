@@ -127,8 +127,8 @@ def changes(
     refusals = [change.refusal for change in entry_changes if change.refusal]
     if refusals:
         raise BadInput(
-            f"{listed(refusals, 5, '; ')}; expected at most the tolerance, over all renewals together; find "
-            "the cause, approve other entries with --only, or accept the change with --accept-slower"
+            f"{listed(refusals, 5, '; ')}; expected at most the tolerance, over all renewals together; find the "
+            "cause, or approve only other entries with --only, or accept the change with --accept-slower"
         )
     return entry_changes
 
@@ -200,7 +200,7 @@ def select(
     for substring in substrings:
         if not any(substring in label for label in labels):
             raise BadInput(
-                f"no entry has {substring!r} in its label; there are {listed(labels, 5) or 'none'}"
+                f"no entry has {substring!r} in its label; the labels are {listed(labels, 5) or 'none'}"
             )
     return [
         entry

@@ -148,7 +148,7 @@ def judge_rollout(
     for side, side_name in ((treated, "the devices that are compared"), (controls, "the controls")):
         if not side.changes:
             raise BadInput(
-                f"no test was measured both before and after on one of {side_name}; expected runs of the same devices"
+                f"no test was measured both before and after on any of {side_name}; expected runs of the same devices"
             )
     changes = {
         identity: DeviceChanges(treated_changes, controls.changes[identity])
@@ -157,7 +157,7 @@ def judge_rollout(
     }
     if not changes:
         raise BadInput(
-            "the runs of the controls hold none of the tests; expected runs of the same tests"
+            "the runs of the controls hold no test of the other runs; expected runs of the same tests"
         )
     prior = _shared_prior(list(changes.values()))
     rows = _rows(treated, changes, prior, tolerance)
@@ -167,7 +167,7 @@ def judge_rollout(
     origin = (
         f"estimated, with {prior.origin}"
         if prior
-        else "estimated, with an assumed prior: fewer than 8 tests"
+        else "estimated, with an assumed prior, since there are fewer than 8 tests"
     )
     return Rollout(
         tuple(rows), changes, treated, controls, without_control=without_control, spread=origin
@@ -346,11 +346,12 @@ def _reason(verdict: Verdict, changes: DeviceChanges, tests: int) -> str:
     The text ends with the number of units that would decide.
     """
     assert verdict.interval is not None
-    text, unit = f"may be {span_text(verdict.interval)}", "nodes" if changes.by_node else "devices"
+    text = f"the change may be {span_text(verdict.interval)}"
+    unit = "nodes" if changes.by_node else "devices"
     count = would_decide(verdict, min(map(len, changes.units)), tests)
     if count is not None:
-        return f"{text}; needs about {count} {unit} on either side"
+        return f"{text}; a verdict needs about {count} {unit} on either side"
     return (
-        f"{text}; {WORTHWHILE[-1]} {unit} are too few to decide this close to the tolerance; raise "
-        "the tolerance, or measure more often"
+        f"{text}; {WORTHWHILE[-1]} {unit} cannot decide so close to the tolerance; raise the "
+        "tolerance, or measure more often"
     )

@@ -153,7 +153,7 @@ class RunWriter:
         elif old_path is not None:
             partial = "that file" if old_path == intended else old_path
             self.trouble += (
-                f"; {partial} holds the measurements until then; the others are only printed here"
+                f"; {partial} holds the measurements until then; later measurements are only printed here"
             )
         else:
             self.trouble += "; its measurements are only printed here"

@@ -101,7 +101,7 @@ def result_word(
     if invalid:
         return Kind.INVALID.value, invalid
     if ending.outcome.verdicts:
-        return INTERRUPTED, "the run was cut before its verdicts were written"
+        return INTERRUPTED, "the run was interrupted before its verdicts were written"
     # A run that was imported from another tool has no verdicts.
     return Kind.NO_BASELINE.value, ""
 
@@ -127,7 +127,7 @@ def memory_word(ending: Ending, recorded: bool) -> str:
 def how_it_ended(outcome: Outcome | None) -> tuple[str, str]:
     """Return the word for a test without a verdict, and why."""
     if outcome is None:
-        return INTERRUPTED, "the run was cut before the test had ended"
+        return INTERRUPTED, "the run was interrupted before the test had ended"
     if outcome.reason.startswith(_XFAIL):
         return XFAIL, reason_of(outcome)
     if outcome.shadow:

@@ -57,9 +57,9 @@ _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
 FOREIGN = "`roofline import LOG --save NAME` makes a run from another tool's log"
 # By label, why a measurement with this label must not be compared.
 UNFIT_LABELS = {
-    OVERSUBSCRIBED: "more ranks than cores, so the time is mostly the scheduler's",
-    PROFILED: "a profiler was attached, or had been in the same process; measure without one",
-    SIBLINGS: "it is one of several devices that are only compared with each other in the same run",
+    OVERSUBSCRIBED: "there were more ranks than cores, so the time is mostly the scheduler's",
+    PROFILED: "a profiler was attached, or had been in the same process; measure without a profiler",
+    SIBLINGS: "the device is one of several that are only compared with each other in the same run",
 }
 # The most characters of a failure's message: it may fill a screen otherwise.
 LONGEST_REASON = 160
@@ -227,8 +227,12 @@ class Run:
         verdict.
         """
         if "replaced" in measurement.samples.labels:
-            by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
-            return f"the measured function was slowed down or replaced on purpose, {by}"
+            cause = (
+                f"in a drill of {self.drill}"
+                if self.drill
+                else "by the hook pytest_roofline_function"
+            )
+            return f"the measured function was slowed down or replaced on purpose, {cause}"
         if measurement.invalid:
             return measurement.invalid
         if measurement.key.identity in self.spoiled_reasons:
@@ -267,7 +271,7 @@ class Run:
     def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
         """Return why a test's outcome makes its results unfit, or an empty text."""
         if test_id not in self._ended:
-            return "its test did not finish"
+            return "the test did not finish"
         outcome = self.not_passed.get(test_id)
         if outcome is None:
             return ""
@@ -278,8 +282,8 @@ class Run:
         if outcome.by_verdict and (accept_slower or without_baseline):
             return ""
         if outcome.outcome != "failed":
-            return "its test was skipped"
-        return f"its test failed: {_first_sentence(outcome.reason)}"
+            return "the test was skipped"
+        return f"the test failed: {_first_sentence(outcome.reason)}"
 
 
 def _first_sentence(text: str) -> str:

@@ -196,7 +196,7 @@ def _omission_reason(run: Run, row: Row) -> str:
         return f"it ran out of memory: {row.lost.allocation.message}"
     if row.ended is None or row.ended.outcome == "passed":
         return ""
-    return f"its test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"
+    return f"the test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"
 
 
 def facts(row: Row, measurements: Sequence[Measurement]) -> dict[str, object]:

@@ -124,7 +124,7 @@ def test_what_changed_since_the_baseline_is_told_once_with_how_many_it_concerns(
     lines = text(*first, *second).splitlines()
     assert "* `driver 550.54 → 570.86` (1 of 2 results)" in lines
     assert "* `torch 2.4 → 2.5` (1 of 2 results)" in lines
-    clock = "the clock explains it: 1800 → 1500 MHz (-16.7 %), in cycles +1.8 %"
+    clock = "the clock explains the change: 1800 → 1500 MHz (-16.7 %), in cycles +1.8 %"
     assert f"* `{clock}` (1 of 2 results)" in lines
     assert "Nothing that is known" not in text(*first, *second)
     second[1] = first[1] = replace(first[1], subject=replace(first[1].subject, changed=()))

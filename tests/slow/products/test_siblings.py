@@ -46,7 +46,7 @@ def test_the_one_whose_memory_is_slower_is_named_explained_and_reported_and_noth
     result.stdout.fnmatch_lines(
         [
             "memcpy_siblings?d2d?.cuda:3: REGRESSED, cuda:3 (GPU-00000003) is 10.0 % slower than its 7 siblings "
-            "(2635 GB/s against 2898 GB/s*roofline doctor*swap it with a sibling*99 % interval*",
+            "(2635 GB/s against 2898 GB/s*roofline doctor*swap the card with a sibling*99 % interval*",
         ]
     )
     # docs/verdicts.md shows this very line, shortened at its end.
