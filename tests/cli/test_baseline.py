@@ -379,19 +379,19 @@ def test_prune_lists_what_no_test_uses_and_removes_it_once_it_is_told_to(
     collection(("memcpy_d2d", SIZE), ("other", {"size_bytes": 1}))
     result = baseline("check", "--prune")
     assert result.exit_code == 0
-    hint = "no test uses it, since {}; expected a test that measures it; --apply removes it"
+    hint = "no test uses this entry, since {}; expected a test that measures it; --apply removes the entry"
     assert [
         line for line in result.stdout.splitlines() if "unused" in line or "no test" in line
     ] == [
         "hint: baselines/h100.json: h100only[64MiB] (h100-sxm5, 80gb; measured): "
         + hint.format("there is no such test"),
         "hint: baselines/h200.json: other[64MiB] (h200-sxm, 141gb; measured): "
-        + hint.format("its test has other parameters now"),
-        "2 of 4 entries unused by the 2 tests that measure",
+        + hint.format("the test has other parameters now"),
+        "unused: 2 of 4 entries; pytest collected 2 tests that measure",
     ]
     collection(("memcpy_d2d", SIZE), ("h100only", SIZE), ("other", SIZE))
     result = baseline("check", "--prune", "--apply")
-    assert result.stdout.splitlines()[-1] == "0 of 4 entries unused by the 3 tests that measure"
+    assert result.stdout.splitlines()[-1] == "unused: 0 of 4 entries; pytest collected 3 tests that measure"
     assert contents(kept) == before
     collection(("memcpy_d2d", SIZE), ("h100only", SIZE))
     result = baseline("check", "--prune", "--apply")
@@ -405,7 +405,7 @@ def test_a_collection_that_failed_or_found_other_tests_deletes_nothing(baseline,
     cases = [
         ([("memcpy_d2d", SIZE)], 2, "pytest ended with status 2"),
         ([], 0, "pytest collected no test that measures"),
-        ([("unrelated", {})], 0, "none of the 4 entries in baselines is used"),
+        ([("unrelated", {})], 0, "no collected test uses any of the 4 entries in baselines"),
     ]
     for tests, status, said in cases:
         collection(*tests, status=status)
@@ -433,5 +433,5 @@ def test_prune_asks_a_real_pytest_for_its_tests(baseline, kept, tmp_path):
     assert ["hint: baselines/h100.json: h100only[64MiB] (h100-sxm5, 80gb; measured)"] == [
         line.partition(": no test")[0] for line in unused
     ]
-    assert result.stdout.splitlines()[-1] == "1 of 4 entries unused by the 2 tests that measure"
+    assert result.stdout.splitlines()[-1] == "unused: 1 of 4 entries; pytest collected 2 tests that measure"
     assert not (tmp_path / ".roofline").exists()

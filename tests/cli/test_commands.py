@@ -476,7 +476,7 @@ class Full(io.StringIO):
 
 
 def test_what_cannot_be_printed_is_not_all_is_well(monkeypatch, capsys):
-    closed = "standard output is closed; expected an open one, such as /dev/null"
+    closed = "standard output is closed; redirect standard output to a file, such as /dev/null"
     for stream, told in ((Full(), "No space left on device"), (None, closed)):
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdout", stream)

@@ -331,12 +331,12 @@ def test_a_product_is_shown_with_what_bounds_nothing_and_an_unknown_one_with_wha
     result = command("hardware", "H100")
     assert (result.exit_code, result.stdout) == (
         1,
-        "'H100' is 3 products: h100-nvl, h100-pcie, h100-sxm5; name one of them, for example: roofline hardware "
+        "'H100' fits 3 products: h100-nvl, h100-pcie, h100-sxm5; name one product, for example: roofline hardware "
         "h100-nvl\n",
     )
     result = command("hardware", "NVIDIA H20")
     assert result.exit_code == 1
-    assert "'NVIDIA H20' is not known. Fill this in from its datasheet" in result.stdout
+    assert "'NVIDIA H20' is not known. Fill in this form from the datasheet" in result.stdout
     assert "roofline baseline check baselines/hardware.json" in result.stdout
     assert json.loads(command("hardware", "NVIDIA H20", "--json").stdout) == []
     result = command("hardware", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
@@ -357,7 +357,7 @@ def test_a_users_file_is_read_from_baselines_and_from_every_folder_that_is_named
     (tmp_path / "baselines").rmdir()
     (tmp_path / "site").rename(tmp_path / "baselines")
     result = command(*site, "hardware")
-    text = "site, a folder without hardware.json; expected a folder that holds one"
+    text = "site, a folder without hardware.json; expected a folder that holds this file"
     assert (2, True) == (result.exit_code, text in result.stderr)
     assert "t40-pcie    16gb      320" in command("hardware").stdout
     for files in ((), ("baselines/hardware.json",)):

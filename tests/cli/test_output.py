@@ -149,7 +149,7 @@ def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home)
     # That a job works after these changes is tested in tests/slow/ci.
     told = init("bench/gpu", "--ci=github", "--ci=gitlab", "--ci=slurm").stdout
     assert (
-        f"note: {WORKFLOW} is only read at the top of a repository; move it there, and put bench/gpu/"
+        f"note: CI reads {WORKFLOW} only at the top of a repository; move this file to the top, and put bench/gpu/"
         in told
     )
     assert "note: .gitlab-ci.yml is only read at the top" in told
@@ -246,9 +246,9 @@ def test_what_cannot_be_reported_is_one_sentence_and_status_2(report, runs, tmp_
     (tmp_path / "copy.jsonl").write_bytes(runs[1].read_bytes())
     (tmp_path / "baseline.json").write_text("{}\n")
     cases = [
-        ((), "no RUN is given; name one, or several: roofline report RUN -o DIR"),
+        ((), "no RUN is given; name one run, or several: roofline report RUN -o DIR"),
         (("old",), "neither -o DIR nor --json is given; type: roofline report old -o report"),
-        (("old", "old", "-o", "out"), "'old' and 'old' are the same run; name it once"),
+        (("old", "old", "-o", "out"), "'old' and 'old' are the same run; name this run once"),
         (("old", "new", "copy.jsonl", "-o", "out"), "'new' and 'copy.jsonl' are the same run"),
         (("none", "-o", "out"), "run file .roofline/runs/none.jsonl does not exist"),
         (("old", "-o", "taken"), "-o=taken: taken is not a directory"),

@@ -65,7 +65,7 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
     lines = command("compare", "many", "slower").stdout.splitlines()
     assert sum(line.startswith("INCONCLUSIVE copy") for line in lines) == 8
     assert lines[-2:] == [
-        "… and 4 more that are open or INVALID; --json has all",
+        "… and 4 more tests that are undecided or INVALID; --json has all of them",
         "12 INCONCLUSIVE; undecided: copy0[64MiB] +100 %, copy1[64MiB] +100 %, copy2[64MiB] +100 % and 9 more",
     ]
     assert (
@@ -177,7 +177,7 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(
         "ways --by way --base b --control ways ways",
     ):
         assert refused("compare", *words.split()).startswith(
-            "--by compares tests within OLD; leave NEW out, and give --base only beside --by"
+            "--by compares tests within OLD; leave out NEW, --table and --control; give --base only together with"
         )
 
 
@@ -223,7 +223,7 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
             *words
         )
     expected = (
-        "proposal new does not exist; write it with `roofline baseline propose -o new`; if that refuses, correct the "
+        "proposal new does not exist; write the file with `roofline baseline propose -o new`; if this command refuses, correct the "
         "faults that it names; record runs of a busy machine again once `roofline doctor` exits 0"
     )
     assert refused("baseline", "approve", "new") == expected
@@ -269,7 +269,7 @@ def test_a_test_is_named_by_part_of_its_label_or_by_its_id(command, refused, tol
             name for name in names if any(line.startswith(f"{name} ") for line in shown)
         ], text
     make.save(tmp_path / "empty.jsonl")
-    assert "it measured nothing at all; name another run" in refused("explain", "empty.jsonl")
+    assert "since this run measured nothing; name another run" in refused("explain", "empty.jsonl")
 
 
 def test_what_a_test_found_besides_times_can_be_read_again(command, make, tmp_path):
@@ -351,7 +351,7 @@ def test_a_drill_in_which_every_compared_test_turned_red_is_a_success(command, m
     missing = make.verdict(other, "NO BASELINE", reason="none")
     drilled.records = (red, other, first, missing)
     result = command("drill", "10%")
-    said = "drill of +10 %: 1 of 1 tests turned red\nagainst their baselines +10.0 % time; +10.0 % were requested\n"
+    said = "drill of +10 %: 1 of 1 tests turned red\nmeasured against the baselines: +10.0 % time; requested: +10.0 %\n"
     assert (result.exit_code, result.stdout) == (0, said)
     # The verdict of the run's end, and not the outcome, is what a drill reads: an expected failure is red too.
     drilled.records = (red, other, first, second, make.outcome(other, "passed"))
@@ -398,7 +398,7 @@ def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
             )
             for verdict in ("PASSED", "INCONCLUSIVE", "IMPROVED")
         ),
-        ({"tolerance": 0.2}, "PASSED, measured as +10.0 %: within its tolerance of 20 %"),
+        ({"tolerance": 0.2}, "PASSED, measured as +10.0 %: within the tolerance of 20 %"),
         (
             {"kind": "INCONCLUSIVE", "reach": 0.15},
             "this run detects slowdowns from 15 % only; use ",
@@ -419,7 +419,7 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
     invalid = make.verdict(one, "INVALID", reason=reason)
     nothing = "nothing was compared, so no test could turn red; "
     ended = (
-        "pytest ended with status {} before any verdict; expected 0 or 1: correct the fault that its output "
+        "pytest ended with status {} before any verdict; expected status 0 or 1; correct the fault that pytest's output "
         "shows (without -q it shows more), or select other tests"
     )
     unmeasured = (
@@ -432,7 +432,7 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
         (
             (broken,),
             1,
-            f"{nothing}{one.test_id} failed before its verdict; correct it, and repeat the drill",
+            f"{nothing}{one.test_id} failed before its verdict; correct the test, and repeat the drill",
         ),
         ((one, other, invalid, without), 1, f"{nothing}one[64MiB] is INVALID: {reason}"),
         (
@@ -546,5 +546,5 @@ def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refus
     assert ["test", "mi300x", "again"] == copies[3].split()
     for words in (["--table"], ["--of", "time"]):
         assert refused("compare", "cpu", "a100", *words).startswith(
-            "--table shows the runs of OLD; leave NEW out, and give --of only beside --table"
+            "--table shows only the runs of OLD; leave out NEW and --control; give --of only together with --table"
         )

@@ -50,8 +50,8 @@ def test_a_number_outside_of_its_range_is_refused_in_any_record_of_a_file(make):
         ]:
             assert f"FILE: {sentence}" == make.refusal(record)
     for record, sentence in [
-        (make.session(1e-30), "process_medians[0] is 1e-30; expected something between 1e-18 and 1e+18"),
-        (make.session(1e30), "process_medians[0] is 1e+30; expected something between 1e-18 and 1e+18"),
+        (make.session(1e-30), "process_medians[0] is 1e-30; expected a number between 1e-18 and 1e+18"),
+        (make.session(1e30), "process_medians[0] is 1e+30; expected a number between 1e-18 and 1e+18"),
         (make.measurement(1.0, compile_s=-1.0), "compile_s is -1.0; expected a finite number, zero or more"),
         (make.measurement(1.0, round=0), "round is 0; expected 1 or more"),
         (make.measurement(1.0, peak_bytes=-7), "peak_bytes is -7; expected a whole number, zero or more"),
@@ -267,7 +267,7 @@ def test_an_entry_says_what_is_wrong_with_it(make):
         *((lambda f=f: make.published(**{f: None}), f"a threshold entry lacks {f}") for f in (
             "value", "unit", "convention", "source", "confidence")),
         (lambda: make.published("reference", sessions=(make.session(),)), "a reference entry has sessions"),
-        (lambda: make.published(metric="GBps"), "metric is 'GBps'; a threshold gates a rate"),
+        (lambda: make.published(metric="GBps"), "metric of a threshold is 'GBps'; expected a rate"),
         *((lambda f=f: make.measured(**{f: None}), f"a measured entry lacks {f}") for f in ("cache", "timing", "work")),
         (lambda: make.measured(sessions=()), "a measured entry has no sessions"),
         (lambda: make.measured(value=1.0), "a measured entry has a value"),

@@ -193,7 +193,7 @@ def test_twenty_times_a_roofline_cannot_be_true_whatever_caches_there_are():
         assert found.startswith(told), (roof, amount, seconds, told)
         assert bool(found) == bool(told), (roof, amount, seconds, told)
         assert not told or found.endswith(
-            "check that `work` is right and that the function does it"
+            "check that `work` is right and that the function does this work"
         )
 
 

@@ -185,7 +185,7 @@ def test_only_an_accelerator_that_is_unknown_or_a_part_needs_a_line():
         ),
         (
             DeviceFacts("cuda", "a\x1b[31m'b"),
-            r"""roof: no peaks are known of "a\x1b[31m'b", so no share of a peak is shown; `""",
+            r"""roof: the peaks of "a\x1b[31m'b" are unknown, so no share of a peak is shown; `""",
         ),
     ):
         assert unknown_line(device).startswith(said)

@@ -76,7 +76,7 @@ def test_a_copy_between_two_devices_is_held_against_their_link_where_a_figure_is
         )
     both = make.hardware(devices=2, link="nvlink-switch")
     found = link_ceiling(H200, both, "bidir_sum_auto_payload_GBps")
-    assert (found.value, found.origin.split(":")[0]) == (900e9, "both ways added up")
+    assert (found.value, found.origin.split(":")[0]) == (900e9, "sum of both directions")
     for product, link, devices, metric in [
         *(("NVIDIA H200", link, 2, PAYLOAD) for link in ("staged", "unknown", "mixed")),
         # From GPU to GPU as many links as the board wires carry it, which the key does not tell.

@@ -160,7 +160,7 @@ def test_a_node_that_is_slow_in_half_of_its_runs_is_told_so_and_a_cpu_gets_advic
     assert one.change_low < 0 < one.change
     text = fleet_text(many, found, found.findings, 100, colour=False)
     assert "node30: memory, sometimes" in text
-    assert "in 10 runs, not in all of them; roofline history shows since when" in text
+    assert "in 10 runs, only in some of these runs; roofline history shows since when" in text
     assert "look at: other load, memory channels" in text
 
 

@@ -173,7 +173,7 @@ def test_a_folder_of_logs_is_imported_by_node_and_the_slow_gpu_turns_the_command
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(main, ["fleet", "nodes", "--no-cache"])
     assert done.exit_code == 1, done.output
-    assert "12 nodes, 96 devices, 0 links, 3 tests in 12 runs; would have found" in done.output
+    assert "12 nodes, 96 devices, 0 links, 3 tests in 12 runs; detectable in" in done.output
     assert "1. GPU node003:5 on node003, h100-sxm5, 80gb" in done.output
     assert done.output.splitlines()[-1] == "slower than their peers: 1 GPU"
 
@@ -235,7 +235,7 @@ def lines_of(done, node="node003"):
 
 
 LOG = nvbandwidth("node003", 3)
-NOTHING = "node003: none of its parts is judged: 0 of 3 tests, 0 of 8 GPUs: "
+NOTHING = "node003: no part of this node is judged: 0 of 3 tests, 0 of 8 GPUs: "
 ALL_FAILED = broken(LOG, dict.fromkeys(range(3), "Error"))
 
 
@@ -263,7 +263,7 @@ def test_a_run_that_was_cut_before_its_first_row_is_no_all_clear(judge, tmp_path
     header = path.read_text().splitlines(keepends=True)[0]
     path.write_text(header)
     done = CliRunner().invoke(main, ["fleet", "nodes", "--no-cache"])
-    assert (2, [f"{NOTHING}its runs hold no measurement"]) == (done.exit_code, lines_of(done))
+    assert (2, [f"{NOTHING}the runs of this node hold no measurement"]) == (done.exit_code, lines_of(done))
 
 
 @pytest.mark.parametrize(
@@ -300,5 +300,5 @@ def test_what_is_missing_of_a_node_stands_in_the_json(judge):
 
 def test_a_choice_of_tests_leaves_out_no_node_that_failed_in_them(judge):
     done = judge(broken(LOG, {1: "Error"}), "--tests", "nvbandwidth.device_to_host*")
-    line = f"node003: none of its parts is judged: 0 of 1 test, 0 of 8 GPUs: {FAILED}"
+    line = f"node003: no part of this node is judged: 0 of 1 test, 0 of 8 GPUs: {FAILED}"
     assert (2, [line]) == (done.exit_code, lines_of(done))

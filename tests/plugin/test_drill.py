@@ -136,6 +136,6 @@ def test_the_command_counts_what_turned_red_and_says_why_the_others_did_not(desk
     status, text = told("20%", *against)
     assert status == 1, text
     assert "drill of +20 %: 1 of 2 tests turned red" in text
-    assert "not red: copy[1GiB] PASSED, measured as +20.0 %: within its tolerance of 50 %" in text
+    assert "not red: copy[1GiB] PASSED, measured as +20.0 %: within the tolerance of 50 %" in text
     (name,) = [path.stem for path in desk.run_paths() if path.stem.startswith("drill-")]
     assert all("replaced" in m.samples.labels for m in desk.saved(name).measurements)

@@ -177,7 +177,7 @@ def test_what_needs_more_than_the_target_has_fails_whatever_the_baseline_says(la
     result = lab.desk.run("--roofline-save=big")
     assert result.ret == 1
     result.assert_outcomes(passed=1, failed=1)
-    text = "needs 98,304 bytes of shared memory (96 KiB), gfx942 has 65,536 (64 KiB) for a block"
+    text = "needs 98,304 bytes of shared memory (96 KiB), but gfx942 has only 65,536 (64 KiB) for a block"
     assert f"flash[gfx942]: {text}" in printed(result)
     assert "flash[gfx942]  gfx942        200   96 KiB       0      48  FAILED" in printed(result)
     lab.edit(lambda exact: exact[1].update(provenance={}))
@@ -366,7 +366,7 @@ def test_a_missing_baseline_is_red_where_one_is_required_and_names_the_targets_t
     # Saved runs of kernels alone are found without naming them.
     told, targets = lab.propose()
     assert targets == ["gfx942", "sm_90"], told
-    assert "note: only in whole: flash[gfx942]" in lab.cli("compare", "whole", "part")[1]
+    assert "note: tests only in whole: flash[gfx942]" in lab.cli("compare", "whole", "part")[1]
     _, back = lab.cli("compare", "part", "whole")
     assert "NO BASELINE flash[gfx942]: no entry for gfx942; there are entries for sm_90" in back
 
@@ -456,5 +456,5 @@ def test_show_check_and_prune_know_exact_entries(lab):
     lab.suite(FLASH.format(more="").replace('"sm_90", "gfx942"', '"sm_90"'))
     code, pruned = lab.cli("baseline", "check", "--prune", "--tests", "test_suite.py", "--apply")
     assert code == 0, pruned
-    assert "flash[gfx942] (gfx942; exact): no test uses it, since its test has other" in pruned
+    assert "flash[gfx942] (gfx942; exact): no test uses this entry, since the test has other" in pruned
     assert [entry.target for entry in read_baseline(lab.baseline).exact] == ["sm_90"]

@@ -43,7 +43,7 @@ from .options import (
 
 SECTIONS = {
     "Commands": {
-        "propose": ("cli.baseline:propose", "Make a proposal of saved runs."),
+        "propose": ("cli.baseline:propose", "Make a proposal from saved runs."),
         "approve": ("cli.baseline:approve", "Merge a proposal into the baselines."),
         "show": ("cli.upkeep:show", "Show what each entry is based on."),
         "check": ("cli.upkeep:check", "Validate baselines."),
@@ -63,32 +63,37 @@ def baseline(ctx: click.Context) -> None:
 @command(folder_option)
 @click.argument("runs", nargs=-1)
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The proposal to write."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The file to write."
 )
 @click.option(
     "--driver",
     default="",
-    help="Only runs with this driver version, or its beginning: 550.",
+    help="Use only runs whose driver version begins like this: 550.",
 )
 @click.option(
     "--before",
     default="",
     metavar="DATE",
-    help="Only runs started before this date or time (ISO 8601, UTC).",
+    help="Use only runs started before this date or time (ISO 8601, UTC).",
 )
 @click.option(
-    "--after", default="", metavar="DATE", help="Only runs started at this date or time, or later."
+    "--after",
+    default="",
+    metavar="DATE",
+    help="Use only runs started at this date or time, or later (ISO 8601, UTC).",
 )
 @click.option(
     "--product",
     default="",
-    help="Only runs on this hardware, given by its key or words of it: h200-sxm.",
+    help="Use only runs on this hardware, given by its key or by words of its key: h200-sxm.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also tests that are not marked gate=True.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include tests that are not marked gate=True."
+)
 @click.option(
     "--accept-slower",
     is_flag=True,
-    help="Also tests that failed only because their time, memory or kernel resources grew, and sessions "
+    help="Include tests that failed only because their time, memory or kernel resources grew, and sessions "
     "that were slower in many tests.",
 )
 def propose(
@@ -113,7 +118,9 @@ def propose(
     Exit status: 0 the proposal is written, 2 the input cannot be used, or nothing in it can become a baseline.
     """
     if output.exists():
-        raise CannotStore(f"{output} exists already; choose another name with -o, or remove it")
+        raise CannotStore(
+            f"{output} exists already; choose another name with -o, or remove that file"
+        )
     choice = Choice(
         driver=driver,
         before=parse_moment(before, "--before") if before else None,
@@ -235,7 +242,7 @@ def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
     "--only",
     multiple=True,
     metavar="EXPR",
-    help="Only entries whose label contains this text (repeatable).",
+    help="Approve only entries whose label contains this text (repeatable).",
 )
 @click.option(
     "--replace",
@@ -245,7 +252,7 @@ def provisional(entries: Iterable[Entry], path: Path | None = None) -> str:
 @click.option(
     "--accept-slower",
     is_flag=True,
-    help="Accept entries that became slower than the tolerance allows since their anchor, or take more memory.",
+    help="Accept entries that became slower than the tolerance allows, over all renewals, or that take more memory.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the changes, write nothing.")
 def approve(
@@ -272,9 +279,9 @@ def approve(
     """
     if not proposal.exists():
         raise BadFile(
-            f"proposal {proposal} does not exist; write it with `roofline baseline propose -o {proposal}`; if that "
-            "refuses, correct the faults that it names; record runs of a busy machine again once `roofline doctor` "
-            "exits 0"
+            f"proposal {proposal} does not exist; write the file with `roofline baseline propose -o {proposal}`; if "
+            "this command refuses, correct the faults that it names; record runs of a busy machine again once "
+            "`roofline doctor` exits 0"
         )
     # With --json only the document goes to standard output.
     print_line: Callable[[str], None] = (lambda _: None) if as_json else say

@@ -78,12 +78,12 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
         )
     if process.returncode not in (0, 1):
         raise BadInput(
-            f"pytest ended with status {process.returncode} before any verdict; expected 0 or 1: correct the fault "
-            "that its output shows (without -q it shows more), or select other tests"
+            f"pytest ended with status {process.returncode} before any verdict; expected status 0 or 1; correct the "
+            "fault that pytest's output shows, of which -q hides a part, or select other tests"
         )
     if path is None or not path.exists():
         raise BadInput(
-            "no test measured anything; expected tests that take the fixture roofline; select them by path or -k"
+            "no test measured anything; expected tests with the fixture roofline; select such tests by path or -k"
         )
     return report_drill(read_run(path), slowdown, arguments, as_json=as_json)
 
@@ -148,7 +148,7 @@ def _cause_of_no_comparison(run: Run, verdicts: Sequence[Verdict], arguments: Se
         return f"{invalid.subject.label} is INVALID: {reason_text(invalid)}"
     failed_test = next((outcome for outcome in run.outcomes if outcome.outcome == "failed"), None)
     if failed_test is not None and not verdicts:
-        return f"{failed_test.test_id} failed before its verdict; correct it, and repeat the drill"
+        return f"{failed_test.test_id} failed before its verdict; correct the test, and repeat the drill"
     words = [word for word in arguments if not word.startswith(_NOT_RECORDED)]
     return f"record a baseline first: {shlex.join(['pytest', *words, '--roofline-record'])}"
 
@@ -177,8 +177,8 @@ def _print_drill(
     if slowdowns:
         upper_end = f" … {format_percent(slowdowns[-1])}" if len(slowdowns) > 1 else ""
         say(
-            f"against their baselines {format_percent(slowdowns[0])}{upper_end} time; "
-            f"{format_percent(slowdown)} were requested"
+            f"measured against the baselines: {format_percent(slowdowns[0])}{upper_end} time; "
+            f"requested: {format_percent(slowdown)}"
         )
     mismatches = [test for test in drilled_tests if test["missed"]]
     for test in mismatches:
@@ -240,10 +240,10 @@ def _not_red_reason(verdict: Verdict, slowdown: float) -> str:
         f"measured as {format_percent(growth(verdict.estimate))}"
     )
     if slowdown <= verdict.tolerance:
-        return f"{text}: within its tolerance of {format_tolerance(verdict.tolerance)}"
+        return f"{text}: within the tolerance of {format_tolerance(verdict.tolerance)}"
     if verdict.reach is not None and verdict.reach > slowdown:
         return (
-            f"{text}: this run detects slowdowns from {format_tolerance(round(verdict.reach, 3))} only; "
+            f"{text}: this run detects only slowdowns from {format_tolerance(round(verdict.reach, 3))}; "
             "use --roofline-rounds=auto, or record more sessions"
         )
     return ": ".join(filter(None, (text, reason_text(verdict))))

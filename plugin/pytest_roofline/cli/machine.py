@@ -43,18 +43,18 @@ from .options import command, print_json, say, width
 @click.option(
     "--write-expect",
     type=click.Path(path_type=Path),
-    help="Write FILE from this machine, as an example of a good one.",
+    help="Write the facts of this machine to FILE, as an example of a good machine.",
 )
 @click.option(
     "--wait",
     metavar="DURATION",
-    help="Wait at most this long for a quiet machine: 90s, 10m.",
+    help="Wait at most this long until the machine is quiet: 90s, 10m.",
 )
 @click.option(
-    "--measure", "measures", is_flag=True, help="Also check on a device that timing is right."
+    "--measure", "measures", is_flag=True, help="Also check that timing on a device is right."
 )
 @click.option(
-    "--device", help="With --measure: cpu, cuda, cuda:N, mps, xpu; default: the best one."
+    "--device", help="With --measure: cpu, cuda, cuda:N, mps or xpu (default: the best device)."
 )
 def doctor(
     expect: Path | None,
@@ -77,7 +77,7 @@ def doctor(
     """
     expectation = read_expectation(expect) if expect is not None else None
     if write_expect is not None and write_expect.exists():
-        raise CannotStore(f"{write_expect} exists already; choose another name or remove it")
+        raise CannotStore(f"{write_expect} exists already; choose another name or remove that file")
     timed_device = _open_device(device, measures)
     neighbours = (
         _wait_until_quiet(parse_duration(wait, "--wait"), as_json) if wait is not None else ""
@@ -103,7 +103,7 @@ def doctor(
         )
     if write_expect is not None:
         say(
-            f"expectation written to {write_expect}; check it, and remove the facts that may differ",
+            f"expectation written to {write_expect}; check this file, and remove the facts that may differ",
             err=as_json,
         )
     is_bare_call = expect is None and write_expect is None and not machine.torch_devices
@@ -235,8 +235,8 @@ def _show_product(products: tuple[Product, ...], name: str, as_json: bool) -> in
     elif is_slice(name):
         say(part_line(printable(name)))
     elif candidates := _products_like(products, name):
-        ambiguity = f"{printable(repr(name))} is {count(len(candidates), 'product')}: {', '.join(candidates)}"
-        say(f"{ambiguity}; name one of them, for example: roofline hardware {candidates[0]}")
+        ambiguity = f"{printable(repr(name))} fits {count(len(candidates), 'product')}: {', '.join(candidates)}"
+        say(f"{ambiguity}; name one product, for example: roofline hardware {candidates[0]}")
     else:
         say(f"{printable(repr(name))} is not known. {how_to_add(name)}")
     return 0 if matches else 1

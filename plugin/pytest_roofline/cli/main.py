@@ -26,10 +26,10 @@ SECTIONS = {
     "Compare runs": {
         "compare": (
             "cli.runs:compare",
-            "Compare a run with another or a baseline, worst first.",
+            "Compare a run with another run or a baseline.",
         ),
         # Commands of a feature: the others work if its folder is removed.
-        "history": ("many.cli:history", "Show steps and slow drift of tests over many runs."),
+        "history": ("many.cli:history", "Show when tests became faster or slower over many runs."),
         "fleet": ("many.cli:fleet", "Find the node, GPU or link that is slower than its peers."),
     },
     "Keep baselines": {
@@ -40,11 +40,11 @@ SECTIONS = {
         "baseline": ("cli.baseline:baseline", "Make, renew and check baselines."),
     },
     "Gate": {
-        "ab": ("ab.cli:ab", "Measure two sides of a change in turn, and judge."),
+        "ab": ("ab.cli:ab", "Measure two sides of a change in turn and compare them."),
         "drill": ("cli.drill:drill", "Slow every test down and check that the gate fails."),
     },
     "Look at the machine": {
-        "doctor": ("cli.machine:doctor", "List what makes numbers of this machine unreliable."),
+        "doctor": ("cli.machine:doctor", "List what makes times of this machine unreliable."),
         "hardware": (
             "cli.machine:hardware",
             "List known hardware, or show one product with sources.",
@@ -66,7 +66,7 @@ SECTIONS = {
 @click.version_option(__version__, prog_name="roofline")
 @click.option(
     "--hardware", "extra_folders", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-    help="A folder whose hardware.json is read before that of ./baselines and the shipped one (repeatable).",
+    help="A folder whose hardware.json counts before those of ./baselines and of pytest-roofline (repeatable).",
 )  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
@@ -78,7 +78,7 @@ def main(ctx: click.Context, extra_folders: tuple[Path, ...]) -> None:
     for folder in extra_folders:
         if not (folder / HARDWARE_FILE).exists():
             raise BadInput(
-                f"--hardware is {folder}, a folder without {HARDWARE_FILE}; expected a folder that holds one"
+                f"--hardware is {folder}, a folder without {HARDWARE_FILE}; expected a folder that holds this file"
             )
     ctx.obj = folders = (*extra_folders, Path("baselines"))
     # These two read hardware.json themselves: `baseline check` lists all mistakes in it.

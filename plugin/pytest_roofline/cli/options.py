@@ -178,7 +178,7 @@ class Commands(LazyGroup):
         try:
             if sys.stdout is None:
                 raise CannotStore(
-                    "standard output is closed; expected an open one, such as /dev/null"
+                    "standard output is closed; redirect standard output to a file, such as /dev/null"
                 )
             return super().invoke(ctx)
         except (BrokenPipeError, _HELP):

@@ -64,7 +64,7 @@ PYTEST_CONFIGS = {
     json_option=json_option_for("Print the content of run.json."),
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("-o", "--output", metavar="DIR", help="The folder of the four files.")
+@click.option("-o", "--output", metavar="DIR", help="The folder to write to.")
 def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Path) -> None:
     """Write a report of RUNs into DIR: run.json, results.csv, summary.md, and index.html with plots.
 
@@ -77,7 +77,7 @@ def report(runs: tuple[str, ...], output: str | None, as_json: bool, folder: Pat
     Exit status: 0 the report is written, whatever it says, 2 the input cannot be used, or a file cannot be written.
     """
     if not runs:
-        raise BadInput("no RUN is given; name one, or several: roofline report RUN -o DIR")
+        raise BadInput("no RUN is given; name one run, or several: roofline report RUN -o DIR")
     if output is None and not as_json:
         raise BadInput(
             f"neither -o DIR nor --json is given; type: roofline report {' '.join(runs)} -o report"
@@ -108,7 +108,7 @@ def _read_runs(names: tuple[str, ...], folder: Path) -> list[Run]:
             None,
         )
         if earlier_name is not None:
-            raise BadInput(f"{earlier_name!r} and {name!r} are the same run; name it once")
+            raise BadInput(f"{earlier_name!r} and {name!r} are the same run; name this run once")
         note_cuts([run])
         # With the absolute path the report is the same as the one that the run itself writes.
         runs.append(replace(run, path=run.path.resolve()))
@@ -147,8 +147,8 @@ def _folder(name: str) -> Path:
         if folder.is_dir():
             return folder
     raise BadFile(
-        f"this installation of pytest-roofline has no {STARTER / name}, a file of its wheel; "
-        "install it again: pip install --force-reinstall --no-deps pytest-roofline"
+        f"this installation of pytest-roofline lacks the file {STARTER / name}; install the package again: "
+        "pip install --force-reinstall --no-deps pytest-roofline"
     )
 
 
@@ -250,8 +250,8 @@ def _lines(
     if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
         for name in (CI[ci_name][1] for ci_name in ci if ci_name.startswith(("github", "gitlab"))):
             yield (
-                f"note: {name} is only read at the top of a repository; move it there, and put "
-                f"{folder}/ in front of its paths"
+                f"note: CI reads {name} only at the top of a repository; move this file to the top, and put "
+                f"{folder}/ in front of the paths in this file"
             )
     change_folder = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     yield f"next: {change_folder}pytest perf_tests -k memcpy"

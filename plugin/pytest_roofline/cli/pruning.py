@@ -74,13 +74,14 @@ class UnusedEntries:
             BadInput: no entry is used at all, so the tests are probably not those of the baselines.
         """
         tests = count_text(self._test_count, "test that measures", "tests that measure")
-        yield f"{self._unused_count} of {count_text(self._entry_count, 'entry', 'entries')} unused by the {tests}"
+        entries = count_text(self._entry_count, "entry", "entries")
+        yield f"unused: {self._unused_count} of {entries}; pytest collected {tests}"
         if not (self._unused_count and self._removes):
             return
         if self._unused_count == self._entry_count:
             raise BadInput(
-                f"none of the {self._entry_count} entries in {into} is used by the tests that were collected, so these "
-                "are hardly the tests that they were made from; name them with --tests, or remove the files yourself"
+                f"no collected test uses any of the {self._entry_count} entries in {into}, so pytest has probably "
+                "collected the wrong tests; name the right tests with --tests, or remove the files yourself"
             )
         _remove(self._unused)
         yield f"{count_text(self._unused_count, 'entry', 'entries')} removed"
@@ -98,14 +99,14 @@ def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
         else f"{entry.hardware}; {entry.kind}"
     )
     reason = (
-        "its test has other parameters now"
+        "the test has other parameters now"
         if unused_entry.benchmark_known
         else "there is no such test"
     )
     return Flaw(
-        f"no test uses it, since {reason}",
+        f"no test uses this entry, since {reason}",
         "a test that measures it",
-        "it is removed" if removes else "--apply removes it",
+        "the entry is removed" if removes else "--apply removes the entry",
         hint=True,
         entry=f"{entry.label} ({details})",
     )
@@ -162,13 +163,13 @@ def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
             for line in [*process.stdout.splitlines(), *process.stderr.splitlines()][-LAST_LINES:]:
                 say(printable(line), err=True)
             raise BadInput(
-                f"pytest ended with status {process.returncode} while it collected the tests, so nothing can be called "
-                "unused; correct the fault, or name other tests with --tests"
+                f"pytest ended with status {process.returncode} while it collected the tests, so the unused entries "
+                "are unknown; correct the fault, or name other tests with --tests"
             )
         lines = plan.read_text(encoding="utf-8").splitlines() if plan.exists() else []
     planned_tests = [PlannedTest(**json.loads(line)) for line in lines]
     if not planned_tests:
         raise BadInput(
-            "pytest collected no test that measures, so nothing can be called unused; name them with --tests"
+            "pytest collected no test that measures, so the unused entries are unknown; name the tests with --tests"
         )
     return planned_tests

@@ -52,29 +52,31 @@ MOST_NAMED = 8
 @click.argument("new", default="", metavar="NEW")
 @click.option(
     "--tolerance",
-    help="Slowdown that still counts as the same: 5% or 0.05 (default: 5%, on a CPU 15%).",
+    help="Largest slowdown that passes: 5% or 0.05 (default: 5%, on a CPU 15%).",
 )
 @click.option(
     "--control",
     nargs=2,
     metavar="OLD NEW",
-    help="Runs of devices that did not change, from before and after.",
+    help="Runs from before and after, on devices that were not changed.",
 )
 @click.option(
-    "--table", is_flag=True, help="A column for each run of OLD, without NEW and without verdicts."
+    "--table", is_flag=True, help="Show a column for each run of OLD, without NEW and verdicts."
 )
 @click.option(
-    "--by", metavar="PARAMETER", help="Within OLD: a parameter of its tests, such as execution."
+    "--by",
+    metavar="PARAMETER",
+    help="Compare the values of this parameter of the tests, such as execution, within OLD.",
 )
 @click.option(
     "--base",
     metavar="VALUE",
-    help="With --by: the value to compare the others with, such as eager.",
+    help="With --by: the value that the other values are compared with, such as eager.",
 )
 @click.option(
     "--of",
     type=click.Choice(QUANTITIES),
-    help="With --table (default: rates of copies, times of the rest).",
+    help="With --table: the quantity to show (default: the rate of copies, the time of other tests).",
 )
 def compare(
     old: str,
@@ -119,15 +121,15 @@ def compare(
         )
     if (new and table) or (of is not None and not table) or (table and control is not None):
         raise BadInput(
-            "--table shows the runs of OLD; leave NEW out, and give --of only beside --table: "
+            "--table shows only the runs of OLD; leave out NEW and --control; give --of only together with --table: "
             "roofline compare cpu,a100,mi300x --table --of time"
         )
     if (by is None and base is not None) or (
         by is not None and (new or table or control is not None)
     ):
         raise BadInput(
-            "--by compares tests within OLD; leave NEW out, and give --base only beside --by: "
-            "roofline compare RUN --by execution --base eager"
+            "--by compares tests within OLD; leave out NEW, --table and --control; give --base only together with "
+            "--by: roofline compare RUN --by execution --base eager"
         )
     if by is not None:
         return _compare_by(_side(old, folder), by, base, accepted_slowdown, as_json)
@@ -144,7 +146,7 @@ def compare(
     comparison = compare_files(*sides, accepted_slowdown)
     note_cuts(comparison.runs)
     if comparison.only_old:
-        say(f"note: only in {old}: {printable(', '.join(comparison.only_old))}", err=True)
+        say(f"note: tests only in {old}: {printable(', '.join(comparison.only_old))}", err=True)
     if as_json:
         print_json(comparison_as_json(comparison))
     else:
@@ -152,7 +154,7 @@ def compare(
     status = status_of(comparison.everything, complete=not comparison.unlike)
     if status is Status.CANNOT_TELL and comparison.runs and all(map(is_imported, comparison.runs)):
         say(
-            "note: to run the tool on both sides in turn decides with few processes; type: roofline ab A B --run "
+            "note: few processes decide where the tool runs on both sides in turn; type: roofline ab A B --run "
             "COMMAND --read TOOL",
             err=True,
         )
@@ -175,7 +177,7 @@ def _print_table(paths: Sequence[Path], quantity: Quantity | None, as_json: bool
     tables = device_tables(rows_of(runs), quantity)
     if not tables:
         raise BadInput(
-            f"none of {count(len(runs), 'run')} has a {quantity or 'time'}; name runs that measured one"
+            f"none of {count(len(runs), 'run')} has a {quantity or 'time'}; name runs with a {quantity or 'time'}"
         )
     _show(tables, devices_as_json if as_json else devices_text, as_json)
     return 0
@@ -189,7 +191,8 @@ def _compare_by(
     note_cuts(runs)
     contrast = compare_by(runs, by, base, tolerance)
     if contrast.alone:
-        say(f"note: under one value only: {printable(', '.join(contrast.alone))}", err=True)
+        names = printable(", ".join(contrast.alone))
+        say(f"note: tests with only one value of {by}: {names}", err=True)
     _show(contrast, contrast_as_json if as_json else contrast_text, as_json)
     return status_of([row for _, row in contrast.rows])
 
@@ -241,7 +244,7 @@ def _print_comparison(comparison: Comparison, old: Sequence[Path], new: Sequence
         for row in rows
         if row.time_verdict is not None and row.time_reason
     ]
-    lines = cut(lines, MOST_REASONS, "that are open or INVALID; --json has all")
+    lines = cut(lines, MOST_REASONS, "tests that are undecided or INVALID; --json has all of them")
     lines += peak_lines(rows, at_most=len(rows)) + idle_lines(rows)
     lines += [kernels_table(kernels, width(), is_terminal)] if kernels else []
     lines += exact_reason_lines(kernels)
@@ -296,10 +299,10 @@ def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
     if not matches:
         if not labels:
             raise BadInput(
-                f"{run.path} has no test {test!r}: it measured nothing at all; name another run"
+                f"{run.path} has no test {test!r}, since this run measured nothing; name another run"
             )
         raise BadInput(
-            f"{run.path} measured nothing whose name holds {test!r}; "
-            f"name one of these: {listed(labels, MOST_NAMED)}"
+            f"{run.path} has no test with {test!r} in its name; "
+            f"name one of these tests: {listed(labels, MOST_NAMED)}"
         )
     return {label: ids[label] for label in matches}

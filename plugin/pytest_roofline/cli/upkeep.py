@@ -114,14 +114,14 @@ def _print_health(
 @command(into_option)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "--prune", is_flag=True, help="Also list the entries that no test uses; collects all tests."
+    "--prune", is_flag=True, help="Also list entries that no test uses; pytest collects all tests."
 )
 @click.option("--apply", "applied", is_flag=True, help="With --prune: remove the entries listed.")
 @click.option(
     "--tests",
     multiple=True,
     metavar="PATH",
-    help="With --prune: where the tests are (repeatable); default: as pytest chooses.",
+    help="With --prune: the path of the tests (repeatable; default: pytest's choice).",
 )
 @click.pass_context
 def check(
@@ -144,7 +144,7 @@ def check(
     cannot be collected.
     """
     if (applied or tests) and not prune:
-        raise BadInput("--apply or --tests is given without --prune; expected it beside them")
+        raise BadInput("--apply or --tests is given without --prune; add --prune")
     hardware, baselines = _read_files(ctx.obj, files, into)
     flaws = _flaws_of_hardware(hardware)
     if baselines and not flaws:

@@ -15,7 +15,7 @@ FromZero = Annotated[float, Meta(ge=0, description="a finite number, zero or mor
 # A time in seconds, or a rate, so far from zero and from infinity that ratios stay finite.
 Magnitude = Annotated[
     float,
-    Meta(ge=SMALLEST, le=LARGEST, description=f"something between {SMALLEST:g} and {LARGEST:g}"),
+    Meta(ge=SMALLEST, le=LARGEST, description=f"a number between {SMALLEST:g} and {LARGEST:g}"),
 ]
 Amount = Annotated[int, Meta(ge=0, description="a whole number, zero or more")]
 Count = Annotated[int, Meta(ge=1, description="1 or more")]

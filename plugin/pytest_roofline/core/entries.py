@@ -143,13 +143,13 @@ class Entry:
             self._check_published()
         if self.kind != "floor" and (self.figures is not None or self.from_amount is not None):
             raise BadInput(
-                f"a {self.kind} entry has figures or from_amount; only a floor has these"
+                f"a {self.kind} entry has figures or from_amount; only a floor entry may have these fields"
             )
         if self.kind != "measured" and (
             self.anchor or self.renewals or self.peak_bytes is not None
         ):
             raise BadInput(
-                f"a {self.kind} entry has an anchor, renewals or peak_bytes; only a measured entry has these"
+                f"a {self.kind} entry has an anchor, renewals or peak_bytes; only a measured entry may have these"
             )
 
     def _check_measured(self) -> None:
@@ -195,7 +195,7 @@ class Entry:
             and self.metric != "time_s"
         ):
             raise BadInput(
-                f"metric is {self.metric!r}; a threshold gates a rate ({', '.join(RATE_UNITS)}) or time_s"
+                f"metric of a threshold is {self.metric!r}; expected a rate ({', '.join(RATE_UNITS)}) or time_s"
             )
 
     def _check_floor(self) -> None:
@@ -215,12 +215,12 @@ class Entry:
             )
         if rate_suffix(self.metric) is None:
             raise BadInput(
-                f"metric is {self.metric!r}; a floor limits a rate ({', '.join(RATE_UNITS)})"
+                f"metric of a floor is {self.metric!r}; expected a rate ({', '.join(RATE_UNITS)})"
             )
         if not self.reason and (self.value == 0 or self.figures is None or self.figures < 1):
             raise BadInput(
-                f"a floor of {self.value!r} rests on {self.figures or 0} figures; expected at least one source, "
-                "or the reason of this site to lower or drop it"
+                f"a floor of {self.value!r} rests on {self.figures or 0} published figures; expected at least one, "
+                "or the reason why this site lowers or removes the floor"
             )
 
     def _check_unit(self) -> None:
@@ -229,7 +229,7 @@ class Entry:
         expected = None if suffix is None else _UNITS.get(suffix, "GB/s")
         if expected is not None and self.unit != expected:
             raise BadInput(
-                f"unit is {self.unit!r} under the metric {self.metric!r}; expected {expected!r}"
+                f"unit is {self.unit!r} with the metric {self.metric!r}; expected {expected!r}"
             )
 
     @property

@@ -94,7 +94,7 @@ def require_positive(values: tuple[float, ...], name: str) -> None:
             raise BadInput(f"{name}[{index}] is {value!r}; expected a finite number above zero")
         if not SMALLEST <= value <= LARGEST:
             raise BadInput(
-                f"{name}[{index}] is {value!r}; expected something between {SMALLEST:g} and {LARGEST:g}"
+                f"{name}[{index}] is {value!r}; expected a number between {SMALLEST:g} and {LARGEST:g}"
             )
 
 
@@ -118,13 +118,13 @@ def refuse_wide(tolerance: float | None, is_deliberate: bool, remedy: str) -> No
     if tolerance > MOST_TOLERANCE:
         raise BadInput(
             f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
-            f"at most {MOST_TOLERANCE:.0%}; a gate on a test that varies more is useless, so leave the "
-            "test out or make it steadier"
+            f"at most {MOST_TOLERANCE:.0%}; a gate on a test that varies more is useless; leave the test out, or make "
+            "the test steadier"
         )
     if not is_deliberate:
         raise BadInput(
             f"tolerance is {tolerance * 100:.6g} %, which lets a test take {1 + tolerance:.6g} times as long; expected "
-            f"at most {WIDE_TOLERANCE:.0%}; to allow it, {remedy}"
+            f"at most {WIDE_TOLERANCE:.0%}; to allow this tolerance, {remedy}"
         )
 
 

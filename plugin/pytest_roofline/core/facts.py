@@ -296,16 +296,17 @@ class Finding:
 
 # The remedy by fact. Without an entry here, the expectation is that of another node.
 _REMEDIES = {
-    "power_limit_w": "set it with nvidia-smi -pl (amd-smi set --power-cap)",
+    "power_limit_w": "set the power limit with nvidia-smi -pl (amd-smi set --power-cap)",
     "pcie_generation": "check the settings of the slot and the riser; the card may be in a different slot on this node",
     "pcie_width": "reseat the card or the riser; check the settings of the slot, and `dmesg` for link errors",
-    "ecc": "switch it with nvidia-smi -e 0 or 1, then reset the GPU",
+    "ecc": "switch ECC with nvidia-smi -e 0 or 1, then reset the GPU",
     "links": "find the links that are down with nvidia-smi nvlink --status; check `dmesg` for Xid 74, "
     "and the fabric manager",
-    "partition": "nvidia-smi -mig 0 or 1 (amd-smi set --compute-partition), or ask for another node",
+    "partition": "set the partition with nvidia-smi -mig 0 or 1 (amd-smi set --compute-partition), or ask for another "
+    "node",
     "version": "install the expected driver",
     "usable_cores": "ask for all cores (taskset, srun --cpus-per-task); check the container's CPU set",
-    "memory_bytes": "check the container's memory limit, partitions, and for a missing memory module",
+    "memory_bytes": "check the container's memory limit and partitions, and look for a missing memory module",
 }
 
 

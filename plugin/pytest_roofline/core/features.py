@@ -30,6 +30,6 @@ def require(name: str) -> None:
 def not_installed(subject: str) -> str:
     """Return the message that a feature or a command is not installed."""
     return (
-        f"{subject} is not installed; expected the whole package: "
+        f"{subject} is not installed; install the whole package again: "
         "pip install --force-reinstall --no-deps pytest-roofline"
     )

@@ -273,7 +273,7 @@ class MemoryUse:
         # A share of an empty peak cannot be computed.
         if self.categories and not self.peak_bytes:
             raise BadInput(
-                "peak_bytes is 0; expected a finite number above zero, as it has categories"
+                "peak_bytes is 0 but has categories; expected a finite number above zero"
             )
 
     @property

@@ -185,7 +185,7 @@ class Figure:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise BadInput("a figure has no name; expected a name that says what it is")
+            raise BadInput("a figure has no name; expected a name that says what the figure is")
         if self.unit not in UNITS:
             raise BadInput(
                 f"the unit of {self.name!r} is {self.unit!r}; expected one of {', '.join(UNITS)}"

@@ -177,7 +177,7 @@ class Resources:
         if instruction not in names and not matrix_generation(instruction):
             raise BadInput(
                 f"instruction is {instruction!r}, which is not counted; expected a matrix instruction "
-                f"(HMMA, HGMMA, UTCHMMA, v_mfma, v_wmma, …), {', '.join(names)}"
+                f"(HMMA, HGMMA, UTCHMMA, v_mfma, v_wmma, …) or one of {', '.join(names)}"
             )
         if "instructions" not in self.figures:
             self.figure(instruction)

@@ -233,8 +233,8 @@ class TimeLimit:
     def __post_init__(self) -> None:
         if (self.peak is None) != (self.share is None) or (self.entry, self.peak) == (None, None):
             raise BadInput(
-                "a limit has no entry, or only one of share and peak; expected an entry, or a share and its peak, or "
-                "all three of a floor"
+                "a limit lacks its entry, its share or its peak; expected an entry alone, share and peak together, or "
+                "all three for a floor"
             )
 
     @property
@@ -426,11 +426,11 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.estimate is None and (self.interval is not None or self.difference is not None):
             word = "a difference" if self.interval is None else "an interval"
-            raise BadInput(f"there is {word} but no estimate; expected both, or neither")
+            raise BadInput(f"a verdict has {word} but no estimate; expected both, or neither")
         if self.interval is not None and not self.interval[0] <= self.interval[1]:
             raise BadInput(f"interval is {self.interval}; expected the smaller end first")
         if missing := first_missing(self.reasons, self):
-            raise BadInput(f"{missing}; expected the verdict to hold it")
+            raise BadInput(f"{missing}; expected the verdict to hold this field")
 
     @property
     def bad_peak(self) -> ExactVerdict | None:

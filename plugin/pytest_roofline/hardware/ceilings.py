@@ -62,7 +62,7 @@ def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
     behind = gpu.pcie_generation_rated - gpu.pcie_generation
     if behind <= 0:
         return link
-    origin = f"{link.origin}, at generation {gpu.pcie_generation} of the card's {gpu.pcie_generation_rated}"
+    origin = f"{link.origin}, at PCIe generation {gpu.pcie_generation}, rated {gpu.pcie_generation_rated}"
     return replace(
         link, value=link.value / 2**behind, limit=link.limit or link.value, origin=origin
     )
@@ -110,7 +110,7 @@ def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None
     origin = peak.source
     if not peak.trusted:
         why = peak.note if not peak.bounds else f"confidence {peak.confidence}"
-        origin += f" ({why}; it limits nothing)"
+        origin += f" ({why}; not used as a limit)"
     rate = (peak.value if amount is None else amount) * unit
     return Ceiling(
         metric, rate, "datasheet", origin, confidence=peak.confidence, bounds=peak.trusted
@@ -193,7 +193,7 @@ def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
     )
     return (
         f"{rate_text} is {rate / ceiling.value:,.0f} times {peak_text} ({format_ceiling(ceiling)}); check that `work` "
-        "is right and that the function does it"
+        "is right and that the function does this work"
     )
 
 
@@ -256,7 +256,7 @@ def _of_link(peak: Peak, metric: str) -> Ceiling:
     if "bidir" not in metric or "per_dir" in metric:
         return ceiling_of(peak, "payload_GBps", 1e9)
     both_ways = ceiling_of(peak, "payload_GBps", 1e9, amount=2 * peak.value)
-    return replace(both_ways, origin=f"both ways added up: {both_ways.origin}")
+    return replace(both_ways, origin=f"sum of both directions: {both_ways.origin}")
 
 
 def collective_ceiling(
@@ -285,7 +285,7 @@ def collective_ceiling(
     limit = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
     return replace(
         ceiling,
-        origin=f"{description}, unless the switch adds up (NVLS): {ceiling.origin}",
+        origin=f"{description}, unless the switch does the sums (NVLS): {ceiling.origin}",
         limit=limit,
     )
 

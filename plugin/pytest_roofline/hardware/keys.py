@@ -126,8 +126,8 @@ def unknown_line(device: DeviceFacts) -> str:
         return part_line(name)
     if product is None:
         return (
-            f'roof: no peaks are known of "{name}", so no share of a peak is shown; '
-            f"`roofline hardware {shlex.quote(name)}` prints how to add it"
+            f'roof: the peaks of "{name}" are unknown, so no share of a peak is shown; '
+            f"`roofline hardware {shlex.quote(name)}` prints how to add them"
         )
     if is_part(device, product):
         fewer = (
@@ -172,8 +172,8 @@ def how_to_add(name: str) -> str:
     }
     text = json.dumps({"schema": 1, "products": [product]}, indent=2, ensure_ascii=False)
     return (
-        "Fill this in from its datasheet, dense rates and one direction, each with its source and how sure you are "
-        "(high, medium, low, recalled), and leave out what you cannot find. Save it as "
+        "Fill in this form from the datasheet, with dense rates and the rates of one direction. Give each figure its "
+        "source and your confidence (high, medium, low, recalled). Leave out what you cannot find. Save the form as "
         f"{HARDWARE_FILE} in the baselines/ of your tests, or in a folder that --roofline-baselines names; then run\n"
         f"roofline baseline check baselines/{HARDWARE_FILE}\n\n{text}"
     )

@@ -74,7 +74,7 @@ def _text_mistakes(product: Product) -> Iterator[Mistake]:
     if product.memory_bytes is None:
         yield Mistake(f"{where} memory", repr(product.memory), "a whole number of GB, such as 80gb")
     if not product.names:
-        yield Mistake(f"{where} names", "empty", "the name that its driver prints")
+        yield Mistake(f"{where} names", "empty", "the name that the driver prints")
     for name in product.names:
         if not name.name or name.name != name.name.strip() or printable(name.name) != name.name:
             yield Mistake(
@@ -103,7 +103,7 @@ def _figure_mistakes(product: Product) -> Iterator[Mistake]:
                 yield Mistake(
                     f"{where} source",
                     "empty",
-                    "a source: an address, or `recalled` with that confidence",
+                    "an address, or `recalled` where the confidence is recalled too",
                 )
             least, most = RANGES.get(name.rpartition("_")[2], (0.0, 1e5))
             if not least <= figure.value <= most:

@@ -274,8 +274,8 @@ def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
         for (name, _), (before, scope) in jit_function.used_global_vals.items():
             if name not in scope or scope[name] != before:
                 raise BadInput(
-                    f"global {name} of {jit_function.__name__} was {before} when it was first compiled and is "
-                    f"{scope.get(name, 'gone')} now; a global must not change within a process; pass it "
+                    f"global {name} of {jit_function.__name__} was {before} at the first compilation and is "
+                    f"{scope.get(name, 'gone')} now; a global must not change within a process; pass the value "
                     "as a constexpr argument"
                 )
 

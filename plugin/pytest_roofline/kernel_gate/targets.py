@@ -84,7 +84,7 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
     shared, shared_limit = figures.get("shared_bytes", 0), shared_limits().get(target)
     if shared_limit is not None and shared > shared_limit:
         return (
-            f"needs {shared:,} bytes of shared memory ({format_bytes(shared)}), {target} has {shared_limit:,} "
+            f"needs {shared:,} bytes of shared memory ({format_bytes(shared)}), but {target} has only {shared_limit:,} "
             f"({format_bytes(shared_limit)}) for a block"
         )
     columns, columns_limit = (
@@ -92,7 +92,7 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
         _limits("tensor_memory_columns").get(target),
     )
     if columns_limit is not None and columns > columns_limit:
-        return f"needs {columns} columns of tensor memory, {target} has {columns_limit} for a block"
+        return f"needs {columns} columns of tensor memory, but {target} has only {columns_limit} for a block"
     return ""
 
 

@@ -35,9 +35,9 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--cache/--no-cache", default=True, show_default=True, help="Keep an index of the "
 "runs in DIR/cache."),
         json_option,
-        click.option("--since", metavar="DATE", help="Only runs from this date on (ISO 8601)."),
+        click.option("--since", metavar="DATE", help="Use only runs from this date on (ISO 8601)."),
         click.option("--tests", "patterns", multiple=True, metavar="PATTERN",
-                     help="Only tests whose name matches: 'memcpy_*'. Repeatable."),
+                     help="Use only tests whose name matches: 'memcpy_*' (repeatable)."),
         click.argument("runs", nargs=-1, required=True, metavar="RUNS..."),
     ):  # fmt: skip
         command = option(command)
@@ -53,7 +53,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     help="The smallest change that is reported: 2% or 0.02.",
 )
 @click.option("--by", type=click.Choice(["device", "node", "hardware"]), default="device", show_default=True,
-              help="Level of a series; CPUs count as nodes if hosts keep their names.")  # fmt: skip
+              help="What a series follows; a CPU counts as its node where nodes keep their names.")  # fmt: skip
 def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     """Show every test of RUNS over time: steps, and drift that no single comparison sees; worst first.
 
@@ -71,9 +71,9 @@ def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     run_history = history_of(tables, smallest_change, by)
     if not run_history.series:
         raise BadInput(
-            f"no test has 6 valid runs on one {by}, the fewest for a history; "
+            f"no test has 6 valid runs on one {by}; add runs until a test has 6; "
             f"the {tables.rows['run'].nunique()} runs hold {run_history.short} shorter series; "
-            "INVALID and failed results are left out"
+            "INVALID and failed results do not count"
         )
     if as_json:
         print_json(_history_as_json(tables, run_history))
@@ -135,11 +135,11 @@ def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None
     if not any(hardware.judged for hardware in report.hardware):
         unnamed_count = int((tables.runs["node"] == UNKNOWN).sum())
         hint = (
-            f"; {count(unnamed_count, 'run')} from logs that name no node; import them with --host NODE"
+            f"; logs of {count(unnamed_count, 'run')} name no node; import these logs with --host NODE"
             * bool(unnamed_count)
         )
         raise BadInput(
-            f"no hardware has 4 devices, nodes or links with the same tests; add runs of further ones{hint}"
+            f"no hardware has 4 devices, nodes or links with the same tests; add runs of further devices{hint}"
         )
     if as_json:
         print_json(_fleet_as_json(tables, report, findings))
@@ -167,7 +167,7 @@ def _read(
     missing = [name for name in ("pandas", "ruptures") if importlib.util.find_spec(name) is None]
     if missing:
         raise BadInput(
-            f"history and fleet found no {' and no '.join(missing)}; expected the extra: {EXTRA}"
+            f"history and fleet need {' and '.join(missing)}, which cannot be imported; type: {EXTRA}"
         )
     from .reading import read_run_tables
 
@@ -194,7 +194,7 @@ def _since(tables: "RunTables", since: str | None) -> "RunTables":
     is_recent = tables.runs["started"] >= parse_moment(since, "--since")
     if not is_recent.any():
         raise BadInput(
-            f"no run began on {since} or later; the last one began {tables.runs['started'].max()}"
+            f"no run began on {since} or later; the last run began {tables.runs['started'].max()}"
         )
     # The rows of a run without a date do not count, but it stays chosen, so that its node is still reported.
     runs = tables.runs.assign(chosen=is_recent | tables.runs["started"].isna())

@@ -103,5 +103,8 @@ def _reason(tables: RunTables, node: str, hardware: str, judged: dict[str, int])
     if judged[TEST]:
         return ""
     if not len(rows):
-        return "its runs hold no measurement"
-    return f"fewer than {FEWEST} nodes or devices ran its tests, or they are over several nodes"
+        return "the runs of this node hold no measurement"
+    return (
+        f"fewer than {FEWEST} nodes or devices ran the tests of this node, or each test ran over "
+        "several nodes"
+    )

@@ -39,9 +39,9 @@ SHORT_S = 50e-6
 ADVICE = {
     MEMORY: "memory clock, ECC errors and remapped rows, temperature of the memory",
     HOST: "PCIe generation and width, the slot, NUMA placement, IOMMU",
-    PEER: "the state and errors of its links (nvidia-smi nvlink -e, amd-smi xgmi), the switch's log",
+    PEER: "state and errors of the links (nvidia-smi nvlink -e, amd-smi xgmi), log of the switch",
     ARITHMETIC: "clocks under load, power limit, temperature, cooling",
-    COLLECTIVES: "its GPUs and links one by one, its topology, the settings of NCCL or RCCL",
+    COLLECTIVES: "each GPU and link by itself, the topology, the settings of NCCL or RCCL",
     LATENCY: "CPU frequency governor, load of the host, driver settings",
     OTHER: "roofline doctor on the device",
 }

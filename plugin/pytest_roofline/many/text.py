@@ -154,7 +154,7 @@ def _tests_table(tables: RunTables, run_history: History, width: int, colour: bo
         middle = kept_text(test.key.metric, float(seconds))
         table.add_row(printable(test.label), str(counts[number]), f"{runs:.0f}", middle, ticks)
     remark = (
-        f"\n… and {len(order) - MOST_TESTS} more tests; choose with --tests"
+        f"\n… and {len(order) - MOST_TESTS} more tests; choose tests with --tests"
         if len(order) > MOST_TESTS
         else ""
     )
@@ -262,7 +262,7 @@ def _finding_lines(number: int, finding: SlowPart) -> list[str]:
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
     history = "; roofline history shows since when"
     for slow_class in finding.slow:
-        frequency = "" if slow_class.steady else f", not in all of them{history}"
+        frequency = "" if slow_class.steady else f", only in some of these runs{history}"
         lines.append(
             f"   slow in {slow_class.kind}: {listed(slow_class.tests, MOST_NAMED)} in {slow_class.runs} runs{frequency}"
         )
@@ -289,7 +289,7 @@ def _incomplete_line(node: IncompleteNode) -> str:
         f"{node.judged[unit]} of {count(node.expected[unit], WORDS.get(unit, unit))}"
         for unit in units
     )
-    parts = ["none of its parts is judged" * node.unjudged, shares, node.reason]
+    parts = ["no part of this node is judged" * node.unjudged, shares, node.reason]
     return ": ".join([node.node, *filter(None, parts)])
 
 
@@ -309,9 +309,9 @@ def _hardware_lines(hardware: HardwareCount) -> list[str]:
             f"a {WORDS[level]} from {format_percent(share)}"
             for level, share in hardware.detectable.items()
         )
-        lines = [f"{size}; would have found, in any class of tests, {effects}"]
+        lines = [f"{size}; detectable in every class of tests: {effects}"]
     else:
-        expected = "too few to find a slow one; expected 4 with the same tests"
+        expected = "too few to find a slow part; expected at least 4 with the same tests"
         lines = [f"{size}: {expected}"]
     if hardware.unplaced:
         lines.append(
