@@ -284,7 +284,7 @@ def test_a_program_that_fails_later_is_failed_as_well(folder):
         ('{"x": -1}', ("--lower=x",), "x is -1; expected a number above zero"),
         ('{"x": NaN}', ("--lower=x",), "x is nan; expected a number above zero"),
         ("", ("--lower=x",), "the program printed nothing; expected its figures"),
-        ("hello", ("--read=nvbandwidth",), "sh stub.sh: it has no table with rows"),
+        ("hello", ("--read=nvbandwidth",), "sh stub.sh: the log has no table with rows"),
     ],
 )
 def test_what_is_no_figure_is_refused(folder, printed, options, reason):

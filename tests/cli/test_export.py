@@ -32,7 +32,7 @@ def test_runs_go_out_in_every_format_and_a_drill_goes_nowhere(command, saved, ma
             "was slowed down or replaced on purpose, by the hook pytest_roofline_function"
         )
         assert (
-            f"roofline: none of 7 measurements can be exported as {name}; name a run that has one\n"
+            f"roofline: none of 7 measurements can be exported as {name}; name another run\n"
             in done.stderr
         )
     option = next(one for one in export.params if one.name == "format_name")

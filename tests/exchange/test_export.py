@@ -110,7 +110,7 @@ def test_what_has_no_time_is_said_and_not_counted_as_a_number(kept):
     reasons = {label: (one.reason, one.measured) for label, one in left_out.items()}
     assert {
         "flash@sm_90": ("a compiled kernel has no time", False),
-        "o": ("it ran out of memory: tried to allocate 2.00 GiB", False),
+        "o": ("the test ran out of memory: tried to allocate 2.00 GiB", False),
         "test_s": ("the test was skipped: needs 2 GPUs, found 1", False),
         "test_e": ("the test failed: ValueError", False),
     } == reasons

@@ -284,7 +284,7 @@ REFUSED = (
     ([LOG, "--format", "imb"], "--format is 'imb'; expected one of nccl-tests, "),
     (
         [LOG, "--format", "nvbandwidth"],
-        "a100-all_reduce.log: it has no table with rows, or another program wrote",
+        "a100-all_reduce.log: the log has no table with rows, or another program wrote",
     ),
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
     ([LOG, "--operation", "sort"], "--operation is 'sort'; expected one of"),

@@ -188,7 +188,7 @@ def test_a_heading_that_comes_twice_or_a_list_of_devices_is_no_run(text, take):
     # With a line between them the first may have died.
     died = re.sub("(?m)^(BabelStream\n)", r"\1out of memory\n\1", text(CUDA), count=1)
     assert [1, 0, 0] == [len(entry.failed) for entry in take(died)]
-    with pytest.raises(BadFile, match="file: it has no table with rows"):
+    with pytest.raises(BadFile, match="file: the log has no table with rows"):
         take(listing)
 
 
@@ -292,7 +292,7 @@ def test_a_text_that_contradicts_itself_or_has_no_head_is_refused(text, take):
             "line 11: 4 columns; expected 5",
         ),
         ("Function    MBytes", "Function    Furlongs", "line 10: unit 'Furlongs'; expected one of"),
-        ("268.4 MB", "0.0 MB", "line 11: an array size of 0 MB above"),
+        ("268.4 MB", "0.0 MB", "line 11: the array size above is 0 MB"),
     ):
         with pytest.raises(BadFile, match=message):
             take(text(CUDA).replace(old, new))

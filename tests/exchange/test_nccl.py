@@ -91,7 +91,7 @@ def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fi
             ),
             devices=4,
         )
-    with pytest.raises(BadFile, match="says all_gather, but --operation=all_reduce"):
+    with pytest.raises(BadFile, match="is a log of all_gather, but --operation=all_reduce"):
         take(text("gb10-two-nodes-all_gather.log"), operation="all_reduce")
     with pytest.raises(BadFile, match="8 ranks, but --devices=4"):
         take(text("a100-all_reduce.log"), devices=4)
@@ -232,7 +232,7 @@ def named(log, host, other):
 
 def test_a_host_that_begins_with_a_digit_is_no_part_of_the_number_before_it(one, take):
     expected = [(pytest.approx(346.13e-6), "", True)] * 2
-    message = "line 7: a number runs into the name of a host that no line '# Rank …' has; expected a blank"
+    message = "line 7: a number runs into a host name that no line '# Rank …' has; expected a blank"
     root, wrong = (" -1 ", f" -1{OF_NCCL}"), (" 0   ", f" 0{OF_NCCL}   ")
     for log in (
         ONE_ROW.replace(*root),
@@ -378,7 +378,7 @@ REFUSED = (
         "A100-SXM4-40GB and Tesla T4; expected",
     ),
     (lambda log: log.replace("# Out of", log + "# Out of"), "line 105: two logs are mixed"),
-    (change("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "3 GPUs, which cannot be 8 ranks"),
+    (change("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "8 ranks; expected a multiple of 1 threads with 3 GPUs each"),
 )
 
 

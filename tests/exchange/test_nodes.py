@@ -195,7 +195,7 @@ def test_what_is_of_several_nodes_or_drivers_or_of_another_is_refused_with_the_r
         ),
         (
             ["a", "--by", "node"],
-            "--by node writes a run of each node; expected -o DIR, and no --save",
+            "--by node writes a run for each node; give -o DIR, and leave out --save",
         ),
         (["a", "--by", "node", "--save", "x", "-o", "y"], "expected -o DIR, and no --save"),
     ):

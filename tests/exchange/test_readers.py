@@ -346,7 +346,7 @@ REFUSED_TABLES = (
     (lambda csv: csv[: csv.index("Copy")], "file: a run ended before the rows of its table"),
     (change("max_mbytes", "max_furlongs"), "line 4: unit 'furlongs'; expected one"),
     (change("3.94806e+06", "fast"), "line 8: 'fast' is not a number"),
-    (change("0.0016318", "0"), "line 8: a time of 0; expected more"),
+    (change("0.0016318", "0"), "line 8: a time is 0; expected times above 0"),
     (
         change("Triad,50,268435456", f"Triad,50,{10**18}"),
         r"file: Work.read_bytes is 16000000\d+; expected .* 2\^63",

@@ -22,8 +22,8 @@ from .records import (
 )
 
 CONVENTION = (
-    "bytes read and written; {unit} is {factor} bytes; the host's clock around each call until it is done, the first "
-    "call left out; best, mean and slowest apart, of which the file's bandwidth is the best"
+    "bytes read and written; {unit} is {factor} bytes; the host's clock times each call until its end; the first call "
+    "is left out; best, mean and slowest are separate results; the file's bandwidth is the best"
 )
 UNITS = {
     "mbytes": 1e6, "mibytes": 2.0**20, "gbytes": 1e9, "gibytes": 2.0**30,
@@ -109,7 +109,9 @@ class _Table(OpenTable[Reading]):
         """The bytes of one number."""
         precision = self.text_of("precision")
         if precision not in _SIZES:
-            raise BadLine(f"precision {precision!r} above; expected one of {', '.join(_SIZES)}")
+            raise BadLine(
+                f"the precision above is {precision!r}; expected one of {', '.join(_SIZES)}"
+            )
         return _SIZES[precision]
 
     def array_bytes(self) -> int:
@@ -130,7 +132,7 @@ class _Table(OpenTable[Reading]):
         factor = float(MIB) if is_binary else UNITS.get(unit, 0.0)
         if not printed_size * factor:
             raise BadLine(
-                f"an array size of {printed_size:g} {unit} above; expected a size above 0"
+                f"the array size above is {printed_size:g} {unit}; expected a size above 0"
             )
         power = 2 ** round(math.log2(printed_size * factor))
         return (
@@ -207,7 +209,7 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     calls, elements, element_bytes = (whole_number(value) for value in values[1:4])
     _rate, best, slowest, mean = (amount(value) for value in values[4:])
     if not (best and slowest and mean):
-        raise BadLine("a time of 0; expected more")
+        raise BadLine("a time is 0; expected times above 0")
     table.rows += _readings(
         values[0],
         calls,
@@ -241,7 +243,7 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     array_bytes = table.array_bytes()
     moved_bytes = sum(KERNELS[kernel]) * array_bytes
     if not rate:
-        raise BadLine("a rate of 0; expected more")
+        raise BadLine("the rate is 0; expected a rate above 0")
     seconds = moved_bytes / (rate * UNITS[table.unit])
     # The rounded size, rate and time together allow this difference.
     rounding_s = (
@@ -285,7 +287,7 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
     table, array_bytes, calls = tables[-1], tables[-1].array_bytes(), tables[-1].calls
     table.unit, rate = unit, amount(rate_text)
     if not rate:
-        raise BadLine("a rate of 0; expected more")
+        raise BadLine("the rate is 0; expected a rate above 0")
     # One call more, since a mean is taken to leave the first call out, and this rate does not.
     table.rows += _readings(
         "Triad",

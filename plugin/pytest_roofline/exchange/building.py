@@ -186,7 +186,8 @@ def _machine(logs: Sequence[ImportedLog], user_facts: UserFacts) -> MachineFacts
     if len(log_by_product) > 1:
         sources = ", ".join(f"{log.source} on {product}" for product, log in log_by_product.items())
         raise BadFile(
-            f"{sources}; import them separately, or give the product of all with --product"
+            f"the files are of different products: {sources}; import each product separately, or give the product of "
+            "all files with --product"
         )
     return next((log for log in logs if log.machine.product), logs[0]).machine
 
@@ -304,5 +305,5 @@ def unknown_product(environment: Environment) -> str:
     if environment.device.type == "cpu" or product in products():
         return ""
     if product == UNKNOWN:
-        return "the files do not name the product; give it with --product, as the driver prints it"
+        return "the files do not name the product; give the name that the driver prints with --product"
     return f"{product!r} is an unknown product, so no share of a peak is shown"

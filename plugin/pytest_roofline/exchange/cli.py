@@ -54,7 +54,9 @@ LINES = 5
 @command(folder_option, name="import")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--format", "format_name", help="Format of the files; default: recognised.")
-@click.option("--product", help="The device, as its driver prints it, if the files do not name it.")
+@click.option(
+    "--product", help="The name of the device as its driver prints it, if the files have no name."
+)
 @click.option("--devices", type=int, help="Number of devices, if the files do not say.")
 @click.option("--link", help="How the devices are linked: nvlink, nvlink-switch, xgmi, pcie, …")
 @click.option("--operation", help="The collective, such as all_gather, if a log does not name it.")
@@ -68,10 +70,10 @@ LINES = 5
     "--host",
     default="",
     metavar="NODE|PATTERN",
-    help="The node, if the files do not say; as '{node}/*.log' or 'nvbw-{node}.json' where the paths name it.",
+    help="The node, if the files do not name one; or a pattern, if their paths do: '{node}/*.log', 'nvbw-{node}.json'.",
 )
 @click.option(
-    "--by", type=click.Choice(["node"]), help="Write a run of each node into the folder DIR."
+    "--by", type=click.Choice(["node"]), help="Write one run for each node, into the folder DIR."
 )
 @click.option(
     "--unit", default="", help="Unit of the figures, if a CSV has none: GB/s, TFLOPS, ms, us."
@@ -239,18 +241,18 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node
     """
     if node:
         if output is None or name is not None:
-            raise BadInput("--by node writes a run of each node; expected -o DIR, and no --save")
+            raise BadInput("--by node writes a run for each node; give -o DIR, and leave out --save")
         return output / f"{check_name(node, 'the name of a node')}.jsonl"
     if output is not None:
         if name is not None:
-            raise BadInput("--save and -o both name the run; give one of them")
+            raise BadInput("--save and -o both name the run; give only one of these options")
         return output
     name = check_name(name if name is not None else run_id, "--save")
     try:
         make_run_folder(folder)
     except OSError as error:
         raise CannotStore(
-            f"{folder} cannot be written: {error.strerror}; name another with --dir or -o"
+            f"{folder} cannot be written: {error.strerror}; name another folder with --dir or -o"
         ) from None
     return folder / "runs" / f"{name}.jsonl"
 
@@ -301,7 +303,7 @@ def _remarks(log: ImportedLog) -> list[str]:
     lines += [f"note: not compared: {name}: {text}" for name, text in log.unread.items()]
     lines += [f"left out: {line}" for line in log.left_out[:LINES]]
     if len(log.left_out) > LINES:
-        lines.append(f"left out: {len(log.left_out) - LINES} more like these")
+        lines.append(f"left out: {len(log.left_out) - LINES} further lines")
     return lines
 
 
@@ -380,7 +382,7 @@ def export(
     )
     if exported_document.document is None:
         raise BadInput(
-            f"none of {measured_count} measurements can be exported as {format_name}; name a run that has one"
+            f"none of {measured_count} measurements can be exported as {format_name}; name another run"
         )
     summary = f"{len(exported_document.names)} of {measured_count} measurements exported"
     text = json_text(exported_document.document, ensure_ascii=True)

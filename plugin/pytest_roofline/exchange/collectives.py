@@ -23,9 +23,9 @@ DTYPES = {
 }  # fmt: skip
 REDUCTIONS = ("sum", "prod", "max", "min", "avg", "mulsum")
 CONVENTION = (
-    "size is S, for all_gather, reduce_scatter and the like the whole array of all ranks; time is the mean of the "
-    "calls, one after the other, by the host's clock, and over ranks unless -a said otherwise; GB is 1e9 bytes; data "
-    "are checked in calls of their own"
+    "size is the tool's S; for all_gather, reduce_scatter and similar operations S is the whole array of all ranks; "
+    "time is the mean over successive calls, by the host's clock, and over ranks unless -a was given; GB is 1e9 "
+    "bytes; data are checked in separate calls"
 )
 # The rounding of rates above 1000 GB/s, as a share: they are printed with fewer digits.
 ROUNDED = 0.002
@@ -162,7 +162,7 @@ def find_operation(
     of_file, of_user = operation_of(program), operation_of(user_facts.operation or "")
     if of_file and of_user and of_file != of_user:
         raise BadFile(
-            f"{source} says {of_file.name}, but --operation={of_user.name}; expected the same"
+            f"{source} is a log of {of_file.name}, but --operation={of_user.name}; expected the same operation"
         )
     if operation := of_file or of_user:
         return operation, ""
@@ -183,7 +183,7 @@ def find_operation(
         if (hinted := operation_named_in(hint)) in candidates:
             return (
                 hinted,
-                f"the log does not name its collective: {hinted.name} by {hint.strip()[:MOST_SHOWN]!r}",
+                f"the log does not name its collective; {hinted.name} follows from {hint.strip()[:MOST_SHOWN]!r}",
             )
     if not candidates:
         raise BadFile(

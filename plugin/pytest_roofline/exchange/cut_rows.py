@@ -46,6 +46,6 @@ def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
         return fronts.pop()
     if fronts or _TWO_DIGITS.fullmatch(front):
         raise BadLine(
-            "a number runs into the name of a host that no line '# Rank …' has; expected a blank between them"
+            "a number runs into a host name that no line '# Rank …' has; expected a blank between number and name"
         )
     return front

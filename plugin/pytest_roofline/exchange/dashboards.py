@@ -55,7 +55,7 @@ def why_no_rate(entry: Exportable) -> str:
     return (
         ""
         if entry.rate
-        else "it is a time without a rate; for times use `--to github-action-benchmark`"
+        else "the measurement has no rate; export times with `--to github-action-benchmark`"
     )
 
 

@@ -162,8 +162,8 @@ def refuse_duplicates(names: Iterable[tuple[str, Exportable]]) -> None:
                 dict.fromkeys(str(duplicate.row.path) for duplicate in (first_entry, entry))
             )
             raise BadInput(
-                f"{name} is twice in {runs}; expected each measurement once: export every "
-                "run, and import every file, separately"
+                f"{name} is twice in {runs}; expected each measurement once; export every run separately, and import "
+                "every file separately"
             )
 
 
@@ -188,12 +188,12 @@ def _omission_reason(run: Run, row: Row) -> str:
     """
     if row.measurement is not None:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
-        figure = "it is a figure of a program and no time" if row.metric == FIGURE else ""
+        figure = "the measurement is a figure, not a time" if row.metric == FIGURE else ""
         return run.unfit(row.measurement, accept_slower=True) or invalid or figure
     if row.metric == KERNEL:
         return "a compiled kernel has no time"
     if row.lost is not None:
-        return f"it ran out of memory: {row.lost.allocation.message}"
+        return f"the test ran out of memory: {row.lost.allocation.message}"
     if row.ended is None or row.ended.outcome == "passed":
         return ""
     return f"the test {'failed' if row.ended.outcome == 'failed' else 'was skipped'}: {row.reason}"

@@ -282,7 +282,7 @@ def read_runs(
     if not any(log.readings or log.ended for log in unique_logs):
         reason = next(
             (reason for log in unique_logs for _, reason in log.failed),
-            "it has no table with rows, or another program wrote into every row",
+            "the log has no table with rows, or another program wrote into every row",
         )
         raise BadFile(f"{source}: {reason}; expected the whole output of a known tool")
     if remarks:

@@ -217,7 +217,7 @@ def _take_rank(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     if number == "0" and head.ranks:
         raise BadLine(
             "a second rank 0: independent processes wrote into one log, as with nccl-tests built without "
-            "MPI; build it with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
+            "MPI; build nccl-tests with MPI=1, or label the lines (srun -l, mpirun --tag-output)"
         )
     rank = whole_number(number)
     if rank <= head.highest_rank or (rank and not head.ranks):
@@ -524,7 +524,7 @@ def _setting(head: _Head, source: str, user_facts: UserFacts) -> Setting:
     devices = _devices(head, source, user_facts)
     if devices % (threads * gpus or 1):
         raise BadFile(
-            f"{source}: {threads} threads of {gpus} GPUs, which cannot be {devices} ranks"
+            f"{source}: {devices} ranks; expected a multiple of {threads} threads with {gpus} GPUs each"
         )
     groups = [group for group, *_ in head.ranks]
     group_count, host_count = len(set(groups)), len({host for _, host, _ in head.ranks})

@@ -76,4 +76,6 @@ def refuse_several(logs: Sequence[ImportedLog]) -> None:
     drivers = {log.machine.driver: log.source for log in logs if log.machine.driver is not None}
     if len(drivers) > 1:
         sources = ", ".join(f"{source} under driver {driver}" for driver, source in drivers.items())
-        raise BadFile(f"{sources}; expected one driver in a run: import each driver separately")
+        raise BadFile(
+            f"the files are of different drivers: {sources}; expected one driver in a run; import each driver separately"
+        )

@@ -29,9 +29,9 @@ from .records import (
 
 TOOL = Tool(
     "nvbandwidth",
-    "payload that arrives, one way, also for copies within a device; of bidirectional copies the measured direction; "
-    "GB is 1e9 bytes; median of the samples, or their mean under -m, which the file does not say; seconds are those "
-    "of 1 GB, since the file has rates only",
+    "the payload that arrives, counted once, also for copies within a device; for bidirectional copies only the "
+    "measured direction; GB is 1e9 bytes; the median of the samples, or the mean under -m, which the file does not "
+    "say; seconds are the time of 1 GB, since the file has only rates",
 )
 # The bytes that a reading of a rate moves, since the file does not say: 1 GB.
 PAYLOAD_BYTES = 10**9
@@ -220,7 +220,7 @@ def _notes(run: _Run) -> Iterator[str]:
     if run.warning is not None:
         yield run.warning
     if run.buffer_size is None and any(case.buffer_size is None for case in run.testcases):
-        yield "not part of the key: the buffer size (-b) is not in this file; compare runs of equal size only"
+        yield "the buffer size (-b) is not in this file, so the key lacks the size; compare only runs of equal size"
 
 
 def _devices(run: _Run, source: str) -> tuple[list[str], list[str]]:

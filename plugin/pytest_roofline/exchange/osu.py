@@ -35,9 +35,9 @@ from .records import (
 
 TOOL = Tool(
     "OSU Micro-Benchmarks",
-    "MB is 1e6 bytes; a latency is half a round trip, of a collective the time of one call, the mean over ranks; "
-    "bibw adds both directions up; mbw_mr adds its pairs up; the host's clock, a window of messages at a time for "
-    "bandwidths, and one call after the other for latencies",
+    "MB is 1e6 bytes; a latency is half a round trip; the latency of a collective is the time of one call, the mean "
+    "over ranks; bibw is the sum of both directions; mbw_mr is the sum of all pairs; the host's clock times bandwidths "
+    "over a window of messages, and latencies call by call",
 )
 _TITLE = re.compile(r"# *OSU (\S+) (\S.*?)(?: Test)?(?: +v(\d\S*)| +\(Version (\S+)\))? *")
 _PAIRS = re.compile(r"# *\[ *pairs: (\d+) *\] *\[ *window size: (\d+|varied) *\] *")

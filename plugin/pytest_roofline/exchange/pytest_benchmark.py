@@ -29,7 +29,7 @@ from .records import (
 
 TOOL = Tool(
     "pytest-benchmark",
-    "seconds per call, of each round the mean of its calls, by the host's clock; no bytes are counted, so there "
+    "seconds per call by the host's clock; each round gives the mean of its calls; no bytes are counted, so there "
     "is no rate",
 )
 # Clocks that go on while a process waits. Any other clock is in the key.

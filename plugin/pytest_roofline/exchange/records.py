@@ -184,8 +184,8 @@ def decode(content: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadFile(
-            f"{source}, line {line}: byte {error.start} is not UTF-8 text; expected UTF-8; convert "
-            "UTF-16 of a shell with iconv"
+            f"{source}, line {line}: byte {error.start} is not UTF-8 text; expected UTF-8; convert the "
+            "file, which a shell may have written as UTF-16, with iconv"
         ) from None
     if not text.strip():
         raise BadFile(f"{source} is empty; expected the output of a tool")

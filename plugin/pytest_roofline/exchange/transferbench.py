@@ -22,8 +22,8 @@ from .records import (
 
 TOOL = Tool(
     "TransferBench",
-    "payload that arrives; GB is 1e9 bytes; means over the iterations; transfers and executors by the device's clock, "
-    "aggregates by the host's; seconds of a matrix are those of 1 GB where no line tells the bytes",
+    "the payload that arrives; GB is 1e9 bytes; means over the iterations; the device's clock times transfers and "
+    "executors, the host's clock aggregates; seconds of a matrix are the time of 1 GB where no line gives the bytes",
 )
 # The bytes that a rate is taken to move where no line says them: 1 GB.
 PAYLOAD_BYTES = 10**9
@@ -94,7 +94,7 @@ class _Call:
             whole_block: the rate is of all rows of the block, and so of all their devices.
         """
         if not rate:
-            raise BadLine("a rate of 0; expected more")
+            raise BadLine("the rate is 0; expected a rate above 0")
         moved_bytes = size_bytes or PAYLOAD_BYTES
         size_parameter: dict[str, Scalar] = {"size_bytes": size_bytes} if size_bytes else {}
         reading = Reading(

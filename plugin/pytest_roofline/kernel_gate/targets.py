@@ -199,7 +199,7 @@ def _read_nvidia(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], 
             return (
                 figures,
                 {"ptxas": _assembler(compiled_kernel)},
-                f"its instructions were not counted, nvdisasm: {error}",
+                f"the instructions were not counted, since nvdisasm failed: {error}",
             )
     return figures | counts, {"ptxas": version or _assembler(compiled_kernel)}, ""
 
@@ -235,7 +235,7 @@ def _run_tool(tool: str, *arguments: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileFailed(
-            f"{tool} ({path}) cannot be run: {error}; expected that of Triton"
+            f"{tool} ({path}) cannot be run: {error}; expected the {tool} of Triton"
         ) from None
     if gave_up := _GAVE_UP.search(process.stderr):
         raise _Deprecated(gave_up[0])
@@ -255,7 +255,7 @@ def path_of(tool: str) -> str:
         return str(getattr(knobs.nvidia, tool).path)
     except RuntimeError as error:
         raise CompileFailed(
-            f"Triton has no {tool} ({error}); expected it in its NVIDIA back end"
+            f"Triton has no {tool} ({error}); expected {tool} in Triton's NVIDIA back end"
         ) from None
 
 
@@ -315,7 +315,7 @@ def _figure(text: str, pattern: str, marker: str, worst: Callable[[list[int]], i
     numbers = [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
     if not numbers:
         raise CompileFailed(
-            f"the assembly has no `{marker}`; expected it as LLVM has written it since code objects V3"
+            f"the assembly has no `{marker}`; expected this text, which LLVM writes since code objects V3"
         )
     return worst(numbers)
 
@@ -326,7 +326,9 @@ def count_amd(opcodes: list[str], seconds: Sequence[str] = ()) -> dict[str, int]
     `seconds` are the second operations of dual instructions.
     """
     if not opcodes:
-        raise CompileFailed("the assembly has no instruction; expected those of a kernel")
+        raise CompileFailed(
+            "the assembly has no instruction; expected the instructions of a kernel"
+        )
     kinds = Counter(kind for opcode in (*opcodes, *seconds) if (kind := _kind_on_amd(opcode)))
     matrix = sum(number for kind, number in kinds.items() if matrix_generation(kind))
     return {
@@ -350,8 +352,8 @@ def _read_amd(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str
     text = compiled_kernel.asm.get("amdgcn")
     if text is None:
         raise CompileFailed(
-            "Triton has not kept the assembly, where AMD's figures stand; expected TRITON_STORE_BINARY_ONLY unset, and "
-            "a cache that was not filled under it"
+            "Triton has not kept the assembly, which holds AMD's figures; unset TRITON_STORE_BINARY_ONLY, and remove "
+            "Triton's cache if it was filled under this variable"
         )
     revision = getattr(compiler, "get_amd_codegen_revision", None)
     return read_assembly(text), {} if revision is None else {"llvm": str(revision())[:12]}, ""
