@@ -11,13 +11,13 @@ DEFAULT_D_MODEL, DEFAULT_LAYERS = 768, 12
 # Each also in an ini file, `transformer_d_model`, and in the environment, `ROOFLINE_TRANSFORMER_D_MODEL`.
 SHAPE = {
     "d-model": f"width of a transformer to measure in place of the five sizes (default {DEFAULT_D_MODEL})",
-    "layers": f"its blocks (default {DEFAULT_LAYERS})",
-    "heads": "its attention heads (default: each 64 wide)",
-    "d-ff": "width inside its feed-forward part (default: four times d-model)",
+    "layers": f"number of the model's blocks (default {DEFAULT_LAYERS})",
+    "heads": "number of the model's attention heads (default: each 64 wide)",
+    "d-ff": "width inside the model's feed-forward part (default: four times d-model)",
 }
 OPTIONS = SHAPE | {
     "context": "tokens of a sequence, in place of all contexts",
-    "batch": "sequences (default 4)",
+    "batch": "number of sequences (default 4)",
 }
 
 

@@ -103,7 +103,7 @@ def _leave_to_another_pair(config, pair, size_bytes):
     first = next(target for target in range(1, GPUS) if link_between(0, target).kind == kind)
     if pair != (0, first):
         pytest.skip(
-            f"the sweep over {kind} is that of 0 to {first}; all pairs at all sizes are in the tier full"
+            f"the sweep over {kind} measures the pair 0 to {first}; the tier full measures all pairs at all sizes"
         )
 
 
@@ -298,9 +298,9 @@ def _measure_ranks(roofline, distributed, fn, size_bytes, pattern, *args, metric
 def test_peer_copy_shared_memory(roofline, distributed, pattern, size_bytes):
     """From one process to another through memory that they share: copied in, then out."""
     if not shared_copy.supported():
-        roofline.skip_for_hardware("needs memory without a name, which Linux has")
+        roofline.skip_for_hardware("needs anonymous shared memory, which only Linux has")
     if len({facts.host for facts in distributed.facts[:2]}) > 1:
-        roofline.skip_for_hardware("needs two ranks on one host, found them on two")
+        roofline.skip_for_hardware("needs two ranks on one node, found the ranks on two nodes")
     _measure_ranks(
         roofline,
         distributed,

@@ -200,8 +200,8 @@ def _check_threads(device, alone, together):
     one, each = alone.ranks.threads, together.ranks.threads
     same = one is not None and one == each
     assert same, (
-        f"a rank alone computes with {one} threads, each of {together.ranks.size} with {each} (None where ranks "
-        "differ); expected as many, or the efficiency compares cores"
+        f"a rank alone computes with {one} threads, each of {together.ranks.size} ranks with {each} (None where ranks "
+        "differ); expected equal numbers, since the efficiency would compare cores otherwise"
     )
 
 
@@ -211,7 +211,7 @@ def _tell_communication(roofline, found):
         str(rank) for rank, fingerprint in enumerate(fingerprints) if fingerprint != fingerprints[0]
     ]
     assert not apart, (
-        f"after the same steps the model of rank 0 is not that of ranks {', '.join(apart)}; expected the same bits"
+        f"after the same steps the models of rank 0 and of ranks {', '.join(apart)} differ; expected the same bits"
     )
     if not all(shares):
         # No share is told rather than a wrong one.

@@ -115,7 +115,7 @@ def check_operation(operation: str) -> None:
         ValueError: the name is not one of `COLLECTIVES`.
     """
     if operation not in COLLECTIVES:
-        raise ValueError(f"operation {operation!r}; expected one of {', '.join(COLLECTIVES)}")
+        raise ValueError(f"operation is {operation!r}; expected one of {', '.join(COLLECTIVES)}")
 
 
 def layout(

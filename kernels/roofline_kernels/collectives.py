@@ -79,7 +79,8 @@ class Collective:
         in_place = IN_PLACE[operation][0] if in_place is None else in_place
         if in_place not in IN_PLACE[operation]:
             raise ValueError(
-                f"{operation} {'in' if in_place else 'out of'} place; torch.distributed has only the other"
+                f"{operation} is to run {'in' if in_place else 'out of'} place; torch.distributed has it only "
+                f"{'out of' if in_place else 'in'} place"
             )
         self.operation, self.in_place, self.root = operation, in_place, root
         self.group, self.device = group, device

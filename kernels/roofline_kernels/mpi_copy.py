@@ -21,8 +21,8 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """
     if not tensor.is_contiguous():
         raise ValueError(
-            f"a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} was to be sent; expected a "
-            "contiguous one, make it with .contiguous()"
+            f"the tensor to send has the shape {tuple(tensor.shape)} and the strides {tensor.stride()}; expected a "
+            "contiguous tensor; make one with .contiguous()"
         )
     return tensor.view(-1).view(torch.uint8)
 

@@ -111,8 +111,8 @@ class Transformer(nn.Module):
             )
         if not 1 <= tokens.shape[1] <= self.context:
             raise ValueError(
-                f"a sequence of {tokens.shape[1]} tokens; expected 1 … {self.context}, the context that this model was "
-                "made for: make it with a longer one, or cut the sequence"
+                f"a sequence has {tokens.shape[1]} tokens; expected 1 … {self.context}, the context of this model; "
+                "make the model with a longer context, or cut the sequence"
             )
 
 

@@ -44,10 +44,10 @@ def transformer_flops(
     sizes = (d_model, d_ff, layers, vocab, batch, context)
     if min(sizes) < 0:
         raise ValueError(
-            f"sizes {sizes}; expected zero or more of d_model, d_ff, layers, vocab, batch and context"
+            f"the sizes d_model, d_ff, layers, vocab, batch and context are {sizes}; expected zero or more"
         )
     if passes not in _TRANSFORMER_PASSES:
-        raise ValueError(f"passes {passes!r}; expected one of {', '.join(_TRANSFORMER_PASSES)}")
+        raise ValueError(f"passes is {passes!r}; expected one of {', '.join(_TRANSFORMER_PASSES)}")
     multiplied = layers * (4 * d_model**2 + 3 * d_model * d_ff) + vocab * d_model
     forward = batch * context * (2 * multiplied + 4 * layers * context * d_model)
     return {"flops": _TRANSFORMER_PASSES[passes] * forward}

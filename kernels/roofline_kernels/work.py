@@ -95,7 +95,7 @@ def bus_factor(operation: str, ranks: int) -> Fraction:
         ranks: ranks in the group, one or more.
     """
     if ranks < 1:
-        raise ValueError(f"a group of {ranks} ranks; expected one or more")
+        raise ValueError(f"a group has {ranks} ranks; expected one or more")
     return _BUS[operation](ranks)
 
 
@@ -165,10 +165,10 @@ def attention_flops(
     sizes = (batch, heads, seq_q, seq_k, head_dim)
     if min(sizes) < 0:
         raise ValueError(
-            f"sizes {sizes}; expected zero or more of batch, heads, seq_q, seq_k and head_dim"
+            f"the sizes batch, heads, seq_q, seq_k and head_dim are {sizes}; expected zero or more"
         )
     if passes not in _PRODUCTS:
-        raise ValueError(f"passes {passes!r}; expected one of {', '.join(_PRODUCTS)}")
+        raise ValueError(f"passes is {passes!r}; expected one of {', '.join(_PRODUCTS)}")
     seen_twice = _twice_seen(seq_q, seq_k, causal_shift(seq_q, seq_k, causal, alignment))
     return {"flops": _PRODUCTS[passes] * batch * heads * head_dim * seen_twice}
 

@@ -197,7 +197,7 @@ def test_what_is_of_several_nodes_or_drivers_or_of_another_is_refused_with_the_r
             ["a", "--by", "node"],
             "--by node writes a run for each node; give -o DIR, and leave out --save",
         ),
-        (["a", "--by", "node", "--save", "x", "-o", "y"], "expected -o DIR, and no --save"),
+        (["a", "--by", "node", "--save", "x", "-o", "y"], "give -o DIR, and leave out --save"),
     ):
         done = call("import", *words)
         assert (done.exit_code, message in done.output) == (2, True), done.output

@@ -67,11 +67,12 @@ def test_an_operation_and_a_place_that_torch_does_not_have_are_refused():
         with pytest.raises(ValueError) as error:
             Collective(operation, 1024, torch.float32, None, CPU, in_place=wrong)
         told = (
-            f"{operation} {'in' if wrong else 'out of'} place; torch.distributed has only the other"
+            f"{operation} is to run {'in' if wrong else 'out of'} place; torch.distributed has it only "
+            f"{'out of' if wrong else 'in'} place"
         )
         assert str(error.value) == told
     with pytest.raises(
-        ValueError, match=r"operation 'allreduce'; expected one of all_reduce, all_gather, "
+        ValueError, match=r"operation is 'allreduce'; expected one of all_reduce, all_gather, "
     ):
         Collective("allreduce", 1024, torch.float32, None, CPU)
 

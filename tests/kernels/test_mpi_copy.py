@@ -51,7 +51,7 @@ def test_a_message_is_the_same_memory_as_bytes_and_contiguous():
         assert (found.data_ptr(), found.numel()) == (tensor.data_ptr(), 15 * tensor.element_size())
     with pytest.raises(
         ValueError,
-        match=r"shape \(4, 4\) and strides \(1, 4\) was to be sent; expected a contiguous",
+        match=r"shape \(4, 4\) and the strides \(1, 4\); expected a contiguous",
     ):
         mpi_copy.as_bytes(torch.zeros(4, 4).t())
 

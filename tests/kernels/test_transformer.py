@@ -252,9 +252,9 @@ def test_what_is_no_shape_no_context_and_no_tokens_is_refused():
             Config(**({"d_model": 24, "d_ff": 40, "layers": 2, "heads": 3} | changes))
     with pytest.raises(ValueError, match="context is 0; expected 1 or more"):
         tiny(context=0)
-    beyond = r"a sequence of 17 tokens; expected 1 … 16, .*: make it with a longer"
+    beyond = r"a sequence has 17 tokens; expected 1 … 16, .*; make the model with a longer"
     for tokens, told in [
-        (torch.zeros(1, 0, dtype=torch.int64), "a sequence of 0 tokens; expected 1 … 16"),
+        (torch.zeros(1, 0, dtype=torch.int64), "a sequence has 0 tokens; expected 1 … 16"),
         (torch.zeros(1, 17, dtype=torch.int64), beyond),
         (
             torch.zeros(1, 4),

@@ -78,7 +78,7 @@ def test_the_factor_of_every_operation_at_1_2_4_and_8_ranks():
         assert alone.metric == ("busbw_GBps" if factors[0] else "algbw_GBps"), operation
     # 1000 · 2 · 5 / 6 is 1666 and two thirds.
     assert collective_bytes("all_reduce", 1000, 6) == {"algbw_bytes": 1000, "busbw_bytes": 1667}
-    with pytest.raises(ValueError, match="a group of 0 ranks; expected one or more"):
+    with pytest.raises(ValueError, match="a group has 0 ranks; expected one or more"):
         bus_factor("all_reduce", 0)
     with pytest.raises(KeyError):
         collective_bytes("allreduce", 1024, 2)
@@ -114,7 +114,7 @@ def test_what_is_no_attention_and_no_transformer_has_no_flops():
         (
             attention_flops,
             sizes | {"passes": "fwd"},
-            "passes 'fwd'; expected one of forward, backward, both",
+            "passes is 'fwd'; expected one of forward, backward, both",
         ),
         (attention_flops, sizes | {"heads": -1}, "expected zero or more"),
         (
@@ -130,12 +130,12 @@ def test_what_is_no_attention_and_no_transformer_has_no_flops():
         (
             transformer_flops,
             shape | {"passes": "optimizer"},
-            f"passes 'optimizer'; expected one of {passes}",
+            f"passes is 'optimizer'; expected one of {passes}",
         ),
         (
             transformer_flops,
             shape | {"context": -1},
-            r"sizes \(12, 20, 3, 34, 5, -1\); expected zero or more",
+            r"context are \(12, 20, 3, 34, 5, -1\); expected zero or more",
         ),
     ]:
         with pytest.raises(ValueError, match=told):

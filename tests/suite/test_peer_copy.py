@@ -102,7 +102,7 @@ def test_the_first_pair_of_a_link_class_stands_for_it_but_at_the_sizes_of_the_ma
 
     assert (
         left()[0, 2]
-        == "the sweep over nvlink is that of 0 to 1; all pairs at all sizes are in the tier full"
+        == "the sweep over nvlink measures the pair 0 to 1; the tier full measures all pairs at all sizes"
     )
     assert not {(0, 1), (0, 3)} & left().keys()
     assert [left(2**15), left(2**29), left(tier="full")] == [{}, {}, {}]

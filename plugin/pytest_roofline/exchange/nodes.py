@@ -77,5 +77,6 @@ def refuse_several(logs: Sequence[ImportedLog]) -> None:
     if len(drivers) > 1:
         sources = ", ".join(f"{source} under driver {driver}" for driver, source in drivers.items())
         raise BadFile(
-            f"the files are of different drivers: {sources}; expected one driver in a run; import each driver separately"
+            f"the files are of different drivers: {sources}; expected one driver in a run; "
+            "import each driver separately"
         )
