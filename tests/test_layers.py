@@ -326,7 +326,9 @@ def test_without_the_features_every_module_is_imported_and_a_missing_command_is_
         env=environment,
         timeout=120,
     )
-    remedy = "install the whole package again: pip install --force-reinstall --no-deps pytest-roofline"
+    remedy = (
+        "install the whole package again: pip install --force-reinstall --no-deps pytest-roofline"
+    )
     assert (
         2,
         f"pytest_roofline.Rank is not installed; {remedy}\n",

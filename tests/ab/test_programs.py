@@ -264,7 +264,10 @@ def test_a_program_that_fails_on_b_alone_is_failed_with_its_last_lines(folder):
     reasons = {row["reason"] for row in report["tests"]}
     assert reasons == {"B: the program ended with exit code 3: two | three | four"}
     message = ab("cmd:sh b.sh", "cmd:sh a.sh", "--higher=x", status=2)
-    assert "no figure on A (cmd:sh b.sh): the program ended with exit code 3: two | three | four" in message
+    assert (
+        "no figure on A (cmd:sh b.sh): the program ended with exit code 3: two | three | four"
+        in message
+    )
 
 
 def test_a_program_that_fails_later_is_failed_as_well(folder):
@@ -293,7 +296,9 @@ def test_what_is_no_figure_is_refused(folder, printed, options, reason):
 
 
 def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
-    assert "the program could not start: nowhere: No such file" in ab(".", ".", "--run", "nowhere", status=2)
+    assert "the program could not start: nowhere: No such file" in ab(
+        ".", ".", "--run", "nowhere", status=2
+    )
     hanging = ab(".", ".", "--run", "tail -f /dev/null", "--timeout=0.1", status=2)
     assert "the program ran longer than 0.1 s and was killed" in hanging
     unwritten = ab(".", ".", "--run", "echo {out}", "--higher=x", status=2)
@@ -312,8 +317,8 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         (("param:a=1", "param:a=2", "--run", "true"), "param: names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
         ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
-        ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name of a tool, then"),
-        ((".", ".", "--run", "true", "--read=json,link=pcie", "--lower=x"), "--read has 'link=pcie' behind json"),
+        ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name of a tool"),
+        ((".", ".", "--run", "true", "--read=json,link=pcie", "--lower=x"), "--read has 'link=pcie' after 'json'"),
         ((".", ".", "--run", "true", "--read=csv"), "--read=csv was given without a figure; add --higher PATH"),
         ((".", ".", "--run", "true", "--read=osu", "--lower=x"), "--read=osu takes the tool's own figures"),
         ((".", ".", "--run", "true", "--lower="), "--lower is ''; expected PATH or NAME=PATH"),

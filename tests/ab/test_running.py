@@ -164,13 +164,17 @@ def test_a_spoiled_process_gets_another_block_and_what_is_slower_is_red_all_the_
     told = world.ab(*SEEDED, status=2)
     assert (told["tests"][0]["verdict"], len(world.calls)) == ("INCONCLUSIVE", planned + 4)
     assert told["sentence"] == "GREY: 5 of 6 fast enough, 1 undecided (copy[0] +10 %)"
-    assert ", but a red verdict needs 8 processes a side; the change may be " in told["tests"][0]["reason"]
+    assert (
+        ", but a red verdict needs 8 processes a side; the change may be "
+        in told["tests"][0]["reason"]
+    )
 
 
 def test_so_few_processes_that_nothing_turns_red_are_told(world):
     told = world.ab("--processes=4", *SEEDED)
     assert told["notes"] == [
-        "4 processes a side are too few to turn any test red; use --processes 8, or select at least 25 tests of similar spread"
+        "4 processes a side are too few to turn any test red; use --processes 8, or select at least "
+        "25 tests of similar spread"
     ]
 
 

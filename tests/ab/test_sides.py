@@ -187,7 +187,9 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
     monkeypatch.setenv("GITHUB_BASE_REF", "next")
     git(repository, "checkout", "-q", "--orphan", "alone")
     git(repository, "commit", "-q", "-m", "alone")
-    assert "HEAD and main have no commit in common in this repository; name the branch" in refused("merge-base")
+    assert "HEAD and main have no commit in common in this repository; name the branch" in refused(
+        "merge-base"
+    )
     git(repository, "checkout", "-q", "-f", "feature")
     # As CI has it: two commits, and nothing of how they belong together.
     shallow = tmp_path / "shallow"
@@ -196,7 +198,10 @@ def test_a_commit_that_cannot_be_had_says_why(repository, tmp_path, monkeypatch)
     monkeypatch.delenv("GITHUB_BASE_REF")
     monkeypatch.setenv("CHANGE_TARGET", "next")
     why = refused("merge-base", cwd=shallow)
-    assert "HEAD and origin/next have no commit in common in this repository; this clone is shallow" in why
+    assert (
+        "HEAD and origin/next have no commit in common in this repository; this clone is shallow"
+        in why
+    )
     assert "fetch-depth: 0" in why
     with monkeypatch.context() as patch:
         for name in ("TEST_ASSUME_DIFFERENT_OWNER", "CONFIG_NOSYSTEM"):

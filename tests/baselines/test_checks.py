@@ -240,7 +240,9 @@ def test_a_measured_entry_tells_metric_spread_dates_and_each_run_once(make):
         "traffic_GBps, payload_GBps, algbw_GBps, busbw_GBps, wirebw_GBps, TFLOPS, or time_s"
     ]
     assert wrong(copy(make, key=make.key(metric="time_s"))) == []
-    apart = "took from 1.00 µs to 3.10 µs; expected the slowest process to take at most 3 times as long"
+    apart = (
+        "took from 1.00 µs to 3.10 µs; expected the slowest process to take at most 3 times as long"
+    )
     for factor, told in [(2.9, []), (3.1, [apart])]:
         assert (
             wrong(copy(make, size_bytes=4096, sessions=(make.session(1e-6, factor * 1e-6),)))
@@ -261,7 +263,9 @@ def test_a_measured_entry_tells_metric_spread_dates_and_each_run_once(make):
         make.session(seconds(0.8)),
         make.session(seconds(0.8), run_id="b"),
     )
-    assert wrong(copy(make, sessions=twice)) == ["run run-1 in 2 sessions; expected every run in one session"]
+    assert wrong(copy(make, sessions=twice)) == [
+        "run run-1 in 2 sessions; expected every run in one session"
+    ]
 
 
 def test_a_family_file_holds_its_own_hardware_only_under_its_own_name(make):
@@ -340,7 +344,11 @@ def test_few_sessions_or_a_blind_tolerance_make_an_entry_provisional(make):
     ]:
         one = make.measured(sessions=nights(*medians))
         mde = health(make, *nights(*medians)).mde
-        finds = f"detects slowdowns from {mde * 100:.1f} %, tolerance {tolerance * 100:g} %" if blind else ""
+        finds = (
+            f"detects slowdowns from {mde * 100:.1f} %, tolerance {tolerance * 100:g} %"
+            if blind
+            else ""
+        )
         assert provisional(one, tolerance, PRIOR) == "; ".join(filter(None, (few, finds))), (
             medians,
             tolerance,
@@ -413,7 +421,7 @@ def test_a_session_that_is_strange_in_many_entries_is_named_and_fails_nothing(ma
     ]
     (flaw,) = flaws(*entries)
     assert (flaw.entry, flaw.observed, flaw.hint) == (
-        *("", "session of 3 May 2020: 6 of 12 tests 20 % slower"),
+        *("", "session of 3 May 2020: 6 of 12 tests are 20 % slower"),
         True,
     )
     assert flaws(*entries[4:]) == []

@@ -355,7 +355,8 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path)
         assert [session.environment["timed by"] for session in sessions] == [kept] * more
         other = "events" if kept == "graph" else "graph"
         assert proposal.left_out == (
-            f"memcpy_d2d[64MiB]: {len(modes) - more} of {len(modes)} processes timed the test {ways[other]}, the others "
+            f"memcpy_d2d[64MiB]: {len(modes) - more} of {len(modes)} processes timed the test "
+            f"{ways[other]}, the others "
             f"{ways[kept]}; the two modes are not comparable, so the baseline holds only the other {more} processes",
         )
 
@@ -431,7 +432,7 @@ def odd_night(make, folder, slow=1.2):
     return paths
 
 
-NIGHT = "session of 3 Jan 2020: 5 of 12 tests 20 % slower"
+NIGHT = "session of 3 Jan 2020: 5 of 12 tests are 20 % slower"
 
 
 @pytest.mark.parametrize("stored", [False, True])

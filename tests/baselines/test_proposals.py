@@ -134,7 +134,7 @@ def test_runs_of_nothing_the_same_or_other_hardware_are_refused(make, tmp_path):
     with pytest.raises(BadInput) as error:
         propose(same)
     paths = f"{tmp_path / 'b.jsonl'} and {tmp_path / 'a.jsonl'}"
-    assert str(error.value) == f"{paths} are the same run (same); name it once"
+    assert str(error.value) == f"{paths} are the same run (same); name this run once"
     h100 = make.measurement(key=make.key(hardware=make.hardware(product="h100-sxm", memory="80gb")))
     part = make.measurement(key=make.key(hardware=make.hardware(partition="1g.18gb")))
     one = make.run(tmp_path / "a.jsonl", make.measurement())
@@ -247,7 +247,7 @@ def test_a_night_that_is_strange_in_many_tests_is_left_out_of_these_and_may_be_k
     day = line.partition("session of ")[2].partition(":")[0]
     assert day.startswith("2 Jan")
     assert line == (
-        f"{tmp_path}/run-1.jsonl, session of {day}: 5 of 12 tests 20 % slower; "
+        f"{tmp_path}/run-1.jsonl, session of {day}: 5 of 12 tests are 20 % slower; "
         "add --accept-slower to keep the run"
     )
     kept = propose(runs, accept_slower=True)
@@ -255,4 +255,4 @@ def test_a_night_that_is_strange_in_many_tests_is_left_out_of_these_and_may_be_k
     faster = runs_of(make, tmp_path, night_of(make), night_of(make, 0.8), night_of(make))
     for accept_slower in (False, True):
         (line,) = propose(faster, accept_slower=accept_slower).left_out
-        assert line.endswith("5 of 12 tests 20 % faster; propose the run alone to keep it")
+        assert line.endswith("5 of 12 tests are 20 % faster; propose the run alone to keep it")

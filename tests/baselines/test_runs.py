@@ -141,7 +141,7 @@ def test_a_damaged_file_names_the_line_and_what_is_wrong_with_it(make, tmp_path)
             "\n".join([lines[0], lines[1][:-5], lines[2]]) + "\n",
             "run file FILE, line 2 is not JSON",
         ),
-        ("\n".join([lines[0], lines[0], ""]), "has two headers; expected one run a file"),
+        ("\n".join([lines[0], lines[0], ""]), "has two headers; expected one run in a file"),
         (lines[1] + "\n", "starts with a measurement; expected its header"),
         (
             lines[0] + "\n" + lines[1].replace('"seconds": [', '"seconds": [NaN, '),

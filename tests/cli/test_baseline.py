@@ -391,7 +391,10 @@ def test_prune_lists_what_no_test_uses_and_removes_it_once_it_is_told_to(
     ]
     collection(("memcpy_d2d", SIZE), ("h100only", SIZE), ("other", SIZE))
     result = baseline("check", "--prune", "--apply")
-    assert result.stdout.splitlines()[-1] == "unused: 0 of 4 entries; pytest collected 3 tests that measure"
+    assert (
+        result.stdout.splitlines()[-1]
+        == "unused: 0 of 4 entries; pytest collected 3 tests that measure"
+    )
     assert contents(kept) == before
     collection(("memcpy_d2d", SIZE), ("h100only", SIZE))
     result = baseline("check", "--prune", "--apply")
@@ -433,5 +436,8 @@ def test_prune_asks_a_real_pytest_for_its_tests(baseline, kept, tmp_path):
     assert ["hint: baselines/h100.json: h100only[64MiB] (h100-sxm5, 80gb; measured)"] == [
         line.partition(": no test")[0] for line in unused
     ]
-    assert result.stdout.splitlines()[-1] == "unused: 1 of 4 entries; pytest collected 2 tests that measure"
+    assert (
+        result.stdout.splitlines()[-1]
+        == "unused: 1 of 4 entries; pytest collected 2 tests that measure"
+    )
     assert not (tmp_path / ".roofline").exists()

@@ -223,7 +223,8 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
             *words
         )
     expected = (
-        "proposal new does not exist; write the file with `roofline baseline propose -o new`; if this command refuses, correct the "
+        "proposal new does not exist; write the file with `roofline baseline propose -o new`; if this command "
+        "refuses, correct the "
         "faults that it names; record runs of a busy machine again once `roofline doctor` exits 0"
     )
     assert refused("baseline", "approve", "new") == expected
@@ -419,12 +420,12 @@ def test_a_drill_that_proves_nothing_says_what_was_missing(refused, make, drille
     invalid = make.verdict(one, "INVALID", reason=reason)
     nothing = "nothing was compared, so no test could turn red; "
     ended = (
-        "pytest ended with status {} before any verdict; expected status 0 or 1; correct the fault that pytest's output "
-        "shows (without -q it shows more), or select other tests"
+        "pytest ended with status {} before any verdict; expected status 0 or 1; correct the fault that pytest's "
+        "output shows, of which -q hides a part, or select other tests"
     )
     unmeasured = (
-        "no test measured anything; expected tests that take the fixture roofline; "
-        "select them by path or -k"
+        "no test measured anything; expected tests with the fixture roofline; select such tests by path "
+        "or -k"
     )
     broken = make.outcome(one, "failed")
     cases = [

@@ -565,7 +565,8 @@ def test_nothing_on_a_processor_is_invalid_whatever_work_is_claimed(pytester):
     }
     assert set(why) == {"traffic", "payload", "arithmetic", "collective"}
     assert all(
-        "check that `work` is right and that the function does this work" in one for one in why.values()
+        "check that `work` is right and that the function does this work" in one
+        for one in why.values()
     ), why
 
 

@@ -378,7 +378,10 @@ REFUSED = (
         "A100-SXM4-40GB and Tesla T4; expected",
     ),
     (lambda log: log.replace("# Out of", log + "# Out of"), "line 105: two logs are mixed"),
-    (change("nThread 1 nGpus 8", "nThread 1 nGpus 3"), "8 ranks; expected a multiple of 1 threads with 3 GPUs each"),
+    (
+        change("nThread 1 nGpus 8", "nThread 1 nGpus 3"),
+        "8 ranks; expected a multiple of 1 threads with 3 GPUs each",
+    ),
 )
 
 

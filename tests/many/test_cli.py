@@ -146,7 +146,10 @@ def test_what_many_runs_need_is_an_extra_that_is_named_with_its_command(runs, co
         for one in ("history", "fleet"):
             done = command(one, folder)
             assert (done.exit_code, done.stdout, told in done.stderr) == (2, "", True)
-            assert "which cannot be imported; type: pip install 'pytest-roofline[report]'" in done.stderr
+            assert (
+                "which cannot be imported; type: pip install 'pytest-roofline[report]'"
+                in done.stderr
+            )
 
 
 def test_history_tells_the_step_when_where_and_what_changed_and_fails(runs, command):

@@ -263,7 +263,10 @@ def test_a_run_that_was_cut_before_its_first_row_is_no_all_clear(judge, tmp_path
     header = path.read_text().splitlines(keepends=True)[0]
     path.write_text(header)
     done = CliRunner().invoke(main, ["fleet", "nodes", "--no-cache"])
-    assert (2, [f"{NOTHING}the runs of this node hold no measurement"]) == (done.exit_code, lines_of(done))
+    assert (2, [f"{NOTHING}the runs of this node hold no measurement"]) == (
+        done.exit_code,
+        lines_of(done),
+    )
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ def test_what_asks_for_a_missing_feature_is_refused_with_its_name(
     desk.suite(suite)
     result = desk.run(*options)
     assert status == result.ret
-    assert f"the feature {feature} is not installed; install the whole package again" in texts(result)
+    assert f"the feature {feature} is not installed; install the whole package again" in texts(
+        result
+    )
 
 
 def test_a_launch_of_ranks_is_refused_without_their_feature_and_a_step_of_slurm_is_not(

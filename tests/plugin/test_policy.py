@@ -83,7 +83,7 @@ def test_a_policy_says_which_verdicts_fail_and_each_message_what_to_do(desk):
             )
             result.stdout.fnmatch_lines(["invalid: INVALID (*datasheet*"])
             result.stdout.fnmatch_lines(
-                ["new: NO BASELINE (*", "*record it with `pytest … --roofline-record`*"]
+                ["new: NO BASELINE (*", "*record a baseline with `pytest … --roofline-record`*"]
             )
 
 
@@ -137,7 +137,9 @@ def test_without_being_asked_a_run_starts_no_child_and_says_what_would_decide(de
     assert result.ret == 0
     assert "round 2" not in result.stdout.str()
     result.stdout.fnmatch_lines(
-        ["INCONCLUSIVE one: the change may be *; a verdict needs about * processes; measure with --roofline-rounds=*"]
+        [
+            "INCONCLUSIVE one: the change may be *; a verdict needs about * processes; measure with --roofline-rounds=*"
+        ]
     )
     # Nor counts what it could have seen on rounds that did not run.
     desk.run(*against, "--roofline-rounds=auto", "--roofline-time=0.001s")

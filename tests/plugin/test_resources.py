@@ -359,7 +359,7 @@ def test_a_missing_baseline_is_red_where_one_is_required_and_names_the_targets_t
     result.stdout.fnmatch_lines(
         [
             "flash[[]sm_90]: NO BASELINE (no baseline recorded), and a baseline is required",
-            "  compiled: 198 registers, 112 KiB shared, 0 spills, 24 matrix instructions. Details: *; record it with *",
+            "  compiled: 198 registers, 112 KiB shared, 0 spills, 24 matrix instructions. Details: *; record a baseline *",
         ]
     )
     lab.desk.run("--roofline-save=whole")
@@ -456,5 +456,7 @@ def test_show_check_and_prune_know_exact_entries(lab):
     lab.suite(FLASH.format(more="").replace('"sm_90", "gfx942"', '"sm_90"'))
     code, pruned = lab.cli("baseline", "check", "--prune", "--tests", "test_suite.py", "--apply")
     assert code == 0, pruned
-    assert "flash[gfx942] (gfx942; exact): no test uses this entry, since the test has other" in pruned
+    assert (
+        "flash[gfx942] (gfx942; exact): no test uses this entry, since the test has other" in pruned
+    )
     assert [entry.target for entry in read_baseline(lab.baseline).exact] == ["sm_90"]

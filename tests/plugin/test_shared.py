@@ -119,7 +119,9 @@ def test_a_comparison_of_the_same_run_says_the_same(desk, six):
     for label, row in rows.items():
         whole = 1.3 * 1.25 if label == "way[c]" else 1.3
         assert row["change"] == pytest.approx(whole - 1, abs=0.01)
-        assert row["reason"].startswith("all 6 tests changed together by +30.0 %; beyond that, this test")
+        assert row["reason"].startswith(
+            "all 6 tests changed together by +30.0 %; beyond that, this test"
+        )
     told = desk.cli("compare", days, "slow").stdout
     assert "5 SHIFTED" in told
 
@@ -189,9 +191,7 @@ def test_what_looks_slow_is_red_after_five_processes_without_any_option(desk):
     assert result.ret == 0
     assert verdicts(desk) == {"one": ("INCONCLUSIVE", 1)}
     result.stdout.fnmatch_lines(
-        [
-            "INCONCLUSIVE one: looks 30 % slower; a red verdict needs 5 processes*"
-        ]
+        ["INCONCLUSIVE one: looks 30 % slower; a red verdict needs 5 processes*"]
     )
 
 

@@ -115,8 +115,8 @@ def test_the_message_of_a_red_test_says_first_what_got_worse_and_what_could_not_
         == "flash[sm_90]: registers 198 → 255, spill_stores 0 → 12 REGRESSED; exact; triton 3.9.0"
     )
     assert (
-        second
-        == "  Details: runs/r.jsonl; accept it with `pytest … --roofline-record --roofline-accept-slower=REASON`."
+        second == "  Details: runs/r.jsonl; accept the change with `pytest … --roofline-record "
+        "--roofline-accept-slower=REASON`."
     )
     unread = judged(figures=FEWER | {"registers": 255}, unread="nvdisasm gave up")
     first, second = failure_message(unread, "r").split("\n")

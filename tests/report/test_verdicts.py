@@ -87,7 +87,7 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
         "  baseline of 2026-01-03; driver 550.54 → 570.86; 15 of 15 processes of the baseline were faster."
     )
     assert third == (
-        "  Details: runs/r.jsonl; accept it with `pytest … --roofline-record --roofline-accept-slower=REASON`."
+        "  Details: runs/r.jsonl; accept the change with `pytest … --roofline-record --roofline-accept-slower=REASON`."
     )
     assert fourth == "  roofline explain runs/r.jsonl 'memcpy_d2d[64MiB]'"
     _, second, *_ = failure_message(on_clock(make, 1.25e-3, 2e9, 1.6e9), "r").split("\n")
@@ -116,7 +116,7 @@ def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
     assert re.match(r"  may be .*(needs|record)", second)
     first, second = failure_message(make.result(known=False), "r").split("\n")
     assert first == f"{LABEL}: NO BASELINE (no baseline recorded), and a baseline is required"
-    assert "record it with `pytest … --roofline-record`" in second
+    assert "record a baseline with `pytest … --roofline-record`" in second
     first, second = failure_message(make.result(invalid="5 of 8 blocks were spoiled"), "r").split(
         "\n"
     )
@@ -152,9 +152,21 @@ def test_hostile_text_cannot_break_out_of_the_lines_of_a_failure(make):
 def test_a_clock_that_moved_is_said_first_and_whether_it_explains_the_difference(make):
     for seconds, after_hz, said in (
         (1.32e-3, 1.5e9, "explains the change: 1980 → 1500 MHz (-24.2 %), in cycles +0.0 %"),
-        (1.6e-3, 1.5e9, "explains only a part of the change: 1980 → 1500 MHz (-24.2 %), in cycles +21.2 %"),
-        (1.25e-3, 2.2e9, "explains only a part of the change: 1980 → 2200 MHz (+11.1 %), in cycles +38.9 %"),
-        (1.249e-3, 1.5e9, "explains the change and more: 1980 → 1500 MHz (-24.2 %), in cycles -5.4 %"),
+        (
+            1.6e-3,
+            1.5e9,
+            "explains only a part of the change: 1980 → 1500 MHz (-24.2 %), in cycles +21.2 %",
+        ),
+        (
+            1.25e-3,
+            2.2e9,
+            "explains only a part of the change: 1980 → 2200 MHz (+11.1 %), in cycles +38.9 %",
+        ),
+        (
+            1.249e-3,
+            1.5e9,
+            "explains the change and more: 1980 → 1500 MHz (-24.2 %), in cycles -5.4 %",
+        ),
         (0.97e-3, 2.2e9, "explains the change and more: 1980 → 2200 MHz"),
         (0.8e-3, 1.5e9, "explains only a part of the change: 1980 → 1500 MHz"),
     ):
@@ -182,7 +194,12 @@ def test_what_changed_since_the_baseline_is_named_with_both_versions_whatever_th
         facts = {"before": before, "environment": {"timed by": "graph"}}
         assert remarks(make.result(1.25e-3, reference=reference, **facts)) == said
     for shift, said in (
-        (0.03, ["all tests of this run changed together; this common part, +3.0 %, is subtracted from each test"]),
+        (
+            0.03,
+            [
+                "all tests of this run changed together; this common part, +3.0 %, is subtracted from each test"
+            ],
+        ),
         (4e-4, []),
     ):
         assert remarks(make.result(1.25e-3, reference=make.reference(*groups, shift=shift))) == said
@@ -223,7 +240,7 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
 def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(make):
     sitting = (
         "the baseline was recorded within six hours, so the spread between sessions is assumed (0.75 %): "
-        "record it on three days"
+        "record the baseline on three days"
     )
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
     for seconds, processes, verdict in ((1.25e-3, 5, "REGRESSED"), (1.06e-3, 1, "INCONCLUSIVE")):
@@ -231,7 +248,7 @@ def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(
         assert (verdict, [sitting]) == (one.verdict, remarks(one))
     twice = [make.group(MILLISECOND, MILLISECOND, started=f"2026-01-0{day}T0{hour}:00:00Z") for day, hour in
              ((1, 1), (1, 2), (2, 1))]  # fmt: skip
-    said = sitting.replace("within six hours", "on fewer days than it has sessions")
+    said = sitting.replace("within six hours", "with several sessions on one day")
     assert remarks(make.result(*[1.25e-3] * 5, reference=make.reference(*twice))) == [said]
     # Two sittings that lie far apart tell it themselves.
     apart = make.reference(*make.groups(2, session=0.05, centre=MILLISECOND))

@@ -279,7 +279,9 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
         assert held(make, make.group(beyond), analyses=analyses).kind is kind, (beyond, analyses)
     waits = held(make, make.group(0.2), analyses=Analyses(12))
     assert waits.interval[0] > 0
-    assert "but a red verdict needs at least 3 processes if the run may add rounds" in reason_text(waits)
+    assert "but a red verdict needs at least 3 processes if the run may add rounds" in reason_text(
+        waits
+    )
     assert "reaches" not in reason_text(waits)
 
 

@@ -149,6 +149,6 @@ def test_tests_of_other_days_and_those_that_missed_one_have_their_sessions_named
 
 def test_a_session_is_told_by_its_day_with_another_year_than_this():
     session = OddSession("GPU-1", "2020-11-03T03:00:00Z", 110, 221, 0.204)
-    assert session.text == "session of 3 Nov 2020: 110 of 221 tests 20 % slower"
+    assert session.text == "session of 3 Nov 2020: 110 of 221 tests are 20 % slower"
     faster = OddSession("", "one night", 6, 20, -0.1)
-    assert faster.text == "session of one night: 6 of 20 tests 10 % faster"
+    assert faster.text == "session of one night: 6 of 20 tests are 10 % faster"

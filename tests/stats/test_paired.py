@@ -194,7 +194,9 @@ def test_a_spoiled_process_among_eight_a_side_is_why_nothing_is_red():
     block.remove(next(one for one in block if one.arm == "A"))
     found = judged(tests, most=8)["test_0"].verdict
     assert (found.kind, found.processes) == (Kind.INCONCLUSIVE, 8)
-    assert ", but a red verdict needs 8 sound processes a side; the change may be " in reason_text(found)
+    assert ", but a red verdict needs 8 sound processes a side; the change may be " in reason_text(
+        found
+    )
 
 
 def test_four_a_side_turn_red_where_25_tests_spread_alike():

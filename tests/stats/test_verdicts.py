@@ -116,7 +116,10 @@ def test_passed_is_shown_by_statsmodels_test_of_equivalence_and_improved_is_sure
     assert all(chances) == (found.kind is Kind.PASSED)
 
 
-MAY_BE = r"the change may be (>\+999|[+-]\d+\.\d) to (>\+999|[+-]\d+\.\d) % after \d+ process(es)? \(spread [\d.]+ %: [^;]+\)"
+MAY_BE = (
+    r"the change may be (>\+999|[+-]\d+\.\d) to "
+    r"(>\+999|[+-]\d+\.\d) % after \d+ process(es)? \(spread [\d.]+ %: [^;]+\)"
+)
 WOULD_DECIDE = re.compile(
     rf"{MAY_BE}; "
     r"(a verdict needs about \d+ processes; measure with --roofline-rounds=(auto|\d+)"
@@ -361,7 +364,11 @@ def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(mak
         new = [make.group(*(0.12 + 0.001 * index for index in range(count)))]
         found = judge(new, seen, Policy(analyses=Analyses(count)))
         assert (found.kind is Kind.REGRESSED) == red, count
-        assert red or "; a red verdict needs 5 processes against a baseline of 15; measure with" in reason_text(found)
+        assert (
+            red
+            or "; a red verdict needs 5 processes against a baseline of 15; measure with"
+            in reason_text(found)
+        )
     beyond = judge([make.group(0.15, 0.151, 0.149)], seen, Policy(analyses=Analyses(3)))
     assert beyond.kind is Kind.REGRESSED
 
@@ -382,7 +389,9 @@ def test_three_nights_are_red_where_they_lie_beyond_every_night_of_the_baseline(
     for count, needed in [(3, 9), (4, 8), (5, 5), (8, 4), (9, 3)]:
         few = judge(slow, make.reference(*make.groups(count, 1, process=0.001)), Policy())
         assert (few.kind is Kind.REGRESSED) == (needed <= 3), count
-        assert needed <= 3 or f"a red verdict needs {needed} processes against a" in reason_text(few)
+        assert needed <= 3 or f"a red verdict needs {needed} processes against a" in reason_text(
+            few
+        )
 
 
 def test_a_quiet_sitting_makes_nothing_red_on_days_of_three_times_the_spread(make):
@@ -573,7 +582,9 @@ def test_an_interval_that_reaches_the_limit_breaches_nothing_and_is_open(make):
     found = judge(of(2), None, Policy(), limits=limits)
     assert (found.kind, found.decided) == (Kind.INCONCLUSIVE, False)
     assert found.interval[0] < 0 < found.interval[1]
-    assert reason_text(found).endswith("; a verdict needs about 12 processes; measure with --roofline-rounds=auto")
+    assert reason_text(found).endswith(
+        "; a verdict needs about 12 processes; measure with --roofline-rounds=auto"
+    )
     assert judge(of(*[2] * 12), None, Policy(analyses=AUTO), limits=limits).kind is Kind.REGRESSED
     assert judge(of(4, 4.1, 3.9, 4, 4), None, Policy(), limits=limits).kind is Kind.REGRESSED
     # From three processes on where rounds may follow.

@@ -84,9 +84,7 @@ def make_plan(
             "--timeout": timeout,
         }
         if names := [name for name, value in options.items() if value]:
-            raise BadInput(
-                f"no command is given for {', '.join(names)}; add --run 'COMMAND'"
-            )
+            raise BadInput(f"no command is given for {', '.join(names)}; add --run 'COMMAND'")
         return None
     _check(specs, arguments, commands, shell=shell)
     reader, *settings = (read or ("json" if higher or lower else "")).split(",")

@@ -436,8 +436,7 @@ def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
         if path is not None:
             names = f"run {path.stem}" if path == run.path else f"the run in {path} and {run.path}"
             raise BadInput(
-                f"{names} is on both sides, so it cannot differ; name a run from before the change and "
-                "another from after it"
+                f"{names} is on both sides; name a run from before the change and another run from after the change"
             )
 
 
@@ -451,7 +450,7 @@ def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
         for run in side.runs:
             if (run.header.run_id, run.header.started) in recorded:
                 raise BadInput(
-                    f"run {run.path.stem} is a session of {baseline.name}, so both cannot differ; "
+                    f"run {run.path.stem} is a session of {baseline.name}, so a comparison can show nothing; "
                     "name a run that the baseline does not hold"
                 )
     sessions = _sessions(before)

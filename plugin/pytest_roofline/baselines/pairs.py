@@ -318,9 +318,13 @@ def _open_text(verdict: Verdict, tests: int) -> str:
     assert verdict.interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
-        remedy = f"{WORTHWHILE[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
+        remedy = (
+            f"{WORTHWHILE[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
+        )
     else:
-        remedy = f"a verdict needs about {needed} processes; measure with --roofline-rounds={needed}"
+        remedy = (
+            f"a verdict needs about {needed} processes; measure with --roofline-rounds={needed}"
+        )
     return f"the change in time may be {span_text(verdict.interval)}; {remedy}"
 
 

@@ -184,8 +184,7 @@ def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     if 2 * len(odd) >= len(runs):
         remedy = "choose runs of one kind (--driver, --before, --after), or record more runs and propose all of them"
         return f"{texts}; the {len(runs)} runs disagree, and none is a clear outlier; {remedy}"
-    odd_runs = "this run" if len(odd) == 1 else "these runs"
-    return f"{texts}; runs of unchanged code differ less; find out why, and propose the others without {odd_runs}"
+    return f"{texts}; runs of unchanged code differ less; find out why, and propose only the other runs"
 
 
 def _leave_out_odd(
@@ -231,7 +230,7 @@ def _one_family(runs: Sequence[Run]) -> str:
     if len(fake) > 1:
         raise OtherHardware(
             f"{fake[True].path} was measured on a fake device and {fake[False].path} on a real one; "
-            "propose them separately"
+            "propose these runs separately"
         )
     families = {family_of(run.header.environment.device): run for run in runs}
     keys = {
@@ -241,7 +240,7 @@ def _one_family(runs: Sequence[Run]) -> str:
         hardware = "; ".join(f"{run.path} is {key}" for key, run in keys.items())
         raise OtherHardware(
             f"the runs are of different hardware ({hardware}); expected one hardware; propose the runs "
-            "of each separately"
+            "of each hardware separately"
         )
     return next(iter(families), RESOURCES)
 
@@ -252,7 +251,7 @@ def _refuse_repeated(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.header.run_id in paths:
             raise BadInput(
-                f"{run.path} and {paths[run.header.run_id]} are the same run ({run.header.run_id}); name it once"
+                f"{run.path} and {paths[run.header.run_id]} are the same run ({run.header.run_id}); name this run once"
             )
         paths[run.header.run_id] = run.path
 

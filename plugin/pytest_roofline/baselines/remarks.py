@@ -10,7 +10,7 @@ from ..stats.stats import growth
 from .reasons import left_out_text
 
 # The remedy for a baseline of one day.
-RECORD = "record it on three days"
+RECORD = "record the baseline on three days"
 
 
 def remarks(verdict: Verdict) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
 def odd_lines(odd: Iterable[OddSession]) -> list[str]:
     """Return a line on each odd session that was left out.
 
-    It reads `session of 3 Nov: 110 of 221 tests 20 % slower; left out`.
+    It reads `session of 3 Nov: 110 of 221 tests are 20 % slower; left out`.
     """
     return [printable(f"{session.text}; left out") for session in odd]
 
@@ -113,7 +113,7 @@ def _days_text(verdict: Verdict, session: Spread) -> list[str]:
     when = (
         "within six hours"
         if session.origin.endswith("within six hours")
-        else "on fewer days than it has sessions"
+        else "with several sessions on one day"
     )
     return [
         f"the baseline was recorded {when}, so the spread between sessions is assumed ({share}); {RECORD}"

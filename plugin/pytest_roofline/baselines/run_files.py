@@ -51,7 +51,7 @@ def saved_runs(folder: Path) -> str:
     """Return the sentence on the newest saved runs of a folder."""
     paths = sorted((folder / "runs").glob("*.jsonl"), key=lambda path: path.lstat().st_mtime)
     if not paths:
-        return f"no run is saved in {folder} yet; save one with --roofline-save=NAME"
+        return f"no run is saved in {folder} yet; save a run with --roofline-save=NAME"
     older = f" and {len(paths) - MOST_NAMED} older" if len(paths) > MOST_NAMED else ""
     return f"saved runs: {', '.join(path.stem for path in paths[-MOST_NAMED:])}{older}"
 
@@ -152,11 +152,9 @@ class RunWriter:
             self.trouble += f"; saved as {self.path} instead"
         elif old_path is not None:
             partial = "that file" if old_path == intended else old_path
-            self.trouble += (
-                f"; {partial} holds the measurements until then; later measurements are only printed here"
-            )
+            self.trouble += f"; {partial} holds the measurements until then; later measurements are only printed here"
         else:
-            self.trouble += "; its measurements are only printed here"
+            self.trouble += "; the measurements of this run are only printed here"
         self.trouble += "; choose another folder with --roofline-dir"
 
     def _start_elsewhere(self) -> bool:
@@ -291,7 +289,7 @@ def paths_of(argument: str, folder: Path) -> list[str]:
         paths = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
         if not paths:
             raise BadInput(
-                f"no run file matches {argument}; expected some that end in {SUFFIX}; {FOREIGN}"
+                f"no run file matches {argument}; expected files that end in {SUFFIX}; {FOREIGN}"
             )
         return sorted(paths)
     return [str(resolve_run(argument, folder))]
@@ -306,7 +304,9 @@ def _files_below(folder: str) -> list[str]:
         if name.endswith(SUFFIX)
     ]
     if not paths:
-        raise BadInput(f"{folder} holds no run file; expected some that end in {SUFFIX}; {FOREIGN}")
+        raise BadInput(
+            f"{folder} holds no run file; expected files that end in {SUFFIX}; {FOREIGN}"
+        )
     return sorted(paths)
 
 

@@ -161,7 +161,7 @@ class Run:
             total = len({attempt.process for attempt in attempts})
             valid = len({attempt.process for attempt in attempts if not attempt.invalid})
             if total - valid > MOST_EXCLUDED * total:
-                reasons[identity] = f"{total - valid} of its {total} processes were invalid"
+                reasons[identity] = f"{total - valid} of {total} processes were invalid"
         return reasons
 
     @cached_property
@@ -368,7 +368,7 @@ def assemble(path: Path, records: list[Line], cut: bool) -> Run:
             f"run file {path} starts with a {type(header).__name__.lower()}; expected its header"
         )
     if sum(isinstance(record, Header) for record in records) > 1:
-        raise BadFile(f"run file {path} has two headers; expected one run a file")
+        raise BadFile(f"run file {path} has two headers; expected one run in a file")
     return Run(path, header, tuple(records[1:]), cut)
 
 

@@ -10,12 +10,12 @@ from types import TracebackType
 
 # What to type where a command or a test measures without torch.
 NO_TORCH = (
-    "torch is not installed, but measuring needs it; install a vendor's build, "
-    "or PyPI's: pip install 'pytest-roofline[torch]'"
+    "torch is not installed, but measuring needs torch; install a vendor's build, "
+    "or the build of PyPI: pip install 'pytest-roofline[torch]'"
 )
 # What to type if a baseline is missing, and if a slowdown is intended; `…` are the tests.
-RECORD = "record it with `pytest … --roofline-record`"
-ACCEPT = "accept it with `pytest … --roofline-record --roofline-accept-slower=REASON`"
+RECORD = "record a baseline with `pytest … --roofline-record`"
+ACCEPT = "accept the change with `pytest … --roofline-record --roofline-accept-slower=REASON`"
 
 
 class RooflineError(Exception):

@@ -329,7 +329,7 @@ class Unexpected:
             )
         return _REMEDIES.get(
             self.fact,
-            "the file is for another node; write a new file from a good node of this kind",
+            "the expectation is for another kind of node; write a new FILE from a good node of this kind",
         )
 
 

@@ -133,7 +133,7 @@ class Reason:
         missing += [name for name in needs.texts if name not in self.texts]
         if missing:
             raise BadInput(
-                f"reason {self.code} has no {missing[0]}; every reason of this code needs one"
+                f"reason {self.code} has no {missing[0]}; every reason of this code needs this value"
             )
 
     @property

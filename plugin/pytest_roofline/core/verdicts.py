@@ -145,11 +145,11 @@ class OddSession:
 
     @property
     def text(self) -> str:
-        """The session in a sentence: `session of 3 Nov: 110 of 221 tests 20 % slower`."""
+        """The session in a sentence: `session of 3 Nov: 110 of 221 tests are 20 % slower`."""
         time, now = moment(self.started), datetime.datetime.now(datetime.UTC)
         day = format_day(time, now) if time is not None else self.started
         amount, word = f"{abs(self.change) * 100:.0f} %", "slower" if self.change > 0 else "faster"
-        return f"session of {day}: {self.strange} of {self.measured} tests {amount} {word}"
+        return f"session of {day}: {self.strange} of {self.measured} tests are {amount} {word}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ def lock_file(path: Path) -> Iterator[None]:
         release = _acquire(lock)
     except TimeoutError:
         raise CannotStore(
-            f"{path} is being changed by another process, which has locked {lock} for {PATIENCE_S:g} s; wait for "
-            "its end and repeat the command, or remove the lock file if no such process exists"
+            f"{path} is being changed by another process, which has locked {lock} for {PATIENCE_S:g} s; wait until "
+            "that process ends and repeat the command, or remove the lock file if no such process exists"
         ) from None
     except OSError as error:
         raise _cannot(path, error) from None

@@ -305,5 +305,7 @@ def unknown_product(environment: Environment) -> str:
     if environment.device.type == "cpu" or product in products():
         return ""
     if product == UNKNOWN:
-        return "the files do not name the product; give the name that the driver prints with --product"
+        return (
+            "the files do not name the product; give the name that the driver prints with --product"
+        )
     return f"{product!r} is an unknown product, so no share of a peak is shown"

@@ -241,7 +241,9 @@ def _path(name: str | None, output: Path | None, run_id: str, folder: Path, node
     """
     if node:
         if output is None or name is not None:
-            raise BadInput("--by node writes a run for each node; give -o DIR, and leave out --save")
+            raise BadInput(
+                "--by node writes a run for each node; give -o DIR, and leave out --save"
+            )
         return output / f"{check_name(node, 'the name of a node')}.jsonl"
     if output is not None:
         if name is not None:

@@ -166,7 +166,7 @@ def how_to_add(name: str) -> str:
         "memory": "",
         "variant": "",
         "architecture": "",
-        "names": [{"name": name, "source": "torch.cuda.get_device_name() on one"}],
+        "names": [{"name": name, "source": "torch.cuda.get_device_name() on this product"}],
         "facts": {"units": figure, "clock_MHz": figure, "memory_bus_bits": figure},
         "peaks": {"memory_GBps": figure, "bf16_TFLOPS": figure},
     }
