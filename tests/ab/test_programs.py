@@ -317,7 +317,7 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         (("param:a=1", "param:a=2", "--run", "true"), "param: names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
         ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
-        ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name of a tool"),
+        ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name"),
         ((".", ".", "--run", "true", "--read=json,link=pcie", "--lower=x"), "--read has 'link=pcie' after 'json'"),
         ((".", ".", "--run", "true", "--read=csv"), "--read=csv was given without a figure; add --higher PATH"),
         ((".", ".", "--run", "true", "--read=osu", "--lower=x"), "--read=osu takes the tool's own figures"),

@@ -241,7 +241,8 @@ def test_a_measured_entry_tells_metric_spread_dates_and_each_run_once(make):
     ]
     assert wrong(copy(make, key=make.key(metric="time_s"))) == []
     apart = (
-        "took from 1.00 µs to 3.10 µs; expected the slowest process to take at most 3 times as long"
+        "processes that took from 1.00 µs to 3.10 µs; expected the slowest process to take at most 3 times as long "
+        "as the fastest"
     )
     for factor, told in [(2.9, []), (3.1, [apart])]:
         assert (
@@ -250,11 +251,11 @@ def test_a_measured_entry_tells_metric_spread_dates_and_each_run_once(make):
         )
     for started, told in [
         ("2026-06-01T12:30:00Z", None),
-        ("2026-06-01T13:01:00Z", "in the future; expected before 2026-06-01 12:00"),
+        ("2026-06-01T13:01:00Z", "in the future; expected a time before 2026-06-01 12:00"),
         ("2027-01-01", "in the future"),
         # What an imported file does not tell is no flaw of it.
         ("", None),
-        ("last week", "begun 'last week'; expected a date"),
+        ("last week", "with the start time 'last week'; expected a date"),
     ]:
         found = wrong(copy(make, sessions=(Session("run-1", started, (seconds(0.8),)),)))
         assert (len(found), told is None or told in found[0]) == (told is not None, True), started

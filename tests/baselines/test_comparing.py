@@ -96,7 +96,7 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(make, tmp_path):
     with pytest.raises(OtherHardware) as error:
         compare(old, new)
     assert str(error.value) == (
-        f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} knows only h100-sxm, 80gb; "
+        f"{new[0]} was measured on h200-sxm, 141gb, but {old[0]} holds only h100-sxm, 80gb; "
         "expected the same hardware on both sides"
     )
     key = make.key(CANARY_BENCHMARK, name=CANARIES[0])
@@ -338,7 +338,10 @@ def test_a_graphs_replay_and_its_calls_one_by_one_are_kept_apart(make, tmp_path)
             make, tmp_path, [timed(make, 1.0, mode=before)], [timed(make, 1.3, mode=after)], ".json"
         )
         assert row.verdict == Kind.INVALID
-        assert f"this is {told[after]}, the baseline {told[before]}: {OTHER_THINGS}" in row.reason
+        assert (
+            f"this run is {told[after]}, the baseline is {told[before]}, so {OTHER_THINGS}"
+            in row.reason
+        )
     # A proposal takes the mode of most processes and says so.
     names, ways = (
         {"g": "graph", "e": "events"},

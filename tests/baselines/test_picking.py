@@ -123,7 +123,7 @@ def test_a_folder_without_a_run_that_can_be_read_says_why(folder):
     (folder / "runs").mkdir(parents=True)
     (folder / "runs" / "broken.jsonl").write_text("{\n")
     with pytest.raises(
-        BadInput, match=r"no run in .* that can be used \(left out: run file .*broken"
+        BadInput, match=r"runs holds no run that can be used \(left out: run file .*broken"
     ):
         scan(folder, Choice())
 
@@ -176,7 +176,7 @@ def test_hardware_is_chosen_by_its_key_or_words_of_it_and_several_are_refused(ma
         scan(saved, Choice(product="h200-sxm"))
     with pytest.raises(
         BadInput,
-        match=r"no run matches --product h20; there are 7, .* on h200-sxm, 141gb \(5\); h100",
+        match=r"no run matches --product h20; there are 7 runs .* on the hardware h200-sxm, 141gb \(5\); h100",
     ):
         scan(saved, Choice(product="h20"))
 

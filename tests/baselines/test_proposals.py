@@ -59,7 +59,7 @@ def test_a_run_is_a_session_and_each_of_its_processes_a_median(make, tmp_path):
 def test_only_what_is_marked_as_a_gate_is_taken_where_something_is(make, tmp_path):
     gate, other = make.measurement(gate=True), make.measurement(key=make.key("other"))
     mine, both = ["memcpy_d2d[64MiB]"], ["memcpy_d2d[64MiB]", "other[64MiB]"]
-    told = ["other[64MiB] of run-0: not marked gate=True (include it with --all)"]
+    told = ["other[64MiB] of run-0: the test is not marked gate=True; include the test with --all"]
     assert taken(make, tmp_path, [gate, other]) == (mine, told)
     assert taken(make, tmp_path, [gate, other], everything=True) == (both, [])
     assert taken(make, tmp_path, [make.measurement(), other]) == (both, [])
@@ -76,7 +76,7 @@ def test_what_is_not_fit_is_left_out_and_named(make, tmp_path):
         make.outcome(bad, "failed", reason="wrong data at 7"),
         make.outcome(bad, "failed", by_verdict=True),
     )
-    why = ["memcpy_d2d[64MiB] of run-0: its test failed: wrong data at 7"]
+    why = ["memcpy_d2d[64MiB] of run-0: the test failed: wrong data at 7"]
     for accept_slower in (True, False):
         assert taken(make, tmp_path, [bad, good, failed], accept_slower=accept_slower) == (
             ["other[64MiB]"],
@@ -114,7 +114,8 @@ def test_where_nothing_is_fit_the_sentence_stays_short_and_the_reasons_are_kept(
     )
     assert len(error.value.left_out) == 200
     with pytest.raises(
-        NothingFit, match=r"no measurement in .*run-0\.jsonl is fit for a baseline: none there"
+        NothingFit,
+        match=r"no measurement in .*run-0\.jsonl is fit for a baseline: nothing was measured",
     ):
         propose(runs_of(make, tmp_path, []))
     with pytest.raises(
@@ -191,12 +192,12 @@ def test_runs_that_disagree_with_the_others_are_named_by_how_much_and_over_how_m
     sentence = refusal(make, tmp_path, 1.0, 1.002, 1.2)
     assert sentence.startswith(f"{tmp_path / 'run-2.jsonl'} is 19.9 % slower than the others (")
     assert "standard errors, median of 6 tests); runs of unchanged code differ less" in sentence
-    assert sentence.endswith("propose the runs without it")
+    assert sentence.endswith("propose only the other runs")
     several = refusal(make, tmp_path, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.3)
     assert several.index("run-5.jsonl is 100.0 % slower than the others (") < several.index(
         "run-6.jsonl is 30.0 %"
     )
-    assert several.endswith("propose the runs without them")
+    assert several.endswith("propose only the other runs")
     assert "standard errors)" in refusal(make, tmp_path, 1.0, 1.001, 0.999, 1.5, tests=1)
     # Of two, or where half are off, nobody can tell which are right.
     two = refusal(make, tmp_path, 1.0, 1.25)

@@ -115,7 +115,7 @@ def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder
         2,
     )
     assert writer.trouble.endswith(
-        f"No space left on device; {begun} holds the measurements until then; the others are only printed "
+        f"No space left on device; {begun} holds the measurements until then; later measurements are only printed "
         "here; choose another folder with --roofline-dir"
     )
     for one in (tmp_path / "system-tmp").iterdir():
@@ -126,7 +126,7 @@ def test_a_run_whose_folder_is_a_file_goes_on_under_the_systems_temporary_folder
     nowhere.close()
     assert nowhere.path is None
     assert nowhere.trouble.endswith(
-        "its measurements are only printed here; choose another folder with --roofline-dir"
+        "the measurements of this run are only printed here; choose another folder with --roofline-dir"
     )
 
 

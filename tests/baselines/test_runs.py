@@ -195,7 +195,7 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
         (one, make.outcome(one, "skipped"), True, "the test was skipped"),
         *(
             (one, slower, True, ""),
-            (one, slower, False, "its test failed: slower"),
+            (one, slower, False, "the test failed: slower"),
             (one, without, False, ""),
         ),
         (bad, make.outcome(bad), True, "wrong data"),
@@ -214,6 +214,6 @@ def test_a_measurement_is_unfit_for_what_became_of_it_or_of_its_test(make, tmp_p
     # Of a test of which most processes were invalid the few sound ones stand for nothing.
     sound = [make.measurement(process=f"sound-{index}") for index in range(2)]
     spoiled = [make.measurement(process=f"bad-{index}", invalid="neighbours") for index in range(3)]
-    for count, why in [(3, "3 of its 5 processes were invalid"), (2, "")]:
+    for count, why in [(3, "3 of 5 processes were invalid"), (2, "")]:
         run = make.run(tmp_path / "few.jsonl", *sound, *spoiled[:count])
         assert run.unfit(sound[0], accept_slower=False) == why

@@ -197,7 +197,9 @@ def test_json_of_any_depth_is_refused_in_a_sentence():
 
 
 def test_two_figures_of_one_name_are_refused():
-    with pytest.raises(BadFile, match="two figures are called x; name them apart with NAME=PATH"):
+    with pytest.raises(
+        BadFile, match="two figures are called x; give each figure a name of its own with NAME=PATH"
+    ):
         read({"a": {"x": 1}, "b": {"x": 2}}, "json", "a.x", "b.x")
     assert read({"a": {"x": 1}, "b": {"x": 2}}, "json", "a.x", "other=b.x").keys() == {
         ("x",),
@@ -212,7 +214,11 @@ def test_two_figures_of_one_name_are_refused():
         ("json", "=x", "--higher is '=x'; expected PATH or NAME=PATH"),
         ("json", "x=", "--higher is 'x='; expected PATH or NAME=PATH"),
         ("regex", "(", r"'\(' is no regular expression: "),
-        ("regex", "rate", "'rate' has 0 groups without a name; expected one for the figure"),
+        (
+            "regex",
+            "rate",
+            "'rate' has 0 groups without a name; expected one unnamed group for the figure",
+        ),
         ("regex", "(.)(.)", r"'\(.\)\(.\)' has 2 groups without a name"),
     ],
 )

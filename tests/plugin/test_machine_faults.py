@@ -107,7 +107,7 @@ def test_a_disk_that_fills_up_costs_nothing_that_was_measured_before(desk):
     (said,) = [line for line in result.stdout.lines if line.startswith("WARNING: ")]
     assert said == (
         f"WARNING: the run could not be saved as {desk.run_path('full')}: File too large; that file holds the "
-        "measurements until then; the others are only printed here; choose another folder with --roofline-dir"
+        "measurements until then; later measurements are only printed here; choose another folder with --roofline-dir"
     )
     result.stdout.fnmatch_lines(
         ["first * NO BASELINE", "second * NO BASELINE", "third * NO BASELINE"]

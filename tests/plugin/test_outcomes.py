@@ -42,7 +42,7 @@ def test_a_test_that_fails_for_itself_fails_plainly_and_never_becomes_a_baseline
     result.stdout.fnmatch_lines(["*assert 1 == 2*"])
     assert "REGRESSED" not in result.stdout.str()
     said, text = proposed(desk)
-    assert "left out: other of it: its test failed" in said
+    assert "left out: other of it: the test failed" in said
     assert ('"benchmark": "other"' in text, '"benchmark": "good"' in text) == (False, True)
     answer = desk.cli("baseline", "propose", "it", "-o", "slower.json", "--accept-slower")
     assert "left out: other of it" in answer.output

@@ -297,7 +297,7 @@ def test_what_lies_too_near_a_limit_for_any_number_of_processes_is_given_up(make
             futile,
         ), beyond
     found = held(make, make.group(*[0.01] * 100), analyses=Analyses(100))
-    assert reason_text(found).endswith("(roofline compare FILE.json RUN,RUN,…)")
+    assert reason_text(found).endswith(": roofline compare FILE.json RUN,RUN,…")
 
 
 def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
@@ -309,7 +309,7 @@ def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
     assert held(make, make.group(*beyond)).kind is Kind.REGRESSED
     waiting = held(make, make.group(*beyond), analyses=Analyses(12))
     assert waiting.kind is Kind.INCONCLUSIVE
-    assert "but not clearly enough for a run with interim analyses, 5 processes" in reason_text(
+    assert "but not clearly enough for a run with interim analyses; 5 processes" in reason_text(
         waiting
     )
 
