@@ -313,7 +313,7 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         ((".", ".", "--run", "true", "--", "-k", "x"), "a command was given together with arguments for pytest: -k x;"),
         (("cmd:true", "cmd:true", "--run", "true"), "--run and cmd: both name a command"),
         ((".", "cmd:true"), "sides '.' and 'cmd:true' cannot be compared; expected cmd:COMMAND on both"),
-        (("cmd:", "cmd:"), "side 'cmd:' has nothing after cmd:"),
+        (("cmd:", "cmd:"), "side 'cmd:' has nothing after 'cmd:'"),
         (("param:a=1", "param:a=2", "--run", "true"), "param: names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
         ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),

@@ -37,8 +37,8 @@ def test_what_is_no_side_is_refused_with_what_is():
         ("", ".", "side '' has an unknown form; expected . (the code as it stands), commit:REF"),
         ("branch:main", ".", "side 'branch:main' is not a side"),
         ("--force", ".", "side '--force' is not a side"),
-        ("commit:", ".", "has nothing after commit:"),
-        ("python:", ".", "has nothing after python:"),
+        ("commit:", ".", "has nothing after 'commit:'"),
+        ("python:", ".", "has nothing after 'python:'"),
         (".,build=make", ".", "has the build command 'make'; expected a commit and a command"),
         ("main,build=", ".", "has the build command ''"),
         ("var:A", ".", "names no value; expected var:NAME=VALUE"),
@@ -332,7 +332,7 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
     # This machine may have it.
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (
-        "needs uv to make its environment, and uv is not in PATH; install it: pip install uv"
+        "needs uv to make its environment, but uv is not in PATH; type: pip install uv"
         in refused("with:a")
     )
     monkeypatch.undo()

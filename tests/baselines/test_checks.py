@@ -69,7 +69,10 @@ def test_a_sane_baseline_has_no_flaw_and_a_flaw_names_its_entry_and_what_to_do(m
     assert flaws(copy(make), limit(make, 2500.0), copy(make, size_bytes=4096)) == []
     (flaw,) = flaws(copy(make, provenance={}))
     assert (flaw.entry, flaw.observed, flaw.hint) == ("memcpy_d2d[64MiB]", "no provenance", False)
-    assert flaw.remedy == "remove the entry, and record it again with `pytest … --roofline-record`"
+    assert (
+        flaw.remedy
+        == "remove the entry, and record the test again with `pytest … --roofline-record`"
+    )
     many = copy(make, 2.0, provenance={}, sessions=(Session("r", "one day", (seconds(2.0),)),))
     assert len(wrong(many)) == 3
     # No key of the provenance switches a check off.

@@ -170,7 +170,7 @@ def test_hardware_is_chosen_by_its_key_or_words_of_it_and_several_are_refused(ma
         scan(saved, Choice())
     assert str(error.value) == (
         "the runs are of different hardware: h200-sxm, 141gb (5); h100-sxm5, 80gb (1); h200-sxm, 141gb, 1g.18gb (1); "
-        'expected one hardware; choose it with --product "h200-sxm, 141gb"'
+        'expected one hardware; choose one with --product "h200-sxm, 141gb"'
     )
     with pytest.raises(OtherHardware, match=r"1g\.18gb"):
         scan(saved, Choice(product="h200-sxm"))

@@ -330,7 +330,7 @@ def test_check_names_what_is_wrong_and_fails_and_a_hint_fails_nothing(
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "baselines/h200.json: memcpy_d2d[64MiB]: 134218 GB/s, 2796% of the highest peak that applies; expected at "
-        "most 110%; the work was not done, or was counted wrongly; correct the test, and record it again",
+        "most 110%; the work was not done, or was counted wrongly; correct the test, and record the test again",
         "1 wrong in 2 entries of 2 files",
     ]
     write_baseline(
@@ -379,7 +379,7 @@ def test_prune_lists_what_no_test_uses_and_removes_it_once_it_is_told_to(
     collection(("memcpy_d2d", SIZE), ("other", {"size_bytes": 1}))
     result = baseline("check", "--prune")
     assert result.exit_code == 0
-    hint = "no test uses this entry, since {}; expected a test that measures it; --apply removes the entry"
+    hint = "no test uses this entry, since {}; expected a test that measures this entry; --apply removes the entry"
     assert [
         line for line in result.stdout.splitlines() if "unused" in line or "no test" in line
     ] == [

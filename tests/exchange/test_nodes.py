@@ -191,7 +191,7 @@ def test_what_is_of_several_nodes_or_drivers_or_of_another_is_refused_with_the_r
         ),
         (
             ["a", "s", "--by", "node", "-o", "x"],
-            "s names no node; say where its path names the node: --host '{node}/*'",
+            "s names no node; give a pattern that shows where the path names the node: --host '{node}/*'",
         ),
         (
             ["a", "--by", "node"],

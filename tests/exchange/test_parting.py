@@ -63,7 +63,9 @@ def call(tmp_path, monkeypatch):
 def test_the_ranks_of_an_osu_collective_are_asked_for_and_part_two_measurements(
     call, take, tmp_path
 ):
-    with pytest.raises(BadFile, match="the number of ranks of allreduce; give it with --devices"):
+    with pytest.raises(
+        BadFile, match="the number of ranks of allreduce; give the number with --devices"
+    ):
         take(ALLREDUCE.format(94, 93))
     for name, ranks, log in (
         ("a", "256", ALLREDUCE.format(94, 93)),

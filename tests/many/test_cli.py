@@ -174,7 +174,7 @@ def test_history_tells_the_step_when_where_and_what_changed_and_fails(runs, comm
     for how, why in (
         (("--since", "2027-01-01"), "no run began on 2027-01-01 or later"),
         (("--since", "2026-01-07"), "no test has 6 valid runs"),
-        (("--tests", "matmul*"), "no test matches --tests matmul*; there are memcpy_d2d"),
+        (("--tests", "matmul*"), "no test matches --tests matmul*; the tests are memcpy_d2d"),
     ):
         done = command("history", folder, *how)
         assert (done.exit_code, why in done.stderr) == (2, True), how

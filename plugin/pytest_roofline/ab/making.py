@@ -12,7 +12,7 @@ from ..core.git import GIT, git_environ
 from ..processes.system import last_words
 from .submodules import add_submodules
 
-UV = "pip install uv, or https://docs.astral.sh/uv"
+UV = "pip install uv (or see https://docs.astral.sh/uv)"
 # The content of a .pth file: it adds the packages of the present environment behind those of the new one.
 _BELOW = "import site; list(map(site.addsitedir, {places!r}))\n"
 # Without this script `pip` would be that of the present environment, and install there.
@@ -123,7 +123,7 @@ def _uv(text: str) -> str:
     program = shutil.which("uv", path=folders)
     if program is None:
         raise BadInput(
-            f"side {text!r} needs uv to make its environment, and uv is not in PATH; install it: {UV}"
+            f"side {text!r} needs uv to make its environment, but uv is not in PATH; type: {UV}"
         )
     return program
 

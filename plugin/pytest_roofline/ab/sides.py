@@ -141,7 +141,7 @@ def _require_value(spec: SideSpec) -> SideSpec:
     if spec.kind in ("var", "param") and not (name and sign):
         raise BadInput(f"side {spec.text!r} names no value; expected {spec.kind}:NAME=VALUE")
     if spec.kind in ("python", "with", "lock", "commit", "cmd") and not spec.value:
-        raise BadInput(f"side {spec.text!r} has nothing after {spec.kind}:; expected {FORMS}")
+        raise BadInput(f"side {spec.text!r} has nothing after '{spec.kind}:'; expected {FORMS}")
     return spec
 
 

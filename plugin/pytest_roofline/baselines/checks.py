@@ -24,7 +24,7 @@ from .plausible import Flaw, absurd_entry, family_of_key
 MOST_APART = 3.0
 # Clocks of two nodes may differ by so much.
 CLOCKS_APART = datetime.timedelta(hours=1)
-_RECORD_AGAIN = "remove the entry, and record it again with `pytest … --roofline-record`"
+_RECORD_AGAIN = "remove the entry, and record the test again with `pytest … --roofline-record`"
 
 
 def check(path: Path, baseline: Baseline, now: datetime.datetime) -> list[Flaw]:

@@ -456,8 +456,8 @@ def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
     sessions = _sessions(before)
     if sessions and sessions == _sessions(after):
         raise BadInput(
-            f"{before.name} and {after.name} hold the same sessions, so they cannot differ; name the baseline "
-            "from before the change and a run from after it"
+            f"{before.name} and {after.name} hold the same sessions; name the baseline "
+            "from before the change and a run from after the change"
         )
 
 

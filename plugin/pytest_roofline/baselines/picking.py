@@ -207,7 +207,7 @@ def _refuse_several(runs: Sequence[Run]) -> None:
     keys = Counter(str(hardware_of(run)) for run in runs if run.measurements)
     if len(keys) > 1:
         raise OtherHardware(
-            f"the runs are of different hardware: {_counts_text(keys)}; expected one hardware; choose it with "
+            f"the runs are of different hardware: {_counts_text(keys)}; expected one hardware; choose one with "
             f'--product "{keys.most_common(1)[0][0]}"'
         )
 

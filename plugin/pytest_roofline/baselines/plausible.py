@@ -89,13 +89,13 @@ def absurd(
         return Flaw(
             f"{format_value(highest)}, {highest / highest_peak:.0%} of the highest peak that applies",
             f"at most {ABSURD[1]:.0%}",
-            "the work was not done, or was counted wrongly; correct the test, and record it again",
+            "the work was not done, or was counted wrongly; correct the test, and record the test again",
         )
     if _saturates(key, work) and lowest < ABSURD[0] * lowest_peak:
         return Flaw(
             f"{format_value(lowest)}, {lowest / lowest_peak:.2%} of the lowest peak that applies",
             f"at least {ABSURD[0]:.0%} of the peak for work that saturates the device",
-            "find out what slowed the test down, and record it again",
+            "find out what slowed the test down, and record the test again",
         )
     return None
 

@@ -290,7 +290,7 @@ def _among_siblings(verdict: Verdict, reason: Reason) -> str:
         return text
     remedy = "measure more processes: --roofline-rounds=auto"
     if verdict.futile:
-        remedy = "compare more GPUs, or repair this one"
+        remedy = "compare more GPUs, or repair this GPU"
     return f"{text}, but the siblings differ too much to confirm more than {verdict.tolerance * 100:.0f} %; {remedy}"
 
 

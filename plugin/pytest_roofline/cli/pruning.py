@@ -105,7 +105,7 @@ def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
     )
     return Flaw(
         f"no test uses this entry, since {reason}",
-        "a test that measures it",
+        "a test that measures this entry",
         "the entry is removed" if removes else "--apply removes the entry",
         hint=True,
         entry=f"{entry.label} ({details})",

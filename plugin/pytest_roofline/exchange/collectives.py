@@ -191,7 +191,7 @@ def find_operation(
             "devices with --devices"
         )
     names = ", ".join(operation.name for operation in candidates)
-    raise BadFile(f"{source} does not name its collective; give it with --operation: {names}")
+    raise BadFile(f"{source} does not name its collective; name it with --operation: {names}")
 
 
 def operation_named_in(text: str) -> Operation | None:

@@ -55,8 +55,8 @@ def by_node(logs: Sequence[ImportedLog]) -> dict[str, list[ImportedLog]]:
     for log in logs:
         if log.machine.host is None:
             raise BadFile(
-                f"{log.source} names no node; say where its path names the node: --host '{NODE}/*' for the folder, "
-                f"--host '*-{NODE}.log' for the name"
+                f"{log.source} names no node; give a pattern that shows where the path names the node: --host "
+                f"'{NODE}/*' for the folder, --host '*-{NODE}.log' for the file name"
             )
     return group_by(logs, key=lambda log: log.machine.host or "")
 

@@ -197,10 +197,11 @@ def usable_triton() -> Any:
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "triton":
             raise BadInput(
-                "Triton is not installed, but compiling a kernel needs it; type: pip install 'pytest-roofline[triton]'"
+                "Triton is not installed, but compiling a kernel needs Triton; type: "
+                "pip install 'pytest-roofline[triton]'"
             ) from None
         raise BadInput(
-            f"Triton is installed but cannot be imported: {error}; install it again"
+            f"Triton is installed but cannot be imported: {error}; install Triton again"
         ) from error
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     if version < OLDEST_TRITON:

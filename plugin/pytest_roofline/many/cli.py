@@ -220,7 +220,7 @@ def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
     if not test_numbers:
         benchmarks = ", ".join(list(dict.fromkeys(test.key.benchmark for test in tables.tests))[:8])
         raise BadInput(
-            f"no test matches --tests {', '.join(patterns)}; there are {printable(benchmarks)}"
+            f"no test matches --tests {', '.join(patterns)}; the tests are {printable(benchmarks)}"
         )
     rows = tables.rows[tables.rows["test"].isin(test_numbers)]
     # Runs on hardware without such a test are not chosen. A run without any row may have tried such a test.
