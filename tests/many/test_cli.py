@@ -138,8 +138,8 @@ def test_too_few_devices_or_runs_end_with_2(runs, command):
 def test_what_many_runs_need_is_an_extra_that_is_named_with_its_command(runs, command, monkeypatch):
     folder = runs(lambda node, night: 0.0, nodes=1, nights=1)
     for names, told in (
-        (["pandas"], "no pandas;"),
-        (["pandas", "ruptures"], "no pandas and no ruptures;"),
+        (["pandas"], "history and fleet need pandas,"),
+        (["pandas", "ruptures"], "need pandas and ruptures,"),
     ):
         for name in names:
             monkeypatch.setitem(sys.modules, name, None)
