@@ -24,7 +24,7 @@ SUITE = """
 def test_scale(roofline):
     roofline.measure(lambda: None)
 """
-MISSING = "torch is not installed, but measuring needs it"
+MISSING = "torch is not installed, but measuring needs torch"
 
 
 def _nights_of(node: int) -> str:

@@ -35,8 +35,8 @@ def test_a_side_is_taken_apart():
 def test_what_is_no_side_is_refused_with_what_is():
     for a, b, why in (
         ("", ".", "side '' has an unknown form; expected . (the code as it stands), commit:REF"),
-        ("branch:main", ".", "side 'branch:main' is not a side"),
-        ("--force", ".", "side '--force' is not a side"),
+        ("branch:main", ".", "side 'branch:main' has an unknown form"),
+        ("--force", ".", "side '--force' has an unknown form"),
         ("commit:", ".", "has nothing after 'commit:'"),
         ("python:", ".", "has nothing after 'python:'"),
         (".,build=make", ".", "has the build command 'make'; expected a commit and a command"),

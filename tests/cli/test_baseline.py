@@ -235,7 +235,7 @@ def test_code_that_crept_is_refused_until_it_is_accepted_and_shown(baseline, mak
         assert week(5, *options).stderr == (
             "roofline: "
             "memcpy_d2d[64MiB] takes +5.1 % time since 2026-01-01, over 5 renewals (tolerance 5 %); expected at most "
-            "the tolerance, over all renewals together; find the cause, approve other entries with --only, "
+            "the tolerance, over all renewals together; find the cause, or approve only other entries with --only, "
             "or accept the change with --accept-slower\n"
         )
     assert path.read_text() == text
@@ -311,7 +311,8 @@ def test_show_tells_of_every_file_and_entry_or_of_those_that_are_named(baseline,
     limit = "memcpy_d2d on h200-sxm, 141gb: threshold 2500 GB/s (read + write; the vendor's guide), confidence high"
     assert f"  {limit}" in lines
     assert any(
-        line.startswith("other[64MiB] is provisional: 1 of 3 sessions; finds ") for line in lines
+        line.startswith("other[64MiB] is provisional: 1 of 3 sessions; detects slowdowns from ")
+        for line in lines
     )
     assert "driver: 570.86" in lines
     text = baseline("show", kept / "h200.json", "other").stdout
@@ -432,7 +433,7 @@ def test_prune_asks_a_real_pytest_for_its_tests(baseline, kept, tmp_path):
     )
     result = baseline("check", "--prune")
     assert result.exit_code == 0, result.stderr
-    unused = [line for line in result.stdout.splitlines() if "no test uses it" in line]
+    unused = [line for line in result.stdout.splitlines() if "no test uses this entry" in line]
     assert ["hint: baselines/h100.json: h100only[64MiB] (h100-sxm5, 80gb; measured)"] == [
         line.partition(": no test")[0] for line in unused
     ]

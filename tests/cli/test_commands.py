@@ -419,7 +419,7 @@ def test_what_json_tells_is_what_the_words_tell(good):
         test["verdict"]["kind"],
         test["processes"][0]["seconds"],
     )
-    unused = [flaw for flaw in flaws if flaw["observed"].startswith("no test uses it")]
+    unused = [flaw for flaw in flaws if flaw["observed"].startswith("no test uses this entry")]
     assert [("gone[64MiB] (h200-sxm, 141gb; measured)", True)] == [
         (flaw["entry"], flaw["hint"]) for flaw in unused
     ]

@@ -152,7 +152,7 @@ def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home)
         f"note: CI reads {WORKFLOW} only at the top of a repository; move this file to the top, and put bench/gpu/"
         in told
     )
-    assert "note: .gitlab-ci.yml is only read at the top" in told
+    assert "note: CI reads .gitlab-ci.yml only at the top" in told
     assert "roofline.sbatch is read" not in told
     assert "note" not in init(".", "--ci=github").stdout
 

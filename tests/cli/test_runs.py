@@ -235,7 +235,7 @@ def test_a_name_under_which_nothing_is_saved_is_answered_with_those_that_are(
     for path in told.parent.iterdir():
         path.unlink()
     assert refused("explain", "new").endswith(
-        "no run is saved in .roofline yet; save one with --roofline-save=NAME"
+        "no run is saved in .roofline yet; save a run with --roofline-save=NAME"
     )
 
 
@@ -402,7 +402,7 @@ def test_a_drill_says_why_a_test_did_not_turn_red(command, make, drilled):
         ({"tolerance": 0.2}, "PASSED, measured as +10.0 %: within the tolerance of 20 %"),
         (
             {"kind": "INCONCLUSIVE", "reach": 0.15},
-            "this run detects slowdowns from 15 % only; use ",
+            "this run detects only slowdowns from 15 %; use ",
         ),
     ]
     for changes, why in cases:
