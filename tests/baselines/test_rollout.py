@@ -115,7 +115,7 @@ def test_nodes_are_what_is_counted_where_both_sides_have_two(make):
 
 def test_one_upgraded_device_leans_on_what_is_assumed_or_on_the_other_tests(make):
     for tests, spread in [
-        (2, "with an assumed prior, since there are fewer than 8"),
+        (2, "with an assumed prior (fewer than 8"),
         (25, "prior of 25 tests"),
     ]:
         found = with_controls(Fleet(make, 6, tests=tests).add(1, effect={0: 0.3})).judged()

@@ -196,7 +196,7 @@ def test_what_is_no_rate_is_left_out_of_rates_and_stands_among_times(exported, m
         exported(TIMES, job, make.measurement()),
     )
     assert ["job[64MiB]"] == [one.label for one in rates.left_out]
-    assert "for times use `--to github-action-benchmark`" in rates.left_out[0].reason
+    assert "export times with `--to github-action-benchmark`" in rates.left_out[0].reason
     assert 2 == len(times.document)
 
 

@@ -61,7 +61,7 @@ def test_an_imported_run_is_a_run(call, here):
         "unknown",
         0,
     )
-    assert environment.software["nccl-tests convention"].startswith("size is S, ")
+    assert environment.software["nccl-tests convention"].startswith("size is the tool's S; ")
     measurement = next(
         one for one in run.measurements if one.label.endswith("[8GiB-fp32-sum-out_of_place].mean")
     )
@@ -94,7 +94,7 @@ def test_the_command_says_what_was_read_how_it_counts_and_what_was_left_out(call
     done = call("import", "a100-all_reduce.log")
     assert re.search(r"nccl_tests\.all_reduce +busbw_GBps +mean +64\n", done.output)
     assert "left out: line 17, out_of_place: moves nothing\n" in done.output
-    assert "how nccl-tests counts: size is S, for all_gather" in done.output
+    assert "how nccl-tests counts: size is the tool's S; for all_gather" in done.output
     assert "note: 64 of 64 readings do not say whether their data were checked" in done.output
     printed = json.loads(call("import", "mi300x-all_reduce.log", "--json").output)
     (file,) = printed["files"]
@@ -107,7 +107,7 @@ def test_the_command_says_what_was_read_how_it_counts_and_what_was_left_out(call
     done = call("import", "gb10-two-nodes-all_gather.log")
     assert "note: 'NVIDIA GB10' is an unknown product" in done.output
     done = call("import", "a6000-nvbandwidth.json")
-    assert "note: the files do not name the product; give it with --product" in done.output
+    assert "note: the files do not name the product; give the name that" in done.output
 
 
 def test_an_imported_run_has_no_baseline_and_fails_nothing(call, here):
@@ -274,9 +274,12 @@ REFUSED = (
     ),
     (
         [LOG, "a6000-nvbandwidth.json"],
-        "a6000-nvbandwidth.json on an unknown product; import them separately",
+        "a6000-nvbandwidth.json on an unknown product; import each product separately",
     ),
-    ([LOG, "google-benchmark.json"], "google-benchmark.json on a CPU; import them separately"),
+    (
+        [LOG, "google-benchmark.json"],
+        "google-benchmark.json on a CPU; import each product separately",
+    ),
     (
         [LOG, "--begun", "yesterday"],
         "--begun is 'yesterday'; expected a date or time such as 2026-03-01",

@@ -202,7 +202,7 @@ def test_the_collective_is_named_by_a_line_of_the_job_or_by_the_file(text, take)
     log = text("a100-all_gather.log")
     (found,) = take(f"+ srun ./build/all_gather_perf -b 8 -e 8G\n{log}")
     assert found.readings[0].key.benchmark == "nccl_tests.all_gather"
-    assert "all_gather by '+ srun ./build/all_gather_perf -b 8 -e 8G'" in found.notes[0]
+    assert "all_gather follows from '+ srun ./build/all_gather_perf -b 8 -e 8G'" in found.notes[0]
     # A command that cannot have printed these rows names nothing.
     with pytest.raises(BadFile, match="does not name its collective"):
         take(f"+ srun ./build/all_reduce_perf -b 8 -e 8G\n{log}")

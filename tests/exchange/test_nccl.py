@@ -78,7 +78,7 @@ def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fi
     readings = one(text("a100-reduce_scatter.log")).values()
     assert {reading.key.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
     with pytest.raises(
-        BadFile, match=r"file does not name its .* give it with --operation: all_gather, all_to_all"
+        BadFile, match=r"file does not name its .* name it with --operation: all_gather, all_to_all"
     ):
         take(text("a100-all_gather.log"))
     with pytest.raises(

@@ -140,7 +140,7 @@ def test_a_line_of_the_head_that_is_not_read_is_named_kept_and_not_judged(call, 
     done = call("compare", "a", "b")
     assert done.exit_code == 2
     assert (
-        "INVALID osu.multi_threaded_latency[4B].mean: this is Number of Sender threads: 2, the baseline Number "
+        "INVALID osu.multi_threaded_latency[4B].mean: this run is Number of Sender threads: 2, the baseline is Number "
         in (done.output.replace("latency_mt", "multi_threaded_latency"))
     )
     assert call("compare", "a", "c").exit_code == 0
@@ -161,7 +161,7 @@ def test_the_buffer_size_of_nvbandwidth_is_taken_from_its_command_or_said_to_be_
         unknown = [
             note
             for note in found.notes
-            if note.startswith("not part of the key: the buffer size (-b)")
+            if note.startswith("the buffer size (-b) is not in this file")
         ]
         assert (reading.label.partition("_ce")[2], len(unknown)) == (label, notes), command
 

@@ -324,7 +324,7 @@ def test_good_conditions_and_what_table_or_verdict_tell_need_no_line(make):
 def test_an_open_verdict_tells_why_and_what_would_decide_and_of_many_three_are_told(make):
     open_one = make.result(1.04e-3, reference=vague(make))
     (line,) = reason_lines([make.result(), open_one, make.result(2e-3)])
-    assert line.startswith("INCONCLUSIVE memcpy_d2d[64MiB]: may be ")
+    assert line.startswith("INCONCLUSIVE memcpy_d2d[64MiB]: the change may be ")
     assert re.search(r"% after 1 process .*; .*(needs|record)", line)
     for count, last in ((3, "INVALID m2: wrong data"), (7, "… and 4 more of these")):
         lines = reason_lines(

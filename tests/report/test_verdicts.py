@@ -96,7 +96,7 @@ def test_a_failure_begins_with_the_difference_and_goes_on_with_what_changed_and_
     )
     one = make.result(*[1.35e-3] * 5, reference=make.reference(*make.groups(1, centre=MILLISECOND)))
     second = failure_message(one, "r").split("\n")[1]
-    sitting = "; the baseline was recorded within six hours, so the spread between sessions is assumed (0.75 %): "
+    sitting = "; the baseline was recorded within six hours, so the spread between sessions is assumed (0.75 %); "
     assert sitting in second
     assert second.endswith("; 5 of 5 processes of the baseline were faster.")
     sick = failure_message(make.result(1.25e-3), "r", degraded=("PCIe x8 of x16", "hot\n"))
@@ -113,7 +113,7 @@ def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
     assert re.search(
         rf"INCONCLUSIVE, tolerance 5 %, 99 % interval {INTERVAL}, 1 against 5 processes", first
     )
-    assert re.match(r"  may be .*(needs|record)", second)
+    assert re.match(r"  the change may be .*(needs|record)", second)
     first, second = failure_message(make.result(known=False), "r").split("\n")
     assert first == f"{LABEL}: NO BASELINE (no baseline recorded), and a baseline is required"
     assert "record a baseline with `pytest … --roofline-record`" in second
@@ -126,7 +126,7 @@ def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
         first, _ = failure_message(breach(make, *seconds), "r").split("\n")
         pattern = (
             r"memcpy_d2d\[64MiB\]: \+25\.0 % time beyond its limit \(107 GB/s\) REGRESSED, BELOW THRESHOLD: threshold "
-            rf"100 GB/s \(read \+ write; the vendor's guide\), {behind} \(spread [0-9.]+ %:  .*prior\), "
+            rf"100 GB/s \(read \+ write; the vendor's guide\), {behind} \(spread [0-9.]+ %: .*prior\), "
             rf"99 % interval {INTERVAL}"
         )
         assert re.fullmatch(pattern, first)
@@ -239,7 +239,7 @@ def test_modes_of_either_side_are_told_with_the_share_of_each_in_the_slow_one(ma
 
 def test_a_slowdown_against_one_sitting_says_what_is_assumed_and_what_to_record(make):
     sitting = (
-        "the baseline was recorded within six hours, so the spread between sessions is assumed (0.75 %): "
+        "the baseline was recorded within six hours, so the spread between sessions is assumed (0.75 %); "
         "record the baseline on three days"
     )
     one_sitting = make.reference(*make.groups(1, centre=MILLISECOND))
@@ -356,7 +356,9 @@ def test_the_baseline_is_explained_session_by_session_and_the_rule_step_by_step(
 def test_what_was_not_compared_or_stays_open_is_explained_by_its_reason(make, tmp_path):
     open_one = judged(make, 1.04e-3, reference=vague(make), policy=Policy(analyses=Analyses(12)))
     last = explained(make, tmp_path, timed(make, 1.04e-3), open_one)[-1]
-    assert re.match(r"INCONCLUSIVE: may be .* % after 1 process .*; .*(needs|record)", last)
+    assert re.match(
+        r"INCONCLUSIVE: the change may be .* % after 1 process .*; .*(needs|record)", last
+    )
     limited = judged(make, 1.25e-3, known=False, limits=[Limit(TimeLimit(1e-3, make.published()))])
     text = "\n".join(explained(make, tmp_path, timed(make, 1.25e-3), limited))
     assert "REGRESSED: BELOW THRESHOLD" in text

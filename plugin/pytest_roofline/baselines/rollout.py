@@ -167,7 +167,7 @@ def judge_rollout(
     origin = (
         f"estimated, with {prior.origin}"
         if prior
-        else "estimated, with an assumed prior, since there are fewer than 8 tests"
+        else "estimated, with an assumed prior (fewer than 8 tests)"
     )
     return Rollout(
         tuple(rows), changes, treated, controls, without_control=without_control, spread=origin
