@@ -122,7 +122,10 @@ def test_a_run_is_kept_with_what_the_program_printed_and_its_identity(folder):
     assert " -7" in row
     # A dashboard takes times.
     exported = CliRunner().invoke(main, ["export", "one-b", "--to=bencher"], catch_exceptions=False)
-    assert (2, True) == (exported.exit_code, "a figure of a program and no time" in exported.output)
+    assert (2, True) == (
+        exported.exit_code,
+        "the measurement is a figure, not a time" in exported.output,
+    )
 
 
 def test_an_undecided_rate_says_what_it_may_be_in_its_own_terms(folder):
@@ -250,7 +253,7 @@ def test_each_process_is_prepared_and_cleaned_up_also_one_that_fails(folder):
     assert (folder / "log").read_text() == "after\n"
     for option in ("--prepare", "--cleanup"):
         message = ab(".", ".", "--run", "true", option, "false", status=2)
-        assert f"its {option} ended with exit code 1" in message
+        assert f"the {option} command ended with exit code 1" in message
 
 
 FAILING = "echo one; echo two; echo three >&2; echo four >&2; exit 3"
@@ -311,10 +314,10 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         ((".", ".", "--higher=x"), "no command is given for --higher; add --run 'COMMAND'"),
         ((".", ".", "--shell", "--timeout=1h"), "no command is given for --shell, --timeout; add"),
         ((".", ".", "--run", "true", "--", "-k", "x"), "a command was given together with arguments for pytest: -k x;"),
-        (("cmd:true", "cmd:true", "--run", "true"), "--run and cmd: both name a command"),
+        (("cmd:true", "cmd:true", "--run", "true"), "--run was given together with a side cmd:COMMAND"),
         ((".", "cmd:true"), "sides '.' and 'cmd:true' cannot be compared; expected cmd:COMMAND on both"),
         (("cmd:", "cmd:"), "side 'cmd:' has nothing after 'cmd:'"),
-        (("param:a=1", "param:a=2", "--run", "true"), "param: names a parameter of tests"),
+        (("param:a=1", "param:a=2", "--run", "true"), "a side param:NAME=VALUE names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
         ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
         ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name"),

@@ -130,7 +130,7 @@ def test_where_nothing_can_be_compared_the_status_is_2_and_says_why(world):
     assert "no test was measured on both sides; A (merge-base (" in said
     assert "; B (.): wrong data; select other tests" in said
     world.slow = {"B": "newer"}
-    assert "the results of a process on B cannot be read: " in world.ab(*SEEDED, status=2)
+    assert "the results of a process on side B cannot be read: " in world.ab(*SEEDED, status=2)
     world.slow = {"A": "busy"}
     told = world.ab(*SEEDED, status=2)
     assert told["sentence"] == "GREY: nothing was compared (6 INVALID)"
@@ -214,7 +214,7 @@ def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdi
         ),
         (("--name=cut", *SEEDED), "a run named 'cut-a' is already saved"),
         (("--processes=3", ".", "."), "expected an even number"),
-        (("merge-base",), "a side is missing; type, for example: roofline ab merge-base . --"),
+        (("merge-base",), "a side is missing; expected two sides, A and B; type, for example"),
     ):
         assert why in world.ab(*words, status=2)
     # Once more, while it warms up: what is saved stays, and nothing is said of tests.
@@ -331,7 +331,7 @@ def test_two_tolerances_that_differ_are_refused_and_both_are_named(world):
     assert "--roofline-tolerance is 'wide'" in world.ab(
         *SEEDED, "--roofline-tolerance=wide", status=2
     )
-    assert "after --: argument --roofline-tolerance" in world.ab(
+    assert "the arguments after -- cannot be read: argument --roofline-tolerance" in world.ab(
         *SEEDED, "--roofline-tolerance", status=2
     )
     # Where pytest would end with an error, nothing is taken for a tolerance.
