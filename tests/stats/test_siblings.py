@@ -63,8 +63,8 @@ def test_the_message_names_the_card_its_rates_and_what_to_do():
     (first, *_) = judge_siblings(siblings(1.102e-3, *[1e-3] * 7))
     assert reason_text(first) == (
         "cuda:0 (GPU-0) is 10.2 % slower than its 7 siblings (1815 GB/s against 2000 GB/s; siblings "
-        "differ by 1.1 %); check this card's errors, clocks and link with `roofline doctor`, then swap the card with a "
-        "sibling: if the slowness moves with the card, replace the card; if not, check the slot, cooling and power"
+        "differ by 1.1 %); check errors, clocks and link with `roofline doctor`, then swap the card with a "
+        "sibling: if the slowness moves along, replace the card, else check slot, cooling and power"
     )
 
 

@@ -23,8 +23,8 @@ from .limit_texts import breach_text, limit_text
 
 _MODES = {"graph": "timed by replaying a graph"}
 _REPAIR = (
-    "; check this card's errors, clocks and link with `roofline doctor`, then swap the card with a sibling: if the "
-    "slowness moves with the card, replace the card; if not, check the slot, cooling and power"
+    "; check errors, clocks and link with `roofline doctor`, then swap the card with a sibling: if the slowness "
+    "moves along, replace the card, else check slot, cooling and power"
 )
 
 
