@@ -143,6 +143,21 @@ def test_fewer_than_five_pairs_decide_nothing_and_say_what_would(simulated):
     assert near.verdict == "INCONCLUSIVE"
 
 
+def test_processes_that_do_not_count_are_told_with_their_reason_and_the_rounds_that_make_up_for_them(
+    simulated,
+):
+    run = simulated(1, tests=1)
+    first, *rest = run.measurements
+    (row,) = verdicts(
+        run.with_lines(Measurement, (replace(first, invalid="busy neighbours"), *rest))
+    ).values()
+    assert (row.verdict, row.reason.partition(" --roofline-save")[0]) == (
+        "INCONCLUSIVE",
+        "4 processes timed both values (1 not counted: busy neighbours); expected at least 5; measure with "
+        "--roofline-rounds=6",
+    )
+
+
 def test_a_side_without_a_sound_time_is_invalid_with_the_reason_and_other_modes_are_named(
     simulated,
 ):

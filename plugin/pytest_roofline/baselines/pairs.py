@@ -292,7 +292,9 @@ def _reason(twins: Twins, verdict: Verdict, tests: int) -> str:
     texts = [_modes_reason(twins)]
     if verdict.kind is Kind.INCONCLUSIVE:
         few = verdict.processes < FEWEST_PAIRS
-        texts.insert(0, _too_few_text(verdict.processes) if few else _open_text(verdict, tests))
+        texts.insert(
+            0, _too_few_text(twins, verdict.processes) if few else _open_text(verdict, tests)
+        )
     return "; ".join(filter(None, texts))
 
 
@@ -306,10 +308,16 @@ def _unsound_text(twins: Twins) -> str:
     return "; ".join(texts) or "no process timed both values"
 
 
-def _too_few_text(pairs: int) -> str:
+def _too_few_text(twins: Twins, pairs: int) -> str:
+    """Return how many processes timed both values, why the others do not count, and a remedy."""
+    sides = twins.variant, twins.base
+    processes = {measurement.process for side in sides for measurement in side.measurements}
+    lost_count = len(processes) - pairs
+    lost_reason = next((reason for side in sides for reason in side.unfit if reason), "")
+    lost = f" ({lost_count} not counted: {lost_reason})" if lost_reason else ""
     return (
-        f"{count(pairs, 'process', 'es')} timed both values; expected at least {FEWEST_PAIRS}; measure with "
-        f"--roofline-rounds={FEWEST_PAIRS} --roofline-save=NAME, or name several runs, separated by commas"
+        f"{count(pairs, 'process', 'es')} timed both values{lost}; expected at least {FEWEST_PAIRS}; measure with "
+        f"--roofline-rounds={FEWEST_PAIRS + lost_count} --roofline-save=NAME, or name several runs, separated by commas"
     )
 
 
