@@ -181,7 +181,7 @@ def test_two_modes_make_no_side_slower_where_they_part_by_chance(moody, fewest, 
         ]
     found = judged(tests, most=4)["test_0"].verdict
     assert found.kind in (Kind.INCONCLUSIVE, Kind.PASSED)
-    assert found.fewest == fewest
+    assert found.processes_for_red == fewest
     if fewest == 8 and slow == "B":
         assert reason_text(found).startswith(
             "looks +6.0 % slower, but a red verdict needs 8 processes a side; the change may be "

@@ -150,7 +150,7 @@ def open_patterns(verdict):
         return (WOULD_DECIDE,)
     if verdict.hot:
         return (HOT,)
-    if verdict.processes < verdict.fewest:
+    if verdict.processes < verdict.processes_for_red:
         return (TOO_FEW,)
     # Where the baseline has shown such a time before, red needs a second analysis.
     return (TOO_FEW, WOULD_DECIDE) if verdict.processes < SECOND_ANALYSIS else (WOULD_DECIDE,)
@@ -168,7 +168,9 @@ def test_every_verdict_tells_what_it_rests_on_what_would_decide_it_and_is_not_re
         sum(map(len, old)),
     )
     assert found.mde > 0
-    assert (found.reach is None) == (max(found.processes, policy.analyses.most) < found.fewest)
+    assert (found.reach is None) == (
+        max(found.processes, policy.analyses.most) < found.processes_for_red
+    )
     assert found.reach is None or found.reach > policy.tolerance
     assert 0 <= found.p <= found.p_spent + 1e-12
     assert found.p_spent <= 1
@@ -357,7 +359,7 @@ def test_a_mode_that_the_baseline_may_have_or_has_shown_is_no_ground_for_red(mak
     )
     for most in (1, 3, 12):
         found = judge([make.group(0.3, 0.301, 0.299)], nights, Policy(analyses=Analyses(most)))
-        assert (found.kind, found.fewest) == (Kind.INCONCLUSIVE, 9), most
+        assert (found.kind, found.processes_for_red) == (Kind.INCONCLUSIVE, 9), most
     # One of fifteen processes in a slow mode, and the first new ones too, until there are five.
     seen = make.reference(make.group(*[0.001 * index for index in range(14)], 0.13))
     for count, red in [(3, False), (4, False), (5, True), (8, True)]:

@@ -20,7 +20,7 @@ from ..core.verdicts import ExactVerdict, Verdict
 from ..core.writing import write_atomically, write_json
 from ..processes.children import why_void
 from ..stats.key_results import KeyResults
-from ..stats.paired import A_SIDE, Arm, Block, TimedProcess
+from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, Arm, Block, TimedProcess
 from .command_plan import CommandPlan
 from .sides import CACHES, SIDES
 
@@ -84,10 +84,14 @@ class State:
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        if self.processes % A_SIDE or not A_SIDE <= self.processes <= MOST:
+        if (
+            self.processes % PROCESSES_PER_BLOCK_SIDE
+            or not PROCESSES_PER_BLOCK_SIDE <= self.processes <= MOST
+        ):
             raise BadInput(
-                f"processes is {self.processes}; expected an even number from {A_SIDE} to {MOST}, since a block takes "
-                f"{A_SIDE} processes of each side"
+                f"processes is {self.processes}; expected an even number from "
+                f"{PROCESSES_PER_BLOCK_SIDE} to {MOST}, since a block takes {PROCESSES_PER_BLOCK_SIDE} processes of "
+                "each side"
             )
 
     @property

@@ -18,7 +18,7 @@ from ..processes.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child
 from ..processes.round_parent import RoundParent
 from ..processes.system import owned_prefix
 from ..stats.key_results import MOST_UNSOUND
-from ..stats.paired import A_SIDE, Paired, judge_paired, order_of_blocks
+from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, Paired, judge_paired, order_of_blocks
 from .command_process import PRINTED, run_program
 from .making import CommandError
 from .results import CONTROL, ArmProcess, SidesResults, Survey, SurveyedTest
@@ -84,7 +84,7 @@ class Runner:
         state = self.results.state
         number = 0
         paired_by_twin: dict[str, Paired] = {}
-        block_count = state.processes // A_SIDE
+        block_count = state.processes // PROCESSES_PER_BLOCK_SIDE
         # Spare blocks replace processes without a sound time.
         spare = order_of_blocks(math.ceil(SPARE * block_count), state.seed + 1)
         orders = [*order_of_blocks(block_count, state.seed), *spare]

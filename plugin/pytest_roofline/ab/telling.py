@@ -361,7 +361,9 @@ def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list
 
     `processes` is the largest number for a side.
     """
-    fewest = max((paired.verdict.fewest for paired in paired_by_twin.values()), default=0)
+    fewest = max(
+        (paired.verdict.processes_for_red for paired in paired_by_twin.values()), default=0
+    )
     note = (
         f"{processes} processes a side are too few to turn any test red; use --processes {fewest}, or select at least "
         "25 tests of similar spread"

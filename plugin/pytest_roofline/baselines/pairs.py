@@ -16,7 +16,7 @@ from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.units import count
 from ..core.verdicts import Kind, Subject, Verdict
-from ..stats.analyses import ENOUGH_KNOWN, WORTHWHILE
+from ..stats.analyses import ENOUGH_KNOWN, SUGGESTED_COUNTS
 from ..stats.key_results import KeyResults
 from ..stats.spread import Prior, borrow, priors
 from ..stats.stats import paired_difference
@@ -327,7 +327,7 @@ def _open_text(verdict: Verdict, tests: int) -> str:
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
         remedy = (
-            f"{WORTHWHILE[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
+            f"{SUGGESTED_COUNTS[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
         )
     else:
         remedy = (

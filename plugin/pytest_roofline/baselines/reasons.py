@@ -332,10 +332,10 @@ def _sides_need_processes(verdict: Verdict, _: Reason) -> str:
     """Return the sentence that B looks slower, but red needs more processes."""
     estimate = verdict.own_estimate
     assert estimate is not None
-    sound = "sound " if verdict.processes >= verdict.fewest else ""
+    sound = "sound " if verdict.processes >= verdict.processes_for_red else ""
     change = format_percent(growth(estimate))
     looks = f"looks worse ({change})" if verdict.subject.metric else f"looks {change} slower"
-    return f"{looks}, but a red verdict needs {verdict.fewest} {sound}processes a side"
+    return f"{looks}, but a red verdict needs {verdict.processes_for_red} {sound}processes a side"
 
 
 def _sides_may_be(verdict: Verdict, _: Reason) -> str:

@@ -20,7 +20,7 @@ from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
 from ..hardware import identity_of
-from ..stats.analyses import WORTHWHILE
+from ..stats.analyses import SUGGESTED_COUNTS
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, priors
 from ..stats.verdicts import changed_environment, judge_once, settle, span_text, would_decide
 from .comparators import RunComparator, class_of_key, default_tolerance, refuse_both_sides
@@ -352,6 +352,6 @@ def _reason(verdict: Verdict, changes: DeviceChanges, tests: int) -> str:
     if count is not None:
         return f"{text}; a verdict needs about {count} {unit} on either side"
     return (
-        f"{text}; {WORTHWHILE[-1]} {unit} cannot decide so close to the tolerance; raise the "
+        f"{text}; {SUGGESTED_COUNTS[-1]} {unit} cannot decide so close to the tolerance; raise the "
         "tolerance, or measure more often"
     )

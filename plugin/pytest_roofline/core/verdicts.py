@@ -389,7 +389,7 @@ class Verdict:
         new_medians_s: the medians of the new processes, in seconds.
         limit: what it was held against in place of a reference; `estimate` is then by how much it lies beyond.
         siblings: how many like it, in the same run, it was held against in place of a reference.
-        fewest: how many new processes REGRESSED needs here.
+        processes_for_red: how many new processes REGRESSED needs here.
         hot: by how much the further rounds lie above the first process, in log seconds, where chance is no excuse and
             the reference holds first processes alone; else 0.
         futile: whether more processes of this run would hardly decide, since the baseline's own error leaves it open.
@@ -418,7 +418,7 @@ class Verdict:
     new_medians_s: tuple[Magnitude, ...] = ()
     limit: TimeLimit | None = None
     siblings: Amount = 0
-    fewest: Count = 1
+    processes_for_red: Count = 1
     hot: float = 0.0
     futile: bool = False
     peak: ExactVerdict | None = None

@@ -29,7 +29,7 @@ LAST = 7
 LEVEL_RUNS, FEWEST = 30, 5
 # The share of the chance of error for a step three runs ago, which has the least evidence. The other places share the
 # remainder.
-THIRD = 0.5
+LATEST_PLACE_SHARE = 0.5
 # The counts of all other series count for a series like those of so many runs.
 SHARED_RUNS = 50.0
 # The distances, in units of noise, at which neighbouring runs are counted. Runs beyond the last one are too rare for a
@@ -154,7 +154,11 @@ class _Grid:
         distances, recent_noise = sign * self.recent_distances(count), self.recent_noise(count)
         # The distances of all earlier runs from the level before the step.
         earlier_distances = sign * (self.logs[:, :-LAST] - self.middles[:, -count - 1, None])
-        place_share = THIRD if count == SHORTEST else (1 - THIRD) / (LAST - SHORTEST)
+        place_share = (
+            LATEST_PLACE_SHARE
+            if count == SHORTEST
+            else (1 - LATEST_PLACE_SHARE) / (LAST - SHORTEST)
+        )
         # How many of the runs must lie that far away. One in every four may be an outlier, so of three none may.
         required_counts = range(count - count // 4, count + 1)
         # The share of the chance of error for this place, required count, direction and series.

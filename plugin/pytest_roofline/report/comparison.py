@@ -56,15 +56,15 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
     """
     verdicts = compared_verdicts(rows)
     if not verdicts or any(
-        verdict.kind is Kind.REGRESSED or verdict.processes >= verdict.fewest
+        verdict.kind is Kind.REGRESSED or verdict.processes >= verdict.processes_for_red
         for verdict in verdicts
     ):
         return []
     # The most demanding test, so that the advice is enough for every test.
-    verdict = max(verdicts, key=lambda verdict: verdict.fewest)
+    verdict = max(verdicts, key=lambda verdict: verdict.processes_for_red)
     old_processes = len(verdict.baseline_medians_s)
     enough, side = (
-        (verdict.fewest, "the new side")
+        (verdict.processes_for_red, "the new side")
         if old_processes >= ENOUGH_KNOWN
         else (ENOUGH_KNOWN, "each side")
     )
@@ -73,7 +73,7 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
         remedy = "import more logs, and name"
     return [
         f"no time can turn red with {count(verdict.processes, 'process', 'es')} against {old_processes}, "
-        f"since red needs {verdict.fewest}; {remedy} {enough} runs of {side} with commas between"
+        f"since red needs {verdict.processes_for_red}; {remedy} {enough} runs of {side} with commas between"
     ]
 
 

@@ -159,7 +159,7 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
     ]
     lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
     # The processes that red needs, for each test that cannot detect anything.
-    if needed := [verdict.fewest for verdict in verdicts if verdict.reach is None]:
+    if needed := [verdict.processes_for_red for verdict in verdicts if verdict.reach is None]:
         lines.append(
             f"detects no slowdown on {_tests_text(len(needed), len(verdicts))}: red needs {max(needed)} processes "
             "against their baselines, more than this run measures (--roofline-rounds=auto)"

@@ -29,7 +29,7 @@ FEWEST_TOGETHER = 12
 # With a baseline of so many processes, five new ones may turn red.
 ENOUGH_KNOWN = 5
 # Numbers of processes to suggest; nobody runs more for one answer.
-WORTHWHILE = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
+SUGGESTED_COUNTS = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
 # The chance of error of one test among two hundred.
 STRICT = FALSE_RED / 200
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Group, Spread
-from .analyses import FEWEST_RED, MOST_ROUNDS, WORTHWHILE, Analyses, rounds_for
+from .analyses import FEWEST_RED, MOST_ROUNDS, SUGGESTED_COUNTS, Analyses, rounds_for
 from .limits import Limit
 from .outlook import PLAY
 from .spread import Prior, join_days, within
@@ -147,7 +147,7 @@ def open_reasons(breach: Breach, analyses: Analyses) -> tuple[Reason, ...]:
 
 def _remedy(breach: Breach, analyses: Analyses) -> Reason:
     """Return how many rounds would decide, or that none would."""
-    for processes in WORTHWHILE:
+    for processes in SUGGESTED_COUNTS:
         # More processes than this run may take need the plan of a longer run.
         plan = analyses if processes <= analyses.most else Analyses(max(MOST_ROUNDS, analyses.most))
         if processes > breach.processes and _decides(breach, plan, processes, breach.estimate):

@@ -13,7 +13,7 @@ from .analyses import (
     FALSE_RED,
     FEWEST_TESTS,
     SECOND_ANALYSIS,
-    WORTHWHILE,
+    SUGGESTED_COUNTS,
     Analyses,
     rounds_for,
 )
@@ -60,7 +60,7 @@ class Outlook:
 
     Args:
         count: how many new processes there are.
-        fewest: how many of them red needs.
+        processes_for_red: how many of them red needs.
         unseen: whether the new processes lie beyond everything that the baseline has shown.
         hot: log seconds by which further rounds lie above the first; 0 where that may be chance.
     """
@@ -69,7 +69,7 @@ class Outlook:
     reference: Reference
     policy: Policy
     count: int
-    fewest: int
+    processes_for_red: int
     unseen: bool
     hot: float = 0.0
 
@@ -79,7 +79,9 @@ class Outlook:
 
         Times that the baseline has shown before may be its slow mode, so they need at least five.
         """
-        return self.fewest if self.unseen else max(self.fewest, SECOND_ANALYSIS)
+        return (
+            self.processes_for_red if self.unseen else max(self.processes_for_red, SECOND_ANALYSIS)
+        )
 
     @property
     def limit(self) -> float:
@@ -113,7 +115,7 @@ class Outlook:
         """
         analyses = self.policy.analyses
         most = self.count if analyses.ended else max(self.count, analyses.most)
-        if most < self.fewest:
+        if most < self.processes_for_red:
             return None
         least = self.worthy + self.bound_at(most, self._red_level)
         return growth(max(self.limit, least) + self.bound_at(most, 1 - POWER))
@@ -125,7 +127,7 @@ class Outlook:
         No other test is taken to be slower.
         """
         tests = max(self.policy.comparisons, FEWEST_TESTS)
-        return FALSE_RED / tests / self.policy.analyses.red_analyses(self.fewest)
+        return FALSE_RED / tests / self.policy.analyses.red_analyses(self.processes_for_red)
 
     @property
     def may_decide(self) -> bool:
@@ -200,7 +202,7 @@ class Outlook:
     def _remedy(self) -> Reason:
         """Return the remedy: more processes if they would decide, else a better baseline."""
         difference = self.difference
-        for processes in WORTHWHILE:
+        for processes in SUGGESTED_COUNTS:
             if processes > self.count and self._decides(processes):
                 return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})
         if difference.device is not None:
@@ -208,6 +210,6 @@ class Outlook:
         days = len(join_days(self.reference.groups))
         if days < ENOUGH_SESSIONS:
             return Reason(ReasonCode.FEW_DAYS, {"days": days})
-        error, _ = foreseen_error(difference, self.count, WORTHWHILE[-1])
+        error, _ = foreseen_error(difference, self.count, SUGGESTED_COUNTS[-1])
         is_near = error * NEAR > abs(difference.estimate - self.limit)
         return Reason(ReasonCode.FEW_PROCESSES if is_near else ReasonCode.FEW_SESSIONS)

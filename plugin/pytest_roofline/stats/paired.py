@@ -22,7 +22,7 @@ from scipy import special
 from ..core.errors import BadInput
 from ..core.reasons import Reason, ReasonCode
 from ..core.verdicts import Difference, Kind, Spread, Verdict
-from .analyses import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, WORTHWHILE
+from .analyses import FALSE_RED, FEWEST_TESTS, LATER_LEVELS, SUGGESTED_COUNTS
 from .outlook import WORTH_REPORTING, detectable_effect
 from .spread import LEAST_SPREAD, Prior, borrow, join_prior, priors
 from .stats import CONFIDENCE, bound_of, interval_of, p_slower_than, quantile
@@ -33,7 +33,7 @@ Arm = Literal["A", "B", "control"]
 
 ORDERS: tuple[tuple[Arm, ...], ...] = (("A", "B", "B", "A"), ("B", "A", "A", "B"))
 # Processes of each side in a block, unless some have failed.
-A_SIDE = 2
+PROCESSES_PER_BLOCK_SIDE = 2
 # Nothing is decided before so many blocks.
 FEWEST_BLOCKS = 2
 # Where processes have two equally likely modes, four a side split into modes exactly as they split into sides once in
@@ -147,7 +147,7 @@ class _Observations:
     @property
     def blocks(self) -> int:
         """Return the number of whole blocks with as much information."""
-        return math.floor(self.design.worth / A_SIDE + 1e-6)
+        return math.floor(self.design.worth / PROCESSES_PER_BLOCK_SIDE + 1e-6)
 
 
 def judge_paired(
@@ -170,7 +170,7 @@ def judge_paired(
     shared_prior, alike = _pool_spreads(
         [observed for observed in observations.values() if observed is not None]
     )
-    analyses = _Analyses(max(1, most // A_SIDE), ended)
+    analyses = _Analyses(max(1, most // PROCESSES_PER_BLOCK_SIDE), ended)
     fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
     verdicts, undecided = {}, {}
     for name, observed in observations.items():
@@ -343,7 +343,7 @@ def _judge(
         difference=difference,
         processes=len(observed.seconds["B"]),
         mde=detectable_effect(difference),
-        fewest=A_SIDE * fewest,
+        processes_for_red=PROCESSES_PER_BLOCK_SIDE * fewest,
         new_medians_s=tuple(observed.seconds["B"]),
     )
 
@@ -385,7 +385,7 @@ def _may_decide(
     assert difference is not None
     if blocks < FEWEST_BLOCKS:
         return True
-    error = difference.error * math.sqrt(observed.design.worth / (A_SIDE * most))
+    error = difference.error * math.sqrt(observed.design.worth / (PROCESSES_PER_BLOCK_SIDE * most))
     # A block of four processes has one level: three degrees of freedom are left.
     freedom = difference.degrees + 3 * (most - blocks)
     play = PLAY * math.sqrt(max(0.0, difference.error**2 - error**2))
@@ -402,16 +402,16 @@ def _reasons(verdict: Verdict, blocks: int, tests: int, *, final: bool) -> tuple
     """Return why a test is undecided: its interval, or a slowdown with too few processes.
 
     At the end of a run (`final`) a second reason says how many processes would decide, or that no number that is worth
-    trying would. A block holds `A_SIDE` processes of each side.
+    trying would. A block holds `PROCESSES_PER_BLOCK_SIDE` processes of each side.
     """
     may_be = Reason(ReasonCode.SIDES_MAY_BE)
-    if verdict.looks_slow and A_SIDE * blocks < verdict.fewest:
+    if verdict.looks_slow and PROCESSES_PER_BLOCK_SIDE * blocks < verdict.processes_for_red:
         return Reason(ReasonCode.SIDES_NEED_PROCESSES), may_be
     if not final:
         return (may_be,)
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
-        return may_be, Reason(ReasonCode.SIDES_TOO_FEW, {"processes": WORTHWHILE[-1]})
+        return may_be, Reason(ReasonCode.SIDES_TOO_FEW, {"processes": SUGGESTED_COUNTS[-1]})
     # Whole blocks of two processes a side, and at least as many processes as red needs.
-    processes = max(needed + needed % A_SIDE, verdict.fewest)
+    processes = max(needed + needed % PROCESSES_PER_BLOCK_SIDE, verdict.processes_for_red)
     return may_be, Reason(ReasonCode.SIDES_NEED_ABOUT, {"processes": processes})

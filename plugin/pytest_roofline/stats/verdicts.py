@@ -30,7 +30,7 @@ from .analyses import (
     FIRST_LEVELS,
     MOST_ROUNDS,
     SECOND_ANALYSIS,
-    WORTHWHILE,
+    SUGGESTED_COUNTS,
     Analyses,
     adjusted_p,
     fewest_red,
@@ -169,7 +169,7 @@ def _compare(
         reference,
         policy,
         count=count,
-        fewest=fewest,
+        processes_for_red=fewest,
         unseen=unseen,
         hot=_heat(new, device_groups, change),
     )
@@ -205,7 +205,7 @@ def _compare(
         slower_processes=sum(centre > log_s for log_s in reference_logs),
         compared_processes=len(reference_logs),
         new_medians_s=tuple(median_s for group in new for median_s in group.medians_s),
-        fewest=fewest,
+        processes_for_red=fewest,
         hot=outlook.hot,
         futile=is_open and not outlook.may_decide,
         peak=peak,
@@ -271,7 +271,7 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
     """
     change, tolerance = verdict.difference, verdict.tolerance
     assert change is not None
-    for count in (number for number in WORTHWHILE if number > now):
+    for count in (number for number in SUGGESTED_COUNTS if number > now):
         freedom = max(count - 1.0, change.degrees)
         foreseen_change = replace(
             change, error=change.error * math.sqrt(now / count), freedom=freedom
