@@ -91,7 +91,7 @@ def __getattr__(name: str) -> Any:
     if name in ("measure", "roofline"):
         # An AttributeError would be replaced by `from pytest_roofline import …`, and its text lost.
         raise ImportError(
-            f"pytest_roofline has no {name}; expected the fixture, as an argument of a test: "
+            f"pytest_roofline has no {name} to import; expected the fixture roofline as an argument of the test: "
             "def test_copy(roofline): roofline.measure(fn, *args)"
         )
     if name not in _HOMES:

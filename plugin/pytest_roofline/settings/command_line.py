@@ -195,8 +195,8 @@ def commanded_value(config: pytest.Config, name: str) -> Any:
     source = source_of(config, ini_name(name), value)
     if source:
         raise BadInput(
-            f"{source}: --roofline-{name} is set outside of the command, so every run would write baselines; "
-            "remove it there, and give it in the command only"
+            f"{source}: --roofline-{name} is set outside of the command, so every run would write baselines. "
+            f"Remove --roofline-{name} from {source}, and give the option in the command only"
         )
     return value
 

@@ -59,34 +59,43 @@ PLAN_VARIABLE = "ROOFLINE_PLAN"
 
 # (option, its value as usage lines call it, help); each has an ini twin with underscores and the same meaning.
 _VALUES = (
-    ("device", "DEVICE", "cpu, cuda, cuda:N, mps, xpu or xpu:N; by default the best device"),
-    ("tier", "|".join(TIERS), "number of sizes: quick (default), nightly, full"),
-    ("budget", "SECONDS", "measuring time of one measurement (default 1)"),
+    (
+        "device",
+        "DEVICE",
+        "device to measure: cpu, cuda, cuda:N, mps, xpu or xpu:N (default: the best device)",
+    ),
+    ("tier", "|".join(TIERS), "how many sizes to measure: quick (default), nightly or full"),
+    ("budget", "SECONDS", "seconds that one measurement may take (default 1)"),
     (
         "tolerance",
         "SHARE",
-        "slowdown that still counts as the same: 5%% or 0.05 (default 5%%, on a CPU 15%%; "
-        "more than 50%% needs a !, as in 80%%!)",
+        "largest slowdown that still passes: 5%% or 0.05 (default 5%%, on a CPU 15%%). "
+        "Above 50%%, end the value with a !, as in 80%%!",
     ),
-    ("min-percent", "N", "also fail below N %% of the datasheet's peak"),
+    ("min-percent", "N", "also fail a test that reaches less than N %% of the datasheet's peak"),
     (
         "rounds",
         "N|auto",
-        "repeat undecided tests in new processes: N, or auto up to 12 (default: what looks slow, four times more)",
+        "measure undecided tests in N fresh processes, or in up to 12 with auto (default: up to 5, and only tests that "
+        "look slow)",
     ),
-    ("time", "DURATION", "start no further round after this time: 1800, 30m or 1h"),
+    ("time", "DURATION", "start no further round of the run after this time: 1800, 30m or 1h"),
     (
         "wait",
         "DURATION",
-        "wait at most this long for a quiet machine, else end with status 1 (a recording waits 2m by default)",
+        "wait at most this long for a quiet machine, then end with status 1 (default of a recording: 2m)",
     ),
     (
         "fail-on",
         "LIST",
-        "what fails the run: regressed, and some of degraded, invalid, no-baseline, no-hardware, "
-        "inconclusive; +WORD adds to the default",
+        "verdicts that fail the run: regressed, and any of degraded, invalid, no-baseline, no-hardware, "
+        "inconclusive. +WORD adds a verdict to the default",
     ),
-    ("expect", "FILE", "expected hardware, from `roofline doctor --write-expect`"),
+    (
+        "expect",
+        "FILE",
+        "file of the expected hardware, which `roofline doctor --write-expect` writes",
+    ),
     (
         "profile",
         "|".join(PROFILERS),
@@ -94,26 +103,43 @@ _VALUES = (
         "nsys, ncu or rocprof",
     ),
     ("save", "NAME", "save this run under a name"),
-    ("report", "DIR", "write run.json, results.csv, summary.md and index.html with plots there"),
-    ("against", "NAME|PATH", "compare with this saved run or baseline file instead (repeatable)"),
-    ("baselines", "DIR", "a site's own baselines, searched before the shipped ones (repeatable)"),
+    (
+        "report",
+        "DIR",
+        "write run.json, results.csv, summary.md and index.html with plots into this directory",
+    ),
+    (
+        "against",
+        "NAME|PATH",
+        "compare with this saved run or baseline file, not with the baselines (repeatable)",
+    ),
+    (
+        "baselines",
+        "DIR",
+        "directory of a site's own baselines, searched before the shipped ones (repeatable)",
+    ),
     (
         "launcher",
         "|".join(LAUNCHERS),
-        "how ranks are started: local (default), or on several nodes torchrun, mpirun, srun",
+        "program that starts the ranks: local (default); on several nodes torchrun, mpirun or srun",
     ),
-    ("launcher-args", "ARGS", "further arguments for it, in one string: '--hostfile hosts'"),
+    (
+        "launcher-args",
+        "ARGS",
+        "further arguments of the launcher, in one string: '--hostfile hosts'",
+    ),
     (
         "address",
         "HOST",
-        "host name or IP that ranks on other nodes connect to (default: this host's name)",
+        "host name or IP address to which ranks on other nodes connect (default: this host's name)",
     ),
     (
         "rank-timeout",
         "SECONDS",
-        "time limit for the start of all ranks (default 90), and for the answer to a call (default 120 + 20 x budget)",
+        "seconds in which all ranks must start (default 90), and in which each call over ranks must end (default "
+        "120 + 20 x budget)",
     ),
-    ("dir", "DIR", "where runs are saved (default .roofline in the rootdir)"),
+    ("dir", "DIR", "directory into which runs are saved (default .roofline in the rootdir)"),
 )
 # The sentence for a run whose selected tests are all of a higher tier.
 tier_key: pytest.StashKey[str] = pytest.StashKey()
@@ -127,24 +153,26 @@ _COMMAND_OPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "record",
         {"action": "store_true"},
-        "measure every selected test in fresh processes (--roofline-rounds, here 10), and write the baselines of this "
-        "hardware",
+        "measure every selected test in 10 fresh processes (or as many as --roofline-rounds says), and write the "
+        "baselines of this hardware",
     ),
     (
         "accept-slower",
         {"metavar": "REASON"},
-        "with --roofline-record: also record slower tests, and keep the reason in their entries",
+        "with --roofline-record: also record tests that became slower, and keep REASON in their entries",
     ),
 )
 COMMAND_OPTIONS = tuple(name for name, *_ in _COMMAND_OPTIONS)
 # What the columns of the table mean.
 COLUMNS = (
-    "of roof: share of the hardware's peak (* measured here; cache: no share, as the data stay in the cache); against "
-    "baseline: change of the time, in brackets its 99 % interval over all processes"
+    "`of roof` is the share of the hardware's peak (*: the peak was measured here; cache: the data stay in the cache, "
+    "so there is no share). `against baseline` is the change of the time, with its 99 % interval over all processes "
+    "in brackets"
 )
 _CI = (
-    "gate: baseline and hardware required; invalid, degraded and nothing compared fail; up to 12 rounds, 30 minutes; "
-    f"={SHADOW} fails nothing and reports what would have failed"
+    "run as a gate: fail also where a baseline or the hardware is missing, where a test is INVALID or the device "
+    "DEGRADED, and where nothing was compared. A gate takes up to 12 rounds and 30 minutes. "
+    f"With ={SHADOW} the gate passes and reports what would have failed"
 )
 
 

@@ -141,7 +141,9 @@ def _arguments(text: str, option: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"{option} is {text!r}: {error}; expected arguments as in a shell") from None
+        raise BadInput(
+            f"{option} is {text!r}: {error}; expected arguments quoted as in a shell"
+        ) from None
 
 
 def _rounds(text: str, option: str) -> int:
@@ -187,7 +189,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "profile": (
         "profile",
         _one_of(
-            *PROFILERS, hint=f", as in {{option}}={PROFILERS[0]}, or the option without a value"
+            *PROFILERS, hint=f". Type {{option}}={PROFILERS[0]}, or {{option}} without a value"
         ),
     ),
     "address": ("address", lambda text, _: text),
@@ -203,7 +205,7 @@ def parse_options(config: pytest.Config) -> Options:
         raise pytest.UsageError(str(error)) from None
     except OSError as error:
         raise pytest.UsageError(
-            f"{error.filename} cannot be used as a path: {error.strerror}"
+            f"{error.filename} cannot be used as a path: {error.strerror}. Name another path"
         ) from None
 
 
@@ -222,8 +224,8 @@ def _parse(config: pytest.Config) -> Options:
         and (launcher := fields.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]
     ):
         raise BadInput(
-            f"--roofline-launcher-args is given, but --roofline-launcher is {launcher}, which has no arguments; "
-            f"expected one of {', '.join(LAUNCHERS[1:])}"
+            f"--roofline-launcher-args is given, but the launcher {launcher} takes no arguments. Pass "
+            f"--roofline-launcher with one of {', '.join(LAUNCHERS[1:])}, or remove --roofline-launcher-args"
         )
     this_round, folder = in_round(config), run_folder(config)
     fields["against"] = _against(config, folder)
@@ -337,13 +339,13 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
     with_plus = [word for word in typed_words if word.startswith("+")]
     if with_plus and with_plus != typed_words:
         raise BadInput(
-            f"--roofline-fail-on={text} has a + before some words only; expected + before every word "
-            "(adds to the list), or before none (replaces it)"
+            f"--roofline-fail-on={text} has a + before some words only. Put a + before every word to add the words "
+            "to the default list, or before no word to replace the default list"
         )
     if not with_plus and "regressed" not in words:
         raise BadInput(
-            f"--roofline-fail-on={text} lets a regression pass; name regressed too, write +{typed_words[0]} to add it, "
-            "or raise --roofline-tolerance"
+            f"--roofline-fail-on={text} lets a regression pass. Name regressed too, or write +{typed_words[0]} to add "
+            f"{typed_words[0]} to the default list. To allow larger slowdowns, raise --roofline-tolerance"
         )
     return words, bool(with_plus)
 
@@ -400,7 +402,7 @@ def _expect(config: pytest.Config) -> Path | None:
     if path is not None and not path.is_file():
         text = option_value(config, "expect")
         raise BadInput(
-            f"--roofline-expect={text}: {path} is no file; write one with `roofline doctor --write-expect`"
+            f"--roofline-expect={text}: {path} is no file. Write the file with `roofline doctor --write-expect`"
         )
     return path
 
@@ -447,7 +449,7 @@ def _folders(config: pytest.Config) -> tuple[Path, ...]:
         folder = _path(config, "baselines", name)
         if folder is None or not folder.is_dir():
             raise BadInput(
-                f"--roofline-baselines={name}: {folder} is no directory; expected one with baseline files"
+                f"--roofline-baselines={name}: {folder} is no directory; expected a directory of baseline files"
             )
         folders.append(folder)
     project_folder = config.rootpath / "baselines"

@@ -19,8 +19,8 @@ RECORDED_ROUNDS = 10
 WAIT_S = 120.0
 # Why an option of ours cannot stand beside `--roofline-record`.
 _EXCLUSIONS = {
-    "ci": "a gate compares with the baselines, but a recording writes them",
-    "against": "a recording makes no comparison",
+    "ci": "a gate compares with the baselines, and a recording writes the baselines",
+    "against": "a recording compares with nothing",
     "drill": "a deliberate slowdown must not become a baseline",
     "profile": "a time under a profiler must not become a baseline",
 }
@@ -32,7 +32,8 @@ def records(config: pytest.Config) -> bool:
         return True
     if commanded_value(config, "accept-slower") is not None:
         raise BadInput(
-            "--roofline-accept-slower is only valid with --roofline-record; give both, or neither"
+            "--roofline-accept-slower is given without --roofline-record. Add --roofline-record, or remove "
+            "--roofline-accept-slower"
         )
     return False
 
@@ -81,14 +82,14 @@ def refuse_record(
         _refuse(config, "numprocesses", workers, "-n", SIDE_BY_SIDE)
     for name, flag in ON_THE_SPOT.items():
         if value := getattr(config.option, name, None):
-            why = "it ends every test at once, without further processes"
+            why = f"{flag} ends every test at once, so no further process measures the test"
             _refuse(config, name, value, flag, why)
     from ..stats.analyses import ENOUGH_KNOWN
 
     if rounds < ENOUGH_KNOWN:
         raise BadInput(
-            f"--roofline-rounds is {rounds}; expected {ENOUGH_KNOWN} or more with --roofline-record, "
-            "the fewest valid processes of an entry"
+            f"--roofline-rounds is {rounds}; expected {ENOUGH_KNOWN} or more with --roofline-record, since an entry "
+            f"of a baseline needs {ENOUGH_KNOWN} valid processes"
         )
     check_writable(target, f"--roofline-record writes {target}")
 
@@ -101,4 +102,6 @@ def _refuse(config: pytest.Config, option: str, value: Any, flag: str, why: str)
     """
     source = source_of(config, option, value)
     place = f" of {source}" if source else ""
-    raise BadInput(f"--roofline-record is given beside {flag}{place}: {why}; remove one of the two")
+    raise BadInput(
+        f"--roofline-record is given together with {flag}{place}: {why}. Remove --roofline-record or {flag}"
+    )

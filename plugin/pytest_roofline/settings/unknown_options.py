@@ -29,7 +29,7 @@ def refuse_values(pluginmanager: pytest.PytestPluginManager) -> None:
         expected = f"no value but {' or '.join(values)}" if values else "no value"
         forms = " or ".join([flag, *(f"{flag}={form}" for form in values)])
         raise pytest.UsageError(
-            printable(f"{flag} is {value!r}; expected {expected}: type {forms}")
+            printable(f"{flag} is {value!r}; expected {expected}. Type {forms}")
         )
 
 
@@ -79,7 +79,7 @@ def refuse_settings(config: pytest.Config) -> None:
     file = config.inipath.name if config.inipath is not None else "-o"
     expected = f"did you mean {ini_name(nearest)}?" if nearest else _LIST_HINT
     raise BadInput(
-        f"{file} sets {printable(', '.join(unknown))}, which is not an option; {expected}"
+        f"{file} sets {printable(', '.join(unknown))}, which is no option of pytest-roofline; {expected}"
     )
 
 
