@@ -141,7 +141,7 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
 def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_busy_now(
     refused, make, save, monkeypatch
 ):
-    kept = "other processes kept {} of 2 cores busy while it was timed; run it on a quiet machine"
+    kept = "other processes kept {} of 2 cores busy while it was timed; run the test on a quiet machine"
     save(
         "r",
         *[
@@ -160,8 +160,8 @@ def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_bu
         monkeypatch.setattr(cpu, "neighbours_now", lambda busy=busy: busy)
         assert refused("baseline", "propose", "r", "-o", "none.json") == (
             "no measurement in .roofline/runs/r.jsonl is fit for a baseline: other processes kept the cores busy "
-            f"during the measurement{now}; wait for them to end, or end them; record again, under the same names, once "
-            "`roofline doctor` exits 0"
+            f"during the measurement{now}; end the busy processes, or wait until they end; record again, "
+            "under the same names, once `roofline doctor` exits 0"
         )
 
 

@@ -154,7 +154,10 @@ def expected(tmp_path):
 
 def test_the_doctor_lists_the_machine_its_findings_and_what_differs(command, machine, expected):
     result = command("doctor", "--expect", expected)
-    assert (0, f"as expected by {expected}") == (result.exit_code, result.stdout.splitlines()[-1])
+    assert (0, f"no difference from {expected}") == (
+        result.exit_code,
+        result.stdout.splitlines()[-1],
+    )
     machine(NARROW)
     result = command("doctor")
     lines = result.stdout.splitlines()
@@ -166,10 +169,10 @@ def test_the_doctor_lists_the_machine_its_findings_and_what_differs(command, mac
     machine(replace(NARROW, host=replace(HOST, cpu_model="Intel Xeon")))
     result = command("doctor", "--expect", expected)
     assert (1, [
-        "GPU 0 (NVIDIA H100 80GB HBM3): pcie_width expected 16, found 8",
-        "host: cpu_model expected AMD EPYC, found Intel Xeon",
+        "GPU 0 (NVIDIA H100 80GB HBM3): pcie_width is 8, expected 16",
+        "host: cpu_model is Intel Xeon, expected AMD EPYC",
         f"2 differences from {expected}",
-    ]) == (result.exit_code, [line.partition("; mend: ")[0] for line in result.stdout.splitlines()[-3:]])  # fmt: skip
+    ]) == (result.exit_code, [line.partition("; remedy: ")[0] for line in result.stdout.splitlines()[-3:]])  # fmt: skip
 
 
 class Rests:
@@ -195,7 +198,7 @@ def test_the_doctor_waits_for_a_quiet_machine_and_says_who_keeps_it_busy(
     result = command("doctor", "--wait", "90s")
     lines = result.stdout.splitlines()
     assert (result.exit_code, clock.passed_s) == (status, min(quiet_after_s, 90.0))
-    waits = f"waits for a quiet machine, 90 s at most: {busy}"
+    waits = f"waiting for a quiet machine, for at most 90 s: {busy}"
     assert (waits in lines) == (quiet_after_s > 0)
     assert (f"this machine is too busy to be measured: {busy}; " in lines[-1]) == (status == 1)
 
@@ -214,11 +217,11 @@ def test_the_doctor_says_that_a_machine_is_too_busy_where_its_cpu_is_all_there_i
     result = command("doctor")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (
         1, "this machine is too busy to be measured: other processes keep 60.5 of 64 cores busy (cc1 (7) 1.0, ld (8) "
-        "0.9); wait for them to end, or end them",
+        "0.9); end the busy processes, or wait until they end",
     )  # fmt: skip
     machine(replace(busy, taken_by=()))
     assert (
-        "60.5 of 64 cores busy (their names cannot be read here)"
+        "60.5 of 64 cores busy (the names of these processes cannot be read here)"
         in command("doctor").stdout.splitlines()[-1]
     )
     for other in (

@@ -105,7 +105,7 @@ def test_a_set_takes_what_its_tensors_hold_and_never_less_than_a_call_touches():
 def test_a_rotation_for_which_too_little_is_free_says_what_it_needs_what_there_is_and_what_to_do():
     assert calls.no_room(100, 2 * MIB, free_bytes=10**8) == (
         "needs 210 MB of free memory to rotate through 100 sets of arguments, found 100 MB; end other processes on the "
-        "device, or use cache='flush', which needs one set only"
+        "device, or use cache='flush', which needs only one set"
     )
     assert (calls.no_room(100, 2 * MIB, 200 * MIB), calls.no_room(1, 2 * MIB, 0)) == ("", "")
 
@@ -136,8 +136,8 @@ def test_as_many_sets_are_made_as_asked_for_and_who_waits_long_is_told_once_how_
     for count, seconds_per_set in [(100, 0.0), (100, 0.09), (1, 60.0), (10, 1.0)]:
         assert told_of(count, seconds_per_set) == [], (count, seconds_per_set)
     assert told_of(1000, 0.5) == [
-        "make_args took 10 s for 21 of the 1000 sets of arguments to rotate through: about 500 s for all; return "
-        "parts of one allocation, or use cache='flush', which needs one set only"
+        "make_args took 10 s for 21 of the 1000 sets of arguments to rotate through. All sets take about 500 s. "
+        "Return parts of one allocation, or use cache='flush', which needs only one set"
     ]
     # Beside busy neighbours it is not the test that is slow.
     monkeypatch.setattr(cpu.Neighbours, "cores_taken", lambda self: 1e9)

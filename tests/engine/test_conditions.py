@@ -331,7 +331,10 @@ def test_a_product_whose_clock_falls_within_every_block_is_valid_unless_a_neighb
 
 def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite):
     install = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
-    for silent, why in [("", "the driver does not report it"), (install, install)]:
+    for silent, why in [
+        ("", "the driver does not report the state of the device"),
+        (install, install),
+    ]:
         suite.device(
             "throttle=None, others_bytes=None, others_busy=None",
             f"DEVICE.silent_library = lambda: {silent!r}",
@@ -342,7 +345,7 @@ def test_the_summary_says_why_a_device_does_not_tell_of_its_state(suite):
         # Lines are wrapped.
         told = " ".join(suite.run(test, "-v").stdout.str().split())
         for what in (
-            "not known whether others used the device",
+            "not known whether other processes used the device",
             "not known whether the device was throttled",
         ):
             assert f"{what}, since {why}: copy" in told

@@ -301,7 +301,7 @@ def test_a_device_that_is_not_there_is_named_with_what_was_found(monkeypatch):
         (False, "cuda", "this torch supports the CPU only$"),
         (True, "mps", "--roofline-device asks for mps, found none$"),
         (False, "mps", "found none; this torch is built without mps$"),
-        (True, "xpu:1", "--roofline-device asks for xpu:1, found 0 devices of that kind"),
+        (True, "xpu:1", "--roofline-device asks for xpu:1, found 0 xpu devices"),
     ]:
         monkeypatch.setattr(torch.version, "cuda", "12.8" if built else None)
         monkeypatch.setattr(torch.backends.mps, "is_built", lambda built=built: built)

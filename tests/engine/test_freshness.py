@@ -272,7 +272,7 @@ CHEATS = {
 }
 
 
-STALE = "a call left its output unwritten"
+STALE = "a call did not write its output"
 
 
 def test_a_cheat_is_not_believed():
@@ -309,7 +309,7 @@ def test_whoever_gives_copies_of_what_he_remembers_is_not_believed():
         given = [randn(8, 8), randn(8, 8) + 1, torch.zeros(8, 8)][:count]
         first = [one.clone() for one in given[:2]]
         assert why(make(), *given).startswith(
-            "a call returned its earlier result after the values of its arguments had changed"
+            "a call returned its earlier result although the values of its arguments had changed"
         )
         assert [torch.equal(*pair) for pair in zip(given, first, strict=False)] == [True, True], (
             case
@@ -402,7 +402,7 @@ def test_what_is_remembered_or_left_to_another_stream_makes_a_measurement_invali
     for name in ("seen", "held"):
         assert runs[name].measurements[0].invalid.startswith(STALE), name
     for beside in runs["held"].measurements[1:]:
-        assert "the device went on working after the calls were timed" in beside.invalid
+        assert "the device still worked after the timed calls" in beside.invalid
         assert "torch.cuda.current_stream().wait_stream(other)" in beside.invalid
 
 

@@ -264,7 +264,7 @@ def test_what_others_worked_on_our_cores_is_counted_without_this_process_and_its
 
 
 def test_a_quarter_of_a_core_is_the_most_that_others_may_take_of_two(monkeypatch):
-    said = "other processes kept {} of 2 cores busy while it was timed; run it on a quiet machine"
+    said = "other processes kept {} of 2 cores busy while it was timed; run the test on a quiet machine"
     monkeypatch.setattr(host, "usable_cpus", lambda: {0, 1})
     for taken, why in [
         (None, ""),
@@ -316,7 +316,7 @@ def test_an_accelerator_that_torch_cannot_use_is_a_warning_that_says_what_to_do(
     warning = host.unused_accelerator(CpuDevice())
     assert warning.startswith(f"this machine has an accelerator ({present}), but torch")
     assert warning.endswith(
-        "so the CPU is measured; install a torch that supports the accelerator, or give --roofline-device=cpu"
+        "so the CPU is measured. Install a torch that supports the accelerator, or pass --roofline-device=cpu"
     )
     assert host.unused_accelerator(FakeDevice()) == ""
     present.unlink()

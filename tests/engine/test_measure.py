@@ -134,16 +134,16 @@ def test_names_tell_the_measurements_of_a_test_apart_and_twice_under_one_is_refu
     result = suite.run(module(twice), "--roofline-save=twice")
     result.assert_outcomes(failed=2)
     for under in ("no name", "the name 'a'"):
-        said = f"E *BadInput: this test has two measurements under {under}; give each another name"
+        said = f"E *BadInput: this test has two measurements with {under}. Give each a different name, as in *"
         result.stdout.fnmatch_lines([said])
 
 
 BAD = {
     "async function": ("async def fn(): pass", "fn, work=WORK", "'fn' is async*expected a plain function*"),
-    "no function": ("fn = 5", "fn, work=WORK", "what is to be timed is 5; expected a function, such as lambda: …"),
-    "a long value": ("fn = [1] * 1000", "fn, work=WORK", "what is to be timed is [1, 1, *1…; expected a function, *"),
+    "no function": ("fn = 5", "fn, work=WORK", "the function to time is 5; expected a function, such as lambda: …"),
+    "a long value": ("fn = [1] * 1000", "fn, work=WORK", "the function to time is [1, 1, *1…; expected a function, *"),
     "no Work": ("", "fn, work=1e9", "work is 1000000000.0; expected Work(*, or None"),
-    "metric without work": ("", "fn, metric='TFLOPS'", "metric is 'TFLOPS', but work has none *: None"),
+    "metric without work": ("", "fn, metric='TFLOPS'", "metric is 'TFLOPS', but the work has no amount *: None"),
     "zero work": ("", "fn, work=Work()", "every field of Work is zero; expected at least one of *"),
     "negative work": ("", "fn, work=Work(read_bytes=-1)", "Work.read_bytes is -1; expected zero or more*"),
     "both arguments": ("", "fn, 1, work=WORK, make_args=tuple", "both args and make_args were given; *"),
@@ -153,7 +153,7 @@ BAD = {
     "zero budget": ("", "fn, work=WORK, budget=0", "budget is 0; expected a number above zero"),
     "no number as budget": ("", "fn, work=WORK, budget='1s'", "budget is '1s'; expected a number above zero"),
     "bare bandwidth": ("", "fn, work=WORK, metric='bandwidth'", "metric is 'bandwidth'; expected a name that ends *"),
-    "metric without amount": ("", "fn, work=WORK, metric='TFLOPS'", "metric is 'TFLOPS', but work has none of *"),
+    "metric without amount": ("", "fn, work=WORK, metric='TFLOPS'", "metric is 'TFLOPS', but the work has no amount *"),
     "name no text": ("", "fn, work=WORK, name=5", "name is 5; expected text*"),
     "verify no function": ("", "fn, work=WORK, verify=True", "verify is True; expected a function *"),
 }  # fmt: skip
@@ -454,7 +454,7 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     assert [(one.samples.argument_sets, one.samples.labels) for one in found] == [(5, ())] * 4
     needs = "needs 10.0 kB of free memory to rotate through 5 sets of arguments, found 10.0 kB"
     result.stdout.fnmatch_lines([f"SKIPPED*{needs}; end other processes*"])
-    said = "roofline: long: make_args took 12 s for 2 of the 5 sets of arguments to rotate through: about 30 s for all;"
+    said = "roofline: long: make_args took 12 s for 2 of the 5 sets of arguments to rotate through. All *"
     # It is broken where the terminal ends.
     assert (
         " ".join(result.stdout.str().split()).count(said)
@@ -469,7 +469,7 @@ def test_neither_the_hosts_speed_nor_free_memory_decides_the_number_of_sets_or_t
     result.assert_outcomes(failed=1)
     told = " ".join(result.stdout.str().split())
     assert (
-        f"{needs}; end other processes on the device, or use cache='flush', which needs one set only, "
+        f"{needs}; end other processes on the device, or use cache='flush', which needs only one set, "
         "and no-hardware fa" in told
     )
     assert "During handling" not in told

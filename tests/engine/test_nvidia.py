@@ -168,7 +168,7 @@ def test_a_device_is_found_by_its_uuid_with_any_prefix_or_none_and_never_by_its_
 
 def test_a_library_that_cannot_be_asked_says_why_and_leaves_everything_unknown(monkeypatch):
     driver = (
-        "NVML finds no driver (Driver Not Loaded; in a container, enable its utilities: "
+        "NVML finds no driver (Driver Not Loaded; in a container, enable the driver's utilities: "
         "NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
     )
     for library, uuid, why, of_all in [

@@ -285,7 +285,7 @@ def test_several_devices_are_opened_once_timed_together_and_written_down_as_such
 def test_what_names_no_several_devices_of_one_product_is_a_sentence(peers):
     cases = {
         "'cuda:0'": "devices is 'cuda:0'; expected names of devices",
-        "('cuda:0', 'cuda:0')": "expected two or more, each once",
+        "('cuda:0', 'cuda:0')": "expected two or more names, each of them once",
         '("cuda:0", "cuda:2")': "are NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3; expected devices of one product",
     }
     tests = "".join(

@@ -27,7 +27,7 @@ SICK = {
         {"remap_failed": True},
         "could not be replaced by spare rows",
     ),
-    "power limit": ({"power_limit_w": 400.0}, "power limit 400 W, shipped with 700 W"),
+    "power limit": ({"power_limit_w": 400.0}, "power limit 400 W, default 700 W"),
     "links": ({"links": 16}, "16 of 18 NVLinks up"),
     "PCIe generation": ({"pcie_generation": 3}, "PCIe generation 3 of 5"),
     "PCIe width": ({"pcie_width": 8}, "PCIe width 8 of 16"),
@@ -117,13 +117,13 @@ def test_what_was_low_at_either_end_of_a_run_counts_and_says_when_but_pcie_links
             "power_limit_w",
             400.0,
             700.0,
-            "power limit 400 W, shipped with 700 W (400 W before the run, 700 W after it)",
+            "power limit 400 W, default 700 W (400 W before the run, 700 W after the run)",
         ),
-        ("power_limit_w", None, 400.0, "power limit 400 W, shipped with 700 W"),
-        ("ecc_errors", 2, 5, "5 " + errors.format("s", ", 3 of them during the run")),
-        ("ecc_errors", 0, 1, "1 " + errors.format("", ", 1 of them during the run")),
+        ("power_limit_w", None, 400.0, "power limit 400 W, default 700 W"),
+        ("ecc_errors", 2, 5, "5 " + errors.format("s", ", 3 of these during the run")),
+        ("ecc_errors", 0, 1, "1 " + errors.format("", ", 1 of these during the run")),
         ("ecc_errors", 2, 0, "2 " + errors.format("s", "")),
-        ("links", 18, 17, "17 of 18 NVLinks up (18 before the run, 17 after it)"),
+        ("links", 18, 17, "17 of 18 NVLinks up (18 before the run, 17 after the run)"),
         ("links", None, 17, "17 of 18 NVLinks up"),
     ]:
         assert seen(replace(GPU, **{fact: before}), replace(GPU, **{fact: after})) == [told]
@@ -227,7 +227,7 @@ def test_every_difference_from_the_expectation_is_a_finding_with_the_remedy_of_i
         Unexpected(subject, "power_limit_w", "700", "400")
         for subject in (gpu.label, "GPU 4 (other)")
     ]
-    said = ["power limit 400 W, shipped with 700 W", "power limit in W 400, expected 700"]
+    said = ["power limit 400 W, default 700 W", "power limit in W 400, expected 700"]
     assert seen(gpu, differences=differences) == said
     missing, other = Unexpected("GPUs", H100, "8", "7"), Unexpected("GPUs", "NVIDIA T4", "0", "1")
     assert ("nvidia-smi -L" in missing.remedy, "another node" in other.remedy) == (True, True)

@@ -253,7 +253,7 @@ def test_compiled_code_runs_operator_by_operator_and_is_compiled_afterwards(trai
     found = take(compiled, training.inputs[:1], compiled)
     assert graphs == []
     assert found.missing == (
-        "the allocations of compiled code, since its operators ran one by one",
+        "the allocations of compiled code, since the operators ran one by one",
     )
     assert found.categories["activations"] == WIDE + WIDE + NARROW
     # A frame that torch meets under a dispatch mode it never compiles again, and what is timed next would be slow.
@@ -284,7 +284,7 @@ def test_what_the_device_counts_beside_the_operators(training):
     with torch.profiler.profile():
         found = training.follow()
     assert (found.device_peak_bytes, found.unseen_bytes) == (None, None)
-    assert found.missing == ("the device's own peak, since cpu does not report it",)
+    assert found.missing == ("the device's own peak, since cpu reports no peak",)
 
 
 def test_a_call_that_passes_no_operator_is_said_to_be_unseen(training, monkeypatch):

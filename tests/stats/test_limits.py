@@ -362,7 +362,7 @@ def test_a_floor_is_a_time_at_its_share_of_the_peak_where_it_applies(make):
         [],
     )
     capped = Gpu(0, "NVIDIA H100", power_limit_w=500.0, power_default_w=700.0)
-    unknown = "the datasheet's peak of the floor is not known"
+    unknown = "no datasheet's peak is known here"
     for facts, gpu, why in [
         ({"labels": ("cache_resident",)}, None, "the measured data stayed in a cache"),
         ({"ceiling": None}, None, unknown),
@@ -399,7 +399,7 @@ def test_a_floor_of_a_collective_is_a_share_of_what_the_links_carry(make, monkey
     assert limit.time_limit.seconds == pytest.approx(work.busbw_bytes / (0.9 * 450e9))
     monkeypatch.setenv("NCCL_ALGO", "RING")
     assert floor_limits([entry], one, None)[1][0][1].startswith(
-        "NCCL_ALGO overrides the library's choice"
+        "NCCL_ALGO overrides the algorithm that the library chooses"
     )
 
 

@@ -125,7 +125,7 @@ def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]
         if first is None:
             return ""
         verdict = _verdict_text(verify, sets[first], len(sets))
-        return f"wrong data in argument set {first}{verdict or ': found by first_wrong'}"
+        return f"wrong data in argument set {first}{verdict or ': reported by first_wrong'}"
     texts = (_verdict_text(verify, arguments, len(sets)) for arguments in sets)
     return next(
         (f"wrong data in argument set {index}{text}" for index, text in enumerate(texts) if text),
@@ -166,7 +166,7 @@ def _after_refill(
         )
         first_wrong_text = first_wrong_text or (
             verdict_text
-            and f"wrong data in argument set {index}, filled again after timing{verdict_text}"
+            and f"wrong data in argument set {index}, after refill changed it{verdict_text}"
         )
     return first_wrong_text
 
@@ -254,7 +254,7 @@ def no_room(sets: int, set_bytes: int, free_bytes: int) -> str:
     return (
         f"needs {format_amount(needed)} of free memory to rotate through {sets} sets of arguments, found "
         f"{format_amount(free_bytes)}; end other processes on the device, or use cache='flush', which "
-        "needs one set only"
+        "needs only one set"
     )
 
 
@@ -319,9 +319,9 @@ def fill(
                 # Busy neighbours are the reason, not `make_args`, and the measurement will be INVALID for them.
                 continue
             tell(
-                f"make_args took {took_s:.0f} s for {len(sets)} of the {count} sets of arguments to rotate through: "
-                f"about {took_s / len(sets) * count:.0f} s for all; return parts of one allocation, or use "
-                "cache='flush', which needs one set only"
+                f"make_args took {took_s:.0f} s for {len(sets)} of the {count} sets of arguments to rotate through. "
+                f"All sets take about {took_s / len(sets) * count:.0f} s. Return parts of one allocation, or use "
+                "cache='flush', which needs only one set"
             )
     return is_cold(count, work, room.cache_bytes)
 

@@ -28,12 +28,12 @@ LEVELS = 1.0, -1.0, 0.0
 # Copies of a set's values that exist at once while new ones are made, beside the one that is kept for every set.
 COPIES = 3
 STALE = (
-    "a call left its output unwritten, so its result was cached, skipped, or left to another thread; "
+    "a call did not write its output, so the result was cached, skipped, or left to another thread; "
     "expected every call to do its work (refill=False turns this check off)"
 )
 REMEMBERED = (
-    "a call returned its earlier result after the values of its arguments had changed, so "
-    "results are cached by object or address; expected every call to do its work (refill=False "
+    "a call returned its earlier result although the values of its arguments had changed, so "
+    "the function caches results by object or address; expected every call to do its work (refill=False "
     "turns this check off)"
 )
 # The factor of new values. As a power of two it scales sums and products without rounding in every format, keeps signs
@@ -93,7 +93,7 @@ def refill_of(
     if not all(refills):
         raise BadInput(
             "refill=True found no floating-point tensor among the arguments or in the closure "
-            "of the function; pass the tensors that it reads by args or make_args"
+            "of the function. Pass the tensors that the function reads by args or make_args"
         )
     return lambda index: refills[index]()
 

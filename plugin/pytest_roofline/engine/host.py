@@ -347,7 +347,7 @@ def unused_accelerator(device: Device) -> str:
         return ""
     return (
         f"this machine has an accelerator ({', '.join(present)}), but torch {torch.__version__} cannot use it, so "
-        "the CPU is measured; install a torch that supports the accelerator, or give --roofline-device=cpu"
+        "the CPU is measured. Install a torch that supports the accelerator, or pass --roofline-device=cpu"
     )
 
 
@@ -356,7 +356,7 @@ def interpreted(device: Device) -> str:
     setting = os.environ.get("TRITON_INTERPRET", "")
     if device.facts().type == "cpu" or setting.lower() not in ("1", "true", "on", "yes", "y"):
         return ""
-    return f"TRITON_INTERPRET={setting}: Triton kernels run on the host, not on {device.name}; unset the variable"
+    return f"TRITON_INTERPRET={setting}: Triton kernels run on the host, not on {device.name}. Unset TRITON_INTERPRET"
 
 
 @contextlib.contextmanager

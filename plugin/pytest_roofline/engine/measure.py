@@ -262,8 +262,8 @@ def slow_down(
         return lambda *arguments: _then_wait(fn, arguments, share)
     if not device.traits.spins:
         raise BadInput(
-            f"{device.name} cannot be kept busy for a given time, so nothing can be slowed down on it; a drill of your "
-            "own goes through the hook pytest_roofline_function"
+            f"{device.name} cannot be kept busy for a given time, so a drill cannot slow down functions on this "
+            "device. Slow a function down yourself with the hook pytest_roofline_function"
         )
     return _Spinning(fn, device, share, sets)
 

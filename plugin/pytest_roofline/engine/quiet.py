@@ -58,7 +58,7 @@ def wait_until_quiet(
             return busy
         if now_s >= silent_until_s:
             silent_until_s = now_s + REMARK_EVERY_S
-            say(f"waits for a quiet machine, {until_s - now_s:.0f} s at most: {busy}")
+            say(f"waiting for a quiet machine, for at most {until_s - now_s:.0f} s: {busy}")
         clock.sleep(min(PAUSE_S, until_s - now_s))
     return ""
 

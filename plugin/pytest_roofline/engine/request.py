@@ -19,9 +19,9 @@ from ..core.work import RATE_SUFFIXES, Work, rate_suffix
 MOST_FIRST_CALLS = 1000
 # The functions of a `Timed`, and how errors describe them.
 FUNCTIONS = {
-    "make_args": "that makes one set of arguments",
-    "verify": "of the same arguments as what is timed",
-    "refill": "of the same arguments as what is timed",
+    "make_args": "a function that makes one set of arguments",
+    "verify": "a function of the same arguments as the timed function",
+    "refill": "a function of the same arguments as the timed function",
 }
 
 
@@ -57,24 +57,24 @@ class Timed:
         for name, description in FUNCTIONS.items():
             argument = getattr(self, name)
             if argument is not None and not callable(argument):
-                raise BadInput(
-                    f"{name} is {short_repr(argument)}; expected a function {description}"
-                )
+                raise BadInput(f"{name} is {short_repr(argument)}; expected {description}")
         if self.args is not None and self.make_args is not None:
-            raise BadInput("both args and make_args were given; expected one of them")
+            raise BadInput(
+                "both args and make_args were given; expected only args or only make_args"
+            )
         if self.args is not None and not isinstance(self.args, tuple | list):
             raise BadInput(f"args is a {type(self.args).__name__}; expected a tuple of arguments")
         if any(isinstance(argument, Work) for argument in self.args or ()):
             raise BadInput(
-                "a Work stands among the arguments of the function; expected work=Work(…)"
+                "a Work is among the arguments of the function; expected the keyword work=Work(…)"
             )
         if self.refill is not None and self.verify is None:
             raise BadInput(
-                "Timed has refill and no verify; expected verify, which looks at what was refilled"
+                "Timed has refill, but no verify; expected verify, which checks the data after the refill"
             )
         if not self.as_timed and self.verify is not None and self.refill is None:
             raise BadInput(
-                "Timed has as_timed=False and no refill; expected refill, or nothing would ever be verified"
+                "Timed has as_timed=False, but no refill; expected refill, since verify would never be called"
             )
 
     def arguments(self) -> tuple[object, ...]:
@@ -158,12 +158,12 @@ class Request:
         one_of("timing", self.timing, TIMINGS if self.ranks is None else (*RANK_TIMINGS, "wall"))
         one_of("refill", self.refill, (None, True, False))
         if self.cache == "rotate" and self.timed is not None and self.timed.make_args is None:
-            makes = "make_args, which makes each fresh set of arguments to rotate through"
+            make_args = "make_args, which makes each set of arguments of the rotation"
             if self.ranks is not None:
                 raise BadInput(
-                    f"cache='rotate' needs a Timed with {makes}; the rank function returned none"
+                    f"the rank function returned no make_args; cache='rotate' needs a Timed with {make_args}"
                 )
-            raise BadInput(f"cache='rotate' needs {makes}")
+            raise BadInput(f"cache='rotate' needs {make_args}")
         _check_first_calls(self.first_calls)
         if self.devices is not None:
             _check_devices(self.devices)
@@ -239,7 +239,7 @@ def _check_callable(fn: Callable[..., object]) -> None:
     """Raise BadInput unless `fn` can be called and is not async. An async call does no work."""
     if not callable(fn):
         raise BadInput(
-            f"what is to be timed is {short_repr(fn)}; expected a function, such as lambda: …"
+            f"the function to time is {short_repr(fn)}; expected a function, such as lambda: …"
         )
     inner: Any = fn
     while isinstance(inner, functools.partial):
@@ -261,7 +261,7 @@ def _check_metric(metric: str, work: Work) -> None:
     if metric != JOB_METRIC and work.amount(metric) is None:
         work_text = None if work == check_work(None) else work
         raise BadInput(
-            f"metric is {short_repr(metric)}, but work has none of what it counts: {work_text}"
+            f"metric is {short_repr(metric)}, but the work has no amount that this metric counts: {work_text}"
         )
 
 
@@ -269,7 +269,7 @@ def _check_first_calls(count: object) -> None:
     """Raise BadInput unless `count` is a number of first calls."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_FIRST_CALLS:
         raise BadInput(
-            f"first_calls is {short_repr(count)}; expected how many calls to time alone, 0 to {MOST_FIRST_CALLS}"
+            f"first_calls is {short_repr(count)}; expected a number of calls from 0 to {MOST_FIRST_CALLS}"
         )
 
 
@@ -280,4 +280,6 @@ def _check_devices(devices: Sequence[str]) -> None:
             f"devices is {short_repr(devices)}; expected names of devices, such as ('cuda:0', 'cuda:1')"
         )
     if len(set(devices)) < max(2, len(devices)):
-        raise BadInput(f"devices is {short_repr(devices)}; expected two or more, each once")
+        raise BadInput(
+            f"devices is {short_repr(devices)}; expected two or more names, each of them once"
+        )

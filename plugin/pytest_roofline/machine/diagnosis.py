@@ -39,7 +39,7 @@ def _accelerators(machine: Machine) -> Iterator[Finding]:
             "torch",
             "torch is not installed",
             "nothing can be measured here",
-            "pip install 'pytest-roofline[torch]' installs PyPI's; for a vendor's build use the vendor's Python",
+            "pip install 'pytest-roofline[torch]' installs PyPI's torch; for a vendor's torch, use the vendor's Python",
         )
     if machine.accelerator_nodes and machine.torch_devices == 0:
         yield Finding(
@@ -54,7 +54,7 @@ def _accelerators(machine: Machine) -> Iterator[Finding]:
             "unknown",
             "management library",
             "; ".join(machine.silent) or "neither NVML nor amdsmi answers",
-            "clocks, throttling, neighbours and link width stay unknown",
+            "clocks, throttling, other processes and link width stay unknown",
             "install the library of this accelerator; in a container, enable the driver's utilities "
             "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
         )
@@ -75,7 +75,7 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "unknown",
             gpu.label,
             "throttle counters are withheld",
-            "a hot device cannot be told from a slow one",
+            "a hot device and a slow device look the same",
             "run on the whole device (not MIG or vGPU), or let this user read the counters",
         )
     if gpu.others_bytes is None:
@@ -83,16 +83,16 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "unknown",
             gpu.label,
             "memory in use is withheld",
-            "a neighbour on the device would not be seen",
+            "other processes on the device would not be noticed",
             "run on the whole device, with the management library installed",
         )
     elif gpu.others_bytes > OTHERS_BYTES:
         yield Finding(
             "limit",
             gpu.label,
-            f"other processes hold {format_amount(gpu.others_bytes)} of its memory",
+            f"other processes hold {format_amount(gpu.others_bytes)} of the device's memory",
             "other processes make times longer and noisier",
-            "ask the scheduler for the whole device, or end them",
+            "ask the scheduler for the whole device, or end these processes",
         )
     # There is no run, so the facts are the same at both ends, and there are no measurements.
     for finding in degradations(before=gpu, after=gpu, measurements=()):
@@ -106,15 +106,15 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "unknown",
             gpu.label,
             f"{', '.join(withheld)} withheld",
-            "a lowered limit, a narrow link or faulty memory would not be seen",
-            "check them on the host; a virtual GPU does not report them",
+            "a lowered limit, a narrow link or faulty memory would not be noticed",
+            "check these values on the host; a virtual GPU does not report them",
         )
     if gpu.compute_mode not in (None, "default"):
         yield Finding(
             "limit",
             gpu.label,
             f"compute mode is {gpu.compute_mode}",
-            "a second process of the run (a rank, a round) cannot use it",
+            "a second process of the run (a rank, a round) cannot use the GPU",
             f"nvidia-smi -i {gpu.index} -c DEFAULT",
         )
     if gpu.partition:
@@ -144,7 +144,7 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
             "limit",
             "peer access",
             f"GPUs {pairs}{more_text} cannot reach each other's memory",
-            "copies between them go through the host",
+            "copies between these GPUs go through the host",
             "check IOMMU and ACS settings; in a VM, check how GPUs are passed through",
         )
     if machine.mps:
@@ -153,14 +153,14 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
             "CUDA MPS",
             "a daemon shares the GPUs between processes",
             "kernels of other processes run at the same time",
-            "echo quit | nvidia-cuda-mps-control, or ask for a node without it",
+            "echo quit | nvidia-cuda-mps-control, or ask for a node without MPS",
         )
     if machine.gpus:
         yield Finding(
             "unknown",
             "time slicing",
             "no driver reports whether several containers share a GPU in turns",
-            "such a neighbour only shows as a clock that varies between samples, and as memory in use",
+            "other containers show only as a clock that varies between samples, and as memory in use",
             "ask the cluster's operator; `roofline doctor --measure` shows the spread",
         )
 
@@ -173,7 +173,7 @@ def _host(machine: Machine) -> Iterator[Finding]:
             "limit",
             "busy machine",
             busy_text,
-            "measurements of a CPU and of ranks on it become INVALID, and a host that submits late slows a GPU",
+            "measurements of a CPU, also over ranks, become INVALID, and a host that submits late slows a GPU",
             QUIETEN,
         )
     if host.governor is None:
@@ -182,13 +182,13 @@ def _host(machine: Machine) -> Iterator[Finding]:
             "frequency governor",
             "not readable, as in most virtual machines",
             "the clocks may change with the load",
-            "none inside the machine; compare runs of this machine only",
+            "none inside a virtual machine; compare only runs of this machine",
         )
     elif host.governor != "performance":
         yield Finding(
             "limit",
             "frequency governor",
-            f"it is {host.governor}",
+            f"the governor is {host.governor}",
             "clocks change with the load; launches and CPU copies vary",
             "cpupower frequency-set -g performance",
         )
@@ -198,15 +198,15 @@ def _host(machine: Machine) -> Iterator[Finding]:
             "affinity",
             f"this process may use 1 of {host.cores} cores",
             "host threads wait for each other",
-            "start it with all cores (taskset, srun --cpus-per-task, or a launcher's binding options)",
+            "start the process with all cores (taskset, srun --cpus-per-task, or a launcher's binding options)",
         )
     if host.cgroup_cpus is not None and host.cgroup_cpus < host.usable_cores:
         yield Finding(
             "limit",
             "cgroup",
-            f"{host.cgroup_cpus:g} cores' worth of time on {host.usable_cores} cores",
+            f"the limit is the time of {host.cgroup_cpus:g} cores, on {host.usable_cores} cores",
             "the kernel stops the process for the rest of every period",
-            "raise the container's CPU limit, or remove it",
+            "raise or remove the container's CPU limit",
         )
 
 
@@ -230,7 +230,7 @@ def _limits(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "limit",
             "memlock",
-            f"{format_amount(machine.memlock_bytes)} may be locked",
+            f"a process may lock {format_amount(machine.memlock_bytes)} of memory",
             "RDMA and pinned buffers are refused",
             "ulimit -l unlimited; docker run --ulimit memlock=-1",
         )
@@ -240,7 +240,7 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             "memlock",
             "this system does not report the limit",
             "RDMA and pinned buffers may be refused",
-            "none from inside",
+            "none on this system",
         )
     if host.cgroup_memory_bytes is not None:
         yield Finding(

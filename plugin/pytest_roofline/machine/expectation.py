@@ -22,7 +22,7 @@ from ..core.writing import write_json
 MEMORY_TOLERANCE = 0.02
 # The partition of a whole device in an expectation file.
 WHOLE = "none"
-_OMITTED = "a number above zero, or leave it out"
+_OMITTED = "a number above zero, or no such field"
 Figure = Annotated[int, Meta(ge=1, description=_OMITTED)]
 Watts = Annotated[float, Meta(gt=0, description=_OMITTED)]
 

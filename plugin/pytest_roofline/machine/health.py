@@ -23,7 +23,7 @@ _WORDS = {
     "cpu_model": "processor",
     "usable_cores": "usable cores",
 }
-_RESET = "drain and reset it (nvidia-smi --gpu-reset -i {}, amd-smi reset --gpureset)"
+_RESET = "drain and reset the GPU (nvidia-smi --gpu-reset -i {}, amd-smi reset --gpureset)"
 # Facts about memory that gave errors, each with the observation, its effect, and the remedy.
 _REMAPPING = {
     "remap_failed": (
@@ -123,14 +123,14 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
         return None
     error_count = max(counts)
     growth_text = (
-        f", {counts[-1] - counts[0]} of them during the run" if counts[-1] > counts[0] else ""
+        f", {counts[-1] - counts[0]} of these during the run" if counts[-1] > counts[0] else ""
     )
     return _finding(
         ends,
         f"{error_count} uncorrected ECC error{'s' * (error_count > 1)} since the driver was loaded"
         f"{growth_text}, expected none",
-        "data in its memory may be wrong, and a program that reads it is killed",
-        f"{_RESET.format(ends[-1].index)}; if they come back, run the vendor's diagnostics (dcgmi diag "
+        "data in the GPU's memory may be wrong, and a program that reads wrong data is killed",
+        f"{_RESET.format(ends[-1].index)}; if the errors come back, run the vendor's diagnostics (dcgmi diag "
         "-r 3) and replace the card",
     )
 
@@ -150,13 +150,13 @@ def _power(ends: Sequence[Gpu]) -> Finding | None:
     if default_w is None or not limits or min(limits) >= default_w:
         return None
     change_text = (
-        f" ({limits[0]:g} W before the run, {limits[-1]:g} W after it)"
+        f" ({limits[0]:g} W before the run, {limits[-1]:g} W after the run)"
         if limits[0] != limits[-1]
         else ""
     )
     return _finding(
         ends,
-        f"power limit {min(limits):g} W, shipped with {default_w:g} W{change_text}",
+        f"power limit {min(limits):g} W, default {default_w:g} W{change_text}",
         "clocks fall under load",
         f"nvidia-smi -i {ends[-1].index} -pl {default_w:g}, or rocm-smi --resetpoweroverdrive",
     )
@@ -173,7 +173,9 @@ def _links(ends: Sequence[Gpu]) -> Finding | None:
     if rated is None or not any(counts) or min(counts) >= rated:
         return None
     change_text = (
-        f" ({counts[0]} before the run, {counts[-1]} after it)" if counts[0] != counts[-1] else ""
+        f" ({counts[0]} before the run, {counts[-1]} after the run)"
+        if counts[0] != counts[-1]
+        else ""
     )
     return _finding(
         ends,
@@ -219,7 +221,7 @@ def _difference_finding(difference: Unexpected) -> Finding:
         if difference.subject == "GPUs"
         else f"{fact} {difference.observed}"
     )
-    effect = "this node is not like the node from which the file of --roofline-expect was written"
+    effect = "this node differs from the node that the file of --roofline-expect describes"
     observed = f"{observed_text}, expected {difference.expected}"
     return Finding("degraded", difference.subject, observed, effect, difference.remedy)
 

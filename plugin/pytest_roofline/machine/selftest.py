@@ -355,10 +355,10 @@ class _Checks:
         """Check that no other process used the cores since the first check."""
         busy_text = self._neighbours.text(usable_cores())
         return _property(
-            "other processes leave the cores alone",
+            "other processes leave the cores idle",
             not busy_text,
-            busy_text or "they do",
-            f"idle ones: {cpu.QUIETEN}",
+            busy_text or "the cores were idle",
+            f"idle cores: {cpu.QUIETEN}",
         )
 
     def _memory_bytes_per_s(self) -> float:

@@ -27,12 +27,12 @@ PARALLEL = "module"
 # Calls to profile, and the seconds that they may take together.
 MOST_CALLS, LONGEST_S = 3, 2.0
 NO_DEVICE_ACTIVITIES = (
-    "kernels on {kind}: torch.profiler does not record them, so "
+    "kernels on {kind}: torch.profiler does not record these kernels, so "
     "operators on the host are shown instead"
 )
 HIP_NEVER_STOPS = (
-    "begin and end for the profiler: torch's start and stop do nothing on ROCm; select the ROCTX range `{CALL}` "
-    "in the profiler, which marks the profiled calls"
+    "begin and end for the profiler, since torch's start and stop do nothing on ROCm. Select the ROCTX range `{CALL}` "
+    "in the profiler; this range marks the profiled calls"
 )
 ELSEWHERE = "everything except the time of a call, since the external profiler records it"
 

@@ -102,8 +102,8 @@ def _pair(run: Run, test: str, paths: Sequence[str], calls: int | None) -> Pair:
     ]
     call_count = totals_of_files.calls or calls or (profiles[-1].calls if profiles else None)
     if call_count is None:
-        raise BadInput(f"nothing tells how many calls of {row.label} are in {paths[0]}; give --calls, or profile with "
-                       "--roofline-profile=external, which the run then knows")  # fmt: skip
+        raise BadInput(f"the number of calls of {row.label} in {paths[0]} is unknown. Pass --calls=N, or profile with "
+                       "--roofline-profile=external, so that the run file has the number")  # fmt: skip
     assert row.time_s is not None
     return Pair(row.label, row.test, row.time_s, totals_of_files, call_count)
 
@@ -137,8 +137,8 @@ def _text(pairs: Sequence[Pair]) -> str:
             for name, (seconds, launches) in list(totals.kernels.items())[:MOST_KERNELS]
         ]
         lines.append(printable(f"{pair.label}, {count(pair.calls, 'call')}: {'; '.join(kernels)}"))
-    return "\n".join([render(table, width(), sys.stdout.isatty()), "of one call; kernels and copies that overlap "
-                      "count each, and idle time of the device counts in `measured` alone", *lines])  # fmt: skip
+    return "\n".join([render(table, width(), sys.stdout.isatty()), "All times are of one call. Kernels and copies that "
+                      "overlap each count in full. Only `measured` has the device's idle time.", *lines])  # fmt: skip
 
 
 def _pair_as_json(pair: Pair) -> dict[str, object]:

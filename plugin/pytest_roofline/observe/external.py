@@ -26,6 +26,6 @@ def tool_for(choice: str, environment: Mapping[str, str], device: str) -> tuple[
     if not profiler:
         return "torch", ""
     return "external", (
-        f"this process runs under {profiler}, which excludes torch.profiler: the ranges are set for that profiler "
+        f"this process runs under {profiler}, which excludes torch.profiler, so the ranges are set for {profiler} "
         "(--roofline-profile=external)"
     )

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 # Devices whose work can be replayed as a graph, which runs no operators.
 WITH_GRAPHS = ("cuda", "xpu")
 NO_TRACKER = (
-    "memory needs torch.distributed._tools.mem_tracker.MemTracker, which torch {version} does not have here ({why}); "
-    "measure(peak_bytes=True) measures the peak without it"
+    "roofline.memory needs torch.distributed._tools.mem_tracker.MemTracker, which torch {version} does not have here "
+    "({why}). To measure only the peak, use measure(peak_bytes=True)"
 )
-UNCOUNTED = "the device's own peak, since {device} does not report it"
-UNCOMPILED = "the allocations of compiled code, since its operators ran one by one"
+UNCOUNTED = "the device's own peak, since {device} reports no peak"
+UNCOMPILED = "the allocations of compiled code, since the operators ran one by one"
 UNSEEN = "allocations outside of operators, as in a replayed graph; no operator of the call allocated anything"
 
 

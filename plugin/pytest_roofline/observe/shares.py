@@ -47,21 +47,21 @@ _NOT_PARTS = re.compile(
 FEW_UNKNOWN = 0.05
 
 NO_RANGES = (
-    "no range names a part of the model, so there are no shares by part; every softmax except a loss's "
-    "counts as attention: {why}"
+    "shares by part, since no range names a part of the model ({why}). Every softmax outside of a loss "
+    "counts as attention"
 )
-NO_MODEL = "give measure(model=…)"
+NO_MODEL = "pass measure(model=…)"
 NOT_RUN = (
     "no part of the model ran its forward pass in Python; only backward or the optimizer is measured, "
     "or the model is compiled or replayed as a graph"
 )
 NO_ATTENTION = (
-    "no part of the model is named attention or attn, so softmax and matrix products of attention "
-    "are not compared"
+    "the comparison of softmax and matrix products in attention, since no part of the model is named "
+    "attention or attn"
 )
-FUSED = "attention is fused: one kernel does both its matrix products and its softmax, which cannot be separated"
+FUSED = "softmax and matrix products of attention as two times, since one fused kernel does the work of both"
 NO_LAUNCHES = (
-    "{share:.0%} of the device's time has no known operator, as in a graph; these kernels are "
+    "the operators of {share:.0%} of the device's time, as in a graph; these kernels are "
     "sorted by name only"
 )
 

@@ -203,7 +203,8 @@ def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
         for kind in {line.kind for line in table}:
             if kind in by_kind:
                 raise BadInput(
-                    f"{source} has two tables of one kind ({kind}), which would be counted twice; name only one of them"
+                    f"{source} has two tables of one kind ({kind}), which would be counted twice. Name only one table "
+                    "of this kind"
                 )
             by_kind[kind] = [line for line in table if line.kind == kind]
     ranges = [

@@ -180,8 +180,8 @@ def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> 
         )
     if new_bytes is None:
         reason = (
-            f"the baseline has a peak of {format_memory(old_bytes)} and this run measured none; "
-            "expected peak_bytes=True and a device that reports it, or an entry without a peak: "
+            f"the baseline has a peak memory of {format_memory(old_bytes)}, but this run measured no peak. "
+            "Pass peak_bytes=True on a device that reports its peak, or replace the entry with "
             "`roofline baseline approve --replace`"
         )
         return _peak_verdict(Kind.INVALID, None, old_bytes, reason=reason)

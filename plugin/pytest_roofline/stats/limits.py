@@ -166,7 +166,10 @@ def _idle_reason(
     """Return why a floor does not apply; empty where it does."""
     forced = FORCED & os.environ.keys()
     if rate_suffix(entry.metric) == "busbw_GBps" and forced:
-        return f"{' and '.join(sorted(forced))} overrides the library's choice, and the floor assumes that choice"
+        return (
+            f"{' and '.join(sorted(forced))} overrides the algorithm that the library chooses, and the floor assumes "
+            "the library's own choice"
+        )
     if not entry.gates:
         return f"this site dropped the floor: {entry.reason}"
     if (
@@ -174,7 +177,7 @@ def _idle_reason(
         or peak.source != "datasheet"
         or rate_suffix(peak.metric) != rate_suffix(entry.metric)
     ):
-        return "the datasheet's peak of the floor is not known here"
+        return "no datasheet's peak is known here, of which the floor is a share"
     if not is_arithmetic(peak):
         # The power limit, which is checked below, matters for arithmetic only.
         return (

@@ -63,9 +63,9 @@ class Blocks:
         if 2 * sum(self._late_work) <= len(self._late_work):
             return ""
         return (
-            "the device went on working after the calls were timed: what they submit to another stream is not in "
-            "their time; expected the current stream to wait for it: call "
-            "torch.cuda.current_stream().wait_stream(other) inside"
+            "the device still worked after the timed calls, so the time lacks work on another stream; expected the "
+            "current stream to wait for the other stream. Call torch.cuda.current_stream().wait_stream(other) inside "
+            "the function"
         )
 
     def take_slow_calls(self, block_plan: BlockPlan) -> bool:

@@ -48,6 +48,6 @@ def lack_of_code(capability: tuple[int, int], entries: Sequence[str], version: s
     architecture = "sm_{}{}".format(*capability)
     remedy = OLDER_GPUS if OLDEST <= capability < TURING else OTHER_GPUS
     return (
-        f"It is {architecture}; torch {version} supports {', '.join(entries)} only. "
+        f"This GPU is {architecture}; torch {version} supports only {', '.join(entries)}. "
         + remedy.format(architecture=architecture)
     )

@@ -23,7 +23,7 @@ MOST_SHARE_TAKEN = 0.05
 SHORTEST_WATCH_S = 0.1
 # Seconds of a watch for busy processes, how many of them are named, and the fewest cores of a named one.
 WATCH_S, NAMED, LEAST_CORES = 1.0, 5, 0.05
-QUIETEN = "wait for them to end, or end them"
+QUIETEN = "end the busy processes, or wait until they end"
 
 
 @functools.cache
@@ -184,7 +184,7 @@ def occupied_text(cores_taken: float | None, usable: int, taken_by: Sequence[str
     """Return the text that others keep usable cores busy, and their names. Empty if they do not."""
     if cores_taken is None or not are_taken(cores_taken, usable):
         return ""
-    names = printable(", ".join(taken_by)) or "their names cannot be read here"
+    names = printable(", ".join(taken_by)) or "the names of these processes cannot be read here"
     return f"other processes keep {min(cores_taken, usable):.1f} of {usable} cores busy ({names})"
 
 
@@ -253,4 +253,4 @@ def too_busy(cores_taken: float | None) -> str:
     usable = host.usable_cores()
     if not are_taken(cores_taken, usable):
         return ""
-    return f"other processes kept {cores_taken:.1f} of {usable} {BUSY}; run it on a quiet machine"
+    return f"other processes kept {cores_taken:.1f} of {usable} {BUSY}; run the test on a quiet machine"

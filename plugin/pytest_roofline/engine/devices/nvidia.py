@@ -31,7 +31,7 @@ MOST_LINKS = 36
 _UNCORRECTED, _VOLATILE = 1, 0
 NOT_INSTALLED = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
 NO_DRIVER = (
-    "NVML finds no driver ({}; in a container, enable its utilities: "
+    "NVML finds no driver ({}; in a container, enable the driver's utilities: "
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
 )
 UNKNOWN_DEVICE = "NVML does not know this device"

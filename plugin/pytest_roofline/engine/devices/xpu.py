@@ -68,5 +68,5 @@ def open_xpu(index: int, option: str = "--roofline-device") -> XpuDevice:
     """Return the Intel GPU with an index. Raise DeviceError if there is none."""
     count = torch.xpu.device_count() if torch.xpu.is_available() else 0
     if index >= count:
-        raise DeviceError(f"{option} asks for xpu:{index}, found {count} devices of that kind")
+        raise DeviceError(f"{option} asks for xpu:{index}, found {count} xpu devices")
     return XpuDevice(index)

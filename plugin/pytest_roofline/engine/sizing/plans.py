@@ -383,7 +383,8 @@ class Sizing:
         )
         if not LEAST_LEFT * calls_s <= span_s <= longest_s:
             self.log.graph_refusal = (
-                f"a replay takes {format_seconds(span_s)}, its calls {format_seconds(calls_s)}"
+                f"a replay takes {format_seconds(span_s)}, but the same calls without a graph take "
+                f"{format_seconds(calls_s)}"
             )
             return None
         return span_s, host_s

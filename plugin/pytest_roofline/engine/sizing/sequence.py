@@ -89,16 +89,16 @@ def refuse_promise(output: object) -> None:
     if inspect.isgenerator(output) or inspect.isasyncgen(output):
         raise BadInput(
             f"the measured function returned a {kind}, which works only when its values are consumed; "
-            "expected a plain function without `yield`; or call list() inside it"
+            "expected a plain function without `yield`. Call list() on the generator inside the function"
         )
     class_names = (f"{base.__module__}.{base.__qualname__}" for base in type(output).__mro__)
     if wait := next((_WAITS_BY[name] for name in class_names if name in _WAITS_BY), ""):
         raise BadInput(
             f"the measured function returned {kind}, whose work may not be done yet; expected a function that "
-            f"waits for the work: call .{wait} on it inside, also after async_op=True"
+            f"waits for the work. Call .{wait} on the {kind} inside the function, also after async_op=True"
         )
     if getattr(getattr(output, "device", None), "type", "") == "meta":
         raise BadInput(
             "the measured function returned a tensor on `meta`, which holds no data, so nothing was computed; expected "
-            "tensors on the measured device: make them with device=roofline.device"
+            "tensors on the measured device. Make the tensors with device=roofline.device"
         )

@@ -387,7 +387,7 @@ class Stopwatch:
         span_s = self._ask(self.device.elapsed_s, start, end)
         if span_s < 0:
             raise DeviceError(
-                f"{self.device.name}'s time stamps run backwards ({span_s:g} s), so its times are invalid"
+                f"the time stamps of {self.device.name} run backwards ({span_s:g} s), so its times are invalid"
             )
         return span_s
 
