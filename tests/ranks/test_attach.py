@@ -141,7 +141,7 @@ def test_every_rank_is_told_who_it_is_and_nothing_of_its_launch(launch, monkeypa
         placement.start(4, KEY)
     one.children[1]._command = ["/nowhere/python"]
     with pytest.raises(
-        RanksFailed, match=r"rank 1 on \S+: it could not be started: .*No such file"
+        RanksFailed, match=r"rank 1 on \S+: the rank could not be started: .*No such file"
     ):
         placement.start(2, KEY)
 
@@ -158,7 +158,7 @@ def test_the_end_of_a_rank_is_known_on_every_host(launch, patient):
     for how, fate in (("kill", "killed by SIGKILL"), ("3", "exit code 3"), ("0", "exit code 0")):
         placement.start(2, KEY | {"HOW": how})
         assert [placement.fate(rank).partition(" (")[0] for rank in (0, 1)] == [fate, fate]
-        assert placement.trouble().startswith(f"rank 0 ended during its boot: {fate}")
+        assert placement.trouble().startswith(f"rank 0 ended during its start: {fate}")
         assert placement.trouble().endswith("\n0 2 0 - - 5ec4e7")
         assert placement.wait(60)
 

@@ -98,7 +98,7 @@ def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
             (lost(1), other, "was lost: killed by SIGKILL")
             for other in (raised(0, PEER_GONE), waiting(0), away)
         ),
-        (lost(1, ""), ok, "was lost: its connection ended"),
+        (lost(1, ""), ok, "was lost: the connection ended"),
         *(
             (raised(1), other, mine)
             for other in (waiting(0), away, end(0, "skipped", "no peer access"))
@@ -114,7 +114,7 @@ def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
         (
             end(1, "skipped", "no peer access"),
             waiting(0),
-            "skipped, but the others did not: no peer access",
+            "skipped the test, but the other ranks did not: no peer access",
         ),
     ):
         for ends in permutations((guilty, victim)):
@@ -139,10 +139,12 @@ def test_the_odd_one_out_of_those_that_wait_or_have_returned_is_guilty():
         assert line.startswith(
             f"{ends[odd].name} did not answer within 30 s: it is in all_gather at steps.py:12"
         )
-        assert line.endswith("they are in different operations")
+        assert line.endswith("the ranks are in different operations")
         ends = [closing(rank, 3) if rank == odd else waiting(rank) for rank in range(3)]
         line = first(*ends)
-        assert line.startswith(f"{ends[odd].name} returned from the function, while others wait: ")
+        assert line.startswith(
+            f"{ends[odd].name} returned from the function, while other ranks wait: "
+        )
         assert "is in all_reduce at steps.py:12 in step" in line
         ends = [closing(rank, 3 if rank == odd else 2) for rank in range(3)]
         assert first(*ends).startswith(
@@ -155,7 +157,7 @@ def test_the_odd_one_out_of_those_that_wait_or_have_returned_is_guilty():
     # Of two nobody is odd, and both are named.
     line = first(waiting(0), closing(1))
     assert line.startswith(
-        "rank 1 (pid 4001 on n0) returned from the function, while others wait: rank 0 (pid 4000"
+        "rank 1 (pid 4001 on n0) returned from the function, while other ranks wait: rank 0 (pid 4000"
     )
     line = first(closing(0, 2), closing(1, 3))
     assert line.startswith(
@@ -190,7 +192,7 @@ def test_a_report_shows_stacks_tracebacks_and_last_words_once():
             f"""\
 rank 0 (pid 4000 on n0) was lost: killed by SIGKILL
   rank 0 (pid 4000 on n0): lost
-    the last lines of its log:
+    the last lines of the rank's log:
     | words of 0
     | more of 0
   rank 3 (pid 4003 on n1): raised
@@ -198,7 +200,7 @@ rank 0 (pid 4000 on n0) was lost: killed by SIGKILL
   rank 2 (pid 4002 on n1): raised: {PEER_GONE}
   rank 1 (pid 4001 on n0): blocked on a peer, at steps.py:12 in spin
 {spin}
-    the last lines of its log:
+    the last lines of the rank's log:
     | words of 1
     | more of 1""",
         ),
@@ -208,7 +210,7 @@ rank 0 (pid 4000 on n0) was lost: killed by SIGKILL
 rank 3 (pid 4003 on n1) did not answer within 30 s: it is at steps.py:12 in spin
   rank 3 (pid 4003 on n1): stuck, at steps.py:12 in spin
 {spin}
-    the last lines of its log:
+    the last lines of the rank's log:
     | words of 3
     | more of 3
   rank 4 (pid 4004 on n2): stuck, in all_reduce at steps.py:12 in step

@@ -65,9 +65,13 @@ def test_every_rank_gets_an_accelerator_of_its_own_by_its_local_number_where_tha
         (
             RanksFailed,
             seen("a", "a", "bc"),
-            r"rank 1 on n1 has no accelerator of its own: it sees 1 \(a is rank 0's\)",
+            r"rank 1 on n1 has no accelerator of its own; visible accelerators: 1 \(a belongs to rank 0\)",
         ),
-        (RanksFailed, seen("ab", ""), r"rank 1 on n1 has no accelerator of its own: it sees 0"),
+        (
+            RanksFailed,
+            seen("ab", ""),
+            r"rank 1 on n1 has no accelerator of its own; visible accelerators: 0",
+        ),
         (
             RanksFailed,
             seen("a", "b", "b", "bcd", hosts=three, local=[0, 0, 1, 2]),
@@ -158,5 +162,5 @@ def test_a_cpu_beside_an_accelerator_is_not_taken_unasked(monkeypatch):
     device = open_device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert unwanted_cpu(device).startswith(
-        "this node has an accelerator, but the node of pytest has none for torch"
+        "this node has an accelerator, but the node of pytest has no accelerator for torch"
     )

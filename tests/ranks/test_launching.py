@@ -113,7 +113,7 @@ def test_arguments_and_what_launchers_say_of_themselves_are_read_or_refused():
         (
             parse_arguments,
             ("mpirun", "-np 4"),
-            "have -np; leave it out, since tests set the number of ranks",
+            "have -np. Leave -np out: tests set the number of ranks",
         ),
         (
             parse_arguments,

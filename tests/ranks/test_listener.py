@@ -155,7 +155,7 @@ def test_a_hard_limit_of_64_open_files_is_named_where_ranks_did_not_come():
     first, *_ = output.splitlines()
     assert first.startswith("rank 79 ended (local, ")
     assert "of 80 did not connect; a connection could not be accepted: Too many open files" in first
-    assert "of which this process may have 64 (`ulimit -n`, hard limit 64)" in first
+    assert "this process may open 64 files (hard limit 64). Raise `ulimit -n`" in first
 
 
 def test_where_no_thread_or_no_file_can_be_had_the_limit_is_named(monkeypatch):

@@ -131,7 +131,7 @@ def test_data_are_verified_on_every_rank(outcomes):
     for each in measured(outcomes, "stale"):
         assert each.verified is False
         assert each.wrong.startswith(
-            "wrong data in argument set 0, filled again after timing: last is 0"
+            "wrong data in argument set 0, after refill changed it: last is 0"
         )
 
 

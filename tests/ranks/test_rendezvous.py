@@ -78,14 +78,14 @@ def test_what_an_earlier_launch_left_costs_a_retry_only_and_where_nothing_comes_
         f"rank 1 of 2 on {HOST} did not find rank 0 within 0.2 s by {tmp_path}/attach/srun-7-2, a "
         "folder that every node must share"
     )
-    assert "rank 0 wrote nothing there. Expected every process of this launch (srun) to run" in str(
+    assert "rank 0 wrote no address. Expected every process of this launch (srun) to run" in str(
         caught.value
     )
     by_file.listen("127.0.0.1").close()
     path = tmp_path / "attach" / "srun-7-2"
     # That of the port may be somebody else's by now.
     path.write_text(Endpoint(("127.0.0.1",), free_port(), KEY).text)
-    with pytest.raises(RanksFailed, match=r"its address cannot be reached: .*refused"):
+    with pytest.raises(RanksFailed, match=r"the address of rank 0 cannot be reached: .*refused"):
         meet(ONE, by_file, 0.3)
     with contextlib.closing(Listener("127.0.0.1")) as other:
         for left in (Endpoint(("127.0.0.1",), other.endpoint.port, KEY).text, "{"):
@@ -124,7 +124,7 @@ def test_a_launch_without_a_secret_meets_by_a_file_of_its_own(tmp_path):
         (
             "env",
             {"MASTER_ADDR": "a"},
-            "but not MASTER_PORT; set them to rank 0's host and a free port",
+            "but not MASTER_PORT; set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port",
         ),
         (
             "torchrun",

@@ -249,7 +249,7 @@ def test_what_is_not_plain_or_too_large_is_refused_by_name():
     ):
         told = refused(encode, value, "x", most_bytes=2**20)
         assert (
-            "MiB or more; expected at most 1 MiB; reduce it on the rank, or write it to a file"
+            "MiB or more; expected at most 1 MiB; reduce the data on the rank, or write the data to a file"
             in told
         )
     deep = []

@@ -58,8 +58,8 @@ class ChildEnd:
     def cause(self) -> str:
         """Return the cause of the child's death, for a person."""
         if self.status is None:
-            return "it hung and was killed"
-        return f"it {end_clause(self.status)}"
+            return "the process hung and was killed"
+        return f"the process {end_clause(self.status)}"
 
 
 def run_child(
@@ -159,10 +159,10 @@ def why_void(outcome: Outcome | None, where: str) -> str:
         where: the name of the child in the reason: `round 3`.
     """
     if outcome is None:
-        return f"its test did not finish in {where}"
+        return f"the test did not finish in {where}"
     if outcome.outcome == "skipped":
-        return f"its test was skipped in {where}"
-    return f"its test failed in {where}: {outcome.reason}" if outcome.outcome == "failed" else ""
+        return f"the test was skipped in {where}"
+    return f"the test failed in {where}: {outcome.reason}" if outcome.outcome == "failed" else ""
 
 
 def _wait(

@@ -74,9 +74,7 @@ def reason_of(error: OSError) -> str:
     if error.errno != errno.EMFILE:
         return text
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        f"{text}, of which this process may have {soft} (`ulimit -n`, hard limit {hard}); raise it"
-    )
+    return f"{text}; this process may open {soft} files (hard limit {hard}). Raise `ulimit -n`"
 
 
 def raise_file_limit() -> None:

@@ -27,8 +27,8 @@ from .rendezvous import MEET_S, Rendezvous, meet
 
 # The reason why a test of MPI is skipped in attach mode.
 NO_MPI = (
-    "needs ranks that MPI itself started; in attach mode a rank is a child of such a process, where MPI_Init "
-    "fails; use --roofline-launcher=mpirun or srun"
+    "needs ranks that MPI itself started. In attach mode a rank is a child of a launched process, so MPI_Init "
+    "fails. Pass --roofline-launcher=mpirun or srun"
 )
 # Seconds for a process to reply to an order.
 ASK_S = 10.0
@@ -188,8 +188,8 @@ def gather(
             raise RanksFailed(
                 f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {identity.size} did not connect "
                 f"to rank 0 on {socket.gethostname()} within {timeout:g} s{listener.remark}. "
-                f"Expected every process of this launch ({identity.launcher}) to run the same pytest; "
-                "to run pytest alone, start it outside of the launch"
+                f"Expected every process of this launch ({identity.launcher}) to run the same pytest. "
+                "To run pytest alone, start pytest outside of the launch"
             )
 
     arrivals: dict[int, tuple[Channel, Any]] = {}
@@ -222,7 +222,7 @@ class AttachPlacement:
         """Start `size` ranks with these environment variables."""
         if size > self._attached.size:
             raise BadInput(
-                f"{size} ranks are needed, but the launch has {self._attached.size}; start a larger launch"
+                f"{size} ranks are needed, but the launch has {self._attached.size}. Start a launch with {size} ranks"
             )
         self._ranks = range(size)
         common = variables | (loopback() if self._attached.on_one_host else {})

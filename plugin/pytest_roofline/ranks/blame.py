@@ -122,15 +122,15 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     if first_bad.is_victim:
         return first_bad.text
     if first_bad.how == "lost":
-        return f"{first_bad.name} was lost: {first_bad.text or 'its connection ended'}"
+        return f"{first_bad.name} was lost: {first_bad.text or 'the connection ended'}"
     if first_bad.how == "raised":
         return f"{first_bad.name} raised {first_bad.text}"
     if first_bad.how == "skipped":
-        return f"{first_bad.name} skipped, but the others did not: {first_bad.text}"
+        return f"{first_bad.name} skipped the test, but the other ranks did not: {first_bad.text}"
     if first_bad.how == "closing":
         return _last_step(bad)
     cause = "was stopped by a signal (SIGSTOP)" if first_bad.stopped else f"is {first_bad.position}"
-    line = f"{first_bad.name} did not answer within {timeout_s:g} s: it {cause}"
+    line = f"{first_bad.name} did not answer within {timeout_s:g} s: the rank {cause}"
     stuck = [end for end in bad if end.how == "stuck"]
     returned = [end for end in bad if end.how == "closing"]
     if first_bad.stopped or not first_bad.position.collective or not (returned or stuck[1:]):
@@ -140,7 +140,7 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     # All ranks wait in collectives, each for the others, so their calls do not match.
     positions_differ = len({(end.position.place, end.position.collective) for end in stuck}) > 1
     return f"{line}; {_where(stuck[1:])}" + (
-        ": they are in different operations" if positions_differ else ""
+        ": the ranks are in different operations" if positions_differ else ""
     )
 
 
@@ -156,7 +156,7 @@ def _left_waiting(returned: Sequence[RankEnd], stuck: Sequence[RankEnd], timeout
     sentence = (
         f"{wait_text}, while {return_text}"
         if len(stuck) < len(returned)
-        else f"{return_text}, while others wait: {wait_text}"
+        else f"{return_text}, while other ranks wait: {wait_text}"
     )
     return f"{sentence}: no answer within {timeout_s:g} s; {_SAME_ORDER}"
 
@@ -210,7 +210,7 @@ def _describe(
         word = "blocked on a peer" if has_failed_peer else ("stopped" if first.stopped else "stuck")
         lines = [f"  {names}: {word}, {first.position}", *_cut(main_text(first.details))]
     elif first.how == "closing":
-        end_text = f"then raised {first.text}" if first.text else "waits for the others"
+        end_text = f"then raised {first.text}" if first.text else "waits for the other ranks"
         lines = [f"  {names}: has returned from the function, and {end_text}", *_cut(first.details)]
     else:
         # The traceback of a rank that only lost its peer does not show the cause.
@@ -220,7 +220,7 @@ def _describe(
         lines = [f"  {names}: {first.how}{text}", *details]
     if first.how in ("lost", "stuck") and tails.get(first.rank):
         lines += [
-            "    the last lines of its log:",
+            "    the last lines of the rank's log:",
             *(f"    | {line}" for line in tails[first.rank].splitlines()),
         ]
     return lines

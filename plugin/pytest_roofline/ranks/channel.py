@@ -228,13 +228,13 @@ def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
     try:
         if _read_exactly(connection, len(_HELLO)) != _HELLO:
             raise ConnectionError(
-                "another program, or another version of pytest-roofline, answers there"
+                "another program, or another version of pytest-roofline, answers at this address"
             )
         listener_nonce, nonce = _read_exactly(connection, _NONCE), secrets.token_bytes(_NONCE)
         connection.sendall(nonce + _proof(endpoint.key, b"peer", listener_nonce, nonce))
         expected = _proof(endpoint.key, b"controller", nonce, listener_nonce)
         if not hmac.compare_digest(_read_exactly(connection, _NONCE), expected):
-            raise ConnectionError("it does not know the key")
+            raise ConnectionError("the controller does not know the key")
     except BaseException:
         connection.close()
         raise

@@ -315,8 +315,8 @@ class Boot:
                 self._size,
                 arrivals,
                 self._check,
-                f"; every process may be a separate world, if {self._placement.name} belongs "
-                "to another MPI or Slurm than its libraries",
+                f". If {self._placement.name} belongs to another MPI or Slurm than the libraries of the "
+                "ranks, every process is a separate world",
             )
         finally:
             self.members = {
@@ -399,8 +399,8 @@ class Boot:
 
     def _lost(self, member: Member) -> str:
         """Return how a rank was lost, with the last words of its log."""
-        fate = self._placement.fate(member.rank) or "its connection ended"
+        fate = self._placement.fate(member.rank) or "the connection ended"
         text = (
-            f"{member.name} was lost during its boot: {fate}\n{self._placement.tail(member.rank)}"
+            f"{member.name} was lost during its start: {fate}\n{self._placement.tail(member.rank)}"
         )
         return text.rstrip()

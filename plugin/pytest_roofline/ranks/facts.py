@@ -135,7 +135,7 @@ def check(facts: Sequence[RankFacts], controllers: Mapping[str, str]) -> None:
                 f"{version}: {', '.join(names)}" for version, names in names_by_version.items()
             )
             raise RanksFailed(
-                f"pytest and its ranks have different versions of {name} ({versions_text}); expected one"
+                f"pytest and its ranks have different versions of {name} ({versions_text}); expected the same version"
             )
 
 
@@ -161,8 +161,8 @@ def unwanted_cpu(device: Device) -> str:
     if not torch.cuda.is_available():
         return unused_accelerator(device)
     return (
-        "this node has an accelerator, but the node of pytest has none for torch, so the CPU is measured; "
-        "give --roofline-device=cuda or --roofline-device=cpu"
+        "this node has an accelerator, but the node of pytest has no accelerator for torch, so the CPU is measured. "
+        "Pass --roofline-device=cuda or --roofline-device=cpu"
     )
 
 
@@ -195,11 +195,12 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
 def _no_device(rank: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> str:
     """Return the error of a rank whose accelerators are all owned by others."""
     owner_names = "; ".join(
-        f"{uuid} is rank {owners[rank.host, uuid].rank}'s" for uuid in rank.devices
+        f"{uuid} belongs to rank {owners[rank.host, uuid].rank}" for uuid in rank.devices
     )
     return (
-        f"rank {rank.rank} on {rank.host} has no accelerator of its own: it sees {len(rank.devices)} ({owner_names}); "
-        "expected a different accelerator for every rank; start fewer ranks on that node, or make all devices visible"
+        f"rank {rank.rank} on {rank.host} has no accelerator of its own; visible accelerators: {len(rank.devices)} "
+        f"({owner_names}). Expected a different accelerator for every rank. Start fewer ranks on {rank.host}, or make "
+        "all devices visible"
     )
 
 
@@ -262,8 +263,8 @@ class SeenDevice(RealDevice):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         """Raise for every method that needs an open device, whatever its arguments."""
         raise DeviceError(
-            f"{self.name} is open in the ranks only, since every test uses the fixture distributed; "
-            "measure with roofline.measure_ranks, and read memory with distributed.free_bytes()"
+            f"{self.name} is open in the ranks only, since every test uses the fixture distributed. "
+            "Measure with roofline.measure_ranks, and read memory with distributed.free_bytes()"
         )
 
     stamp = elapsed_s = flusher = free_bytes = _refuse

@@ -296,14 +296,14 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
         raise BadInput(
-            f"launcher arguments {text!r}: {error}; expected them as in a shell"
+            f"launcher arguments {text!r}: {error}; expected arguments quoted as in a shell"
         ) from None
     for argument in arguments:
         if argument.split("=")[0] in _COUNTS[name]:
             raise BadInput(
-                f"launcher arguments {text!r} have {argument}; leave it out, since tests set the number "
-                "of ranks (world_size, or the marker ranks=N) and Slurm sets the nodes; "
-                "without Slurm start `torchrun --nnodes=… -m pytest …` on every node"
+                f"launcher arguments {text!r} have {argument}. Leave {argument} out: tests set the number "
+                "of ranks (world_size, or the marker ranks=N), and Slurm sets the nodes. "
+                "Without Slurm, start `torchrun --nnodes=… -m pytest …` on every node"
             )
     return arguments
 
@@ -331,7 +331,7 @@ def mpi_plugin(listing: str) -> str:
     if not names:
         plugins = ", ".join(re.findall(r"^\s+(\w+)\s*$", listing, re.MULTILINE)) or "none"
         raise BadInput(
-            f"`srun --mpi=list` knows {plugins}; expected pmix, or use --roofline-launcher=mpirun for MPI"
+            f"`srun --mpi=list` names {plugins}; expected pmix. For MPI, pass --roofline-launcher=mpirun"
         )
     return "pmix" if "pmix" in names else names[-1]
 
@@ -348,8 +348,8 @@ def torchrun(launch: Launch, endpoint: str = "", run_id: str = "") -> list[str]:
     node_count = min(launch.node_count, launch.size)
     if launch.size % node_count:
         raise BadInput(
-            f"{launch.size} ranks on {node_count} nodes under torchrun, which starts equally many on each "
-            "node; expected a multiple of the nodes, or use --roofline-launcher=srun"
+            f"torchrun starts equally many ranks on each node, but the test needs {launch.size} ranks on {node_count} "
+            f"nodes; expected a multiple of {node_count}. Otherwise pass --roofline-launcher=srun"
         )
     agent = [
         *(sys.executable, "-m", "torch.distributed.run"),

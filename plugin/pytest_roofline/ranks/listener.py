@@ -207,7 +207,7 @@ def server(address: str, port: int = 0) -> socket.socket:
             raise RanksFailed(f"cannot listen on {where}: {reason_of(error)}") from None
         why = str(error.strerror).partition(" (")[0]
         raise RanksFailed(
-            f"cannot listen on {where}: {why}; ranks connect to this address; give one of this node "
+            f"cannot listen on {where}: {why}; ranks connect to this address. Pass an address of this node "
             "with --roofline-address"
         ) from None
 

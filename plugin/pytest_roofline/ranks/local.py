@@ -75,7 +75,7 @@ class Local:
         try:
             self._start(rank, variables)
         except OSError as error:
-            return f"it could not be started: {reason_of(error)}"
+            return f"the rank could not be started: {reason_of(error)}"
         return ""
 
     def _start(self, rank: int, variables: Mapping[str, str]) -> None:
@@ -118,7 +118,7 @@ class Local:
                 if isinstance(process, ForkedProcess) and process.why:
                     return process.why
                 assert process.returncode is not None
-                return f"rank {rank} ended during its boot: {ending(process.returncode)}\n{self.tail(rank)}".rstrip()
+                return f"rank {rank} ended during its start: {ending(process.returncode)}\n{self.tail(rank)}".rstrip()
         return ""
 
     def fate(self, rank: int) -> str:

@@ -42,7 +42,7 @@ def check_world(actual: int, size: int) -> None:
         return
     remedy = (
         f"this mpirun belongs to another MPI than mpi4py ({version()}), so every "
-        "rank is a separate world; use the mpirun of that MPI"
+        "rank is a separate world; use the mpirun of mpi4py's MPI"
         if actual == 1
         else "start as many ranks as the test needs"
     )

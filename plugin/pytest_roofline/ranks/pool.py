@@ -220,7 +220,7 @@ class Pool:
             raise RanksSkipped(str(failures[-1]))
         if len(failures) >= MOST_FAILED_BOOTS:
             raise RanksFailed(
-                f"{failures[-1]}\n(not tried again after {MOST_FAILED_BOOTS} failed boots)"
+                f"{failures[-1]}\n(the ranks are not started again after {MOST_FAILED_BOOTS} failed starts)"
             )
         self.generation += 1
         boot = Boot(

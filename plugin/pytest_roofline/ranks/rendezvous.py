@@ -107,7 +107,7 @@ class SecretRendezvous:
             except RanksFailed as error:
                 reason = str(error).partition(";")[0]
         raise RanksFailed(
-            f"rank 0 {reason} (MASTER_PORT); expected a free port on {socket.gethostname()}; choose another"
+            f"rank 0 {reason} (MASTER_PORT); expected a free port on {socket.gethostname()}. Choose another port"
         )
 
     def endpoints(self) -> list[Endpoint]:
@@ -135,7 +135,7 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
     if secret and len(secret) < SHORTEST_SECRET:
         raise BadInput(
             f"{SECRET_VARIABLE} has {len(secret)} characters; expected at least {SHORTEST_SECRET}, "
-            "the same for every process; make one with `openssl rand -hex 16`"
+            "the same for every process. Make a secret with `openssl rand -hex 16`"
         )
     if host and port:
         if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
@@ -149,7 +149,7 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
         )
         raise BadInput(
             f"RANK={identity.rank} and WORLD_SIZE={identity.size} are set, but not {missing}; "
-            "set them to rank 0's host and a free port there, or unset RANK and WORLD_SIZE"
+            "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port of this host, or unset RANK and WORLD_SIZE"
         )
     name = f"{identity.launcher}-{_launch_name(identity, environ)}"
     return FileRendezvous(folder / "attach" / name)
@@ -163,7 +163,7 @@ def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) ->
     Raises:
         RanksFailed: rank 0 was not reached within `timeout` seconds.
     """
-    until_s, reason = time.monotonic() + timeout, "rank 0 wrote nothing there"
+    until_s, reason = time.monotonic() + timeout, "rank 0 wrote no address"
     while (remaining_s := until_s - time.monotonic()) > 0:
         try:
             endpoints = rendezvous.endpoints()
@@ -175,7 +175,7 @@ def meet(identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S) ->
             try:
                 return connect(endpoint, attempt_s)
             except ConnectionError as error:
-                reason = f"its address cannot be reached: {error}"
+                reason = f"the address of rank 0 cannot be reached: {error}"
         time.sleep(POLL_S)
     raise RanksFailed(
         f"rank {identity.rank} of {identity.size} on {socket.gethostname()} did not find rank 0 within {timeout:g} s "
@@ -222,7 +222,7 @@ def _launch_name(identity: Identity, environ: Mapping[str, str]) -> str:
         if not job_name and identity.local_size != identity.size:
             raise BadInput(
                 f"this mpirun gives no job name to rank {identity.rank} of {identity.size}; "
-                "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port there"
+                "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port of this host"
             )
         # On one node, MPICH's ranks have the same parent.
         name = job_name or f"{socket.gethostname()}-{os.getppid()}"

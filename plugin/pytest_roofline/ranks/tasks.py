@@ -63,15 +63,15 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
         target = getattr(target, part, None)
     if target is not fn:
         raise BadInput(
-            f"{fn.__module__}.{name} is not the given function (a decorator may have replaced it); ranks "
-            "load functions by name, so pass the function of that name"
+            f"{fn.__module__}.{name} is not the given function (a decorator may have replaced the function). Ranks "
+            "load functions by name. Pass the function that has this name"
         )
     path = Path(getattr(module, "__file__", None) or f"<{fn.__module__}>").resolve()
     try:
         return FunctionRef(str(path), _digest(path), fn.__module__, name)
     except OSError as error:
         raise BadInput(
-            f"{path} cannot be read: {error.strerror}; ranks load {name} from there"
+            f"{path} cannot be read: {error.strerror}; ranks load {name} from this file"
         ) from None
 
 
@@ -81,7 +81,8 @@ def _check_plain_function(fn: object) -> None:
     if not inspect.isfunction(fn) or "<lambda>" in name or "<locals>" in name:
         raise BadInput(
             f"{name} is not a function at the top of a module (but a lambda, a closure, a method or a partial); "
-            "ranks load functions by file and name, so pass its data as arguments"
+            "ranks load functions by file and name. Define the function at the top of a module, and pass the data "
+            "as arguments"
         )
     if (
         inspect.iscoroutinefunction(fn)
@@ -260,7 +261,7 @@ def _check_size(size_bytes: int, most_bytes: int) -> None:
     if size_bytes > most_bytes:
         raise BadInput(
             f"is {size_bytes / 2**20:.0f} MiB or more; expected at most {most_bytes / 2**20:.0f} MiB; "
-            "reduce it on the rank, or write it to a file there"
+            "reduce the data on the rank, or write the data to a file"
         )
 
 

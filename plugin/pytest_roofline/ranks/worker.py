@@ -212,7 +212,7 @@ def _answer(error: BaseException) -> Answer:
     try:
         text = str(error)
     except Exception as broken:  # An exception may fail to tell what it is.
-        text = f"(its text cannot be read: {type(broken).__name__})"
+        text = f"(the text of the error cannot be read: {type(broken).__name__})"
     # pytest's own skip is known by its name, since ranks never import pytest by themselves.
     if isinstance(error, Skipped) or name == "Skipped":
         return Answer("skipped", error=encodable(text)[:_MOST_TEXT])

@@ -116,7 +116,7 @@ class Rank(int):
             or not 0 <= members[0] <= members[-1] < self.size
         ):
             raise BadInput(
-                f"subgroup of {list(ranks)}; expected ascending ranks from 0 to {self.size - 1}"
+                f"subgroup got the ranks {list(ranks)}; expected ascending ranks from 0 to {self.size - 1}"
             )
         if members not in self._subgroups:
             group = dist.new_group(list(members), timeout=self._timeout)
@@ -232,7 +232,8 @@ class Worlds:
         task_numbers = [int(row.item()) for row in rows]
         if set(task_numbers) != {number}:
             raise RuntimeError(
-                f"{OUT_OF_STEP}: after task {number} they report tasks {task_numbers}; expected {number} of every rank"
+                f"{OUT_OF_STEP}: after task {number} the ranks report tasks {task_numbers}; expected task {number} of "
+                "every rank"
             )
 
     @property
@@ -260,7 +261,7 @@ def backend_of(kind: str, backend: str | None) -> str:
     if backend is None and not dist.is_backend_available(name):
         raise BadInput(
             f"torch {torch.__version__} was built without {name}, the back end for {kind} devices; "
-            "install a torch with it, or name another back end with backend="
+            f"install a torch with {name}, or name another back end with backend="
         )
     return name
 
@@ -282,5 +283,5 @@ def check_backend(backend: str | None) -> str | None:
             for name in dist.Backend.backend_list
             if name not in ("undefined", "fake") and dist.is_backend_available(name)
         )
-        raise BadInput(f"backend is {backend!r}; this torch has {names}")
+        raise BadInput(f"backend is {backend!r}; expected a back end of this torch: {names}")
     return backend

@@ -96,7 +96,7 @@ def test_processes_that_are_told_their_rank_attach_and_a_round_takes_over_the_ra
     assert found["test_sums"] == ("passed", "")
     outcome, reason = found["test_needs_mpi"]
     assert outcome == "skipped"
-    assert reason.startswith("needs ranks that MPI itself started; in attach mode")
+    assert reason.startswith("needs ranks that MPI itself started. In attach mode")
     assert "round 2 of at most 2" in out
     measured = read_run(bare.folder / ".roofline" / "runs" / "after.jsonl").measurements
     assert [(one.round, one.ranks.launcher, one.invalid) for one in measured] == [

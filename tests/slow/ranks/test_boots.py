@@ -35,7 +35,7 @@ def test_a_rank_that_ends_before_it_has_come_is_told_with_its_last_words(tmp_pat
     )
     text = failed_boot(placement)
 
-    assert "rank 1 ended during its boot: exit code 7" in text.splitlines()[0]
+    assert "rank 1 ended during its start: exit code 7" in text.splitlines()[0]
     assert "no libcuda" in text
     assert end_within(PATIENCE_S, placement.pids)
 

@@ -68,7 +68,7 @@ def test_one_file_has_the_same_outcomes_and_one_report_however_it_is_launched(
     rank = rf"rank 1 \(pid \d+ on {re.escape(socket.gethostname())}\)"
     # What another launcher says of the end stands below, with its last words.
     how = (
-        "its connection ended" if launch in ("torchrun", "mpirun", "srun") else "killed by SIGKILL"
+        "the connection ended" if launch in ("torchrun", "mpirun", "srun") else "killed by SIGKILL"
     )
     assert re.search(rf"{rank} was lost: {how}", found["test_loses_a_rank"][1])
     assert re.search(

@@ -197,7 +197,7 @@ def test_a_host_that_vanishes_is_named_and_costs_no_other_test_its_numbers(tmp_p
         "test_after": "passed",
     }, runs.text
     name = rf"rank \d \(pid \d+ on {re.escape(socket.gethostname())}\)"
-    said = rf"{name} was lost: its connection ended"
+    said = rf"{name} was lost: the connection ended"
     assert re.search(rf"^.*RanksFailed: {said}$", cases["test_vanishes"][1], re.MULTILINE), cases[
         "test_vanishes"
     ][1]
