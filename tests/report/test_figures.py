@@ -194,19 +194,19 @@ def test_stragglers_and_what_is_oversubscribed_are_named_and_of_many_three(make)
             [shown(make, late(rank, 0.02, hosts=("node7", "node8")), "all_reduce[1MiB-2ranks]")]
         )
         assert line == (
-            f"straggler: rank {rank} on node{7 + rank} takes 20.0 ms longer than the fastest rank in its own part of "
-            "all_reduce[1MiB-2ranks] (80.0 % of a call)"
+            f"straggler: rank {rank} on node{7 + rank} takes 20.0 ms longer for its part of "
+            "all_reduce[1MiB-2ranks] than the fastest rank (80.0 % of a call)"
         )
     lines = rank_lines([shown(make, late(), f"op{number}") for number in range(5)])
     assert ["op0", "op1", "op2"] == [
-        line.partition(" own part of ")[2].partition(" ")[0] for line in lines[1:4]
+        line.partition(" for its part of ")[2].partition(" ")[0] for line in lines[1:4]
     ]
     assert lines[4:] == ["… and 2 more with a straggler"]
     crowded = [
         shown(make, ranks(4), f"op{number}", labels=(OVERSUBSCRIBED,)) for number in range(5)
     ]
     told = (
-        "oversubscribed: more ranks than cores on a node, so these times are mostly the scheduler's "
+        "oversubscribed: a node has more ranks than cores, so these times mostly show the scheduler of the system "
         "and never gate: op0"
     )
     assert rank_lines(crowded[:1])[1:] == [told]

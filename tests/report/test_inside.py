@@ -44,16 +44,16 @@ USE = MemoryUse(
 def test_a_profile_in_the_terminal_is_of_one_call():
     assert profile_lines([PROFILE], 80) == [
         "profile of step on cuda:0, 2 calls; never judged, in no baseline",
-        "  a call: 12.0 ms measured, 14.0 ms under the profiler, operators at work on the host for 50.0 % of it",
-        "  the profiler made a call 1.17 times as long: so a part of idle time, and of operators' times "
-        "on the host, is the profiler's",
+        "  a call: 12.0 ms measured, 14.0 ms under the profiler, operators at work on the host for 50.0 % of the span",
+        "  the profiler made a call 1.17 times as long, so the profiler causes a part of "
+        "the idle time and of the operators' times on the host",
         "  matrix product 53.9 %, idle 23.1 % of the span",
         "  kernel                                             time   share  calls    mean",
         "  vectorized_elementwise_kernel<4, CUDAFunctor_…  2.00 ms  10.0 %      4  500 µs",
         "  parts: blocks.*.attention 3.00 ms forward 4.00 ms backward, (in no part) 500 µs forward",
         "  attention, forward: softmax 2.00 ms (1.00 MFLOP), products of scores and values 10.0 ms (100 MFLOP), "
         "1 : 5.00 in time and 1 : 100 in FLOPs, products with weights 3.00 ms (2.00 MFLOP), else 1.00 ms",
-        "  not told: the moon",
+        "  not in this profile: the moon",
         "  trace: /somewhere/step.trace.json.gz (open it at https://ui.perfetto.dev)",
     ]
 
@@ -155,7 +155,7 @@ def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted
         "memory of transformer[512]: peak 1.00 GiB in backward",
         "  activations 720 MiB (70 %), parameters 300 MiB (29 %), buffers 4.00 MiB (<1 %)",
         "  peaks: forward 1000 MiB, backward 1.00 GiB",
-        "  by the device's own counter 1.07 GiB, 70.0 MiB not seen by operators",
+        "  by the device's own counter 1.07 GiB, 70.0 MiB beyond the allocations of operators",
         "  missing: the moon",
     ]
     over = [
@@ -168,7 +168,7 @@ def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted
     assert told[3:5] == [
         "  over time: 304 MiB ▃▄█▁ 0 B", "  by torch's allocator: at most 5.00 MiB allocated, 6.00 MiB reserved"
     ]  # fmt: skip
-    assert "-6.00 MiB not seen" in use_lines(replace(USE, device_peak_bytes=1024 * MIB))[3]
+    assert "-6.00 MiB beyond the allocations" in use_lines(replace(USE, device_peak_bytes=1024 * MIB))[3]
     assert use_lines(replace(USE, device_peak_bytes=1030 * MIB))[3].endswith("1.01 GiB, the same")
     assert "counter" not in "".join(use_lines(replace(USE, device_peak_bytes=None)))
 

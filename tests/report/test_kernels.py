@@ -147,8 +147,8 @@ def test_a_figure_of_loops_that_is_worse_says_what_it_means_and_what_to_try():
         before, figures=after, warning="wgmma.mma_async instructions are serialized (C7515)"
     )
     meaning = (
-        "serialized_wgmma: each of these matrix instructions waits for the one before it; let only products write an "
-        "accumulator, keep calls and prints out of the loop, or use more warps"
+        "serialized_wgmma: each of these matrix instructions waits for the previous matrix instruction. Let only "
+        "matrix products write an accumulator, keep calls and prints out of the loop, or use more warps"
     )
     words = "ptxas: wgmma.mma_async instructions are serialized (C7515)"
     _, second = failure_message(row, "r").split("\n")

@@ -72,7 +72,7 @@ def test_what_is_unknown_is_left_out_and_what_is_seen_is_told():
 
 def test_a_finding_says_kind_subject_what_was_seen_its_effect_and_its_remedy():
     assert finding_lines([FINDING], 200) == [
-        "LIMIT   memlock: 8.39 MB may be locked: RDMA is refused. Mend: ulimit -l unlimited."
+        "LIMIT   memlock: 8.39 MB may be locked: RDMA is refused. Remedy: ulimit -l unlimited."
     ]
     other = replace(FINDING, kind="unknown", subject="governor")
     assert ["LIMIT", "UNKNOWN"] == [
@@ -105,11 +105,11 @@ def test_every_difference_has_a_line_with_its_remedy_and_they_are_counted():
         Unexpected("GPU 3 (H100)", "pcie_width", "16", "8"),
         Unexpected("driver", "version", "570", "?"),
     )
-    assert difference_lines([], "node.json") == ["as expected by node.json"]
+    assert difference_lines([], "node.json") == ["no difference from node.json"]
     assert difference_lines([narrow], "node.json")[-1] == "1 difference from node.json"
     assert difference_lines([narrow, driver], "node.json") == [
-        f"GPU 3 (H100): pcie_width expected 16, found 8; mend: {narrow.remedy}",
-        f"driver: version expected 570, found ?; mend: {driver.remedy}",
+        f"GPU 3 (H100): pcie_width is 8, expected 16; remedy: {narrow.remedy}",
+        f"driver: version is ?, expected 570; remedy: {driver.remedy}",
         "2 differences from node.json",
     ]
     assert narrow.remedy != driver.remedy

@@ -67,7 +67,7 @@ def test_times_and_whole_programs_are_told_as_such(make):
         [make.row(make.measurement(1.0, key=make.key(metric=JOB_METRIC)), published=(entry,))]
     )
     assert (
-        "1.00 s; published 2.00 s (1 figure; S; of whole programs, not comparable with a steady-state time)"
+        "1.00 s; published 2.00 s (1 figure; S; times of whole programs, not comparable with a steady-state time)"
         in told
     )
 
@@ -91,7 +91,7 @@ def test_at_most_twelve_measurements_are_told_and_the_rest_counted(make):
     lines = published_lines(results)
     assert (len(lines), lines[-1]) == (
         13,
-        "… and published figures beside 2 more measurements (-v shows all)",
+        "… and published figures for 2 more measurements (-v shows all)",
     )
     assert len(published_lines(results, verbose=True)) == 28
     assert published_lines([beside(make)]) == []

@@ -97,7 +97,7 @@ def test_the_text_has_both_sides_with_what_changed_and_the_changes_beside_the_ef
     lines = command("before", "after", *CONTROL).stdout.splitlines()
     assert lines[:5] == [
         "changed: GPU-0 (node0), GPU-1 (node1), GPU-2 (node2)",
-        "  driver 550.54 → 570.86 on 3 of 3",
+        "  driver 550.54 → 570.86 on 3 of 3 devices",
         "  only before: GPU-8",
         "  only after: GPU-9",
         "control: GPU-3 (node3), GPU-4 (node4), GPU-5 (node5)",
@@ -162,11 +162,11 @@ def test_a_device_that_stands_out_and_a_test_that_is_lost_are_named(
     result = command("before", "after", *CONTROL)
     assert result.exit_code == 1
     assert (
-        "lost: step has no valid time after the change on GPU-0 (node0) (1 of 3)" in result.stdout
+        "lost: step has no valid time after the change on GPU-0 (node0) (1 of 3 changed devices)" in result.stdout
     )
     save("after", 0, "570.86")
     text = command("before", "after", *CONTROL).stdout
-    assert "step: GPU-1 (node1) +30.0 %, but the median of its side is +0.0 %" in text
+    assert "step: GPU-1 (node1) +30.0 %, but the median of the same side is +0.0 %" in text
 
 
 def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path):

@@ -196,9 +196,12 @@ def test_above_the_sentence_stands_what_failed_or_what_would_decide(make):
     nameless = make.result(known=False, key=make.key(parameters={"fn" + BY_POSITION: "fn0"}))
     assert closing(nameless, record=record)[0].startswith("NO BASELINE")
     limit = make.result(known=False, limits=[Limit(TimeLimit(1.2e-3, make.published()))])
-    assert closing(limit, record=record)[0] == f"A limit only finds results below it. {commands[0]}"
+    assert (
+        closing(limit, record=record)[0]
+        == f"A limit finds only results that miss the limit. {commands[0]}"
+    )
     assert closing(make.result(), new, record=record)[:-1] == [said]
-    busy = "others kept a core busy; run it on a quiet machine"
+    busy = "others kept a core busy; run the test on a quiet machine"
     assert (
         closing(new, make.result(invalid=busy))[0]
         == f"INVALID memcpy_d2d[64MiB]: {busy} (and 1 more)"
@@ -263,11 +266,11 @@ CONDITIONS = {
         " (in 50% of its blocks, at 1530 MHz)",
     ),
     "another process": ({"neighbours": "seen"}, ""),
-    "not known whether others": (
+    "not known whether other processes": (
         {"mode": "events", "neighbours": "unknown", "throttle_known": True},
         "",
     ),
-    "not known whether the device was throttled, since the driver does not report it": (
+    "not known whether the device was throttled, since the driver does not report the state of the device": (
         {"mode": "events", "neighbours": "none"},
         "",
     ),
@@ -358,7 +361,7 @@ def test_what_moved_all_tests_is_said_once_and_first(make):
         ((-10,) * 9 + (0,), "9 of 10 are faster, by -10.0 % in the median"),
     ):
         line = overview_lines(suite(make, *percents, environment={"driver": "570"}))[0]
-        assert line.startswith(f"ALL TESTS SHIFTED: {said}; look for one cause (")
+        assert line.startswith(f"ALL TESTS SHIFTED: {said}. Look for one common cause (")
     assert overview_lines(suite(make, *(0, 1, -1, 0.5) * 5)) == []
     changed = overview_lines(suite(make, *(0,) * 30, environment={"driver": "570.86"}))
     assert changed == ["changed since the baseline: driver 550.54 → 570.86"]
@@ -392,7 +395,7 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
         ((15,), "15 % on the one test"),
     ):
         told = power_lines([reaching(make.result(), percent) for percent in reaches])
-        assert told == [f"detects a slowdown of {said} (80 % power)"]
+        assert told == [f"the run detects a slowdown of {said} (80 % power)"]
     # Two sessions that lie far apart: nearly nothing is known, and that must be readable.
     days = [make.group(*[2.0 * day + 0.001 * step for step in range(3)], started=f"2026-01-0{day + 1}T03:00:00Z")
             for day in range(2)]  # fmt: skip
@@ -401,10 +404,10 @@ def test_a_run_ends_with_what_it_could_have_seen(make):
     assert "e+" not in "".join(power_lines([make.result(), unknown]))
     few = make.result(reference=make.reference(*make.groups(1, 2, centre=MILLISECOND)))
     caught, nothing = power_lines([reaching(make.result(), 2.9), few])
-    assert caught == "detects a slowdown of 3 % on 1 of 2 tests (80 % power)"
+    assert caught == "the run detects a slowdown of 3 % on 1 of 2 tests (80 % power)"
     assert nothing == (
-        "detects no slowdown on 1 of 2 tests: red needs 10 processes against their baselines, more than "
-        "this run measures (--roofline-rounds=auto)"
+        "the run detects no slowdown on 1 of 2 tests: REGRESSED needs 10 processes against these baselines, more than "
+        "this run measures. Pass --roofline-rounds=auto"
     )
     assert power_lines([few]) == [nothing.replace("1 of 2 tests", "the one test")]
 

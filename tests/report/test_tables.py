@@ -430,7 +430,8 @@ def test_how_many_entries_are_provisional_is_told_with_the_reasons(make):
     blind = entry(make, *[(1.0,), (1.5,), (0.7,), (1.1,)], benchmark="blind")
     assert provisional_note(health_of([full])) == ""
     assert provisional_note(health_of([full, few, blind])) == (
-        "provisional: 2 of 3 entries (1 with fewer than 3 sessions, 1 that may miss a slowdown of their tolerance)"
+        "provisional: 2 of 3 entries (1 with fewer than 3 sessions, 1 that may miss a slowdown as large as "
+        "the tolerance)"
     )
     assert ["few[64MiB] is provisional", "blind[64MiB] is provisional"] == [
         line.split(":")[0] for line in provisional_lines(health_of([full, few, blind]))

@@ -160,7 +160,7 @@ def test_a_fan_stands_beside_the_sum_of_its_links_as_far_as_it_is_known(fan, tra
     for found in (missing, doubted):
         (line,) = [line for line in transfer_lines(found) if "at once" in line]
         assert (
-            "301 GB/s over 7 links at once; 6 of them were measured one by one, so their sum is unknown"
+            "301 GB/s over 7 links at once; 6 of these links were measured one by one, so the sum is unknown"
             in line
         )
     links = [transfer(40, source=s, target=2) for s in (0, 1, 3)]
@@ -302,7 +302,8 @@ def test_what_a_kernel_copies_stands_beside_what_the_driver_chooses_at_the_large
         )
     ]
     assert engine_lines(found) == [
-        "memcpy_h2d[pinned-512MiB]: 50.0 GB/s as the driver chooses, 24.0 GB/s by multiprocessors (0.48 ×)"
+        "memcpy_h2d[pinned-512MiB]: 50.0 GB/s by the engine that the driver chooses, 24.0 GB/s by "
+        "multiprocessors (0.48 ×)"
     ]
     assert engine_lines(found) == transfer_lines(found)
     pageable = transfer(9, benchmark="memcpy_h2d", devices=1, size_bytes=2 * MIB, memory="pageable")

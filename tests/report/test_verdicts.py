@@ -125,7 +125,7 @@ def test_a_failure_without_a_difference_says_why_and_what_to_do(make):
     for seconds, behind in (((1.25e-3,), "1 process"), ((1.25e-3,) * 3, "3 processes")):
         first, _ = failure_message(breach(make, *seconds), "r").split("\n")
         pattern = (
-            r"memcpy_d2d\[64MiB\]: \+25\.0 % time beyond its limit \(107 GB/s\) REGRESSED, BELOW THRESHOLD: threshold "
+            r"memcpy_d2d\[64MiB\]: \+25\.0 % time beyond the limit \(107 GB/s\) REGRESSED, BELOW THRESHOLD: threshold "
             rf"100 GB/s \(read \+ write; the vendor's guide\), {behind} \(spread [0-9.]+ %: .*prior\), "
             rf"99 % interval {INTERVAL}"
         )
@@ -346,8 +346,8 @@ def test_the_baseline_is_explained_session_by_session_and_the_rule_step_by_step(
         for pattern in (
             rf"difference [+-]\d+\.\d % time \(99 % interval {INTERVAL}\), tolerance 5 %$",
             rf"now .* from {processes} .*; baseline 1\.00 ms from 15 processes of 3 sessions",
-            rf"is it slower than the tolerance\? [+-]\d+\.\d % is {slower} than 5 %$",
-            rf"is it surely more than the smallest effect worth reporting, 2 %\? {surely}: p .* limit 0\.05$",
+            rf"is this slower than the tolerance\? [+-]\d+\.\d % is {slower} than 5 %$",
+            rf"is this surely more than the smallest effect worth reporting, 2 %\? {surely}: p .* limit 0\.05$",
         ):
             assert any(re.match(pattern, line) for line in lines), pattern
         assert ("note: driver 550.54 → 570.86" in lines, lines[-1]) == (True, verdict)
@@ -450,7 +450,7 @@ def test_a_sick_device_is_told_cause_first_with_every_remedy():
     power = Finding(
         "degraded",
         gpu,
-        "power limit 400 W, shipped with 700 W",
+        "power limit 400 W, default 700 W",
         "clocks fall",
         "nvidia-smi -i 0 -pl 700",
     )
@@ -458,8 +458,8 @@ def test_a_sick_device_is_told_cause_first_with_every_remedy():
         "degraded", "GPUs", "7 × H100, expected 8", "the node differs from another", "nvidia-smi -L"
     )
     assert health_message([power]).split("\n") == [
-        "DEGRADED: power limit 400 W, shipped with 700 W (GPU 0, NVIDIA H100 80GB HBM3)",
-        f"  {gpu}: power limit 400 W, shipped with 700 W: clocks fall. Mend: nvidia-smi -i 0 -pl 700.",
+        "DEGRADED: power limit 400 W, default 700 W (GPU 0, NVIDIA H100 80GB HBM3)",
+        f"  {gpu}: power limit 400 W, default 700 W: clocks fall. Remedy: nvidia-smi -i 0 -pl 700.",
     ]
     first, worst, other, _ = health_message([missing, power, missing]).split("\n")
     assert first.endswith("(GPUs), and 2 more")

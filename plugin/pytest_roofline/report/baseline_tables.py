@@ -184,7 +184,7 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
         remaining = len(members) - len(selected)
         if remaining:
             hint = f"roofline baseline show … {benchmark}, or --json"
-            lines.append(printable(f"  and {remaining} more (all of them: {hint})"))
+            lines.append(printable(f"  and {remaining} more (list all: {hint})"))
     return lines
 
 
@@ -210,7 +210,9 @@ def provisional_note(healths: Sequence[Health]) -> str:
     few_count = sum(len(health.entry.sessions) < ENOUGH_SESSIONS for health in provisional)
     blind_count = sum(health.mde > health.tolerance for health in provisional)
     reasons = [f"{few_count} with fewer than {ENOUGH_SESSIONS} sessions"] if few_count else []
-    reasons += [f"{blind_count} that may miss a slowdown of their tolerance"] if blind_count else []
+    reasons += (
+        [f"{blind_count} that may miss a slowdown as large as the tolerance"] if blind_count else []
+    )
     return f"provisional: {len(provisional)} of {count_text(len(healths), 'entry', 'entries')} ({', '.join(reasons)})"
 
 
@@ -252,7 +254,7 @@ def _creep_line(entry: Entry) -> str:
     elif accepted_texts:
         text += f"since {since(entry)}"
     return printable(
-        text + (f"; slower accepted {', '.join(accepted_texts)}" if accepted_texts else "")
+        text + (f"; accepted as slower: {', '.join(accepted_texts)}" if accepted_texts else "")
     )
 
 

@@ -68,12 +68,12 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
         if old_processes >= ENOUGH_KNOWN
         else (ENOUGH_KNOWN, "each side")
     )
-    remedy = f"measure {side} with --roofline-rounds={enough} --roofline-save=NAME, or name"
+    remedy = f"Measure {side} with --roofline-rounds={enough} --roofline-save=NAME, or"
     if new and all(map(is_imported, new)):
-        remedy = "import more logs, and name"
+        remedy = "Import more logs, and"
     return [
-        f"no time can turn red with {count(verdict.processes, 'process', 'es')} against {old_processes}, "
-        f"since red needs {verdict.processes_for_red}; {remedy} {enough} runs of {side} with commas between"
+        f"no test can be REGRESSED with {count(verdict.processes, 'process', 'es')} against {old_processes}, since "
+        f"REGRESSED needs {verdict.processes_for_red}. {remedy} name {enough} runs of {side}, separated by commas"
     ]
 
 
@@ -229,7 +229,7 @@ def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
 def _value_sentence(contrast: Contrast, value: str) -> str:
     """Return the sentence that sums up one value.
 
-    It reads `compiled against eager: 3 IMPROVED, 1 PASSED; 1.31x as fast, the geometric mean of 4
+    It reads `compiled against eager: 3 IMPROVED, 1 PASSED; 1.31x as fast in the geometric mean of 4
     tests`.
     """
     rows = [row for row_value, row in contrast.rows if row_value == value]
@@ -238,7 +238,7 @@ def _value_sentence(contrast: Contrast, value: str) -> str:
     if not speedups:
         return text
     mean_text = _speedup_text(geometric_mean(speedups))
-    return f"{text}; {mean_text} as fast, the geometric mean of {count(len(speedups), 'test')}"
+    return f"{text}; {mean_text} as fast in the geometric mean of {count(len(speedups), 'test')}"
 
 
 def _speedup(change: float | None) -> float | None:
@@ -281,7 +281,7 @@ def _side_lines(word: str, side: RolloutSide) -> list[str]:
     """
     lines = [f"{word}: {listed([_place_text(place) for place in side.devices], MOST_PLACES)}"]
     changes = [
-        f"{change} on {device_count} of {len(side.devices)}"
+        f"{change} on {device_count} of {len(side.devices)} devices"
         for change, device_count in side.environment.items()
     ]
     lines += [f"  {listed(changes, MOST_PLACES, '; ')}"] if changes else []
@@ -357,7 +357,7 @@ def _outlier_lines(rollout: Rollout) -> list[str]:
             if outliers and len(changes) > 2:
                 middle_change = format_percent(growth(middle))
                 lines.append(
-                    f"{row.label}: {listed(outliers, MOST_PLACES)}, but the median of its side is {middle_change}"
+                    f"{row.label}: {listed(outliers, MOST_PLACES)}, but the median of the same side is {middle_change}"
                 )
     return lines
 
@@ -369,7 +369,7 @@ def _lost_lines(rollout: Rollout) -> list[str]:
         devices = listed([_place_text(place) for place in places], MOST_PLACES)
         lines.append(
             f"lost: {label} has no valid time after the change on {devices} ({len(places)} of "
-            f"{len(rollout.treated.devices)})"
+            f"{len(rollout.treated.devices)} changed devices)"
         )
     return lines + (
         [f"without a control: {listed(rollout.without_control, MOST_PLACES)}"]

@@ -65,7 +65,7 @@ def explanation(row: Row, width: int) -> list[str]:
 def _no_verdict_reason(row: Row) -> str:
     """Return why a measurement has no verdict."""
     if row.header is not None and row.header.command[:2] == ("roofline", "import"):
-        return "an imported run is judged by `roofline compare` only"
+        return "only `roofline compare` judges an imported run"
     reason = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
     return "the test failed before its verdict" + (
         f": {reason}" if reason else ", or the run was cut before its end"
@@ -162,9 +162,9 @@ def _reasoning_lines(verdict: Verdict) -> list[str]:
         f"difference {difference_text(verdict)}",
         _spreads_line(verdict.difference),
         _chances_line(verdict, verdict.difference),
-        f"is it {word} than the tolerance? {change} is "
+        f"is this {word} than the tolerance? {change} is "
         f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
-        f"is it surely more than the smallest effect worth reporting, {format_tolerance(round(least_effect, 6))}? "
+        f"is this surely more than the smallest effect worth reporting, {format_tolerance(round(least_effect, 6))}? "
         f"{_p_text(verdict)}",
         *(f"note: {line}" for line in (*since_lines(verdict), *remarks(verdict))),
         f"{verdict.kind}" + (f": {reason}" if reason else ""),

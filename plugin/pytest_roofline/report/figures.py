@@ -199,7 +199,7 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
     ]
     if oversubscribed:
         lines.append(
-            "oversubscribed: more ranks than cores on a node, so these times are mostly the scheduler's "
+            "oversubscribed: a node has more ranks than cores, so these times mostly show the scheduler of the system "
             f"and never gate: {listed(oversubscribed, MOST_RANKS)}"
         )
     return lines
@@ -222,16 +222,16 @@ def launch_text(ranks: Ranks) -> str:
 def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
     """Return the sentence on a straggler.
 
-    It reads `straggler: rank 3 on node7 takes 19.8 ms longer than the fastest rank in its own part of
-    all_reduce[1MiB-4ranks] (98 % of a call)`.
+    It reads `straggler: rank 3 on node7 takes 19.8 ms longer for its part of all_reduce[1MiB-4ranks]
+    than the fastest rank (98 % of a call)`.
     """
     assert ranks.straggler is not None
     host = f" on {ranks.hosts[ranks.straggler]}" if ranks.hosts else ""
     lag_s = ranks.lag_s[ranks.straggler] if ranks.lag_s else 0.0
     share = format_percent(lag_s / measurement.median_s).replace("+", "")
     return (
-        f"straggler: rank {ranks.straggler}{printable(host)} takes {format_seconds(lag_s)} longer than the fastest "
-        f"rank in its own part of {printable(measurement.label)} ({share} of a call)"
+        f"straggler: rank {ranks.straggler}{printable(host)} takes {format_seconds(lag_s)} longer for its part of "
+        f"{printable(measurement.label)} than the fastest rank ({share} of a call)"
     )
 
 

@@ -19,6 +19,7 @@ def check_folder(folder: Path, setting: str) -> Path:
     directory = next((folder / name for name in FILES if (folder / name).is_dir()), None)
     if directory is not None:
         raise BadInput(
-            f"{setting}={folder}: {directory} is a directory; remove it, or name another folder"
+            f"{setting}={folder}: {directory} is a directory; expected a file. Remove the directory, or name another "
+            "folder"
         )
     return folder

@@ -69,7 +69,7 @@ def one_profile_lines(profile: Profile, width: int) -> list[str]:
         f"  attention, {attention_text(attention, profile.calls)}"
         for attention in profile.attention
     ]
-    lines += [f"  not told: {sentence}" for sentence in profile.missing]
+    lines += [f"  not in this profile: {sentence}" for sentence in profile.missing]
     lines += [f"  trace: {profile.trace} (open it at https://ui.perfetto.dev)"] * bool(
         profile.trace
     )
@@ -89,14 +89,14 @@ def clock_sentences(profile: Profile) -> list[str]:
     ]
     if profile.on_device and profile.span_s:
         times.append(
-            f"operators at work on the host for {format_share(profile.host_s / profile.span_s)} of it"
+            f"operators at work on the host for {format_share(profile.host_s / profile.span_s)} of the span"
         )
     sentences = [f"a call: {', '.join(times)}"] * bool(times)
     measured_s, profiled_s = profile.measured_s, profile.profiled_s
     if measured_s and profiled_s is not None and profiled_s > MOST_OVERHEAD * measured_s:
         sentences.append(
-            f"the profiler made a call {profiled_s / measured_s:.2f} times as long: so a part of idle time, and "
-            "of operators' times on the host, is the profiler's"
+            f"the profiler made a call {profiled_s / measured_s:.2f} times as long, so the profiler causes a part of "
+            "the idle time and of the operators' times on the host"
         )
     return sentences
 
@@ -292,12 +292,12 @@ _PHASES = {
 _BARS, _WIDEST = "▁▂▃▄▅▆▇█", 48
 # What a test did when it ran out of memory, by phase.
 _DOING = {
-    "arguments": "while its arguments were made",
-    "calls": "in its calls",
-    "peak_bytes": "after timing, while its peak was taken",
-    "held_bytes": "after timing, while what it holds was taken",
-    "verify": "after timing, while it was verified",
-    "memory": "while its memory was followed",
+    "arguments": "while the arguments were made",
+    "calls": "during the calls",
+    "peak_bytes": "after timing, while the peak memory was measured",
+    "held_bytes": "after timing, while the memory of the result was measured",
+    "verify": "after timing, while the result was verified",
+    "memory": "while the memory of a call was recorded",
 }
 
 
@@ -332,7 +332,7 @@ def use_lines(use: MemoryUse) -> list[str]:
         )
     if use.device_peak_bytes is not None:
         unseen_text = (
-            f", {_signed_text(use.unseen_bytes)} not seen by operators"
+            f", {_signed_text(use.unseen_bytes)} beyond the allocations of operators"
             if use.unseen_bytes
             else ", the same"
         )
@@ -403,8 +403,8 @@ def failure_message(record: OutOfMemory, where: str) -> str:
     details = f"Details: {where}" if where else "The run could not be saved"
     return (
         f"{printable(record.label)}: ran out of memory{sizes}, where the baseline has "
-        f"{', '.join(losses)} REGRESSED\n  {printable(allocation.message)}\n  {details}; if that is intended, remove "
-        "its entry from the baseline."
+        f"{', '.join(losses)} REGRESSED\n  {printable(allocation.message)}\n  {details}; if the test may run out of "
+        "memory, remove its entry from the baseline."
     )
 
 
@@ -414,7 +414,7 @@ def out_of_memory_lines(records: Sequence[OutOfMemory], at_most: int = 12) -> li
         printable(f"out of memory: {record.label}: {circumstances(record)}") for record in records
     ]
     remainder = (
-        [f"… and {len(lines) - at_most} more that ran out of memory"]
+        [f"… and {len(lines) - at_most} more tests that ran out of memory"]
         if len(lines) > at_most
         else []
     )
@@ -424,7 +424,7 @@ def out_of_memory_lines(records: Sequence[OutOfMemory], at_most: int = 12) -> li
 def circumstances(record: OutOfMemory) -> str:
     """Return how a test ran out of memory.
 
-    It reads `asked for 2.00 GiB, 1.10 GiB free, in its calls, 77.0 GiB allocated by torch`. Published
+    It reads `asked for 2.00 GiB, 1.10 GiB free, during the calls, 77.0 GiB allocated by torch`. Published
     cases that ran out of memory too follow.
     """
     where = "outside of measure" if record.phase is None else _DOING[record.phase]

@@ -10,12 +10,12 @@ from ..core.verdicts import ExactVerdict, FigureChange, Kind
 
 # The meaning of a figure that is worse, and a remedy.
 ADVICE = {
-    "serialized_wgmma": "each of these matrix instructions waits for the one before it; let only products write an "
-    "accumulator, keep calls and prints out of the loop, or use more warps",
-    "exposed_exponentials": "no matrix instruction runs while these exponentials do; issue the next product ahead of "
-    "them, and wait for it behind them",
-    "narrow_lds": "these accesses of shared memory move 8 or 16 bits and cost as much as 32; try another num_warps, or "
-    "load that operand with its inner dimension contiguous",
+    "serialized_wgmma": "each of these matrix instructions waits for the previous matrix instruction. Let only matrix "
+    "products write an accumulator, keep calls and prints out of the loop, or use more warps",
+    "exposed_exponentials": "no matrix instruction runs during these exponentials. Issue the next matrix product "
+    "before the exponentials, and wait for its result after the exponentials",
+    "narrow_lds": "these accesses of shared memory move 8 or 16 bits, but cost as much as 32 bits. Try another "
+    "num_warps, or load the operand with a contiguous inner dimension",
 }
 # Changed figures that a line lists before it counts the others.
 MOST_CHANGES = 6
@@ -84,7 +84,7 @@ def _difference(exact: ExactVerdict | None) -> str:
     text = f"{changes_text(exact.changes)}; {', '.join(exact.remarks)}"
     if any(change.verdict == "slack" for change in exact.changes):
         text += "; within its slack"
-    return text + ("; the baseline wants renewing" if exact.verdict == Kind.IMPROVED else "")
+    return text + ("; renew the baseline" if exact.verdict == Kind.IMPROVED else "")
 
 
 def status_word(row: Row) -> str:
@@ -157,7 +157,8 @@ def explanation(run_path: str, resources: Resources, judgement: ExactVerdict | N
     lines += [f"slack: {_pairs(resources.slack)}"] * bool(resources.slack)
     if judgement is None:
         reason = (
-            resources.invalid or "the test failed for itself, or the run was cut before its end"
+            resources.invalid
+            or "the test failed before its verdict, or the run was cut before its end"
         )
         return [printable(line) for line in [*lines, f"no verdict: {reason}"]]
     lines += [f"baseline: {judgement.source}"] * bool(judgement.source)

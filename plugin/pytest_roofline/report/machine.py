@@ -48,7 +48,7 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[str]:
     if not findings:
         return ["no fault was found that makes numbers unreliable"]
     texts = (
-        f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
+        f"{finding.kind.upper():8}{finding.subject}: {finding.observed}: {finding.effect}. Remedy: {finding.remedy}."
         for finding in findings
     )
     return [line for text in texts for line in _wrap(text, width, 8)]
@@ -67,10 +67,10 @@ def _wrap(text: str, width: int, indent: int) -> list[str]:
 def difference_lines(differences: Sequence[Unexpected], expectations: str) -> list[str]:
     """Return every unexpected fact, and their number."""
     if not differences:
-        return [f"as expected by {printable(expectations)}"]
+        return [f"no difference from {printable(expectations)}"]
     lines = [
         printable(
-            f"{fact.subject}: {fact.fact} expected {fact.expected}, found {fact.observed}; mend: {fact.remedy}"
+            f"{fact.subject}: {fact.fact} is {fact.observed}, expected {fact.expected}; remedy: {fact.remedy}"
         )
         for fact in differences
     ]
@@ -94,8 +94,8 @@ _SHOWN = {
     "bf16": "bf16_TFLOPS", "fp16": "fp16_TFLOPS", "tf32": "tf32_TFLOPS", "fp32": "fp32_TFLOPS",
 }  # fmt: skip
 LEGEND = (
-    "Memory, PCIe and NVLink in GB/s, links one way; arithmetic in TFLOP/s, dense. A figure in brackets is shown only, "
-    "and limits nothing."
+    "Memory, PCIe and NVLink in GB/s, links in one direction. Arithmetic in TFLOP/s, for dense matrices. A figure in "
+    "brackets limits no result."
 )
 
 

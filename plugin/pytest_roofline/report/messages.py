@@ -110,12 +110,14 @@ def peak_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     without_baseline = [label for label, peak in peaks if peak.reason == NO_PEAK]
     return [
         *cut(lines, at_most, "of these"),
-        *_about_lines(f"{NO_PEAK}, so it is not compared", without_baseline, at_most),
+        *_about_lines(f"{NO_PEAK}, so the peak memory is not compared", without_baseline, at_most),
     ]
 
 
 def condition_lines(
-    rows: Sequence[Row], at_most: int = 3, unknown_since: str = "the driver does not report it"
+    rows: Sequence[Row],
+    at_most: int = 3,
+    unknown_since: str = "the driver does not report the state of the device",
 ) -> list[str]:
     """Return the conditions under which the numbers were measured.
 
@@ -154,7 +156,7 @@ def condition_lines(
         for test, samples in samples_by_test
         if samples.power_capped_share
     ]
-    lines += _about_lines("at the software power cap, as usual under load", capped, at_most)
+    lines += _about_lines("at the software power cap, which is normal under load", capped, at_most)
     # The modes by the device's clock; a time by the host's clock asks no driver for these facts.
     neighbours_unknown = [
         test
@@ -162,7 +164,7 @@ def condition_lines(
         if samples.mode in ("events", "graph") and samples.neighbours == "unknown"
     ]
     lines += _about_lines(
-        f"not known whether others used the device, since {unknown_since}",
+        f"not known whether other processes used the device, since {unknown_since}",
         neighbours_unknown,
         at_most,
     )
@@ -198,9 +200,9 @@ def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
     Each has the time that this costs.
     """
     lines = [
-        f"{printable(row.label)}: waits inside the call for {format_tolerance(round(share, 2))} of its time "
-        f"({format_seconds(share * samples.median_s)} of {format_seconds(samples.median_s)}); "
-        "move synchronize(), .item() or .cpu() out of the function"
+        f"{printable(row.label)}: the call waits for the device for {format_tolerance(round(share, 2))} of its time "
+        f"({format_seconds(share * samples.median_s)} of {format_seconds(samples.median_s)}). "
+        "Move synchronize(), .item() or .cpu() out of the function"
         for row in rows
         if row.measurement is not None
         and (samples := row.measurement.samples)
@@ -215,13 +217,14 @@ _PACES = {
     "waits_inside": "a call waits for the device, so the time includes the host's part",
 }
 _LABELS = {
-    "replaced": "replaced by a hook, as in a drill; never a baseline",
-    "profiled": "measured with a profiler attached, or after one in this process; never judged, never a baseline",
+    "replaced": "a hook replaced the function, as in a drill, so the time never becomes a baseline",
+    "profiled": "measured with a profiler attached, or after a profiler in this process, so the time is never judged "
+    "and never becomes a baseline",
     "noisy": "noisy: the budget ended before the median was precise enough",
-    "drifting": "drifting: still getting slower or faster when the budget was spent (raise --roofline-budget)",
+    "drifting": "drifting: the calls still became slower or faster when the budget ended (raise --roofline-budget)",
     "clock_moved": "the clock changed by over 10 % within a block, for an unknown reason",
     "wall_clock": "timed by the host's clock, since the device's events are unreliable",
-    "graph_refused": "short, but timed call by call, since no graph could be captured",
+    "graph_refused": "short calls were timed call by call, since no graph could be captured",
 }
 
 
@@ -516,7 +519,7 @@ def record_hint_lines(rows: Sequence[Row], record_command: str) -> list[str]:
     lacks_baseline = any(_main_verdict(row) == Kind.NO_BASELINE for row in _rows_with_verdict(rows))
     if not record_command or has_baseline or not (lacks_baseline or limit_count):
         return []
-    remark = "A limit only finds results below it. " if limit_count else ""
+    remark = "A limit finds only results that miss the limit. " if limit_count else ""
     return [f"{remark}Record a baseline:", f"  {record_command}"]
 
 

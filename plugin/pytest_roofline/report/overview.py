@@ -46,8 +46,8 @@ def shift_line(rows: Sequence[Row]) -> list[str]:
         format_percent(growth(shift.estimate)),
     )
     return [
-        f"ALL TESTS SHIFTED: {shift.moved} of {shift.tests} are {direction}, by {by} in the median; look for one cause "
-        "(clock, power limit, neighbours, driver) before the single tests"
+        f"ALL TESTS SHIFTED: {shift.moved} of {shift.tests} are {direction}, by {by} in the median. Look for one "
+        "common cause (clock, power limit, other processes, driver) before you look at single tests"
     ]
 
 
@@ -127,7 +127,9 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
         if split is not None:
             before_text = f"{split.slow_before} of {split.before}"
             now_text = f"{split.slow_now} of {split.now}"
-            texts.append(f"{printable(row.label)} (slow mode {before_text} before, {now_text} now)")
+            texts.append(
+                f"{printable(row.label)} (in the slow mode: {before_text} before, {now_text} now)"
+            )
     return [f"processes have two modes: {listed(texts, MOST_NAMED)}"] if texts else []
 
 
@@ -157,12 +159,12 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
         f"{format_tolerance(round(effect, 6))} on {_tests_text(test_count, len(verdicts))}"
         for effect, test_count, _ in effects
     ]
-    lines = [f"detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
+    lines = [f"the run detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
     # The processes that red needs, for each test that cannot detect anything.
     if needed := [verdict.processes_for_red for verdict in verdicts if verdict.reach is None]:
         lines.append(
-            f"detects no slowdown on {_tests_text(len(needed), len(verdicts))}: red needs {max(needed)} processes "
-            "against their baselines, more than this run measures (--roofline-rounds=auto)"
+            f"the run detects no slowdown on {_tests_text(len(needed), len(verdicts))}: REGRESSED needs {max(needed)} "
+            "processes against these baselines, more than this run measures. Pass --roofline-rounds=auto"
         )
     return lines
 

@@ -37,7 +37,7 @@ DEVICE = "device health"
 # Columns of an explanation.
 WIDTH = 110
 # The reason for unknown facts: a run file does not record why the device did not report them.
-UNKNOWN_SINCE = "neither the driver nor a library reported it"
+UNKNOWN_SINCE = "neither the driver nor a library reported the state of the device"
 # The shape and the colour of each verdict. The shape is for readers who do not see colours.
 _LOOKS = {
     FAILED: ("✖", "bad"),
@@ -54,17 +54,17 @@ _LOOKS = {
 }
 MEANINGS = {
     Kind.REGRESSED.value: "slower than the tolerance, by more than noise explains, or more memory; the test fails",
-    Kind.SHIFTED.value: "slower together with all tests; one failure stands for all of them; the change "
+    Kind.SHIFTED.value: "slower together with all tests; one failure stands for all these tests; the change "
     "includes the common part",
     Kind.IMPROVED.value: "clearly faster by more than the tolerance",
     Kind.PASSED.value: "shown not to be slower by more than the tolerance",
     Kind.INCONCLUSIVE.value: "undecided; the reason says what would decide it",
     Kind.INVALID.value: "the measurement is invalid; the reason says why",
     Kind.NO_BASELINE.value: "not compared, since there is no baseline or the number is from another tool",
-    DEGRADED: "the device runs below its rated clocks, power or links; only of the test “device health”",
+    DEGRADED: "the device runs below its rated clocks, power or links; only the test “device health” has this verdict",
     OUT_OF_MEMORY: "the test ran out of memory, as expected",
     FAILED: "the test failed before its verdict: wrong data, an exception, a lost process",
-    SHADOW: "a shadow gate would have failed, since it compared too little",
+    SHADOW: "a shadow gate would have failed, since the run compared too little",
     SKIPPED: "not measured: this machine lacks what the test needs, or the test skipped itself",
 }
 
@@ -291,7 +291,7 @@ def _run_line(run: Run, name: str, shows_product: bool, tolerance: str) -> str:
         facts.append(shadow_text(run))
     facts.append(tolerance)
     if footer is None or run.cut:
-        facts.append("cut before its end; the results until then follow")
+        facts.append("the run was cut before its end; the results until then follow")
     return " · ".join(filter(None, facts))
 
 

@@ -14,7 +14,7 @@ from .words import figure
 
 # Characters of a source that are shown. It may be a long address, of which the beginning tells whose it is.
 LONGEST_SOURCE = 72
-WHOLE_PROGRAM = "of whole programs, not comparable with a steady-state time"
+WHOLE_PROGRAM = "times of whole programs, not comparable with a steady-state time"
 
 
 def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = False) -> list[str]:
@@ -35,7 +35,7 @@ def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = F
         )
     ]
     remaining = count(len(published) - len(selected), "more measurement")
-    note = f"… and published figures beside {remaining} (-v shows all)"
+    note = f"… and published figures for {remaining} (-v shows all)"
     return lines + [note] * (len(selected) < len(published))
 
 

@@ -132,7 +132,7 @@ def _run_line(run: Run, name: str, tolerance: str) -> str:
 def shadow_text(run: Run) -> str:
     """Return the text that a shadow gate only watched, if one did."""
     shadow = run.footer.shadow if run.footer is not None else None
-    return "" if shadow is None else f"the gate only watched, {len(shadow)} would have failed"
+    return "" if shadow is None else f"{count(len(shadow), 'test')} would have failed (shadow gate)"
 
 
 def _end_text(run: Run) -> str:

@@ -153,8 +153,8 @@ def engine_lines(rows: Sequence[Row]) -> list[str]:
         ]
         largest = max((_size(row) for _, row in pairs), default=0)
         texts = [
-            f"{printable(twin.label)}: {format_rate(twin.rate)} as the driver chooses, {format_rate(row.rate)} by "
-            f"multiprocessors ({three_digits(row.rate / twin.rate)} ×)"
+            f"{printable(twin.label)}: {format_rate(twin.rate)} by the engine that the driver chooses, "
+            f"{format_rate(row.rate)} by multiprocessors ({three_digits(row.rate / twin.rate)} ×)"
             for twin, row in pairs
             if _size(row) == largest and twin.rate and row.rate
         ]
@@ -212,7 +212,7 @@ def _fan(row: Row, rows: Sequence[Row]) -> Iterator[str]:
         text += f", {rate / total:.0%} of their sum, {format_rate(total)} "
         text += f"({link_count} × {format_rate(median(rates))} one by one)"
     else:
-        text += f"; {len(rates)} of them were measured one by one, so their sum is unknown"
+        text += f"; {len(rates)} of these links were measured one by one, so the sum is unknown"
     peak = link_peak(product_like(key.hardware.product, key.hardware.memory), key.hardware.link)
     # Only xGMI has a link of its own to each device. Over a switch or PCIe all copies share one link.
     if peak is not None and key.hardware.link == "xgmi":

@@ -101,7 +101,7 @@ def _next_command(row: Row, verdict: Verdict, path: str) -> str:
 def _memory_message(row: Row, verdict: Verdict, details: str) -> str:
     """Return the message of a test that is red for its peak memory."""
     first_line = f"{row.label}: {row.verdict} {row.reason}"
-    second_line = "; ".join([f"its time: {figure(row)} {verdict.kind}", *verdict.subject.changed])
+    second_line = "; ".join([f"time: {figure(row)} {verdict.kind}", *verdict.subject.changed])
     accept_hint = f"; {ACCEPT}" * (row.verdict == Kind.REGRESSED)
     return f"{printable(first_line)}\n  {printable(second_line)}. {details}{accept_hint}."
 
@@ -127,7 +127,7 @@ def _limit_message(row: Row, verdict: Verdict, details: str) -> str:
     # The time that was compared. The limit's source may use a mean or the fastest call, so it is not the row's time.
     observed_s = verdict.limit_s * math.exp(verdict.estimate)
     return (
-        f"{printable(row.label)}: {format_percent(row.change)} time beyond its limit "
+        f"{printable(row.label)}: {format_percent(row.change)} time beyond the limit "
         f"({figure(row, observed_s)}) {verdict.kind}, {printable(row.time_reason)}, {_interval(row)}\n  {details}."
     )
 
@@ -166,7 +166,7 @@ def health_message(findings: Sequence[Finding]) -> str:
     suffix = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
     lines = [f"DEGRADED: {worst.observed} ({_without_parentheses(worst.subject)}){suffix}"]
     lines += [
-        f"  {finding.subject}: {finding.observed}: {finding.effect}. Mend: {finding.remedy}."
+        f"  {finding.subject}: {finding.observed}: {finding.effect}. Remedy: {finding.remedy}."
         for finding in findings
     ]
     return "\n".join(printable(line) for line in lines)

@@ -199,7 +199,7 @@ def test_a_red_test_is_told_with_its_plot_its_cause_behind_a_fold_and_a_command(
         "\n  session of 2026-01-01T03:04:05Z on GPU-1: 5 pro" in folded,
     ) == (False, True)
     assert "note: driver 550.54 → 570.86\n" in folded
-    assert "3 of 3 processes slower than all 15 of the baseline." in shown
+    assert "3 of 3 processes slower than all 15 processes of the baseline." in shown
     assert 'data-figure="plot-2"' in card
     found = {one.row.label: one for one in reds(rows_of_run(run))}
     explained = found["memcpy_d2d[512KiB]"].explained
@@ -325,7 +325,7 @@ def test_kernels_what_ran_out_of_memory_and_what_calls_go_into_are_told(run, ful
     assert any("matrix product 60.0 %" in line for line in inside["transformer[small-eager]"])
     assert any("724 MiB" in line for line in inside["transformer_memory[small]"])
     for told in (
-        "asked for 64.0 GiB, 40.0 GiB free, in its calls",
+        "asked for 64.0 GiB, 40.0 GiB free, during the calls",
         "58514</td>",
         "NVIDIA H200",
         "softmax_kernel",
@@ -342,7 +342,7 @@ def test_the_header_says_run_date_host_and_drill_and_whatever_is_long_is_cut_wit
         == line
     )
     watched = make.footer(exit_status=1, measured=1, shadow=("t.py::a",))
-    told = "1 measured · the gate only watched, 1 would have failed"
+    told = "1 measured · 1 test would have failed (shadow gate)"
     assert run_lines([make.run(tmp_path / "w.jsonl", watched)], ())[0].endswith(told)
     header = full[full.index("<header>") : full.index("</header>")]
     for told in (

@@ -177,13 +177,13 @@ def test_by_a_limit_a_healthy_machine_is_green_and_one_that_is_fifteen_percent_s
         result.stdout.fnmatch_lines(["GREEN: 1 of 1 fast enough (1 by published limits)"])
         result = site.run_tests(product, Rates(memory_GBps=1.05 * limit, slow_memory=SLOW), test)
         assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
-        told = f"*: +9.* % time beyond its limit*BELOW THRESHOLD: threshold {limit} GB/s*ROCm/system-acceptance-docs*"
+        told = f"*: +9.* % time beyond the limit*BELOW THRESHOLD: threshold {limit} GB/s*ROCm/system-acceptance-docs*"
         result.stdout.fnmatch_lines([told])
     rates = Rates(memory_GBps=1.10 * 1115, slow_memory=SLOW)
     result = site.run_rounds(2, "mi210-64gb", rates, "test_stream_large[triad]")
     assert result.ret == pytest.ExitCode.TESTS_FAILED, result.stdout.str()
     result.stdout.fnmatch_lines(
-        ["*+4.5 % time beyond its limit*BELOW THRESHOLD: threshold 1115 GB/s*"]
+        ["*+4.5 % time beyond the limit*BELOW THRESHOLD: threshold 1115 GB/s*"]
     )
 
 

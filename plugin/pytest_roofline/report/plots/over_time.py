@@ -90,7 +90,10 @@ def _sentence(use: MemoryUse) -> str:
     """
     first, last = use.over_time[0], use.over_time[-1]
     peak = max(use.over_time, key=lambda point: point.total_bytes)
-    text = f"Begins with {format_memory(first.total_bytes)}, peaks at {format_memory(peak.total_bytes)} in {peak.step}"
+    text = (
+        f"The call begins with {format_memory(first.total_bytes)}, peaks at {format_memory(peak.total_bytes)} in "
+        f"{peak.step}"
+    )
     text += f", and ends with {format_memory(last.total_bytes)}."
     if use.allocator:
         reserved_bytes = max(point.reserved_bytes for point in use.allocator)

@@ -372,7 +372,7 @@ def _series_text(series: Series) -> str:
     ]
     if cached_count:
         texts.append(
-            f"{cached_count} small enough to stay in a cache, where the roofline is no limit"
+            f"sizes small enough to stay in a cache, where the roofline is no limit: {cached_count}"
         )
     return "; ".join(texts)
 

@@ -116,7 +116,7 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
     }
     skipped_count = len(rows) - len(points)
     text = _sentence(points, roofs) + thinning_note(len(selected), len(points), "points")
-    text += f" {skipped_count} without FLOPs or bytes are in the table only." * bool(skipped_count)
+    text += f" The table has {skipped_count} more, without FLOPs or bytes." * bool(skipped_count)
     figure = plain_figure(traces, layout, with_legend(420, len(traces), 10))
     return Plot(SECTION, printable(f"FLOP/s by operational intensity on {name}"), text, figure)
 
@@ -198,7 +198,11 @@ def _sentence(points: Sequence[Point], roofs: Mapping[str, Ceiling]) -> str:
         text = f"nearest to its roof {nearest} ({format_share(highest)})"
         text += f", farthest {farthest} ({format_share(lowest)})" if len(shares) > 1 else ""
     elif valid_points:
-        text = "none of them has a roofline" if roofs else "no roofline is known for them"
+        text = (
+            "no measurement has a roofline"
+            if roofs
+            else "no roofline is known for these measurements"
+        )
     else:
-        text = "none of them valid"
+        text = "no measurement is valid"
     return printable(f"{count(len(points), 'measurement')}: {text}.")

@@ -175,7 +175,7 @@ def _sentence(row: Row, processes: Sequence[Sequence[Block]]) -> str:
         slower_count = sum(process.median_s > max(baseline_s) for process in valid_processes)
         parts = [
             f"{slower_count} of {count(len(valid_processes), 'process', 'es')} slower than all "
-            f"{len(baseline_s)} of the baseline"
+            f"{count(len(baseline_s), 'process', 'es')} of the baseline"
         ]
     block_count, excluded_count = (
         sum(map(len, processes)),

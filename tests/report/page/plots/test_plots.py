@@ -435,7 +435,7 @@ def test_samples_of_what_failed_stand_beside_the_baseline_and_its_tolerance(benc
     )
     assert "left out: cores taken by the scheduler" in left["hovertext"][0]
     assert (
-        "3 of 3 processes slower than all 15 of the baseline; 3 of 10 blocks left out." == plot.says
+        "3 of 3 processes slower than all 15 processes of the baseline; 3 of 10 blocks left out." == plot.says
     )
 
     (row,) = bench.rows(
@@ -503,16 +503,16 @@ def test_points_stand_at_their_intensity_below_roofs_that_meet_at_the_ridge(benc
     }
     assert plot.says.startswith("3 measurements: nearest to its roof stream[")
     assert "farthest product[8192] (70.8 %)" in plot.says
-    assert plot.says.endswith(f" {len(rows) - 3} without FLOPs or bytes are in the table only.")
+    assert plot.says.endswith(f" The table has {len(rows) - 3} more, without FLOPs or bytes.")
     # Bytes out of a cache are no share of the memory's roof.
     work, cached = (
         Work(read_bytes=2**40, flops=2**20),
         Samples((1e-3,), 1, 1e-9, labels=("cache_resident",)),
     )
     cases = [
-        ({"samples": cached, "ceiling": H200}, "none of them has a roofline"),
-        ({}, "no roofline is known for them"),
-        ({"invalid": "a neighbour"}, "none of them valid"),
+        ({"samples": cached, "ceiling": H200}, "no measurement has a roofline"),
+        ({}, "no roofline is known for these measurements"),
+        ({"invalid": "a neighbour"}, "no measurement is valid"),
     ]
     for facts, told in cases:
         (plot,) = of_section(bench.rows(bench.judged(1e-3, work=work, **facts)), ROOFLINE)
@@ -677,7 +677,7 @@ def test_memory_over_time_is_stacked_by_category_below_what_the_allocator_has(be
     _, plot = of_section(rows, MEMORY, runs_of(rows))
     found = traces(plot)
     assert plot.says.startswith(
-        "Begins with 300 MiB, peaks at 1.00 GiB in backward, and ends with 300 MiB. The allocator"
+        "The call begins with 300 MiB, peaks at 1.00 GiB in backward, and ends with 300 MiB. The allocator"
     )
     assert [0, pytest.approx(724 / 1024), 0] == found["activations"]["y"]
     assert ([0.0, 100.0, 200.0], "alive") == (
