@@ -116,7 +116,7 @@ def test_a_run_is_kept_with_what_the_program_printed_and_its_identity(folder):
     assert "bench version 3.1" in kept[-1].read_text()
     explained = CliRunner().invoke(main, ["explain", "one-b", "rate"], catch_exceptions=False)
     assert "difference -7" in explained.output
-    assert "is it worse than the tolerance? -7" in explained.output
+    assert "is this worse than the tolerance? -7" in explained.output
     compared = CliRunner().invoke(main, ["compare", "one-a", "one-b"], catch_exceptions=False)
     row = next(line for line in compared.output.splitlines() if line.startswith("bench.rate"))
     assert " -7" in row

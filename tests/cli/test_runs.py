@@ -52,8 +52,8 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
     done = command("compare", "before", "after")
     assert (done.exit_code, done.stdout.splitlines()[0]) == (
         2,
-        "no time can turn red with 1 process against 1, since red needs 11; measure each side with "
-        "--roofline-rounds=5 --roofline-save=NAME, or name 5 runs of each side with commas between",
+        "no test can be REGRESSED with 1 process against 1, since REGRESSED needs 11. Measure each side with "
+        "--roofline-rounds=5 --roofline-save=NAME, or name 5 runs of each side, separated by commas",
     )
     # Of many tests a few reasons are enough to see why.
     for name, seconds in (("many", 1.0), ("slower", 2.0)):
@@ -69,7 +69,8 @@ def test_compare_says_at_once_that_too_few_processes_turn_nothing_red(command, r
         "12 INCONCLUSIVE; undecided: copy0[64MiB] +100 %, copy1[64MiB] +100 %, copy2[64MiB] +100 % and 9 more",
     ]
     assert (
-        "since red needs 5; measure the new side with" in command("compare", "fast", "after").stdout
+        "since REGRESSED needs 5. Measure the new side with"
+        in command("compare", "fast", "after").stdout
     )
     assert "can turn red" not in command("compare", "fast", "slow").stdout
 
@@ -101,7 +102,7 @@ def test_within_a_run_the_same_rule_tells_what_is_undecided(command, make, saved
     done = command("compare", "ways", "--by", "way", "--base", "a")
     assert (done.exit_code, done.stdout.splitlines()[-1].partition("; ")[2]) == (
         2,
-        "undecided: step +30 %; 0.77x as fast, the geometric mean of 1 test",
+        "undecided: step +30 %; 0.77x as fast in the geometric mean of 1 test",
     )
 
 
@@ -157,7 +158,7 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(
         "5",
         "IMPROVED",
     ]
-    assert closing == "b against a\\x1b: 1 IMPROVED; 2.00x as fast, the geometric mean of 1 test"
+    assert closing == "b against a\\x1b: 1 IMPROVED; 2.00x as fast in the geometric mean of 1 test"
     slower = command("compare", "ways", "--by", "way", "--base", "b", "--json")
     (row,) = json.loads(slower.stdout)
     words = [row[name] for name in ("verdict", "by", "base", "other")]

@@ -288,7 +288,7 @@ def test_their_fixture_may_be_extended_and_what_goes_wrong_with_it_fails_nothing
         result = bench.run("-k=walk", "--benchmark-enable")
         result.assert_outcomes(passed=1, warnings=1, deselected=3)
         result.stdout.fnmatch_lines(
-            ["*test_walk was measured, but could not be replayed into pytest-benchmark: *"]
+            ["*test_walk was measured, but its times could not be given to pytest-benchmark: *"]
         )
 
 

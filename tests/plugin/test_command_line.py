@@ -50,8 +50,8 @@ def test_no_other_place_takes_a_gate_its_rounds(recorded, monkeypatch, place, op
     name = option.removeprefix("--roofline-")
     result.stdout.fnmatch_lines(
         [
-            "roofline: *up to 12 rounds, no round after 30 min*",
-            f"roofline: not in the command: {SOURCES[place]}: {name} {value} (not heeded)",
+            "roofline: *up to 12 rounds, no new round after 30 min*",
+            f"roofline: settings from outside the command: {SOURCES[place]}: {name} {value} (not heeded)",
         ]
     )
 
@@ -75,7 +75,7 @@ def test_a_gate_whose_baselines_are_replaced_outside_its_command_is_red(
     setting = f"{SOURCES[place]}: against evil"
     result.stdout.fnmatch_lines(
         [
-            f"GATE: the baselines are replaced outside the command ({setting})",
+            f"GATE: settings outside the command replace the baselines ({setting})",
             f"RED ({setting}): the gate compared too little, 2 of 2 fast enough",
         ]
     )
@@ -112,7 +112,7 @@ def test_what_holds_outside_the_command_is_named_until_a_green_run_had_it(
             0,
             [last],
         )
-        assert f"roofline: not in the command: {setting}" in result.stdout.lines
+        assert f"roofline: settings from outside the command: {setting}" in result.stdout.lines
 
 
 @pytest.mark.parametrize("option", ["--rootdir=evil", "--config-file=evil/pytest.ini"])
@@ -128,7 +128,10 @@ def test_an_environment_that_moves_the_project_and_its_baselines_is_named(
     result = recorded.run("--roofline-ci", "--roofline-rounds=1")
     setting = f"PYTEST_ADDOPTS: {option}"
     result.stdout.fnmatch_lines(
-        [f"roofline: not in the command: {setting}", f"* ({setting}): *0 of 2 fast enough*"]
+        [
+            f"roofline: settings from outside the command: {setting}",
+            f"* ({setting}): *0 of 2 fast enough*",
+        ]
     )
     # In the command it is what was asked for.
     monkeypatch.delenv("PYTEST_ADDOPTS")
@@ -261,8 +264,8 @@ EXIT = "pytest.exit('the node is needed', returncode=0)"
 @pytest.mark.parametrize(
     ("hook", "text"),
     {
-        "pytest_configure": "the run ended with status 0 before its last line",
-        "pytest_sessionstart": "the run ended with status 0 before its last line",
+        "pytest_configure": "the run ended with status 0 before it printed its result",
+        "pytest_sessionstart": "the run ended with status 0 before it printed its result",
         "pytest_sessionfinish": "pytest.exit(returncode=0) ended the run before its report",
     }.items(),
 )

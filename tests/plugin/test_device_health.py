@@ -10,7 +10,7 @@ from .conftest import ALWAYS
 H100 = "NVIDIA H100 80GB HBM3"
 # A device whose power limit is down.
 SICK = SOUND | {"power_limit_w": 400.0}
-CAUSE = "power limit 400 W, shipped with 700 W"
+CAUSE = "power limit 400 W, default 700 W"
 
 
 @pytest.fixture

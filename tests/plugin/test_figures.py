@@ -26,10 +26,10 @@ def test_twice(roofline):
 """
 SENTENCES = (
     "the name of a figure is ''; expected text",
-    "the figure 'a' is True; expected a number in one of",
+    "the figure 'a' is True; expected a number, in a unit of",
     "the unit of 'a' is 'ms'; expected one of B, s, share, count, FLOP, tokens/s, x",
     "'a' is nan; expected a finite number",
-    "this test has two figures under the name 'a'; give each another name",
+    "this test has two figures with the name 'a'. Give each a different name, as in name='cold'",
 )
 
 

@@ -28,8 +28,7 @@ def test_a_drill_is_in_the_first_calls_and_a_number_that_is_none_is_refused(desk
     out = result.stdout.str()
     for count in (-1, True, 1001):
         assert (
-            f"BadInput: first_calls is {count!r}; expected how many calls to time alone, 0 to 1000"
-            in out
+            f"BadInput: first_calls is {count!r}; expected a number of calls from 0 to 1000" in out
         )
     (measurement,) = desk.saved("it").measurements
     assert measurement.samples.first_calls_s[1] == pytest.approx(1.5e-3, rel=0.01)

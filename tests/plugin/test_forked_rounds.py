@@ -81,7 +81,7 @@ def test_a_parent_that_is_killed_costs_the_round_in_it_and_the_next_has_another(
     """
     result, (_, *further) = run(forking, 3, kill)
     assert result.ret == 0
-    assert "its process ended early in round 2: it was killed by SIGKILL" in result.stdout.str()
+    assert "round 2 of the test is lost: the process was killed by SIGKILL" in result.stdout.str()
     (_, first, *_), (_, second, *_) = further
     assert first != second
     assert len(forking.last_run().measurements) == 2

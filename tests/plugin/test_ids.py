@@ -155,7 +155,7 @@ def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becom
         "ids=[[]…[]] that name"
     )
     result.stdout.fnmatch_lines(
-        [f"WARNING: copy: {why} each value; until then it is not compared, and no*"]
+        [f"WARNING: copy: {why} each value. Until then the test is neither*"]
     )
     proposed = desk.cli("baseline", "propose", "a", "-o", "p.json")
     assert (proposed.exit_code, proposed.output.count("identified only by its position")) == (

@@ -28,7 +28,7 @@ def test_compiled_kernels_go_along_in_their_own_file_and_worse_ones_stay_as_they
     result = lab.desk.run("--roofline-record")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert last_line(result) == "RECORDED 1 of 2 in baselines/resources.json. Commit it."
-    assert "flash[sm_90]: registers 198 → 255; its earlier entry stays" in texts(result)
+    assert "flash[sm_90]: registers 198 → 255; the earlier entry stays" in texts(result)
     assert [each.figures["registers"] for each in nvidia(lab)] == [198]
     assert lab.desk.run("--roofline-record", "--roofline-accept-slower=wider tiles").ret == 0
     ((figures, provenance),) = [(each.figures, each.provenance) for each in nvidia(lab)]
@@ -49,6 +49,6 @@ def test_one_run_writes_several_files_and_names_each(lab):
     result = lab.desk.run(*RECORD)
     assert result.ret == 0, texts(result)
     assert re.fullmatch(
-        r"RECORDED 1 of 1 in baselines/h100\.json and baselines/resources\.json; finds .*\. Commit them\.",
+        r"RECORDED 1 of 1 in baselines/h100\.json and baselines/resources\.json\. A gate finds .*\. Commit them\.",
         last_line(result),
     )

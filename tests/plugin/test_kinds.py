@@ -167,7 +167,7 @@ def test_a_verdict_of_another_kind_is_refused():
     class Energy(ResultKind):
         metric = "energy"
 
-    with pytest.raises(BadInput, match="metric 'heat'; expected 'energy', which Energy keeps"):
+    with pytest.raises(BadInput, match="metric 'heat'; expected 'energy', the metric of Energy"):
         Energy().add(ExactVerdict("t", "t", "heat", "PASSED"))
 
 
@@ -180,7 +180,7 @@ def test_a_kind_needs_a_metric_of_its_own(desk, metric):
     desk.suite(SUITE)
     result = desk.run()
     expected = (
-        f"ERROR: Energy has metric '{metric}'; expected a metric that no other kind has, so none of time, peak_bytes, "
+        f"ERROR: Energy has metric '{metric}'; expected a metric of its own, other than time, peak_bytes, "
         "kernel, memory"
     )
     result.stderr.fnmatch_lines([expected])

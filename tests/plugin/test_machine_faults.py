@@ -33,7 +33,7 @@ JUMPS = (
     "at, whole = fake.clock_s, fake.elapsed_s; "
     "fake.elapsed_s = lambda start, end: whole(start, end) + {} * (start <= at < end)"
 )
-BACK = "fake's time stamps run backwards (-3600 s), so its times are invalid"
+BACK = "the time stamps of fake run backwards (-3600 s), so its times are invalid"
 CROWDED = "{0} of 22 blocks of samples were spoiled: {0} × another process on the device"
 FAULTS = [
     # Where something happened, the lines that are read of it, and of the second test why it counts for nothing.
@@ -46,7 +46,7 @@ FAULTS = [
         "bytearray(2**62)",
         [
             "E       MemoryError",
-            "out of memory: second: 80.0 GiB free, in its calls, 0 B allocated by torch",
+            "out of memory: second: 80.0 GiB free, during the calls, 0 B allocated by torch",
         ],
         "raised MemoryError",
     ),

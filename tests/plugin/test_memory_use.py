@@ -45,8 +45,8 @@ def test_both(roofline):
     roofline.memory(lambda: 3, 4, make_args=lambda: ())
 """
 SENTENCES = (
-    "this test has two memory uses under no name; give each another name",
-    "memory got 3; expected a function",
+    "this test has two memory uses with no name. Give each a different name, as in name='cold'",
+    "roofline.memory got 3; expected a function",
     "name is 7; expected text, or None for the only memory use of a test",
     "both args and make_args",
 )
@@ -131,7 +131,7 @@ def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
     assert found.name is None
     assert "REGRESSED" not in result.stdout.str()
     assert "out of memory: large.big: asked for 4096 TiB" in result.stdout.str()
-    assert "while its memory was followed" in result.stdout.str()
+    assert "while the memory of a call was recorded" in result.stdout.str()
     assert desk.saved("it").memory_uses == ()
     # A call that fails keeps neither its arguments nor what the device caches.
     desk.suite(FAILS)

@@ -11,7 +11,7 @@ def test_xdist_with_workers_skips_what_measures_with_the_reason_and_runs_the_res
     result = desk.subprocess(*asked)
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(
-        ["roofline: 1 skipped that measure: pytest-xdist runs *; expected -n 0 or no -n*"]
+        ["roofline: skipped tests that measure: 1; pytest-xdist runs *; expected -n 0 or no -n*"]
     )
     # A gate that measures nothing is red.
     result = desk.subprocess(*asked, "--roofline-ci")

@@ -24,7 +24,7 @@ def test_other(roofline, busy):
 """
 ONCE = ("--roofline-rounds=1",)
 OTHER = "def test_other(roofline, busy):"
-MISSED = "1 of the baseline's entries not measured ({})"
+MISSED = "this run did not measure 1 of the baseline's entries ({})"
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_test_that_skips_itself_after_measuring_is_told_its_own_reason_and_whe
     lines = desk.run("--roofline-ci").stdout.lines
     assert "  SKIPPED one: slow today" in lines
     assert any(
-        "move pytest.skip() or pytest.xfail() above roofline.measure()" in line for line in lines
+        "Move pytest.skip() or pytest.xfail() above roofline.measure()" in line for line in lines
     )
 
 
@@ -163,7 +163,7 @@ def test_a_run_that_is_ended_with_status_0_is_red_and_keeps_what_it_measured(rec
     recorded.suite(exits.format(status=0))
     said = gated(recorded, "--roofline-ci")
     assert said.endswith(
-        f"GATE: {CUT}\n  Let the test fail or be skipped; to end a run, use another status."
+        f"GATE: {CUT}\n  Let the test fail or be skipped. To end a run, pass another status to pytest.exit()."
     )
     run = recorded.last_run()
     assert [one.label for one in run.measurements] == ["copy[64]", "copy[128]", "other"]
@@ -231,15 +231,16 @@ def test_a_test_that_records_something_else_or_is_skipped_before_is_not_silent(r
 
 def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
     for change, said in (
-        (("def test_other", "def helper_other"), MISSED.format("other: there is no such test")),
-        (("[64, 128]", "[64]"), MISSED.format("copy[128]: its test has other parameters now")),
+        (("def test_other", "def helper_other"), MISSED.format("other: the test no longer exists")),
+        (("[64, 128]", "[64]"), MISSED.format("copy[128]: the test has other parameters now")),
         (
             (f"{OTHER}\n", f"{OTHER}\n    pytest.skip('broken')\n"),
-            MISSED.format("other: its test was skipped: broken"),
+            MISSED.format("other: the test was skipped: broken"),
         ),
         (
             (f"{OTHER}\n    roofline.measure(", f"{OTHER}\n    (lambda *a, **b: 0)("),
-            f"1 test ended without a measurement (test_other); {MISSED.format('other: its test did not measure it')}",
+            "1 test ended without a measurement (test_other); "
+            + MISSED.format("other: the test ran without this measurement"),
         ),
     ):
         recorded.suite(TWO.replace(*change))
@@ -251,7 +252,10 @@ def test_an_entry_that_nobody_measured_is_red_and_the_cure_is_named(recorded):
     result = recorded.run(*ONCE, "--roofline-ci")
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
-        ["new: NO BASELINE *", "GATE: *entries not measured (other: there is no such test)"]
+        [
+            "new: NO BASELINE *",
+            "GATE: *of the baseline's entries (other: the test no longer exists)",
+        ]
     )
     recorded.suite(TWO.replace(OTHER, f"{OTHER}\n    assert False"))
     recorded.run(*ONCE, "--roofline-ci").assert_outcomes(passed=2, failed=1)
@@ -290,7 +294,7 @@ def test_the_entry_of_a_test_that_is_gone_is_red_where_the_command_would_have_se
     desk.ini("markers = perf")
     desk.baseline(text=MARKED)
     desk.suite(MARKED.replace(*DELETED))
-    text = MISSED.format("other: there is no such test")
+    text = MISSED.format("other: the test no longer exists")
     for options in (
         ("-k", "copy or other"),
         ("-k", "TEST_OTHER or 64"),
@@ -303,7 +307,7 @@ def test_the_entry_of_a_test_that_is_gone_is_red_where_the_command_would_have_se
     ):
         assert text in gated(desk, "--roofline-ci", *options), options
     desk.suite(MARKED.replace("test_other", "test_new").replace("[64, 128]", "[64]"))
-    text = MISSED.format("copy[128]: its test has other parameters now")
+    text = MISSED.format("copy[128]: the test has other parameters now")
     assert text in gated(desk, "--roofline-ci", "-k", "copy")
 
 
@@ -316,7 +320,7 @@ def test_a_module_in_place_of_a_path_covers_the_tests_of_its_file(desk, monkeypa
     desk.baseline(text=TWO)
     path = desk.path / "test_suite.py"
     path.write_text(TWO.replace(*DELETED))
-    text = MISSED.format("other: there is no such test")
+    text = MISSED.format("other: the test no longer exists")
     assert text in gated(desk, "--roofline-ci", "--pyargs", "test_suite")
     assert text in gated(desk, "--roofline-ci", "--pyargs", "test_suite.py")
     assert gated(desk, "--roofline-ci", "--pyargs", "test_suite::test_copy") == ""
@@ -333,7 +337,7 @@ def test_a_node_id_covers_what_it_names_and_nothing_of_the_paths_beside_it(desk)
     desk.suite(TWO.replace(*DELETED), "perf/test_suite")
     desk.suite("def test_nothing(): pass\n", "test_beside")
     move_entries(desk, "perf/test_suite.py")
-    text = MISSED.format("other: there is no such test")
+    text = MISSED.format("other: the test no longer exists")
     copy = "perf/test_suite.py::test_copy"
     for arguments in (
         (copy, "perf"),
@@ -344,7 +348,7 @@ def test_a_node_id_covers_what_it_names_and_nothing_of_the_paths_beside_it(desk)
     for arguments in ((copy,), (copy, "test_beside.py"), (f"{copy}[64]", f"{copy}[128]")):
         assert gated(desk, "--roofline-ci", *arguments) == "", arguments
     desk.suite(TWO.replace("[64, 128]", "[64]"), "perf/test_suite")
-    text = MISSED.format("copy[128]: its test has other parameters now")
+    text = MISSED.format("copy[128]: the test has other parameters now")
     assert text in gated(desk, "--roofline-ci", copy, "test_beside.py")
     assert gated(desk, "--roofline-ci", f"{copy}[64]") == ""
 
@@ -361,8 +365,8 @@ def test_a_test_that_moved_out_of_the_paths_of_a_gate_is_green_after_the_command
     desk.suite(TWO.replace(*DELETED), "perf/test_suite")
     move_entries(desk, "perf/test_suite.py")
     message = gated(desk, "--roofline-ci", "perf")
-    assert MISSED.format("other: there is no such test") in message
-    assert "the entry keeps the old file, marks and tier until the test is recorded anew" in message
+    assert MISSED.format("other: the test no longer exists") in message
+    assert "its entry keeps the old file, marks and tier. Record the test again" in message
     # JUnit has the message twice.
     lines = dict.fromkeys(map(str.strip, message.splitlines()))
     commands = [line.split() for line in lines if line.startswith(("pytest ", "roofline "))]
@@ -378,8 +382,8 @@ def test_the_entry_of_a_test_that_is_skipped_is_red_with_the_reason_of_the_skip(
     desk.baseline(text=TWO)
     desk.suite(TWO.replace(OTHER, f"@pytest.mark.skip(reason='flaky')\n{OTHER.lstrip()}"))
     message = gated(desk, "--roofline-ci")
-    assert MISSED.format("other: its test was skipped: flaky") in message
-    assert "let it run, or leave it out by `-k` or `--deselect` in the command" in message
+    assert MISSED.format("other: the test was skipped: flaky") in message
+    assert "let the test run, or leave it out with `-k` or `--deselect` in the command" in message
 
 
 def move_entries(desk, path):
@@ -395,12 +399,12 @@ def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorde
     announced = DROPS.format(announce="config.hook.pytest_deselected(items=dropped)")
     above = MARKED.replace("perf", "roofline(tier='nightly')")
     for text, drops, options, why in (
-        (above, "", ("-k", "other or copy"), "its test is of tier nightly now"),
-        (above, "", (), "its test is of tier nightly now"),
-        (MARKED.replace("perf", "slow"), "", ("-m", "perf or not slow"), "-k or -m no longer selects its test"),
-        (MARKED, DROPS.format(announce=""), (), "a conftest.py or a plugin removed its test"),
-        (MARKED, DROPS.format(announce=""), ("-k", "other or 64"), "a conftest.py or a plugin removed its test"),
-        (MARKED, announced, (), "a conftest.py or a plugin removed its test"),
+        (above, "", ("-k", "other or copy"), "the test is of tier nightly now"),
+        (above, "", (), "the test is of tier nightly now"),
+        (MARKED.replace("perf", "slow"), "", ("-m", "perf or not slow"), "-k or -m no longer selects the test"),
+        (MARKED, DROPS.format(announce=""), (), "a conftest.py or a plugin removed the test"),
+        (MARKED, DROPS.format(announce=""), ("-k", "other or 64"), "a conftest.py or a plugin removed the test"),
+        (MARKED, announced, (), "a conftest.py or a plugin removed the test"),
     ):  # fmt: skip
         desk.suite(text)
         desk.pytester.makeconftest(plain + drops)
@@ -414,7 +418,7 @@ def test_the_entry_of_a_test_that_is_left_out_otherwise_than_when_it_was_recorde
     assert gated(desk, "--roofline-ci") == ""
     desk.suite(above.replace(*DELETED))
     nightly = ("--roofline-ci", "--roofline-tier=nightly")
-    assert MISSED.format("other: there is no such test") in gated(desk, *nightly)
+    assert MISSED.format("other: the test no longer exists") in gated(desk, *nightly)
 
 
 def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selection(recorded):
@@ -432,7 +436,8 @@ def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selec
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
-            "WARNING: 1 of the baseline's entries not measured, and without the name of their test (other); *"
+            "WARNING: this run did not measure 1 of the baseline's entries, and no entry of these names its test "
+            "(other). *"
         ]
     )
     # So is one whose tier nobody knows.
@@ -441,7 +446,7 @@ def test_an_entry_that_does_not_name_its_test_is_named_and_not_judged_by_a_selec
     path.write_text(json.dumps(raw))
     assert gated(recorded, "--roofline-ci", "-k", "copy or other") == ""
     # Where nothing is left out it is judged by its name.
-    assert MISSED.format("other: there is no such test") in gated(recorded, "--roofline-ci")
+    assert MISSED.format("other: the test no longer exists") in gated(recorded, "--roofline-ci")
 
 
 def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded):
@@ -457,7 +462,7 @@ def test_paths_where_pytest_looks_by_itself_are_no_selection(recorded):
         ("", ()),
     ):
         recorded.ini(f"testpaths = {testpaths}")
-        assert "other: there is no such test" in gated(recorded, "--roofline-ci", *given), (
+        assert "other: the test no longer exists" in gated(recorded, "--roofline-ci", *given), (
             testpaths,
             given,
         )
@@ -469,11 +474,11 @@ def test_a_run_that_is_started_in_a_folder_below_covers_that_folder_alone(record
     recorded.suite(text, "below/test_below")
     monkeypatch.chdir(recorded.path / "below")
     result = recorded.run(*ONCE, "--roofline-ci=shadow")
-    assert "there is no such test" not in result.stdout.str()
+    assert "the test no longer exists" not in result.stdout.str()
     monkeypatch.chdir(recorded.path)
     recorded.suite(TWO.replace(*DELETED))
     result = recorded.run(*ONCE, "--roofline-ci=shadow")
-    assert "other: there is no such test" in result.stdout.str()
+    assert "other: the test no longer exists" in result.stdout.str()
 
 
 def test_an_entry_of_other_hardware_is_not_missed_and_no_later_lf_looks_for_the_item(recorded):

@@ -158,13 +158,14 @@ def test_an_environment_in_which_data_or_kernels_are_not_what_they_seem_is_told(
     desk.suite(ONE)
     for value, told in (("1", 1), ("0", 0)):
         monkeypatch.setenv("TRITON_INTERPRET", value)
-        warned = "roofline WARNING: TRITON_INTERPRET=1: Triton kernels run on the host, not on fake; unset the variable"
+        warned = "roofline WARNING: TRITON_INTERPRET=1: Triton kernels run on the host, not on fake. Unset "
+        warned += "TRITON_INTERPRET"
         assert desk.run().stdout.lines.count(warned) == told, value
     monkeypatch.setattr(running, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=1)))
     sentence(
         desk.run(),
         "Python leaves out assert statements (PYTHONOPTIMIZE or -O, level 1)",
-        "unset it",
+        "Unset PYTHONOPTIMIZE",
     )
     desk.suite("def test_plain(): pass")
     assert desk.run().ret == 0
@@ -172,10 +173,10 @@ def test_an_environment_in_which_data_or_kernels_are_not_what_they_seem_is_told(
 
 MISTYPED = {
     "--roofline-ci=true": (
-        "--roofline-ci is 'true'; expected no value but shadow: type --roofline-ci or --roofline-ci=shadow"
+        "--roofline-ci is 'true'; expected no value but shadow. Type --roofline-ci or --roofline-ci=shadow"
     ),
     "--roofline-record=yes": (
-        "--roofline-record is 'yes'; expected no value: type --roofline-record"
+        "--roofline-record is 'yes'; expected no value. Type --roofline-record"
     ),
     "--roofline-baseline=x": (
         "pytest has no option --roofline-baseline; did you mean --roofline-baselines?"

@@ -314,7 +314,7 @@ def test_a_round_whose_room_ends_after_timing_makes_nothing_invalid(desk):
     }
     verdict, processes, texts = told["copy"]
     assert (verdict, processes) == ("INCONCLUSIVE", 1)
-    assert "4 processes left out: it ran out of memory in round 5" in texts
+    assert "4 processes left out: the test ran out of memory in round 5" in texts
     assert told["other"][1] == 5
     assert "left out" not in told["other"][2]
 

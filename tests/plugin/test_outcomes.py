@@ -130,8 +130,8 @@ def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
         ("lambda: None, work=WORK, timing='sundial'", "timing is 'sundial'"),
         ("lambda: None, work=WORK, budget=0", "budget is 0"),
         ("lambda: None, work=WORK, tolerance=-1", "tolerance is -1"),
-        ("lambda: None, 1, work=WORK, make_args=tuple", "expected one of them"),
-        ("lambda: None, WORK", "expected work=Work"),
+        ("lambda: None, 1, work=WORK, make_args=tuple", "expected only args or only make_args"),
+        ("lambda: None, WORK", "expected the keyword work=Work"),
         ("lambda: None, work=WORK, cache='rotate'", "make_args"),
         ("lambda: 1 / 0, work=WORK", "ZeroDivisionError"),
     ]
@@ -149,7 +149,10 @@ def test_a_measure_that_cannot_work_says_so_in_its_test(desk):
     result = desk.run()
     result.assert_outcomes(failed=len(cases) + 1)
     errors = [line for line in result.stdout.lines if line.startswith("E  ")]
-    again = ("", "this test has two measurements under no name; give each another name")
+    again = (
+        "",
+        "this test has two measurements with no name. Give each a different name, as in name='cold'",
+    )
     assert [
         words for _, words in [*cases, again] if not any(words in line for line in errors)
     ] == []

@@ -50,7 +50,7 @@ def test_what_a_rank_computes_is_held_against_the_peak_of_its_device(recorded):
     measurement = recorded("NVIDIA H200", "bf16_TFLOPS")
     assert (measurement.ceiling.value, measurement.ceiling.source) == (989e12, "datasheet")
     assert measurement.ceiling.origin.endswith(
-        "; of one rank, its device and its share of the work"
+        "; the roofline of one rank, from its device and its share of the work"
     )
     assert measurement.mfu == pytest.approx(1e14 / 989e12)
 

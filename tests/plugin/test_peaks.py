@@ -91,7 +91,7 @@ def test_a_baseline_of_before_peaks_were_kept_turns_nothing_red_and_takes_its_fi
         result = known.run(2.0, gate)
         result.assert_outcomes(passed=1)
         result.stdout.fnmatch_lines(
-            ["the baseline holds no peak memory yet, so it is not compared: step"]
+            ["the baseline holds no peak memory yet, so the peak memory is not compared: step"]
         )
         assert known.desk.last_run().verdicts[0].kind == "PASSED"
     approved = known.desk.cli("baseline", "approve", "before.json")
@@ -103,7 +103,9 @@ def test_a_peak_that_is_not_taken_any_more_is_not_green_in_silence(known):
     result = known.run(None)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["peak INVALID step: the baseline has a peak of 1.00 GiB and this run measured none*"]
+        [
+            "peak INVALID step: the baseline has a peak memory of 1.00 GiB, but this run measured no peak*"
+        ]
     )
     known.run(None, "--roofline-fail-on=regressed,invalid").assert_outcomes(failed=1)
 

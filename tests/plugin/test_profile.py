@@ -182,7 +182,9 @@ def test_a_trace_goes_where_the_run_goes_under_a_name_of_its_own(desk):
     (desk.path / ".roofline" / "profiles").write_text("a file")
     desk.suite(SUITE)
     result = desk.run("--roofline-profile")
-    result.stdout.fnmatch_lines(["profile of step *", "  not told: the trace was not written: *"])
+    result.stdout.fnmatch_lines(
+        ["profile of step *", "  not in this profile: a trace, since its file failed: *"]
+    )
     (profile,) = desk.last_run().profiles
     assert ("", True) == (profile.trace, bool(profile.kernels))
 

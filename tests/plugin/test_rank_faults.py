@@ -182,7 +182,8 @@ def test_the_failure_names_the_rank_and_points_to_the_line_of_the_test(faults):
     assert re.findall(r"^\S*pytest_roofline\S*\.py:\d+:", whole, re.MULTILINE) == []
     told = reason(faults, "test_hangs")
     assert re.search(
-        rf"{NAME.format(1)} did not answer within 4 s: it is at test_suite.py:\d+ in call", told
+        rf"{NAME.format(1)} did not answer within 4 s: the rank is at test_suite.py:\d+ in call",
+        told,
     ), told
     assert reason(faults, "test_skips_on_one").endswith(f"no such device (rank 1 on {HOST})")
     assert reason(faults, "test_all_skip").endswith("no such device")
@@ -350,4 +351,6 @@ def test_without_what_mpi_needs_its_tests_are_skipped_with_the_reason(desk, monk
         result.stdout.fnmatch_lines([f"SKIPPED [[]2[]]*{said}"])
     failed = desk.run("--roofline-fail-on=+no-hardware", "-k", "again", *options)
     failed.assert_outcomes(failed=1)
-    failed.stdout.fnmatch_lines([f"*{said}, and no-hardware fails (--roofline-fail-on)*"])
+    failed.stdout.fnmatch_lines(
+        [f"*{said}; missing hardware fails a test here (no-hardware in --roofline-fail-on)*"]
+    )

@@ -231,7 +231,7 @@ def test_every_test_ends_as_it_should_and_nothing_is_left_of_the_run(story):
     ]
     _, hurried = story.cases()["test_hurries"]
     assert (
-        "Work, whose work may not be done yet; expected a function that waits for the work: call .wait() on it"
+        "Work, whose work may not be done yet; expected a function that waits for the work. Call .wait() on the Work"
         in hurried
     )
     assert "out of step" not in hurried
@@ -364,7 +364,7 @@ def test_more_ranks_than_cores_get_no_verdict_and_say_why(story, measured):
     assert story.properties("test_three")["roofline.verdict"] == "OVERSUBSCRIBED"
     assert re.search(r"^\s*three .*OVERSUBSCRIBED", story.text, re.MULTILINE)
     assert re.search(
-        r"^oversubscribed: more ranks than cores on a node.*never gate: three$",
+        r"^oversubscribed: a node has more ranks than cores.*never gate: three$",
         story.text,
         re.MULTILINE,
     )
@@ -461,13 +461,13 @@ OPTIONS = (
     ({"world_size": 0}, "world_size is 0; expected a number of ranks, 1 or more"),
     ({"world_size": True}, "world_size is True"),
     ({"timeout": 0}, "timeout is 0; expected a number above zero"),
-    ({"backend": "carrier pigeon"}, "backend is 'carrier pigeon'; this torch has .*gloo"),
+    ({"backend": "carrier pigeon"}, "backend is 'carrier pigeon'; expected a back end of this torch: .*gloo"),
 )
 MEASURING = (
     ({"work": 7}, "work is 7; expected Work"),
     ({"timing": "wall"}, "timing is 'wall'; expected one of isolated, pipelined"),
     ({"cache": "flush"}, "cache is 'flush'; expected one of warm, rotate"),
-    ({"metric": "payload_GBps"}, "but work has none of what it counts"),
+    ({"metric": "payload_GBps"}, "but the work has no amount that this metric counts"),
     ({"name": 3}, "name is 3; expected text"),
     ({"collective": "all_hands"}, "collective is 'all_hands'; expected one of .*all_reduce"),
 )
@@ -642,7 +642,9 @@ def test_two(distributed):
     failed = desk.run("--roofline-fail-on=+no-hardware")
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines(
-        ["*needs 2 GPUs, found 1, and no-hardware fails (--roofline-fail-on)*"]
+        [
+            "*needs 2 GPUs, found 1; missing hardware fails a test here (no-hardware in --roofline-fail-on)*"
+        ]
     )
 
 

@@ -91,8 +91,8 @@ def test_a_recording_a_gate_and_a_slow_day_need_no_other_command(desk, monkeypat
     result = desk.run("--roofline-record")
     assert result.ret == 0, texts(result)
     line = re.fullmatch(
-        r"RECORDED 2 of 2 in baselines/h100\.json; finds slowdowns from (\d+) %, more days let it find less\. "
-        r"Commit it\.",
+        r"RECORDED 2 of 2 in baselines/h100\.json\. A gate finds slowdowns from (\d+) %; after recordings on more "
+        r"days, also smaller slowdowns\. Commit it\.",
         result.stdout.lines[-2],
     )
     assert line, result.stdout.lines[-2]
@@ -130,7 +130,10 @@ def test_what_excludes_a_recording_is_refused_before_anything_is_measured(
 ):
     desk.one()
     sentence(
-        desk.run("--roofline-record", *options), "--roofline-record", f"beside {flag}", "remove"
+        desk.run("--roofline-record", *options),
+        "--roofline-record",
+        f"together with {flag}",
+        "Remove",
     )
     assert not (desk.path / "opened").exists()
 
@@ -139,18 +142,16 @@ def test_a_recording_against_a_run_and_beside_a_gate_of_the_ini_file_is_refused(
     desk.one()
     desk.run("--roofline-save=before")
     against = desk.run("--roofline-record", "--roofline-against=before")
-    sentence(against, "beside --roofline-against")
+    sentence(against, "together with --roofline-against")
     desk.ini("roofline_ci = true")
-    sentence(desk.run("--roofline-record"), "beside --roofline-ci of pytest.ini")
+    sentence(desk.run("--roofline-record"), "together with --roofline-ci of pytest.ini")
     assert desk.run(*RECORD, "-o", "roofline_ci=").ret == 0
 
 
 def test_only_the_command_itself_asks_for_a_recording(desk, sentence):
     desk.one()
     desk.ini("addopts = --roofline-record")
-    sentence(
-        desk.run(), "pytest.ini: --roofline-record is set outside of the command", "remove it there"
-    )
+    sentence(desk.run(), "pytest.ini: --roofline-record is set outside of the command", "Remove")
     # No ini value is read that pytest would know.
     desk.ini("roofline_record = true", "filterwarnings = ignore")
     assert desk.run().ret == 0
@@ -161,7 +162,7 @@ def test_only_the_command_itself_asks_for_a_recording(desk, sentence):
     ("options", "words"),
     [
         (("--roofline-record", "--roofline-rounds=4"), ("is 4", "expected 5 or more")),
-        (("--roofline-accept-slower=why",), ("only valid with --roofline-record", "give both")),
+        (("--roofline-accept-slower=why",), ("without --roofline-record", "Add --roofline-record")),
         (("--roofline-record", "--roofline-accept-slower= "), ("is empty", "expected a reason")),
     ],
 )
@@ -181,7 +182,7 @@ def test_the_first_folder_of_baselines_that_is_named_takes_the_entries(desk):
     for name in ("site", "second", "baselines"):
         (desk.path / name).mkdir()
     result = recorded(desk, "--roofline-baselines=site", "--roofline-baselines=second")
-    assert "RECORDED 1 of 1 in site/h100.json;" in last_line(result)
+    assert "RECORDED 1 of 1 in site/h100.json." in last_line(result)
     assert [path.name for path in desk.path.glob("*/h100.json")] == ["h100.json"]
     assert list(entries(desk, folder="site")) == ["one"]
 
@@ -254,7 +255,7 @@ def test_a_reason_takes_what_is_slower_and_stands_in_its_entry(desk):
     assert (renewal.accepted_slower, renewal.reason) == (True, "safer rounding")
     assert sessions(desk) == [5]
     shown = desk.cli("baseline", "show", "one").output
-    assert "slower accepted" in shown
+    assert "accepted as slower: " in shown
     assert "(safer rounding)" in shown
     # The next gate holds what was accepted.
     assert desk.run("--roofline-ci").ret == 0
@@ -286,7 +287,7 @@ def begun_by_a_day(desk):
 
 @pytest.mark.parametrize(
     ("last", "counts", "processes"),
-    [(4, "0 of 1: nothing was written", []), (5, "1 of 1 in baselines/h100.json; ", [5])],
+    [(4, "0 of 1: nothing was written", []), (5, "1 of 1 in baselines/h100.json. ", [5])],
 )
 def test_ctrl_c_keeps_what_five_processes_and_half_of_the_rounds_have_measured(
     desk, monkeypatch, last, counts, processes
@@ -362,7 +363,7 @@ def test_peaks_are_recorded_with_the_times_and_a_larger_one_stays_as_it_was(desk
     result = steps.run(2, *RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert (
-        "step takes peak memory +100.0 % (2.00 GiB, baseline 1.00 GiB); its earlier entry stays"
+        "step takes peak memory +100.0 % (2.00 GiB, baseline 1.00 GiB); the earlier entry stays"
         in texts(result)
     )
     assert steps.entry.peak_bytes == GIB
@@ -384,14 +385,14 @@ def test_a_recording_of_siblings_alone_has_nothing_to_record(machine):  # noqa: 
 
 
 def test_a_recording_of_which_nothing_is_fit_ends_after_its_first_process(desk, monkeypatch):
-    busy = "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine"
+    busy = "other processes kept 1.6 of 2 cores busy while it was timed; run the test on a quiet machine"
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: busy)
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "cc1 works")
     desk.one()
     result = desk.run("--roofline-record")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "No baseline can be made of this run, after 1 of 10 rounds: cc1 works" in texts(result)
-    assert "run this again; --roofline-wait=10m waits for that" in texts(result)
+    assert "run this again. To wait for a quiet machine, add --roofline-wait=10m" in texts(result)
     assert not (desk.path / "baselines").exists()
 
 
@@ -420,6 +421,7 @@ def test_a_gate_and_a_recording_refuse_an_ini_value_that_nobody_knows(desk, sent
     for option in ("--roofline-ci", "--roofline-record"):
         sentence(
             desk.run(option),
-            "pytest.ini sets roofline_tolerence, which is not an option; did you mean roofline_tolerance?",
+            "pytest.ini sets roofline_tolerence, which is no option of pytest-roofline; did you mean "
+            "roofline_tolerance?",
         )
     assert not (desk.path / "opened").exists()

@@ -6,7 +6,9 @@ from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.quiet import CoreWatch
 from pytest_roofline.settings.options import SIDE_BY_SIDE
 
-BUSY = "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine"
+BUSY = (
+    "other processes kept 1.6 of 2 cores busy while it was timed; run the test on a quiet machine"
+)
 NOW = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
 RECORDING = ("--roofline-rounds=5", "--roofline-save=r")
 # Above the datasheet's peak.
@@ -41,8 +43,9 @@ def test_a_recording_on_a_busy_machine_ends_after_its_first_process_and_says_who
     desk.suite()
     result = desk.run(*RECORDING, *options)
     expected = (
-        f"{REFUSED}1 of 5 rounds: {NOW}. Expected at least one valid result, so pytest ended with status 1. Wait for "
-        "them to end, or end them, and run this again, under the same name; --roofline-wait=10m waits for that."
+        f"{REFUSED}1 of 5 rounds: {NOW}. Expected at least one valid result, so pytest ended with status 1. End "
+        "the busy processes, or wait until they end, and run this again, under the same name. To wait for a quiet "
+        "machine, add --roofline-wait=10m."
     )
     assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)
     # Said once, and what was measured is kept.
@@ -105,7 +108,9 @@ def test_whatever_propose_refuses_ends_a_recording_after_its_first_process(
     assert (result.ret, rounds_of(desk)) == (pytest.ExitCode.TESTS_FAILED, [1])
     assert said.startswith(f"{REFUSED}1 of 5 rounds: broken")
     assert why in said
-    assert said.endswith("Correct what made them invalid, and run this again, under another name.")
+    assert said.endswith(
+        "Correct the cause of the invalid results, and run this again, under another name."
+    )
     assert desk.cli("baseline", "propose", "r", "-o", "p.json").exit_code == 2
 
 
@@ -115,8 +120,9 @@ def test_a_failing_test_beside_invalid_ones_is_named_with_who_keeps_the_machine_
     desk.suite(MEASURING + BROKEN.format("assert busy is None, 'wrong'") + SOUND)
     expected = (
         f"{REFUSED}1 of 5 rounds: broken of r: the test failed: AssertionError: wrong; {NOW}. Expected at least one "
-        "valid result, so pytest ended with status 1. Correct what made them invalid, wait for them to end, or "
-        "end them, and run this again, under another name; --roofline-wait=10m waits for that."
+        "valid result, so pytest ended with status 1. Correct the cause of the invalid results, end the busy "
+        "processes, or wait until they end, and run this again, under another name. To wait for a quiet machine, add "
+        "--roofline-wait=10m."
     )
     disturbed = iter(("", BUSY))
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: next(disturbed))
@@ -166,7 +172,7 @@ def test_a_recording_that_measures_nothing_ends_with_status_1_whatever_kept_it_f
         result = desk.run(*RECORDING, *options)
         expected = (
             f"{REFUSED}0 of 5 rounds: {why}. Expected at least one valid result, so pytest ended with status 1. "
-            "Correct what made them invalid, and run this again, under the same name."
+            "Correct the cause of the invalid results, and run this again, under the same name."
         )
         assert (result.ret, last_line(result)) == (pytest.ExitCode.TESTS_FAILED, expected)
     # Pytest has a status of its own for this one, and says it.

@@ -141,7 +141,7 @@ def test_a_baseline_is_a_file_of_its_own_that_the_next_runs_are_judged_by(lab):
             {"registers": 168},
             0,
             [
-                "IMPROVED flash[[]sm_90]: registers 198 → 168; triton 3.9.0; the baseline wants renewing",
+                "IMPROVED flash[[]sm_90]: registers 198 → 168; triton 3.9.0; renew the baseline",
                 "GREEN: 2 of 2 *",
             ],
         ),
@@ -254,10 +254,10 @@ def test_a_kernel_that_was_not_reached_for_want_of_memory_is_missed(lab):
 def missed_by(lab, *options):
     """Return the exit status of a gate, and what its lines say of entries that it did not measure."""
     result = lab.desk.run("--roofline-ci", *options)
-    return result.ret, [line for line in result.stdout.lines if "entries not measured" in line]
+    return result.ret, [line for line in result.stdout.lines if "of the baseline's entries" in line]
 
 
-MISSED = "GATE: 1 of the baseline's entries not measured (flash[gfx942]: {})"
+MISSED = "GATE: this run did not measure 1 of the baseline's entries (flash[gfx942]: {})"
 
 
 def test_a_kernel_of_the_baseline_that_nobody_compiled_is_red_where_the_run_covers_it(lab):
@@ -266,7 +266,7 @@ def test_a_kernel_of_the_baseline_that_nobody_compiled_is_red_where_the_run_cove
     cut = text.replace('["sm_90", "gfx942"]', '["sm_90"]')
     lab.desk.suite(cut)
     for options in ((), ("test_suite.py",), ("-k", "flash"), ("test_suite.py::test_flash",)):
-        expected = MISSED.format("its test has other parameters now")
+        expected = MISSED.format("the test has other parameters now")
         status, lines = missed_by(lab, *options)
         assert (1, expected) == (status, lines[0]), options
     for options in (("-k", "sm_90"), ("test_suite.py::test_flash[sm_90]",)):
@@ -274,7 +274,7 @@ def test_a_kernel_of_the_baseline_that_nobody_compiled_is_red_where_the_run_cove
     skipping = '    if target == "gfx942":\n        pytest.skip("broken")\n    found ='
     lab.desk.suite(text.replace("    found =", skipping))
     status, lines = missed_by(lab)
-    assert (1, MISSED.format("its test was skipped: broken")) == (status, lines[0])
+    assert (1, MISSED.format("the test was skipped: broken")) == (status, lines[0])
     lab.desk.suite(cut)
     pruned = lab.desk.cli("baseline", "check", "--prune", "--apply")
     assert 0 == pruned.exit_code, pruned.output
@@ -287,7 +287,7 @@ def test_a_kernel_whose_entry_does_not_name_its_test_is_named_and_not_judged(lab
     lab.desk.suite(SUITE.format(test=FLASH.format(more="")).replace(', "gfx942"]', "]"))
     status, (line,) = missed_by(lab)
     assert 0 == status
-    assert "without the name of their test (flash[gfx942])" in line
+    assert "no entry of these names its test (flash[gfx942])" in line
 
 
 def test_a_kernel_that_only_another_machine_compiles_is_not_missed(lab):
@@ -301,7 +301,7 @@ def test_a_kernel_that_only_another_machine_compiles_is_not_missed(lab):
     lab.suite(launched.format(needs="", target="sm_90").replace("flash", "gone"))
     status, lines = missed_by(lab)
     assert 1 == status
-    assert "2 of the baseline's entries not measured" in lines[0]
+    assert "this run did not measure 2 of the baseline's entries" in lines[0]
 
 
 def test_the_entry_of_a_test_that_moved_is_replaced_though_its_kernel_is_the_same(lab):
@@ -420,7 +420,7 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
     for call, told in (
         (
             twice.format((None, None)),
-            "this test has two sm_90 kernels under no name; give each another name",
+            "this test has two sm_90 kernels with no name. Give each a different name, as in name='cold'",
         ),
         ("roofline.resources('kernel')", "no target is given"),
         ("roofline.resources('kernel', target='sm_90', slack={'FFMA': 1})", "slack names 'FFMA'"),
@@ -430,7 +430,7 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
         ),
         (
             "roofline.resources('kernel', target='sm_90', options=8)",
-            "options is 8; expected a mapping by name",
+            "options is 8; expected a mapping from names to values",
         ),
         (
             ready.format("target='sm_90', options={}"),

@@ -197,12 +197,12 @@ def test_a_variable_that_another_run_left_behind_is_refused_and_ends_nothing_els
     child, desk, sentence, monkeypatch
 ):
     # It once ended its whole process group without a word.
-    sentence(child([FIRST], parent=-1).result, "ROOFLINE_ROUND is ", "unset it")
+    sentence(child([FIRST], parent=-1).result, "ROOFLINE_ROUND is ", "Unset ROOFLINE_ROUND")
     for text in ("", "[]", "{}", None):
         path = desk.path / "left.json"
         path.unlink() if text is None else path.write_text(text)
         monkeypatch.setenv(VARIABLE, str(path))
-        sentence(desk.run(), f"ROOFLINE_ROUND is '{path}'", "unset it")
+        sentence(desk.run(), f"ROOFLINE_ROUND is '{path}'", "Unset ROOFLINE_ROUND")
 
 
 FAILING = """

@@ -60,7 +60,7 @@ def test_a_test_that_hangs_in_a_round_is_ended_and_loses_that_round(desk, open_o
     assert result.ret == 0
     assert gone(desk.path / "hanging")
     result.stdout.fnmatch_lines(
-        ["roofline: *test_one: its process ended early in round 2: it hung and was killed*"]
+        ["roofline: *test_one: round 2 of the test is lost: the process hung and was killed*"]
     )
     assert [outcome.verdicts for outcome in desk.last_run().outcomes] == [("INCONCLUSIVE",)]
 
@@ -70,7 +70,10 @@ def test_where_no_further_round_can_run_that_is_told_and_what_looks_slow_stays_o
     broken = f'import os\nif "ROOFLINE_ROUND" in os.environ: raise OSError("no licence")\n{plain}'
     desk.script(slow=1.5)
     for how, told in (
-        ("time", ["roofline: --roofline-time is spent after round 1, 1 test* undecided"]),
+        (
+            "time",
+            ["roofline: the time of --roofline-time ended after round 1, with 1 test* undecided"],
+        ),
         ("broken", ["*no further rounds: round 2 could not start*", "*no licence*"]),
         ("exclusive", ["*no further rounds: GPU 0*exclusive process*nvidia-smi*"]),
     ):
@@ -116,7 +119,7 @@ def test_a_round_that_cannot_save_what_it_measured_is_told_of_and_counts_as_lost
     desk.suite((desk.path / "test_suite.py").read_text().replace(head, body))
     result = desk.run(*open_one)
     assert result.ret == 0
-    said = f"its measurements of round 2 could not be saved; check the free space of {tempfile.gettempdir()}"
+    said = f"the measurements of round 2 could not be saved; check the free space of {tempfile.gettempdir()}"
     assert f"roofline: test_suite.py::test_one: {said}" in result.stdout.lines
     (verdict,) = desk.last_run().verdicts
     assert (verdict.kind, verdict.processes) == ("INCONCLUSIVE", 1)
@@ -165,8 +168,8 @@ def test_a_test_that_skips_in_a_later_round_stays_as_it_was(desk, open_one):
         .replace("def test_one(", "def test_one(pytestconfig, ")
     )
     for event, why in (
-        ("pytest.skip('the device is not itself')", "its test was skipped in round 2"),
-        ("__import__('os').abort()", "its test did not finish in round 2"),
+        ("pytest.skip('the device is not itself')", "the test was skipped in round 2"),
+        ("__import__('os').abort()", "the test did not finish in round 2"),
     ):
         desk.suite(
             f"{text}    from pytest_roofline.settings.round import in_round\n"
@@ -297,14 +300,14 @@ def test_a_crash_costs_one_process_and_what_had_not_begun_goes_to_the_next():
 def test_a_test_is_hopeless_after_its_second_crash_and_the_cause_of_each_is_named():
     causes = {
         -11: "it was killed by SIGSEGV", -9: "it was killed by SIGKILL (maybe out of memory; check dmesg)",
-        3: "it ended with exit code 3", None: "it hung and was killed",
+        3: "the process ended with exit code 3", None: "the process hung and was killed",
     }  # fmt: skip
     rounds = Told(*(died("a", status=status) for status in causes))
     for count in range(1, 1 + len(causes)):
         rounds.run(2, ["a"], None)
         assert rounds.hopeless("a", "") == (count > 1)
     assert [one.text for one in rounds.crashes["a"]] == [
-        f"its process ended early in round 2: {cause}" for cause in causes.values()
+        f"round 2 of the test is lost: {cause}" for cause in causes.values()
     ]
 
 

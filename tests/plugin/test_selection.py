@@ -82,8 +82,8 @@ def test_a_tier_measures_itself_and_those_below_and_what_was_asked_for_or_has_a_
 def test_where_all_that_is_selected_is_of_a_higher_tier_the_run_names_it(desk):
     desk.suite(TIERS)
     desk.run("-k", "full").stdout.fnmatch_lines([
-        "roofline: 2 selected tests of tier full, but this run measures tier quick; "
-        "measure them with --roofline-tier=full"
+        "roofline: this run measures tier quick, but the command selects 2 tests of tier full. "
+        "Pass --roofline-tier=full"
     ])  # fmt: skip
     assert "selected test" not in desk.run("-k", "full or quick").stdout.str()
 
@@ -102,10 +102,10 @@ def test_copy(roofline, busy):
     assert [one.label for one in desk.last_run().measurements] == ["alone"]
     text = " ".join(result.stdout.str().split())
     assert (
-        "a/test_same.py::test_copy and b/test_same.py::test_copy are both the benchmark 'copy'"
+        "a/test_same.py::test_copy and b/test_same.py::test_copy have the same name: benchmark 'copy'"
         in text
     )
-    assert "rename one of the functions, for example to test_copy_b" in text
+    assert "Rename one of the functions, for example to test_copy_b" in text
     result = desk.run("--import-mode=importlib", "--roofline-rounds=2")
     result.assert_outcomes(errors=2, passed=1)
     assert len(desk.last_run().measurements) == 2
@@ -174,7 +174,9 @@ def test_missing_hardware_skips_with_need_and_finding_and_fails_where_it_is_requ
     result = cpu.run("--roofline-fail-on=+no-hardware")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["*needs an accelerator, found only the CPU, and no-hardware fails (--roofline-fail-on)*"]
+        [
+            "*needs an accelerator, found only the CPU; missing hardware fails a test here (no-hardware in *"
+        ]
     )
 
 
@@ -190,7 +192,9 @@ def test_a_test_skips_itself_for_lack_of_hardware_or_room(desk):
     result = desk.run("--roofline-fail-on=+no-hardware")
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
-        ["*needs 2 GPUs, found 1, and no-hardware fails (--roofline-fail-on)*"]
+        [
+            "*needs 2 GPUs, found 1; missing hardware fails a test here (no-hardware in --roofline-fail-on)*"
+        ]
     )
     desk.suite(NEEDS.replace('raise AssertionError("must not run")', "pass"))
     desk.run("--roofline-fail-on=+no-hardware").assert_outcomes(passed=2)

@@ -57,7 +57,7 @@ def test_what_is_red_in_a_gate_passes_is_marked_and_named_worst_first(slowed, mo
     assert told == ["::warningREGRESSED slower", "::warningREGRESSED slow"]
     heading, *lines = (slowed.path / "summary.md").read_text().splitlines()
     assert heading == "## roofline: `RED: 2 REGRESSED, 1 of 3 fast enough`"
-    assert ", the gate only watched, 2 would have failed" in lines[3]
+    assert ", 2 tests would have failed (shadow gate)" in lines[3]
     # Nothing red is left for --lf, and no baseline is made of it.
     slowed.run(*SHADOW, "--lf").assert_outcomes(passed=3)
     slowed.cli("baseline", "propose", "night", "-o", "p.json")
@@ -96,7 +96,7 @@ def test_what_the_gate_or_the_hardware_lacks_is_said_and_not_red(desk, monkeypat
         ),
         (
             "def test_two(roofline): roofline.skip_for_hardware('needs 2 GPUs, found 1')\n",
-            "test_two: needs 2 GPUs, found 1, and",
+            "test_two: needs 2 GPUs, found 1; missing",
         ),
         ("def test_plain(): pass\n", nothing),
         ("", nothing),

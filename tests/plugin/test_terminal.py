@@ -30,12 +30,12 @@ def test_a_run_says_once_what_the_columns_are_and_the_help_does_again(desk, monk
     desk.suite()
     first, second = (narrow(desk, monkeypatch) for _ in range(2))
     told = [
-        any(line.startswith("of roof: share of the hardware's peak") for line in lines)
+        any(line.startswith("`of roof` is the share of the hardware's peak") for line in lines)
         for lines in (first, second)
     ]
     assert told == [True, False]
     text = " ".join(desk.run("--help").stdout.str().split())
-    assert "against baseline: change of the time, in brackets its 99 % interval" in text
+    assert "`against baseline` is the change of the time, with its 99 % interval" in text
 
 
 def test_a_red_run_ends_with_what_failed_in_words_of_at_most_80_columns(desk, monkeypatch):
@@ -70,7 +70,7 @@ def test_a_quiet_run_that_compared_nothing_says_why_and_what_to_type(desk, monke
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: disturbed)
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "other processes keep 1.6 of 2 cores busy")
     lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "-q"))
-    assert lines.count("--roofline-wait=10m waits for that") == 1
+    assert lines.count("To wait for a quiet machine, add --roofline-wait=10m") == 1
     assert f"INVALID copy[64MiB]: {disturbed} (and 1 more)" in lines
 
 
@@ -78,19 +78,19 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
     busy = iter(
         (
             "",
-            "other processes kept 1.6 of 2 cores busy while it was timed; run it on a quiet machine",
+            "other processes kept 1.6 of 2 cores busy while it was timed; run the test on a quiet machine",
         )
         * 2
     )
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: next(busy))
     desk.suite()
-    again = "again; --roofline-wait=10m waits for that"
+    again = "again. To wait for a quiet machine, add --roofline-wait=10m"
     keep = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
-    for now, told in ((keep, keep), ("", "other processes kept its cores busy")):
+    for now, told in ((keep, keep), ("", "other processes kept the cores of this machine busy")):
         monkeypatch.setattr(cpu, "neighbours_now", lambda now=now: now)
         lines = " ".join(line.strip() for line in narrow(desk, monkeypatch))
-        waits = "wait for them to end, or end them, and run this"
-        assert f"This machine was too busy for 1 of 2 results: {told}; {waits} {again}" in lines
+        waits = "End the busy processes, or wait until they end, and run this"
+        assert f"This machine was too busy for 1 of 2 results: {told}. {waits} {again}" in lines
 
 
 def test_what_the_scheduler_took_is_the_neighbours_and_is_repeated_under_another_name_beside_what_counts(
@@ -104,9 +104,13 @@ def test_what_the_scheduler_took_is_the_neighbours_and_is_repeated_under_another
     desk.suite()
     lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "--roofline-save=one"))
     assert (
-        "This machine was too busy for 1 of 2 results: other processes kept its cores busy" in lines
+        "This machine was too busy for 1 of 2 results: other processes kept the cores of this machine busy"
+        in lines
     )
-    assert "run this again, under another name; --roofline-wait=10m waits for that" in lines
+    assert (
+        "run this again, under another name. To wait for a quiet machine, add --roofline-wait=10m"
+        in lines
+    )
 
 
 def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_kept(
@@ -120,7 +124,10 @@ def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_
         with monkeypatch.context() as patch:
             patch.setattr(CoreWatch, "disturbance", lambda _: disturbed)
             busy = desk.run("--roofline-save=one").stdout.str()
-        assert "run this again, under the same name; --roofline-wait=10m waits for that" in busy
+        assert (
+            "run this again, under the same name. To wait for a quiet machine, add --roofline-wait=10m"
+            in busy
+        )
         assert desk.cli("baseline", "propose", "one", "-o", "p.json").exit_code == 2
         kept.append((desk.run_path("one").with_name(aside), desk.run_path("one").read_text()))
         if aside == "one.invalid":
@@ -204,8 +211,8 @@ def test_a_function_that_waits_inside_is_told_in_a_line_without_v(desk, monkeypa
         "def test_queues(roofline, fake):\n"
         "    roofline.measure(lambda: fake.work(1e-4))\n"
     )
-    (line,) = (line for line in desk.run().stdout.lines if "waits inside the call" in line)
+    (line,) = (line for line in desk.run().stdout.lines if "waits for the device" in line)
     assert re.match(
-        r"waits: waits inside the call for 1[0-2] % of its time \(1[1-4]\.\d µs of", line
+        r"waits: the call waits for the device for 1[0-2] % of its time \(1[1-4]\.\d µs of", line
     )
-    assert "move synchronize(), .item() or .cpu() out of the function" in line
+    assert "Move synchronize(), .item() or .cpu() out of the function" in line

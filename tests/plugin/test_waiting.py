@@ -47,7 +47,7 @@ def test_who_is_at_work_is_told_at_once_and_every_half_minute_until_it_is_quiet(
     assert wait_until_quiet(busy_until(clock, 65.0), 600.0, lines.append, clock) == ""
     assert 65.0 <= clock.passed_s <= 65.0 + quiet.PAUSE_S
     assert lines == [
-        f"waits for a quiet machine, {left} s at most: {CC1}" for left in (600, 570, 540)
+        f"waiting for a quiet machine, for at most {left} s: {CC1}" for left in (600, 570, 540)
     ]
 
 
@@ -80,7 +80,7 @@ def test_a_run_waits_until_the_machine_is_quiet_and_then_goes_on(desk, clock, mo
     desk.suite()
     result = desk.run(*options)
     assert (result.ret, len(desk.last_run().tested)) == (0, 2)
-    assert texts(result).count(f"at most: {CC1}") == 4
+    assert texts(result).count(f" s: {CC1}") == 4
 
 
 def test_a_run_whose_machine_stays_busy_measures_nothing_and_ends_with_status_1(
@@ -92,9 +92,9 @@ def test_a_run_whose_machine_stays_busy_measures_nothing_and_ends_with_status_1(
     assert (result.ret, clock.passed_s) == (pytest.ExitCode.TESTS_FAILED, 600.0)
     result.stdout.fnmatch_lines(
         [
-            f"This machine stayed busy for 600 s: {CC1.replace('[', '[[]')}. Expected a quiet machine, so nothing "
-            "was measured, and pytest ended with status 1. Wait for them to end, or end them, and run this again; "
-            "--roofline-wait=10m waits longer."
+            f"This machine stayed busy for 600 s: {CC1.replace('[', '[[]')}. Expected a quiet machine, so pytest "
+            "measured nothing and ended with status 1. End the busy processes, or wait until they end, and run this "
+            "again. To wait longer, add --roofline-wait=10m."
         ]
     )
     # Its name is free for the next try.

@@ -89,8 +89,8 @@ def first(*ends):
 def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
     ok, away = end(0, "ok"), closing(0)
     spins, stopped = (
-        "did not answer within 30 s: it is at steps.py:12 in spin",
-        "it was stopped by a signal (SIGSTOP)",
+        "did not answer within 30 s: the rank is at steps.py:12 in spin",
+        "the rank was stopped by a signal (SIGSTOP)",
     )
     mine = "raised ValueError: mine"
     for guilty, victim, cause in (
@@ -137,7 +137,7 @@ def test_the_odd_one_out_of_those_that_wait_or_have_returned_is_guilty():
         ends = [waiting(rank, "all_gather" if rank == odd else "all_reduce") for rank in range(3)]
         line = first(*ends)
         assert line.startswith(
-            f"{ends[odd].name} did not answer within 30 s: it is in all_gather at steps.py:12"
+            f"{ends[odd].name} did not answer within 30 s: the rank is in all_gather at steps.py:12"
         )
         assert line.endswith("the ranks are in different operations")
         ends = [closing(rank, 3) if rank == odd else waiting(rank) for rank in range(3)]
@@ -207,7 +207,7 @@ rank 0 (pid 4000 on n0) was lost: killed by SIGKILL
         (
             [stuck(3), waiting(4)],
             f"""\
-rank 3 (pid 4003 on n1) did not answer within 30 s: it is at steps.py:12 in spin
+rank 3 (pid 4003 on n1) did not answer within 30 s: the rank is at steps.py:12 in spin
   rank 3 (pid 4003 on n1): stuck, at steps.py:12 in spin
 {spin}
     the last lines of the rank's log:

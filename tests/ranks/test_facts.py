@@ -75,7 +75,7 @@ def test_every_rank_gets_an_accelerator_of_its_own_by_its_local_number_where_tha
         (
             RanksFailed,
             seen("a", "b", "b", "bcd", hosts=three, local=[0, 0, 1, 2]),
-            r"rank 2 on n2 .*b is rank 1's",
+            r"rank 2 on n2 .*b belongs to rank 1",
         ),
         # Fewer than ranks are no failure.
         (RanksSkipped, seen("ab", "ab", "ab"), "^needs 3 GPUs, found 2 on n1$"),

@@ -172,7 +172,7 @@ def test_where_no_thread_or_no_file_can_be_had_the_limit_is_named(monkeypatch):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(socket, "create_server", none_left)
-    with pytest.raises(RanksFailed, match=r"cannot listen on .*: Too many open files, .*ulimit -n"):
+    with pytest.raises(RanksFailed, match=r"cannot listen on .*: Too many open files: .*ulimit -n"):
         Listener(HOST)
     monkeypatch.setattr(subprocess, "Popen", none_left)
     with pytest.raises(RanksFailed, match=r"rank 0 of 2 could not be started: Too many open files"):

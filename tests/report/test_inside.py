@@ -168,7 +168,10 @@ def test_a_use_of_memory_has_its_peak_its_categories_and_what_the_device_counted
     assert told[3:5] == [
         "  over time: 304 MiB ▃▄█▁ 0 B", "  by torch's allocator: at most 5.00 MiB allocated, 6.00 MiB reserved"
     ]  # fmt: skip
-    assert "-6.00 MiB beyond the allocations" in use_lines(replace(USE, device_peak_bytes=1024 * MIB))[3]
+    assert (
+        "-6.00 MiB beyond the allocations"
+        in use_lines(replace(USE, device_peak_bytes=1024 * MIB))[3]
+    )
     assert use_lines(replace(USE, device_peak_bytes=1030 * MIB))[3].endswith("1.01 GiB, the same")
     assert "counter" not in "".join(use_lines(replace(USE, device_peak_bytes=None)))
 

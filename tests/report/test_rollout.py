@@ -162,7 +162,8 @@ def test_a_device_that_stands_out_and_a_test_that_is_lost_are_named(
     result = command("before", "after", *CONTROL)
     assert result.exit_code == 1
     assert (
-        "lost: step has no valid time after the change on GPU-0 (node0) (1 of 3 changed devices)" in result.stdout
+        "lost: step has no valid time after the change on GPU-0 (node0) (1 of 3 changed devices)"
+        in result.stdout
     )
     save("after", 0, "570.86")
     text = command("before", "after", *CONTROL).stdout

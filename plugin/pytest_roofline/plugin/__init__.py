@@ -117,7 +117,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and refuse options that cannot be used."""
     keywords = ", ".join(f"{keyword}=…" for keyword in MARKER_KEYWORDS)
-    config.addinivalue_line("markers", f"{MARKER}({keywords}): how to measure and judge")
+    config.addinivalue_line("markers", f"{MARKER}({keywords}): how to measure and judge a test")
     plan_path = os.environ.get(PLAN_VARIABLE)
     if plan_path and config.getoption("collectonly", False):
         from .planned import PlanWriter
@@ -194,7 +194,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ]
     if refused_reports:
         terminalreporter.write_line(
-            f"roofline: {len(refused_reports)} skipped that measure: {SIDE_BY_SIDE}"
+            f"roofline: skipped tests that measure: {len(refused_reports)}; {SIDE_BY_SIDE}"
         )
 
 

@@ -74,7 +74,10 @@ def _follow(config: pytest.Config, identity: "Identity") -> int | None:
     rendezvous = rendezvous_of(identity, os.environ, run_folder(config))
     status = supervise(follow(identity, rendezvous, boot_timeout_of(config)))
     if status:
-        print(f"roofline: rank {identity.rank} of {identity.size}: rank 0 is gone", file=sys.stderr)
+        print(
+            f"roofline: rank {identity.rank} of {identity.size} ended, since rank 0 has ended",
+            file=sys.stderr,
+        )
     return status
 
 

@@ -70,7 +70,7 @@ class Bridge:
         except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
             item.warn(
                 pytest.PytestWarning(
-                    f"{item.nodeid} was measured, but could not be replayed into pytest-benchmark: {error!r}"
+                    f"{item.nodeid} was measured, but its times could not be given to pytest-benchmark: {error!r}"
                 )
             )
             return

@@ -135,7 +135,8 @@ class Deciding:
                 break
             if deadline is not None and time.monotonic() > deadline:
                 self.say(
-                    f"roofline: --roofline-time is spent after round {number - 1}, {_tests(test_ids)} undecided"
+                    f"roofline: the time of --roofline-time ended after round {number - 1}, with {_tests(test_ids)} "
+                    "undecided"
                 )
                 self.is_cut = True
                 break
@@ -147,8 +148,8 @@ class Deciding:
             self.run_round(rounds, number, test_ids, deadline)
         if rounds.broken:
             self.is_cut = True
-            first_line, *further_lines = rounds.broken.splitlines()
-            self.say(f"roofline: no further rounds: {first_line}")
+            reason, *further_lines = rounds.broken.splitlines()
+            self.say(f"roofline: no further rounds: {reason}")
             for line in further_lines:
                 self.say(f"    {line}")
 

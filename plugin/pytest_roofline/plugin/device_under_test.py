@@ -195,7 +195,7 @@ def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str,
     if opens_device and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
         raise DeviceError(
             f"{gpu.label} takes one process at a time (compute mode exclusive process), but this run has tests "
-            "with ranks and tests without; run the tests with ranks separately (-k, -m), or allow "
+            "with ranks and tests without ranks. Run the tests with ranks separately (-k, -m), or allow "
             f"several processes with nvidia-smi -i {gpu.index} -c DEFAULT"
         )
 
@@ -207,6 +207,6 @@ def _refuse_other_hardware(comparator: Comparator, hardware: HardwareKey) -> Non
     if measured_hardware and not any(key.alone == hardware.alone for key in measured_hardware):
         names = "; ".join(str(key) for key in nearest(hardware, measured_hardware))
         raise OtherHardware(
-            f"--roofline-against={comparator.name} was measured on other hardware: this is {hardware}, and "
-            f"the nearest there is {names}; expected the same hardware on both sides"
+            f"--roofline-against={comparator.name} was measured on other hardware. This machine is {hardware}; the "
+            f"nearest hardware of {comparator.name} is {names}. Expected the same hardware on both sides"
         )

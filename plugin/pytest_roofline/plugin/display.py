@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 # A file in the folder of runs that says that the columns were explained once.
 LEGEND_MARKER = "columns-explained"
-LEGEND = f"{COLUMNS}. (Shown once; pytest --help says it again.)"
+LEGEND = f"{COLUMNS}. (Shown once; `pytest --help` explains the columns again.)"
 
 
 def header_lines(session: "RooflineSession") -> list[str]:
@@ -103,7 +103,7 @@ def _settings_line(session: "RooflineSession") -> list[str]:
     """List the settings outside a gate's command, and those not heeded."""
     unheeded = [str(setting) for setting in session.options.elsewhere if not setting.heeded]
     texts = [*session.settings, *(f"{text} (not heeded)" for text in unheeded)]
-    return [f"roofline: not in the command: {', '.join(texts)}"] if texts else []
+    return [f"roofline: settings from outside the command: {', '.join(texts)}"] if texts else []
 
 
 def _mode(session: "RooflineSession") -> str:
@@ -112,11 +112,13 @@ def _mode(session: "RooflineSession") -> str:
     text = (
         ""
         if options.min_share is None
-        else f", at least {format_tolerance(options.min_share)} of the roofline"
+        else f", every test must reach {format_tolerance(options.min_share)} of the roofline"
     )
     rounds = options.rounds or 1
     text += f", up to {rounds} rounds" if rounds > 1 else ""
-    text += f", no round after {_duration(options.time_s)}" if rounds > 1 and options.time_s else ""
+    text += (
+        f", no new round after {_duration(options.time_s)}" if rounds > 1 and options.time_s else ""
+    )
     if options.fail_on != frozenset(DEFAULT_FAIL_ON):
         text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
     text += ", only watches" if options.shadow else ""
@@ -175,7 +177,7 @@ def progress_line(
     state.last_line_s = now_s
     remaining_s = (now_s - state.began_s) / done_count * (total_count - done_count)
     return (
-        f"roofline: {done_count} of {total_count} done, about {_duration(remaining_s)} left, "
+        f"roofline: {done_count} of {total_count} tests done, about {_duration(remaining_s)} left, "
         f"now {printable(item.name)}"
     )
 
@@ -187,7 +189,7 @@ def _why_silent(session: "RooflineSession") -> str:
         # The device may be lost by now, which must not end the summary.
         with contextlib.suppress(Exception):
             reason = device.silent_library()
-    return reason or "the driver does not report it"
+    return reason or "the driver does not report the state of the device"
 
 
 def summary_lines(
@@ -346,7 +348,7 @@ def _saved_lines(session: "RooflineSession") -> list[str]:
         lines.append(f"run saved as {session.writer.path}")
     if session.writer.aside is not None:
         lines.append(
-            f"the earlier run of that name was INVALID in every test, and is kept as {session.writer.aside}"
+            f"the earlier run of the same name was INVALID in every test; it is kept as {session.writer.aside}"
         )
     lines += session.reports.lines
     lines += [f"WARNING: {printable(sentence)}" for sentence in session.run_notes.warnings]
@@ -378,8 +380,8 @@ def _busy_lines(session: "RooflineSession") -> list[str]:
     name = "the same" if busy_count == len(session.rows) else "another"
     name_hint = f", under {name} name" * has_name
     return [
-        f"This machine was too busy for {busy_count} of {count(len(rows), 'result')}: {busy_now()}; {QUIETEN}, and run "
-        f"this again{name_hint}; --roofline-wait=10m waits for that"
+        f"This machine was too busy for {busy_count} of {count(len(rows), 'result')}: {busy_now()}. "
+        f"{QUIETEN.capitalize()}, and run this again{name_hint}. To wait for a quiet machine, add --roofline-wait=10m"
     ]
 
 

@@ -198,8 +198,8 @@ class Distributed:
         options = self._launcher.options
         if index := (options.device or "").partition(":")[2]:
             raise BadInput(
-                f"--roofline-device names device {index}, but each rank needs a separate device; give "
-                "the kind only, and limit the visible devices with CUDA_VISIBLE_DEVICES"
+                f"--roofline-device names device {index}, but each rank needs a separate device. Give only the "
+                "kind, as in --roofline-device=cuda, and limit the visible devices with CUDA_VISIBLE_DEVICES"
             )
         if reason := self.available(size):
             lack(self._item, options, reason)

@@ -11,7 +11,7 @@ from ..settings.options import LOOKING, ROUND_VARIABLE, SHADOW
 
 # The status of a run that came to its last line. A process that served rank 0 has no such line, and sets 0 at once.
 end_status_key: pytest.StashKey[int] = pytest.StashKey()
-ENDED = "the run ended with status 0 before its last line"
+ENDED = "the run ended with status 0 before it printed its result"
 
 
 class GateOfCommand:
@@ -52,12 +52,13 @@ def refuse_no_verdict(config: pytest.Config) -> None:
     text = why_no_test_runs(config)
     if text:
         raise pytest.UsageError(
-            f"{text}, so the gate of this command would measure nothing; remove one of the two"
+            f"{text}, so the gate of this command would measure nothing. Remove that option or --roofline-ci"
         )
     option = rounds_prevented(config)
     if option:
         raise pytest.UsageError(
-            f"{option} disables the further rounds of this command's gate; remove it there, or give it in the command"
+            f"{option} disables the further rounds of this command's gate. Remove this setting where it is made, or "
+            "give it in the command"
         )
 
 

@@ -91,7 +91,7 @@ class Findings:
         test.session.record(resources)
         if limit_error:
             raise DoesNotFit(
-                f"{resources.label}: {limit_error}; the compiler accepts this, but a launch would fail"
+                f"{resources.label}: {limit_error}; the compiler accepts the kernel, but every launch of it would fail"
             )
         return resources
 
@@ -115,7 +115,7 @@ class Findings:
             raise BadInput(f"the name of a figure is {name!r}; expected text")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise BadInput(
-                f"the figure {name!r} is {short_repr(value)}; expected a number in one of {', '.join(UNITS)}"
+                f"the figure {name!r} is {short_repr(value)}; expected a number, in a unit of {', '.join(UNITS)}"
             )
         # The record itself refuses an unknown unit, and a value that is not finite.
         figure = Figure(
@@ -166,7 +166,7 @@ class Findings:
 
         test = self._test
         if not callable(fn):
-            raise BadInput(f"memory got {fn!r}; expected a function")
+            raise BadInput(f"roofline.memory got {fn!r}; expected a function")
         timed = Timed(fn, make_args=make_args, args=args or None)
         use_name = test.unique_name("memory use", name)
         device = test.session.under_test.device
@@ -230,12 +230,13 @@ def _compile(
         names = [argument for argument, value in compile_arguments.items() if value is not None]
         if names:
             raise BadInput(
-                f"{' and '.join(names)} given together with a compiled kernel; expected the compiled kernel only"
+                f"{' and '.join(names)} given together with a compiled kernel. Pass only the compiled kernel"
             )
         return read(kernel)
     if target is None:
         raise BadInput(
-            "no target is given; expected what to compile for, such as target='sm_90' or target='gfx942'"
+            "no target is given; expected the GPU architecture to compile for, such as target='sm_90' or "
+            "target='gfx942'"
         )
     _refuse_no_mapping("arguments", arguments or {})
     _refuse_no_mapping("options", options or {})
@@ -245,4 +246,6 @@ def _compile(
 def _refuse_no_mapping(argument: str, value: object) -> None:
     """Raise if the value of an argument is no mapping."""
     if not isinstance(value, Mapping):
-        raise BadInput(f"{argument} is {value!r}; expected a mapping by name: {{'BLOCK': 128}}")
+        raise BadInput(
+            f"{argument} is {value!r}; expected a mapping from names to values, such as {{'BLOCK': 128}}"
+        )

@@ -42,7 +42,7 @@ class Roofline(Findings):
     def __call__(self, *_args: object, **_keywords: object) -> NoReturn:
         """Refuse to be called, and say what to write."""
         raise BadInput(
-            "the fixture roofline is not a function; expected a call of its methods: "
+            "the fixture roofline is not a function. Call a method of the fixture, such as "
             "roofline.measure(fn, *args)"
         )
 

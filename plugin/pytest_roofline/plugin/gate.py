@@ -120,7 +120,7 @@ def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]
 
 CUT = Shortfall(
     "pytest.exit(returncode=0) ended the run before every test had its verdict",
-    "Let the test fail or be skipped; to end a run, use another status.",
+    "Let the test fail or be skipped. To end a run, pass another status to pytest.exit().",
 )
 CUT_AT_END = "pytest.exit(returncode=0) ended the run before its report"
 
@@ -303,7 +303,7 @@ def fail_together(session: pytest.Session, state: "RooflineSession") -> None:
     verdict = shared.regressed if shared is not None else None
     if verdict is None:
         return
-    remedy = "Look for one cause (clock, power limit, neighbours, driver) before the single tests."
+    remedy = "Look for one common cause (clock, power limit, other processes, driver) before you look at single tests."
     gaps = [Shortfall(together_text(together_row(verdict)), remedy)]
     Gate.from_parent(
         session, options=state.options, state=state, gaps=gaps, name=TOGETHER

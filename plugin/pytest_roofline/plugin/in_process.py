@@ -150,7 +150,7 @@ def open_named(test: CurrentTest, name: str) -> Device:
         return device  # type: ignore[no-any-return]
     if under_test.environment.device.type != "cuda" or name.partition(":")[0] != "cuda":
         raise BadInput(
-            f"devices names {name}, but the measured device is {under_test.device.name}; only CUDA "
+            f"the argument devices names {name}, but the measured device is {under_test.device.name}; only CUDA "
             "or ROCm devices can be timed together in one process"
         )
     from ..engine.devices.several import open_peer
@@ -161,7 +161,8 @@ def open_named(test: CurrentTest, name: str) -> Device:
 # Each pass measures every sibling once: A B C …, A B C …, A B C ….
 PASSES = 3
 REMEDY = (
-    "its siblings could; check this device with `roofline doctor` and in the kernel's log (dmesg)"
+    "the other siblings had no such error; check this device with `roofline doctor` and in the log of the kernel "
+    "(dmesg)"
 )
 
 # Takes the torch devices of a sibling, which are two for a link. Returns a function that makes one set of arguments.
@@ -339,7 +340,7 @@ class Siblings:
                     ),
                 )
                 if not isinstance(error, RuntimeError) or "OutOfMemory" in type(error).__name__:
-                    error.add_note(f"while {sibling.title} was measured")
+                    error.add_note(f"the error came while {sibling.title} was measured")
                     raise
                 raise DeviceError(
                     f"{sibling.title} failed while it was measured alone: {type(error).__name__}: {error}; {REMEDY}"

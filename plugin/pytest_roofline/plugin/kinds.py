@@ -80,7 +80,8 @@ class ResultKind:
         """
         if isinstance(record, ExactVerdict) and record.metric != self.metric:
             raise BadInput(
-                f"the record has metric {record.metric!r}; expected {self.metric!r}, which {type(self).__name__} keeps"
+                f"the record has metric {record.metric!r}; expected {self.metric!r}, the metric of "
+                f"{type(self).__name__}"
             )
         self._pending.setdefault(record.test_id, []).append(record)
 

@@ -217,7 +217,7 @@ class Launcher:
         try:
             environment = self.pool(self._smallest or 1).members[0].environment
         except RanksSkipped as skipped:
-            raise DeviceError(f"{skipped}, for the smallest world of this run") from None
+            raise DeviceError(f"{skipped}; no test of this run gets by with fewer ranks") from None
         assert environment is not None
         return environment
 

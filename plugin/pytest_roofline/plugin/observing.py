@@ -235,19 +235,18 @@ LONGEST_WORDS = 300
 # The most characters of a label in a file name, which may have 255 bytes with its number and ending.
 MOST_NAME = 200
 TRACE = ".trace.json.gz"
-NO_PROFILES = "--roofline-profile: ranks are not profiled, only calls of `measure` in this process"
+NO_PROFILES = "--roofline-profile does not profile ranks; only calls of `measure` in this process are profiled"
 NO_EXTERNAL_PROFILE = (
-    "no profile: an external profiler needs CUDA or ROCm to mark the calls, and this device is {device}; "
-    "use --roofline-profile=torch"
+    "no profile: an external profiler needs CUDA or ROCm to mark the calls, and this device is {device}. "
+    "Pass --roofline-profile=torch"
 )
 # Sentences on how the calls under a profiler differ from the measured ones.
-GRAPH = (
-    "a graph's replay: the measurement replayed a graph, but this pass calls the function directly"
+GRAPH = "the replay of the graph: the measurement replayed a graph, but the profiled pass calls the function directly"
+FLUSHED = "cold caches: the measurement flushed the caches before every call, but the profiled pass does not"
+REPLACED = (
+    "the function of the test: a drill or the hook pytest_roofline_function replaced it, so the profile shows the "
+    "replacement"
 )
-FLUSHED = (
-    "cold caches: the measurement flushed the caches before every call, but this pass does not"
-)
-REPLACED = "the function of the test: a drill or pytest_roofline_function had replaced it, so the replacement is shown"
 
 
 def profiled_labels(session: "RooflineSession") -> set[str]:
@@ -344,7 +343,7 @@ def _trace_path(session: "RooflineSession", label: str) -> tuple[Path | None, li
             1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name
         )
     except OSError as error:
-        return None, [f"the trace was not written: {encodable(str(error))[:LONGEST_WORDS]}"]
+        return None, [f"a trace, since its file failed: {encodable(str(error))[:LONGEST_WORDS]}"]
     return folder / f"{name}{f'~{trace_count + 1}' if trace_count else ''}{TRACE}", []
 
 

@@ -179,7 +179,8 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
         )
     ceiling = datasheet_ceiling(device, work, metric)
     return ceiling and replace(
-        ceiling, origin=f"{ceiling.origin}; of one rank, its device and its share of the work"
+        ceiling,
+        origin=f"{ceiling.origin}; the roofline of one rank, from its device and its share of the work",
     )
 
 

@@ -118,7 +118,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "needs": (lambda value: value in NEEDS, f"one of {', '.join(NEEDS)}"),
     "oom": (
         lambda value: value in OOM,
-        f"{OOM[0]!r}, to record it where memory runs out, instead of failing",
+        f"{OOM[0]!r}, which records that memory ran out, where the test would fail otherwise",
     ),
 }
 
@@ -199,8 +199,8 @@ def mark_clashes(planned: Sequence[Planned]) -> None:
         # The proposed name ends with the name of the file, or of its folder where the files lie apart.
         place = path.stem if path.parent == first.item.path.parent else path.parent.name
         sentence = (
-            f"{first.item.nodeid} and {plan.item.nodeid} are both the benchmark {plan.benchmark!r} with parameters "
-            f"{plan.parameters}; the file is not a part of the name, so rename one of the functions, "
+            f"{first.item.nodeid} and {plan.item.nodeid} have the same name: benchmark {plan.benchmark!r} with "
+            f"parameters {plan.parameters}. The file is not a part of the name. Rename one of the functions, "
             f"for example to {function}_{place}"
         )
         for clashing in (first, plan):
@@ -305,8 +305,9 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
             tiers = {marked[item.nodeid].tier for item in candidates if id(item) in left_out_ids}
             lowest_tier = min(tiers, key=TIERS.index)
             config.stash[tier_key] = (
-                f"{count(len(left_out_ids), 'selected test')} of tier {listed(sorted(tiers), 2)}, but this run "
-                f"measures tier {options.tier}; measure them with --roofline-tier={lowest_tier}"
+                f"this run measures tier {options.tier}, but the command selects "
+                f"{count(len(left_out_ids), 'test')} of tier {listed(sorted(tiers), 2)}. Pass "
+                f"--roofline-tier={lowest_tier}"
             )
 
 

@@ -67,7 +67,9 @@ class CurrentTest:
         text = encodable(name or "")
         if (kind, text) in self._names:
             name_text = f"the name {text!r}" if text else "no name"
-            raise BadInput(f"this test has two {kind}s under {name_text}; give each another name")
+            raise BadInput(
+                f"this test has two {kind}s with {name_text}. Give each a different name, as in name='cold'"
+            )
         self._names.add((kind, text))
         return text
 

@@ -110,14 +110,14 @@ def refusal_line(
     faults = [reason for reason in reasons if not for_neighbours(reason)]
     is_busy = len(faults) < len(reasons)
     observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * is_busy
-    remedies = ["correct what made them invalid"] * bool(faults) + [QUIETEN] * is_busy
+    remedies = ["correct the cause of the invalid results"] * bool(faults) + [QUIETEN] * is_busy
     name = "the same" if run is None or makes_way(run) else "another"
     name_hint = f", under {name} name" * named
-    wait_hint = "; --roofline-wait=10m waits for that" * is_busy
+    wait_hint = " To wait for a quiet machine, add --roofline-wait=10m." * is_busy
     return (
         f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected at least one valid "
         f"result, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this "
-        f"again{name_hint}{wait_hint}."
+        f"again{name_hint}.{wait_hint}"
     )
 
 
@@ -125,7 +125,7 @@ def busy_now() -> str:
     """Watch the machine for a second, and return who keeps its cores busy."""
     from ..engine.devices.cpu import neighbours_now
 
-    return neighbours_now() or "other processes kept its cores busy"
+    return neighbours_now() or "other processes kept the cores of this machine busy"
 
 
 def write_baselines(state: "RooflineSession", status: int) -> None:
@@ -158,15 +158,15 @@ def recording_lines(state: "RooflineSession", recording: Recording) -> list[str]
 
     The last of them names the files, and the slowdown that a gate will find with them.
     """
-    slower = [f"{_text(refusal)}; its earlier entry stays" for refusal in recording.slower]
-    lines = cut(slower, MOST_NAMED, "that keep their earlier entries")
+    slower = [f"{_text(refusal)}; the earlier entry stays" for refusal in recording.slower]
+    lines = cut(slower, MOST_NAMED, "tests keep their earlier entries")
     if slower:
         lines.append(
             "Find the cause, or record the slower time with --roofline-accept-slower=REASON."
         )
     missing = [f"not recorded: {_text(refusal)}" for refusal in recording.refusals]
     missing += [f"not recorded: {line}" for line in _silent_tests(state, recording)]
-    lines += cut(missing, MOST_NAMED, "that are not recorded")
+    lines += cut(missing, MOST_NAMED, "tests are not recorded")
     expected = _expected_tests(state)
     counts = f"RECORDED {len(expected & recording.tests)} of {len(expected)}"
     if not recording.paths:
@@ -218,11 +218,11 @@ def _silent_tests(state: "RooflineSession", recording: Recording) -> Iterator[st
         outcome = state.outcomes.get(test_id)
         name = printable(test_id.rpartition("::")[2])
         if outcome is None:
-            yield f"{name}: it did not run"
+            yield f"{name}: the test did not run"
         elif outcome.outcome == "failed":
-            yield f"{name}: it failed"
+            yield f"{name}: the test failed"
         else:
-            yield f"{name}: it measured nothing"
+            yield f"{name}: the test measured nothing"
 
 
 def _short_path(path: Path) -> str:
@@ -234,8 +234,8 @@ def _short_path(path: Path) -> str:
 def _foresight(state: "RooflineSession", recording: Recording) -> str:
     """Return a text on the slowdowns that a gate will find.
 
-    An example is `; finds slowdowns from 13 %, more days let it find less`. It is empty where only compiled kernels
-    were recorded, which are judged exactly.
+    An example is `. A gate finds slowdowns from 13 %`. It is empty where only compiled kernels were recorded, which are
+    judged exactly.
     """
     if not recording.entries:
         return ""
@@ -246,10 +246,10 @@ def _foresight(state: "RooflineSession", recording: Recording) -> str:
         recording.entries, lambda entry: tolerances.get(entry.test.id), state.options.tolerance
     )
     if foresight.slowdown is None:
-        return "; too few processes to find a slowdown; record the test again"
+        return ". The processes are too few to find a slowdown; record the test again"
     percent = math.ceil(100 * foresight.slowdown)
-    more_days = ", more days let it find less" * foresight.shrinks
-    return f"; finds slowdowns from {percent} %{more_days}"
+    more_days = "; after recordings on more days, also smaller slowdowns" * foresight.shrinks
+    return f". A gate finds slowdowns from {percent} %{more_days}"
 
 
 class Recorder:

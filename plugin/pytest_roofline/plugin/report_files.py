@@ -49,7 +49,7 @@ class Reports:
         """Write every report that the run is to leave."""
         if not self.has_readers:
             return
-        run_and_rows = self._try("there is no report of this run", lambda: _read(writer))
+        run_and_rows = self._try("no report of this run was written", lambda: _read(writer))
         if self._folder is not None:
             folder = self._folder
             written = run_and_rows and self._try(
@@ -57,10 +57,13 @@ class Reports:
             )
             self.broken = not written
         if run_and_rows and self._summary:
-            self._try("the summary of this job is not shown", lambda: self._append(*run_and_rows))
+            self._try(
+                "the summary of this CI job was not written", lambda: self._append(*run_and_rows)
+            )
         if run_and_rows and self._on_github:
             self._try(
-                "nothing is annotated", lambda: self._annotate(run_and_rows[1], planned, config)
+                "GitHub shows no annotations of this run",
+                lambda: self._annotate(run_and_rows[1], planned, config),
             )
 
     def _try(self, consequence: str, step: Callable[[], T]) -> T | None:
@@ -77,7 +80,7 @@ class Reports:
     def _write(self, run: Run, rows: list[Row], folder: Path) -> bool:
         """Write the report folder; return True."""
         *_, page = write_report([run], folder, rows)
-        self.lines.append(printable(f"report written to {folder}, to be opened at {page}"))
+        self.lines.append(printable(f"report written to {folder}; open {page}"))
         return True
 
     def _append(self, run: Run, rows: list[Row]) -> None:

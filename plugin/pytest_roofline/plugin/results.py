@@ -99,7 +99,11 @@ def require(item: pytest.Item, options: Options, reason: str) -> None:
     """
     if options.requires_hardware:
         test_name = f"{item.name}: " * options.shadow
-        fail(item, options, f"{test_name}{reason}, and no-hardware fails (--roofline-fail-on)")
+        fail(
+            item,
+            options,
+            f"{test_name}{reason}; missing hardware fails a test here (no-hardware in --roofline-fail-on)",
+        )
 
 
 def lack(item: pytest.Item, options: Options, reason: str) -> NoReturn:

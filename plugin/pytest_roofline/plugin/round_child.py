@@ -123,8 +123,8 @@ def _read_round(path: str) -> Round:
     except (OSError, ValueError, LookupError, TypeError):
         pass
     raise pytest.UsageError(
-        f"{VARIABLE} is {path!r}, but no such file exists; only a run sets this variable, for "
-        "its further rounds; unset it"
+        f"{VARIABLE} is {path!r}, but no such file exists. Only a run sets this variable, for "
+        f"its further rounds. Unset {VARIABLE}"
     )
 
 

@@ -92,7 +92,7 @@ class Rounds:
             if child_end.died_in:
                 self._note_crash(number, child_end)
             elif not child_end.started and not is_late and child_end.status != pytest.ExitCode.OK:
-                self.broken = f"round {number} could not start, {child_end.cause}: {child_end.tail}"
+                self.broken = f"round {number} could not start: {child_end.cause}: {child_end.tail}"
             if is_late or child_end.status == pytest.ExitCode.INTERRUPTED or not child_end.died_in:
                 break
             remaining = [
@@ -109,10 +109,10 @@ class Rounds:
 
     def _note_crash(self, number: int, child_end: ChildEnd) -> None:
         """Note the test in which a process died, and print the end of its log."""
-        text = f"its process ended early in round {number}: {child_end.cause}"
+        text = f"round {number} of the test is lost: {child_end.cause}"
         self._note_lost_round(child_end.died_in, text)
         self._say(
-            f"roofline: {child_end.died_in}: {text}; this round of the test is lost. Last lines of its output:"
+            f"roofline: {child_end.died_in}: {text}. Last lines of the output of the process:"
         )
         for line in child_end.tail.splitlines():
             self._say(f"    {line}")
@@ -150,7 +150,7 @@ class Rounds:
         finally:
             copied_ids = self._copy_results(folder, number)
         unsaved = (
-            f"its measurements of round {number} could not be saved; check the free space of "
+            f"the measurements of round {number} could not be saved; check the free space of "
             f"{tempfile.gettempdir()}"
         )
         for test_id in child_end.finished:
@@ -180,11 +180,11 @@ class Rounds:
         for test_id, outcome in outcomes.items():
             if outcome.outcome == "skipped":
                 self._note_lost_round(
-                    test_id, f"it was skipped in round {number}: {outcome.reason}"
+                    test_id, f"the test was skipped in round {number}: {outcome.reason}"
                 )
             if outcome.outcome == "failed":
                 self.failures[test_id] = (
-                    f"failed in round {number}, in a fresh process: {outcome.reason}"
+                    f"the test failed in round {number}, in a fresh process: {outcome.reason}"
                 )
         memory_failures = {
             (record.test_id, record.name) for record in run.out_of_memory if record.recorded
@@ -210,7 +210,7 @@ class Rounds:
                 ]
                 self._note_lost_round(
                     record.test_id,
-                    f"it ran out of memory in round {number} ({record.allocation.sizes})",
+                    f"the test ran out of memory in round {number} ({record.allocation.sizes})",
                     measured,
                 )
         for calibration in run.calibrations:
@@ -228,8 +228,8 @@ def why_no_rounds(state: "RooflineSession") -> str:
         and state.under_test.is_open_here
     ):
         return (
-            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this process holds "
-            f"it; allow rounds with nvidia-smi -i {gpu.index} -c DEFAULT"
+            f"{gpu.label} takes one process at a time (compute mode exclusive process), and this process uses the "
+            f"GPU. Allow further processes with nvidia-smi -i {gpu.index} -c DEFAULT"
         )
     return ""
 

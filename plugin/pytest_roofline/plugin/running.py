@@ -77,7 +77,7 @@ def join(
     if sys.flags.optimize:
         raise pytest.UsageError(
             f"Python leaves out assert statements (PYTHONOPTIMIZE or -O, level {sys.flags.optimize}), so wrong "
-            "data would pass; unset it for measurements"
+            "data would pass. Unset PYTHONOPTIMIZE, and run Python without -O"
         )
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(WorkerGuard(parse_options(config)))
@@ -109,8 +109,8 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
     state = request.config.stash.get(session_key, None)
     if state is None or request.node.nodeid not in state.planned:
         raise pytest.UsageError(
-            f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue; expected it among the test's "
-            "arguments, or in @pytest.mark.usefixtures, since collection must find every test that measures"
+            f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue, so collection cannot find that "
+            "this test measures. Add roofline to the test's arguments, or to @pytest.mark.usefixtures"
         )
     return Roofline(state, request.node, read_marks(request.node))
 

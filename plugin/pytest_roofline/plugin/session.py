@@ -95,8 +95,8 @@ class RooflineSession:
             metrics = [earlier_kind.metric for earlier_kind in self.kinds]
             if not kind.metric or kind.metric in metrics:
                 raise pytest.UsageError(
-                    f"{type(kind).__name__} has metric {kind.metric!r}; expected a metric that no other kind has, so "
-                    f"none of {', '.join(metrics)}"
+                    f"{type(kind).__name__} has metric {kind.metric!r}; expected a metric of its own, other than "
+                    f"{', '.join(metrics)}"
                 )
             self.kinds.append(kind)
 
@@ -179,7 +179,7 @@ class RooflineSession:
         reason = positional_names_note(key.parameters)
         if reason:
             self.run_notes.warn(
-                f"{key.benchmark}: {reason}; until then it is not compared, and no baseline holds it"
+                f"{key.benchmark}: {reason}. Until then the test is neither compared nor put into a baseline"
             )
 
     def note(self, note: Note) -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 3
 _MISSING_REMEDY = """\
-Where a test is skipped or dropped: let it run, or leave it out by `-k` or `--deselect` in the command.
-  Where a test was removed or renamed on purpose: `roofline baseline check --prune --apply` removes the entry.
-  Where it moved: the entry keeps the old file, marks and tier until the test is recorded anew where it stands now:
+If a test was skipped or deselected: let the test run, or leave it out with `-k` or `--deselect` in the command.
+  If a test was removed or renamed on purpose: `roofline baseline check --prune --apply` removes the entry.
+  If a test moved: its entry keeps the old file, marks and tier. Record the test again where it stands now:
     pytest FILE --roofline-record"""
 
 
@@ -40,8 +40,9 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
     refused = [printable(str(setting)) for setting in options.elsewhere if setting.refused]
     if not refused:
         return []
-    text = f"the baselines are replaced outside the command ({listed(refused, MOST_NAMED)})"
-    return [Shortfall(text, "Give --roofline-against in the command itself, or remove it there.")]
+    text = f"settings outside the command replace the baselines ({listed(refused, MOST_NAMED)})"
+    remedy = "Give --roofline-against in the command itself, or remove these settings."
+    return [Shortfall(text, remedy)]
 
 
 def nothing_compared(state: "RooflineSession | None", why_no_test: str) -> list[Shortfall]:
@@ -50,9 +51,10 @@ def nothing_compared(state: "RooflineSession | None", why_no_test: str) -> list[
     `why_no_test` is empty where pytest ran tests.
     """
     if why_no_test:
-        return [Shortfall(f"nothing was compared, since {why_no_test}", "Remove it there.")]
+        remedy = "Remove that option where it is set."
+        return [Shortfall(f"nothing was compared, since {why_no_test}", remedy)]
     if state is None:
-        remedy = "Expected at least one: check the paths, -k, -m, --roofline-tier and the plugins that collect tests."
+        remedy = "Check the paths, -k, -m, --roofline-tier and the plugins that collect tests."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]
     if any(row.lost is not None and row.lost.red for row in state.rows):
         return []
@@ -96,17 +98,17 @@ def shortfalls(
         (
             silent,
             f"{count(len(silent), 'test')} ended without a measurement",
-            "A test that only asserts facts says so: @pytest.mark.roofline(measures=False).",
+            "Mark a test that only asserts facts with @pytest.mark.roofline(measures=False).",
         ),
         (
             escaped,
             f"{count(len(escaped), 'test')} skipped after a measurement",
-            "The measurement got no verdict: move pytest.skip() or pytest.xfail() above roofline.measure(), or leave "
-            "the test out by `--deselect` in the command.",
+            "A skipped test gets no verdict. Move pytest.skip() or pytest.xfail() above roofline.measure(), or leave "
+            "the test out with `--deselect` in the command.",
         ),
         (
             unmeasured,
-            f"{len(unmeasured)} of the baseline's entries not measured",
+            f"this run did not measure {len(unmeasured)} of the baseline's entries",
             _MISSING_REMEDY,
         ),
     )
@@ -179,8 +181,8 @@ def unknown_tests(missing: Sequence[Entry | ExactEntry], coverage: "Coverage") -
     if not labels:
         return ""
     return (
-        f"{len(labels)} of the baseline's entries not measured, and without the name of their "
-        f"test ({listed(labels, MOST_NAMED)}); record these entries again"
+        f"this run did not measure {len(labels)} of the baseline's entries, and no entry of these names its test "
+        f"({listed(labels, MOST_NAMED)}). Record these entries again"
     )
 
 
@@ -228,9 +230,9 @@ class Coverage:
         if plan is not None:
             return self._why_left_out(plan)
         return (
-            "its test has other parameters now"
+            "the test has other parameters now"
             if name in self._collected_parameters
-            else "there is no such test"
+            else "the test no longer exists"
         )
 
     def is_unknown(self, entry: Entry | ExactEntry) -> bool:
@@ -252,9 +254,9 @@ class Coverage:
         """
         is_fully_selected = name in self._planned_parameters and name not in self._partly_selected
         if is_fully_selected and parameters not in self._collected_parameters[name]:
-            return "its test has other parameters now"
+            return "the test has other parameters now"
         return (
-            "there is no such test"
+            "the test no longer exists"
             if name not in self._collected_parameters and self._collects_everything
             else ""
         )
@@ -263,17 +265,17 @@ class Coverage:
         """Return why a planned test gave no measurement."""
         outcome = None if plan is None else self._outcomes.get(encodable(plan.item.nodeid))
         if outcome is None or outcome.outcome != "skipped":
-            return "its test did not measure it"
-        return f"its test was skipped: {printable(outcome.reason)}"
+            return "the test ran without this measurement"
+        return f"the test was skipped: {printable(outcome.reason)}"
 
     def _why_left_out(self, plan: Planned) -> str:
         """Return why a collected test was not run, although its entry is selected."""
         tier, test_id = plan.marks.tier, encodable(plan.item.nodeid)
         if self._selection.covers(CollectedTest(test_id, tier, marks_of(plan.item))):
-            return "a conftest.py or a plugin removed its test"
+            return "a conftest.py or a plugin removed the test"
         if TIERS.index(tier) > TIERS.index(self._tier):
-            return f"its test is of tier {tier} now"
-        return "-k or -m no longer selects its test"
+            return f"the test is of tier {tier} now"
+        return "-k or -m no longer selects the test"
 
 
 def _test_of(plan: Planned) -> tuple[str, str]:

@@ -60,8 +60,8 @@ class Waiting:
         terminalreporter.section("roofline")
         line = (
             f"This machine stayed busy for {self._patience_s:g} s: {self._busy}. Expected a quiet machine, "
-            f"so nothing was measured, and pytest ended with status 1. {QUIETEN.capitalize()}, and run this again; "
-            "--roofline-wait=10m waits longer."
+            f"so pytest measured nothing and ended with status 1. {QUIETEN.capitalize()}, and run this again. "
+            "To wait longer, add --roofline-wait=10m."
         )
         for part in wrapped(line, terminalreporter._tw.fullwidth):
             terminalreporter.write_line(part)

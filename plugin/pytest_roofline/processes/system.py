@@ -74,7 +74,7 @@ def reason_of(error: OSError) -> str:
     if error.errno != errno.EMFILE:
         return text
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"{text}; this process may open {soft} files (hard limit {hard}). Raise `ulimit -n`"
+    return f"{text}: this process may open {soft} files (hard limit {hard}). Raise `ulimit -n`"
 
 
 def raise_file_limit() -> None:

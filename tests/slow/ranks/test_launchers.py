@@ -72,7 +72,7 @@ def test_one_file_has_the_same_outcomes_and_one_report_however_it_is_launched(
     )
     assert re.search(rf"{rank} was lost: {how}", found["test_loses_a_rank"][1])
     assert re.search(
-        rf"{rank} did not answer within 1.5 s: it is at test_suite.py", found["test_hangs"][1]
+        rf"{rank} did not answer within 1.5 s: the rank is at test_suite.py", found["test_hangs"][1]
     )
     assert found["test_skips"][1] == "no such device"
     if expected_of(launch).get(FOUR) == "skipped":
@@ -159,7 +159,7 @@ def put(folder, name, text):
             OTHER_MPI.format(python=sys.executable),
             r"rank 0 of 1; expected ranks 0 to 1 of 2.*another MPI or Slurm",
         ),
-        ("srun", NO_PMIX, r"`srun --mpi=list` knows none, pmi2; expected pmix"),
+        ("srun", NO_PMIX, r"`srun --mpi=list` names none, pmi2; expected pmix"),
     ],
 )
 def test_a_launcher_that_does_not_fit_the_mpi_fails_the_test_with_the_reason(

@@ -435,7 +435,8 @@ def test_samples_of_what_failed_stand_beside_the_baseline_and_its_tolerance(benc
     )
     assert "left out: cores taken by the scheduler" in left["hovertext"][0]
     assert (
-        "3 of 3 processes slower than all 15 processes of the baseline; 3 of 10 blocks left out." == plot.says
+        "3 of 3 processes slower than all 15 processes of the baseline; 3 of 10 blocks left out."
+        == plot.says
     )
 
     (row,) = bench.rows(
