@@ -136,7 +136,7 @@ def test_an_environment_that_moves_the_project_and_its_baselines_is_named(
     # In the command it is what was asked for.
     monkeypatch.delenv("PYTEST_ADDOPTS")
     result = recorded.run("--roofline-ci", "--roofline-rounds=1", option)
-    assert "not in the command" not in result.stdout.str()
+    assert "roofline: settings from outside the command" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_the_command_gives_holds_over_every_other_place(recorded, monkeypat
     for words in (("--roofline-tolerance=6%",), ("-o", "roofline_tolerance=6%")):
         result = recorded.run("--roofline-ci", "--roofline-rounds=1", *words)
         result.stdout.fnmatch_lines(["roofline: *tolerance 6 %*"])
-        assert "not in the command" not in result.stdout.str()
+        assert "roofline: settings from outside the command" not in result.stdout.str()
 
 
 def test_a_gate_that_only_the_ini_asks_for_takes_all_from_there(recorded):
@@ -169,7 +169,7 @@ def test_a_gate_that_only_the_ini_asks_for_takes_all_from_there(recorded):
     recorded.ini("roofline_ci = true", "roofline_rounds = 1", "roofline_tolerance = 45%")
     result = recorded.run()
     assert (result.ret, result.stdout.lines.count("GREEN: 2 of 2 fast enough")) == (0, 1)
-    assert "not in the command" not in result.stdout.str()
+    assert "roofline: settings from outside the command" not in result.stdout.str()
 
 
 def test_the_ini_cannot_make_a_gate_of_the_command_watch_only(recorded):
