@@ -19,7 +19,8 @@ OURS = Path(pytest_roofline.ranks.__file__).parent
 TORCH = Path(torch.__file__).parent
 C10D = TORCH / "distributed/distributed_c10d.py"
 SERVE = (
-    *((OURS / "worker.py", name) for name in ("_run_task", "_do", "serve", "main")),
+    *((OURS / "execution.py", name) for name in ("_run_task", "do")),
+    *((OURS / "worker.py", name) for name in ("serve", "main")),
     ("<frozen runpy>", "_run_module_as_main"),
 )
 LISTEN = (

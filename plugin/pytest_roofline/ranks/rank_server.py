@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-import torch.distributed
-
-from ..engine import host, measure
 from ..engine.devices import cpu
-from . import facts, lockstep, worlds
+from . import execution
 from .worker import main
 
 # Modules that a rank needs, and that take long to import.
-__all__ = ["cpu", "facts", "host", "lockstep", "measure", "torch", "worlds"]
+__all__ = ["cpu", "execution"]
 
 
 def live(arguments: Sequence[str]) -> int:  # noqa: ARG001 - the controller sends all that a rank needs

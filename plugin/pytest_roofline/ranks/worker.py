@@ -15,11 +15,8 @@ import socket
 import sys
 import tempfile
 import threading
-import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.errors import without_our_frames
-from ..core.units import encodable
 from ..engine.devices.base import started_by
 from ..processes.system import (
     descendants,
@@ -31,19 +28,11 @@ from ..processes.system import (
 )
 from .channel import Channel, connect, pop_controller
 from .identity import Identity, identify
-from .listener import keep_gloo_reachable
-from .tasks import JOB, Answer, Task, decode, encode, load
-
-if TYPE_CHECKING:
-    from ..engine.log import LatestBlock
 
 # Seconds to reach the controller, which listens before it starts ranks.
 CONNECT_S = 60.0
 # Seconds for an orderly end, before the rank kills itself: twice as long as the controller waits.
 LEAVE_S = 10.0
-# Characters of an error's text, and of its traceback.
-_MOST_TEXT = 4_000
-_MOST_TRACEBACK = 20_000
 
 
 def serve(identity: Identity) -> int:
@@ -91,7 +80,7 @@ class Server:
         sys.path[:] = list(dict.fromkeys([*join["path"], *sys.path]))
         with contextlib.suppress(OSError):
             os.chdir(join["folder"])
-        from . import facts
+        from . import execution, facts
 
         self._channel.send(
             {
@@ -102,41 +91,15 @@ class Server:
         boot = self._inbox.get()
         if boot["kind"] == "stop":
             return 0
-        worlds = self._settle_in(join["device"], boot)
+        executor = execution.Executor(self._channel, identity, join["device"], boot)
         while (message := self._inbox.get())["kind"] != "stop":
             if message["kind"] == "leave":
-                worlds.leave()
+                executor.leave()
             else:
-                self._do(worlds, message["task"])
-        worlds.leave()
+                executor.do(message["task"])
+        executor.leave()
         self._channel.close()
         return 0
-
-    def _settle_in(self, kind: str, boot: dict[str, Any]) -> Any:
-        """Open the device of this rank, and send its facts.
-
-        Return the `Worlds` of this rank.
-        """
-        import torch
-
-        from ..engine.devices import open_device
-        from ..engine.host import gather
-        from .facts import unwanted_cpu
-        from .worlds import Worlds
-
-        local_address, controller_address = self._channel.addresses
-        if boot["several_hosts"]:
-            keep_gloo_reachable(local_address, boot["outward"])
-        torch.set_num_threads(boot["threads"])
-        meter = open_device(kind if kind == "cpu" else f"{kind}:{boot['device']}")
-        self._channel.send(
-            {
-                "kind": "ready",
-                "environment": gather(meter),
-                "unwanted": unwanted_cpu(meter) if kind == "cpu" else "",
-            }
-        )
-        return Worlds(self._identity, meter, controller_address, boot["store"])
 
     def _listen(self) -> None:
         """Receive messages as they come. Kill this rank when the controller is gone.
@@ -165,73 +128,6 @@ class Server:
             faulthandler.dump_traceback(file, all_threads=True)
             file.seek(0)
             return file.read()
-
-    def _do(self, worlds: Any, task: Task) -> None:
-        """Run a task, and send its result or its error."""
-        try:
-            answer = Answer("ok", self._run_task(worlds, task))
-        except BaseException as error:  # Also SystemExit: a rank ends when its controller says so.
-            answer = _answer(error)
-        self._channel.send({"kind": "answer", "answer": answer})
-
-    def _run_task(self, worlds: Any, task: Task) -> bytes:
-        """Return the encoded result of a task.
-
-        After the function has returned, this rank says so, and waits until all ranks have returned.
-        """
-        function = load(task.function)
-        arguments = decode(task.arguments, "an argument")
-        rank = worlds.enter(task.world)
-        result: object = None
-        if task.plan is None:
-            result = function(rank, *arguments)
-        elif task.plan == JOB:
-            from .lockstep import run_once
-
-            run_once(rank, function, arguments)
-        else:
-            from .lockstep import measure
-
-            result = measure(rank, function, arguments, task.plan, self._tell)
-        encoded = encode(result, f"the result of rank {self._identity.rank}")
-        rank.meter.synchronize()
-        self._channel.send({"kind": "closing", "collectives": worlds.collectives})
-        worlds.in_step(task.number)
-        return encoded
-
-    def _tell(self, progress: "LatestBlock") -> None:
-        """Send the latest block of a measurement to the controller."""
-        self._channel.send({"kind": "progress", "progress": progress})
-
-
-def _answer(error: BaseException) -> Answer:
-    """Return the answer of a task that raised or skipped."""
-    from .worlds import Skipped
-
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception as broken:  # An exception may fail to tell what it is.
-        text = f"(the text of the error cannot be read: {type(broken).__name__})"
-    # pytest's own skip is known by its name, since ranks never import pytest by themselves.
-    if isinstance(error, Skipped) or name == "Skipped":
-        return Answer("skipped", error=encodable(text)[:_MOST_TEXT])
-    # The author of the rank function does not need the frames that lead to it.
-    with without_our_frames(error):
-        try:
-            stack = "".join(traceback.format_exception(error))
-        except Exception:
-            stack = "".join(traceback.format_tb(error.__traceback__)) + name
-    line = f"{name}: {text}" if text else name
-    return Answer(
-        "raised", error=encodable(line)[:_MOST_TEXT], traceback=_shorten(encodable(stack))
-    )
-
-
-def _shorten(text: str) -> str:
-    """Return a traceback without its middle, if it is long. The place and the error stay."""
-    half = _MOST_TRACEBACK // 2
-    return text if len(text) <= _MOST_TRACEBACK else f"{text[:half]} … {text[-half:]}"
 
 
 def _end_after(seconds: float) -> None:
