@@ -13,6 +13,7 @@ import pytest
 
 from ..core.features import require
 from ..core.units import encodable
+from ..core.verdicts import Kind
 from ..settings.options import FIXTURE
 
 if TYPE_CHECKING:
@@ -234,8 +235,6 @@ def _is_sound(row: "Row") -> bool:
 
     The row of a function that was replaced, as in a drill, is not sound: it measured another function.
     """
-    from ..core.verdicts import Kind
-
     return (
         row.time_verdict is not None
         and row.time_verdict.kind is not Kind.INVALID

@@ -24,6 +24,7 @@ from ..core.rows import Row
 from ..core.samples import SIBLINGS, for_neighbours
 from ..core.units import count, encodable, listed, printable
 from ..core.verdicts import Kind
+from ..engine.devices import cpu
 from ..report.messages import compared_of
 from ..report.words import cut
 from ..settings.command_line import option_value
@@ -104,13 +105,11 @@ def refusal_line(
         run: as it was saved; None where nothing was.
         named: whether somebody chose the run's name.
     """
-    from ..engine.devices.cpu import QUIETEN
-
     # Reasons that busy neighbours explain are replaced by one text on who they are.
     faults = [reason for reason in reasons if not for_neighbours(reason)]
     is_busy = len(faults) < len(reasons)
     observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * is_busy
-    remedies = ["correct the cause of the invalid results"] * bool(faults) + [QUIETEN] * is_busy
+    remedies = ["correct the cause of the invalid results"] * bool(faults) + [cpu.QUIETEN] * is_busy
     name = "the same" if run is None or makes_way(run) else "another"
     name_hint = f", under {name} name" * named
     wait_hint = " To wait for a quiet machine, add --roofline-wait=10m." * is_busy
@@ -123,9 +122,7 @@ def refusal_line(
 
 def busy_now() -> str:
     """Watch the machine for a second, and return who keeps its cores busy."""
-    from ..engine.devices.cpu import neighbours_now
-
-    return neighbours_now() or "other processes kept the cores of this machine busy"
+    return cpu.neighbours_now() or "other processes kept the cores of this machine busy"
 
 
 def write_baselines(state: "RooflineSession", status: int) -> None:

@@ -14,6 +14,8 @@ import pytest
 from ..core.errors import BadInput, RooflineError
 from ..core.features import require
 from ..core.units import parse_duration, parse_fraction, parse_tolerance
+from ..engine.devices import check_device_name
+from ..report.folder import check_folder
 from .command_line import OutsideSetting, option_value, settings_elsewhere
 from .options import LAUNCHERS, PROFILERS, SHADOW, TIERS
 from .record_option import (
@@ -130,8 +132,6 @@ def _device(text: str, _option: str) -> str:
 
     The error of the check names the option itself.
     """
-    from ..engine.devices import check_device_name
-
     check_device_name(text)
     return text
 
@@ -391,8 +391,6 @@ def _report(config: pytest.Config) -> Path | None:
     folder = _path(config, "report")
     if folder is None:
         return None
-    from ..report.folder import check_folder
-
     return check_folder(folder, "--roofline-report")
 
 
