@@ -63,7 +63,9 @@ def copy_checkout(root: Path, folder: Path) -> Path:
 
 def take_out(feature: str, root: Path) -> list[Path]:
     """Delete a feature from a checkout: folder, line of registration, tests. Return the deleted paths of tests."""
-    shutil.rmtree(root / "plugin/pytest_roofline" / feature)
+    package = root / "plugin/pytest_roofline"
+    modules = {f"pytest_roofline.{feature}", *_loaded_with(feature, package)}
+    shutil.rmtree(package / feature)
     table = root / REGISTRATION
     lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
     remaining = [line for line in lines if not line.startswith(f'    "{feature}":')]
@@ -77,22 +79,35 @@ def take_out(feature: str, root: Path) -> list[Path]:
     files = [
         path
         for path in sorted((root / "tests").rglob("test_*.py"))
-        if feature in _imported_by(path)
+        if any(_is_in(name, modules) for name in _imported_by(path))
     ]
     for path in files:
         path.unlink()
     return [*folders, *files]
 
 
-def _imported_by(path: Path) -> set[str]:
-    """Return the folders of the package that a file imports when it is loaded."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _loaded_with(feature: str, package: Path) -> set[str]:
+    """Return the modules of the plugin that import a feature when they are loaded."""
     return {
-        parts[1]
-        for node in tree.body
-        for name in _names_of(node)
-        if (parts := name.split("."))[0] == "pytest_roofline" and len(parts) > 1
+        f"pytest_roofline.plugin.{path.stem}"
+        for path in (package / "plugin").glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+        and node.level == 2
+        and node.module is not None
+        and node.module.partition(".")[0] == feature
     }
+
+
+def _imported_by(path: Path) -> list[str]:
+    """Return the names that a file imports when it is loaded."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [name for node in tree.body for name in _names_of(node)]
+
+
+def _is_in(name: str, modules: set[str]) -> bool:
+    """Return whether a dotted name is one of these modules, or lies in one."""
+    return any(f"{name}.".startswith(f"{module}.") for module in modules)
 
 
 def _names_of(node: ast.stmt) -> Iterator[str]:

@@ -265,10 +265,16 @@ def test_loading_imports_nothing_heavy():
     assert loaded_by(*names) & {"torch", "triton"} == set()
 
 
-# pytest's side of ranks, which only a test gets to that has the fixture `distributed`, or a launch of ranks.
-BEHIND_A_REQUIREMENT = {
-    "ranks": {"distributed.py", "over_ranks.py", "launcher.py", "attaching.py"},
-}
+# pytest's side of a feature: modules of the plugin that import the feature at their top, and are only loaded with it.
+SIDES = {"ranks": {"distributed", "launcher", "leading", "over_ranks"}}
+
+
+def feature(name):
+    """The feature that a dotted name belongs to: that of its folder, or the one whose side it is."""
+    folder, _, inside = name.removeprefix("pytest_roofline.").partition(".")
+    if folder == "plugin":
+        return next((it for it, sides in SIDES.items() if inside.partition(".")[0] in sides), None)
+    return folder if folder in ALL else None
 
 
 def reaching(path):
@@ -278,13 +284,26 @@ def reaching(path):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             return
         if isinstance(node, ast.FunctionDef):
-            calls = [ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Call)]
-            required = {name for name in ALL if f"require('{name}')" in calls}
-            required |= {name for name, files in BEHIND_A_REQUIREMENT.items() if path.name in files}
+            checks = {
+                ast.unparse(part).removeprefix("features.")
+                for part in ast.walk(node)
+                if isinstance(part, ast.Call | ast.Compare)
+            }
+            required = {
+                name
+                for name in ALL
+                if not checks.isdisjoint(
+                    (
+                        f"require('{name}')",
+                        f"'{name}' in FEATURES",
+                        f"'{name}' in features.FEATURES",
+                    )
+                )
+            }
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name in imported(ast.unparse(node), dotted(path)):
-                if (folder := layer(name)) in ALL and folder != layer(dotted(path)):
-                    yield folder, required
+                if (needed := feature(name)) and needed != feature(dotted(path)):
+                    yield needed, required
         for part in ast.iter_child_nodes(node):
             yield from look(part, required)
 
@@ -293,10 +312,10 @@ def reaching(path):
 
 def test_an_import_from_a_feature_stands_in_a_function_behind_its_requirement():
     assert [
-        f"{dotted(path)} imports {feature}"
+        f"{dotted(path)} imports {needed}"
         for path in PLUGIN_FILES
-        for feature, required in reaching(path)
-        if feature not in required
+        for needed, required in reaching(path)
+        if needed not in required
     ] == []
 
 
@@ -312,10 +331,16 @@ def test_without_the_features_every_module_is_imported_and_a_missing_command_is_
     names = [
         ".".join(path.relative_to(tmp_path).with_suffix("").parts) for path in package.rglob("*.py")
     ]
-    modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    modules = [
+        name.removesuffix(".__init__")
+        for name in names
+        if not name.endswith("__main__") and feature(name) is None
+    ]
     program = (
-        f"import importlib; [importlib.import_module(name) for name in {modules!r}]\n"
-        "try:\n    from pytest_roofline import Rank\nexcept ImportError as error:\n    print(error)\n"
+        f"import importlib, pytest_roofline; [importlib.import_module(name) for name in {modules!r}]\n"
+        "for name in ('Rank', 'Distributed'):\n"
+        "    try:\n        getattr(pytest_roofline, name)\n"
+        "    except ImportError as error:\n        print(error)\n"
         "from pytest_roofline.cli.main import main; main(['fleet', 'runs'])"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
@@ -331,7 +356,10 @@ def test_without_the_features_every_module_is_imported_and_a_missing_command_is_
     )
     assert (
         2,
-        f"pytest_roofline.Rank is not installed; {remedy}\n",
+        "".join(
+            f"pytest_roofline.{name} is not installed; {remedy}\n"
+            for name in ("Rank", "Distributed")
+        ),
         f"roofline: the command fleet is not installed; {remedy}\n",
     ) == (done.returncode, done.stdout, done.stderr)
 

@@ -15,9 +15,11 @@ FILES = {
     f"{PACKAGE}/core/features.py": TABLE,
     f"{PACKAGE}/ab/__init__.py": "",
     f"{PACKAGE}/many/__init__.py": "",
+    f"{PACKAGE}/plugin/beside.py": "from ..ab import nothing\n",
     "tests/ab/test_sides.py": "def test_side(): pass\n",
     "tests/slow/ab/test_whole.py": "def test_whole(): pass\n",
     "tests/test_imports.py": "import pytest_roofline.ab\ndef test_it(): pass\n",
+    "tests/test_beside.py": "from pytest_roofline.plugin import beside\ndef test_it(): pass\n",
     "tests/test_plain.py": "def test_plain(): pass\n",
     "tests/test_core.py": "import pytest_roofline.core.features\ndef test_core(): pass\n",
 }
@@ -43,7 +45,7 @@ def checkout(tmp_path, monkeypatch):
 def test_a_feature_goes_with_its_folder_its_line_and_the_tests_that_need_it(remove, checkout):
     assert ["ab", "many"] == remove.features_in(checkout)
     gone = remove.take_out("ab", checkout)
-    assert ["tests/ab", "tests/slow/ab", "tests/test_imports.py"] == [
+    assert ["tests/ab", "tests/slow/ab", "tests/test_beside.py", "tests/test_imports.py"] == [
         str(path.relative_to(checkout)) for path in gone
     ]
     assert not (checkout / PACKAGE / "ab").exists()

@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f".{module}", __name__), inside or name)
     except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{module.partition('.')[0]}":
+        if not (error.name or "").startswith(f"{__name__}."):
             raise
         from .core.features import not_installed
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..core.units import count, listed
+from ..settings.options import ranks_key
 from .gate import fail_together
 from .held_reports import (
     DeferredReport,
@@ -24,7 +25,6 @@ from .held_reports import (
     test_id_of,
 )
 from .held_reports import run as run_item
-from .launcher import launcher_of
 from .observing import profiled_labels
 from .planned import measures
 from .recording_run import refusals
@@ -32,6 +32,7 @@ from .rounds import Rounds
 from .terminal import tell
 
 if TYPE_CHECKING:
+    from .launcher import Launcher
     from .session import RooflineSession
 
 
@@ -187,8 +188,10 @@ class Deciding:
     def make_room(self) -> None:
         """Free the device memory of this process for a child."""
         gc.collect()
-        # A round starts ranks of its own. The present ranks would disturb them.
-        launcher_of(self.config).end_ranks()
+        launcher: Launcher | None = self.config.stash.get(ranks_key, None)
+        if launcher is not None:
+            # A round starts ranks of its own. The present ranks would disturb them.
+            launcher.end_ranks()
         self.state.under_test.device.release()
 
     def measure_canaries(self) -> None:

@@ -16,19 +16,20 @@ from ..baselines.comparators import (
 from ..baselines.files import BaselineFolders, Entries, nearest
 from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
-from ..core.features import require
 from ..core.keys import Key
+from ..engine import devices, host, identity, inventory
+from ..engine.devices import Device
 from ..hardware import family_of, identity_of, key_of, use_hardware
+from ..settings.options import ranks_key
 from ..settings.parsing import Options
 from ..settings.round import in_round
 from ..stats.spread import Prior, priors
-from .launcher import launcher_of
 from .planned import Planned, uses_ranks
 from .results import DEVICE, shadow_of
 from .rooflines import Rooflines, triad_of
 
 if TYPE_CHECKING:
-    from ..engine.devices import Device
+    from .launcher import Launcher
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class DeviceUnderTest:
     `comparisons` is how many measurements of the planned tests the comparator has, at least 1.
     """
 
-    device: "Device"
+    device: Device
     environment: Environment
     hardware: HardwareKey
     comparator: Comparator
@@ -50,7 +51,7 @@ class DeviceUnderTest:
     gpu: Gpu | None = None
     is_open_here: bool = True
     _priors: dict[str, Prior] = field(default_factory=dict)
-    _groups: dict[tuple[str, ...], "tuple[Device, HardwareKey]"] = field(default_factory=dict)
+    _groups: dict[tuple[str, ...], tuple[Device, HardwareKey]] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -63,16 +64,15 @@ class DeviceUnderTest:
         return any(key.alone == self.hardware.alone for key in self.comparator.hardware())
 
     def among(
-        self, names: tuple[str, ...], open_part: Callable[[str], "Device"]
-    ) -> tuple["Device", HardwareKey]:
+        self, names: tuple[str, ...], open_part: Callable[[str], Device]
+    ) -> tuple[Device, HardwareKey]:
         """Return several devices as one, opened once, and their hardware key."""
         if names not in self._groups:
-            from ..engine import inventory
             from ..engine.devices.several import SeveralDevices
 
-            devices = [open_part(name) for name in names]
+            parts = [open_part(name) for name in names]
             products = sorted(
-                {device.facts().product for device in devices} | {self.environment.device.product}
+                {part.facts().product for part in parts} | {self.environment.device.product}
             )
             if len(products) > 1:
                 raise DeviceError(f"{', '.join(names)} and {self.device.name} are {' and '.join(products)}; expected "
@@ -80,9 +80,9 @@ class DeviceUnderTest:
             hardware = replace(
                 self.hardware,
                 devices=len(names),
-                link=inventory.kind_among([device.name for device in devices]),
+                link=inventory.kind_among([part.name for part in parts]),
             )
-            self._groups[names] = SeveralDevices(devices), hardware
+            self._groups[names] = SeveralDevices(parts), hardware
         return self._groups[names]
 
     def hardware_of_ranks(
@@ -122,59 +122,33 @@ class DeviceUnderTest:
         return self._priors[measurement_class]
 
 
-def _device_of_ranks(config: pytest.Config) -> "Device":
-    """Return the device of rank 0 as this process sees it, which does not open it."""
-    require("ranks")
-    from ..ranks.facts import SeenDevice
-
-    return SeenDevice(launcher_of(config).environment())
-
-
 def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
 ) -> tuple[DeviceUnderTest, str]:
     """Open the device of a run. Return it with a warning, else an empty text."""
-    from ..engine.devices import open_device, require_torch
-    from ..engine.host import gather, interpreted, unused_accelerator
-    from ..engine.identity import identified
-
-    require_torch()
+    devices.require_torch()
     # Undone when this configuration ends, so that a later run in this process starts from the shipped datasheets.
     config.add_cleanup(use_hardware(options.baselines))
-    device_name = options.device
-    device = config.hook.pytest_roofline_device(config=config, name=device_name)
-    # Where every test measures over ranks on accelerators, only the ranks open the device.
+    device = config.hook.pytest_roofline_device(config=config, name=options.device)
     over_ranks = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
-    opens_device = device is not None or not over_ranks or launcher_of(config).kind == "cpu"
+    # Where every test measures over ranks on accelerators, only the ranks open the device.
+    launcher: Launcher | None = config.stash.get(ranks_key, None)
+    owner = launcher if device is None and over_ranks else None
+    if owner is not None and owner.kind == "cpu":
+        owner = None
     if device is None:
-        device = open_device(device_name) if opens_device else _device_of_ranks(config)
-    warning = "" if device_name == "cpu" else unused_accelerator(device)
-    if warning and options.requires_hardware:
-        if not options.shadow:
-            raise DeviceError(warning)
-        shadow_of(config).note("hardware", warning, DEVICE)
-    environment = gather(device) if opens_device else launcher_of(config).environment()
-    this_round = in_round(config)
-    if this_round is None or this_round.side is not None:
-        environment = identified(
-            environment, config.rootpath, this_round.side if this_round else None
-        )
+        device = devices.open_device(options.device) if owner is None else owner.device()
+    warning = _idle_accelerator(config, options, device)
+    environment = _identified(config, host.gather(device) if owner is None else owner.environment())
     hardware = key_of(environment)
     entries = BaselineFolders(options.baselines).family(family_of(environment.device))
-    comparator = (
-        open_comparator(options.against) if options.against else BaselineComparator(entries)
-    )
-    if this_round is None:
-        # A round does not judge, so only its parent looks for odd sessions.
-        comparator = comparator.without_odd_sessions()
-    if options.against:
-        _refuse_other_hardware(comparator, hardware)
+    comparator = _comparator(options, entries, hardware, judges=in_round(config) is None)
     comparisons = sum(
         comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
     )
     gpu = device.gpu()
-    _refuse_exclusive(gpu, opens_device, planned)
-    triad = triad_of(device, environment) if opens_device and not over_ranks else None
+    _refuse_exclusive(gpu, owner is None, planned)
+    triad = triad_of(device, environment) if owner is None and not over_ranks else None
     under_test = DeviceUnderTest(
         device,
         environment,
@@ -184,9 +158,52 @@ def open_device_under_test(
         max(1, comparisons),
         Rooflines(device, environment, gpu, triad),
         gpu,
-        opens_device,
+        owner is None,
     )
-    return under_test, warning or interpreted(device)
+    return under_test, warning or host.interpreted(device)
+
+
+def _idle_accelerator(config: pytest.Config, options: Options, device: Device) -> str:
+    """Return a warning of an accelerator that the run leaves idle, else an empty text.
+
+    Raises:
+        DeviceError: the run requires its hardware.
+    """
+    warning = "" if options.device == "cpu" else host.unused_accelerator(device)
+    if warning and options.requires_hardware:
+        if not options.shadow:
+            raise DeviceError(warning)
+        shadow_of(config).note("hardware", warning, DEVICE)
+    return warning
+
+
+def _identified(config: pytest.Config, environment: Environment) -> Environment:
+    """Return an environment with the identity of its code; a round leaves that to its parent."""
+    this_round = in_round(config)
+    if this_round is not None and this_round.side is None:
+        return environment
+    return identity.identified(
+        environment, config.rootpath, this_round.side if this_round else None
+    )
+
+
+def _comparator(
+    options: Options, entries: Entries, hardware: HardwareKey, *, judges: bool
+) -> Comparator:
+    """Return the runs or the baselines to compare with.
+
+    Raises:
+        OtherHardware: `--roofline-against` was measured on other hardware.
+    """
+    comparator = (
+        open_comparator(options.against) if options.against else BaselineComparator(entries)
+    )
+    if judges:
+        # A round does not judge, so only its parent looks for odd sessions.
+        comparator = comparator.without_odd_sessions()
+    if options.against:
+        _refuse_other_hardware(comparator, hardware)
+    return comparator
 
 
 def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str, Planned]) -> None:

@@ -7,14 +7,15 @@ import pytest
 
 from ..core.errors import BadInput, RanksSkipped
 from ..engine.request import positive
-from .planned import Marks, world_size_of
-from .results import lack
+from ..ranks.driving import Member, Tell
+from ..ranks.facts import RankFacts
+from ..ranks.pool import Pool
+from ..ranks.tasks import FunctionRef, encode, reference
+from ..ranks.worlds import backends, check_backend, free_bytes, link_kind
+from .planned import Marks, read_marks, unmet, world_size_of
+from .results import lack, require
 
 if TYPE_CHECKING:
-    from ..ranks.driving import Member, Tell
-    from ..ranks.facts import RankFacts
-    from ..ranks.pool import Pool
-    from ..ranks.tasks import FunctionRef
     from .launcher import Launcher
 
 # The default time limit of a call of ranks is the sum of so many seconds and so many budgets of a measurement.
@@ -54,13 +55,11 @@ class Distributed:
     @property
     def backends(self) -> tuple[str, ...]:
         """Back ends of torch.distributed that can serve these devices, the default first."""
-        from ..ranks.worlds import backends
-
         # torch's own MPI back end needs ranks that MPI has started, as tests with the marker `mpi` get.
         return tuple(name for name in backends(self.kind) if name != "mpi" or self._marks.mpi)
 
     @property
-    def facts(self) -> "tuple[RankFacts, ...]":
+    def facts(self) -> tuple[RankFacts, ...]:
         """The facts of every rank at boot: host, process, devices, versions, cores."""
         size = self.size_of(self.world_size or 1)
         return tuple(member.facts for member in self.members(size) if member.facts is not None)
@@ -74,8 +73,6 @@ class Distributed:
 
         Ranks of one host share its memory, where their device is the CPU.
         """
-        from ..ranks.worlds import free_bytes
-
         return int(min(self.run(free_bytes, world_size=world_size)))
 
     def run(
@@ -103,8 +100,6 @@ class Distributed:
             BadInput: a function that ranks cannot load, or arguments that are no plain data; no rank is contacted.
             RanksFailed: a rank raised, was lost, or did not answer in time.
         """
-        from ..ranks.worlds import check_backend
-
         function = checked_call(fn, args)
         timeout_s, backend = positive("timeout", timeout), check_backend(backend)
         return self.call(
@@ -113,14 +108,14 @@ class Distributed:
 
     def call(
         self,
-        function: "FunctionRef",
+        function: FunctionRef,
         args: tuple[object, ...],
         size: int,
         *,
         timeout: float | None = None,
         backend: str | None = None,
         plan: object = None,
-        tell: "Tell | None" = None,
+        tell: Tell | None = None,
     ) -> list[Any]:
         """Call as `run` does, with a checked function and number of ranks.
 
@@ -149,7 +144,7 @@ class Distributed:
         except RanksSkipped as skipped:
             lack(self._item, options, str(skipped))
 
-    def members(self, size: int) -> "list[Member]":
+    def members(self, size: int) -> list[Member]:
         """Return the ranks of a world, started if need be."""
         try:
             return self.pool(size).members[:size]
@@ -166,8 +161,6 @@ class Distributed:
         members, pool = self.members(size), self.pool(size)
         link = self._launcher.links.get((id(pool), pool.generation, size))
         if link is None:
-            from ..ranks.worlds import link_kind
-
             uuids = [
                 member.environment.device.uuid if member.environment is not None else None
                 for member in members
@@ -205,12 +198,12 @@ class Distributed:
             lack(self._item, options, reason)
         return size
 
-    def pool(self, size: int) -> "Pool":
+    def pool(self, size: int) -> Pool:
         """Return the pool of ranks behind this test."""
         return self._launcher.pool(size, self._marks.mpi)
 
 
-def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "FunctionRef":
+def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> FunctionRef:
     """Return the reference by which ranks load a function.
 
     Wrong arguments are refused before a lack of ranks skips the test.
@@ -218,8 +211,19 @@ def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> "Functi
     Raises:
         BadInput: ranks cannot load the function, or its arguments are no plain data.
     """
-    from ..ranks.tasks import encode, reference
-
     function = reference(fn)
     encode(args, "an argument")
     return function
+
+
+def distributed_of(item: pytest.Item, launcher: "Launcher") -> Distributed:
+    """Return the ranks of a test.
+
+    Skip a test that needs another kind of device than ranks have.
+    """
+    marks = read_marks(item)
+    if marks.needs is not None and (reason := unmet(marks.needs, launcher.kind)):
+        if marks.needs == "accelerator":
+            require(item, launcher.options, reason)
+        pytest.skip(reason)
+    return Distributed(launcher, item, marks)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from ..core.errors import BadInput, refuse_wide
+from ..core.features import require
 from ..core.keys import JOB_METRIC, RANK_TIMINGS, TIMINGS, Cache, Timing
 from ..core.records import Measurement
 from ..core.units import format_amount
@@ -13,8 +14,7 @@ from ..core.work import Work
 from ..engine.devices import torch_device
 from ..engine.host import free_memory_bytes
 from ..engine.request import Request, Timed, check_work, one_of, positive
-from . import in_process, over_ranks
-from .distributed import Distributed
+from . import in_process
 from .findings import Findings
 from .in_process import Siblings
 from .observing import profiled_labels, warn_of_ranks
@@ -25,6 +25,7 @@ from .results import lack
 if TYPE_CHECKING:
     import torch
 
+    from .distributed import Distributed
     from .session import RooflineSession
 
 
@@ -183,7 +184,7 @@ class Roofline(Findings):
 
     def measure_ranks(
         self,
-        distributed: Distributed,
+        distributed: "Distributed",
         fn: Callable[..., object],
         *args: object,
         world_size: int | None = None,
@@ -253,7 +254,7 @@ class Roofline(Findings):
 
     def measure_job(
         self,
-        distributed: Distributed,
+        distributed: "Distributed",
         fn: Callable[..., object],
         *args: object,
         world_size: int | None = None,
@@ -333,7 +334,7 @@ class Roofline(Findings):
 
     def _measure_over(
         self,
-        distributed: Distributed,
+        distributed: "Distributed",
         fn: Callable[..., object],
         args: tuple[object, ...],
         ranks: dict[str, Any],
@@ -343,6 +344,9 @@ class Roofline(Findings):
 
         `ranks` are the options of ranks, and `settings` those of any request.
         """
+        require("ranks")
+        from . import over_ranks
+
         warn_of_ranks(self._test.session)
         self._test.require_open()
         # A call that no rank could run is refused before a lack of ranks skips the test.

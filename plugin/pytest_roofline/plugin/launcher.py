@@ -6,26 +6,25 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ..core.errors import DeviceError, RanksSkipped
 from ..core.facts import Environment
-from ..core.features import FEATURES, require
+from ..engine.devices import Device
 from ..engine.host import usable_cores
-from ..settings.parsing import Options, parse_options
+from ..ranks import facts
+from ..ranks.attach import NO_MPI, AttachedProcesses, AttachPlacement
+from ..ranks.launching import LauncherPlacement, parse_arguments
+from ..ranks.local import Local
+from ..ranks.placement import Placement
+from ..ranks.pool import Pool
+from ..settings.options import attached_key, ranks_key
+from ..settings.parsing import Options
 from .planned import read_marks, uses_ranks, world_size_of
-
-if TYPE_CHECKING:
-    from ..ranks.attach import AttachedProcesses
-    from ..ranks.placement import Placement
-    from ..ranks.pool import Pool
 
 # On processors, so many ranks are started ahead of their test even where there are fewer cores.
 MOST_ON_CORES = 6
-
-ranks_key: pytest.StashKey["Launcher"] = pytest.StashKey()
 
 
 class Launcher:
@@ -47,9 +46,6 @@ class Launcher:
 
         These are the smallest, and the largest with and without MPI.
         """
-        if "ranks" not in FEATURES:
-            # The fixture raises in each test that uses it.
-            return
         for item in filter(uses_ranks, items):
             marks = read_marks(item)
             size = world_size_of(item, marks)
@@ -75,11 +71,10 @@ class Launcher:
         return "attach" if self.attached is not None else self.options.launcher
 
     @property
-    def attached(self) -> "AttachedProcesses | None":
+    def attached(self) -> AttachedProcesses | None:
         """The launch that this pytest is rank 0 of, if any."""
-        from .attaching import attached_key
-
-        return self.config.stash.get(attached_key, None)
+        attached: AttachedProcesses | None = self.config.stash.get(attached_key, None)
+        return attached
 
     @property
     def kind(self) -> str:
@@ -87,10 +82,7 @@ class Launcher:
         device_kind = (self.options.device or "").partition(":")[0]
         if device_kind in ("cpu", "cuda", "xpu"):
             return device_kind
-        require("ranks")
-        from ..ranks.facts import best_kind
-
-        return best_kind()
+        return facts.best_kind()
 
     def unavailable(self, size: int, mpi: bool = False) -> str:
         """Return why so many ranks are impossible, else an empty text."""
@@ -104,9 +96,7 @@ class Launcher:
         # torchrun stays on this host unless an allocation has several.
         one_host = self.name == "torchrun" and os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1"
         if self.kind != "cpu" and (self.name == "local" or one_host):
-            from ..ranks.facts import device_count
-
-            device_total = device_count(self.kind)
+            device_total = facts.device_count(self.kind)
             if size > device_total:
                 return f"needs {size} GPUs, found {device_total}"
         return ""
@@ -114,21 +104,17 @@ class Launcher:
     def _no_mpi(self) -> str:
         """Return why ranks cannot use MPI, else an empty text."""
         if self.attached is not None:
-            from ..ranks.attach import NO_MPI
-
             return NO_MPI
         if importlib.util.find_spec("mpi4py") is None:
             return "needs mpi4py (the extra `mpi`), found none"
         command = "srun" if self.options.launcher == "srun" else "mpirun"
         return "" if shutil.which(command) else f"needs {command}, found none in PATH"
 
-    def pool(self, size: int, mpi: bool = False) -> "Pool":
+    def pool(self, size: int, mpi: bool = False) -> Pool:
         """Return the pool for a world of so many ranks, and stop the other.
 
         Its ranks may not be started yet. Those of a pool that is too small are stopped too.
         """
-        from ..ranks.pool import Pool
-
         # mpirun and srun start ranks that can use MPI, so one pool serves all tests there.
         for_mpi = mpi and self.name not in ("mpirun", "srun")
         for is_for_mpi, other_pool in self._pools.items():
@@ -163,22 +149,16 @@ class Launcher:
         # Other launchers may fail to start the largest world, which must not cost the tests with smaller ones.
         return max(size, self._largest[False]) if self.name == "local" and not mpi else size
 
-    def _placement(self, for_mpi: bool) -> "Placement":
+    def _placement(self, for_mpi: bool) -> Placement:
         """Return how the ranks of a pool are started.
 
         Those of a pool `for_mpi`, beside that of another launcher, are started by mpirun.
         """
         if self.attached is not None:
-            from ..ranks.attach import AttachPlacement
-
             return AttachPlacement(self.attached)
         name = "mpirun" if for_mpi else self.options.launcher
         if name == "local":
-            from ..ranks.local import Local
-
             return Local(forks=self.kind == "cpu")
-        from ..ranks.launching import LauncherPlacement, parse_arguments
-
         return LauncherPlacement(
             name,
             () if for_mpi else parse_arguments(name, shlex.join(self.options.launcher_args)),
@@ -206,6 +186,10 @@ class Launcher:
             self.end_ranks()
             self._pools.clear()
 
+    def device(self) -> Device:
+        """Return the device of rank 0 as this process sees it, which does not open it."""
+        return facts.SeenDevice(self.environment())
+
     def environment(self) -> Environment:
         """Return the environment of rank 0.
 
@@ -222,10 +206,10 @@ class Launcher:
         return environment
 
 
-def launcher_of(config: pytest.Config) -> Launcher:
-    """Return the launcher of this run."""
-    launcher = config.stash.get(ranks_key, None)
+def launcher_of(config: pytest.Config, options: Options) -> Launcher:
+    """Return the launcher of this run, which the first call makes."""
+    launcher: Launcher | None = config.stash.get(ranks_key, None)
     if launcher is None:
-        launcher = config.stash[ranks_key] = Launcher(config, parse_options(config))
+        launcher = config.stash[ranks_key] = Launcher(config, options)
         config.pluginmanager.register(launcher)
     return launcher

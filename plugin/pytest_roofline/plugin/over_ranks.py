@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import BadInput, WrongData, short_repr
 from ..core.facts import Environment, HardwareKey
@@ -14,18 +14,19 @@ from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Block, Ranks, Samples
 from ..core.units import printable_lines
 from ..core.work import rate_suffix
+from ..engine.log import LatestBlock
 from ..engine.measure import MeasuredRequest
 from ..engine.request import RankOptions, Request, one_of, positive
 from ..hardware import collective_ceiling, datasheet_ceiling, product_of
+from ..ranks.driving import Member, Tell
+from ..ranks.facts import cores_of
+from ..ranks.local import whole_processes
+from ..ranks.lockstep import RankTimes, rank_seconds, samples_of
+from ..ranks.pool import Pool
+from ..ranks.tasks import JOB, FunctionRef, reference
+from ..ranks.worlds import check_backend, default_backend
 from .distributed import Distributed, checked_call
 from .recording import CurrentTest, key_for, record, why_partial
-
-if TYPE_CHECKING:
-    from ..engine.log import LatestBlock
-    from ..ranks.driving import Member, Tell
-    from ..ranks.lockstep import RankTimes
-    from ..ranks.pool import Pool
-    from ..ranks.tasks import FunctionRef
 
 # How many whole programs are timed: at least two, to see whether they agree, and more while the budget lasts.
 FEWEST_JOBS, MOST_JOBS = 2, 5
@@ -53,7 +54,7 @@ class RankCall:
     """A function to measure on ranks, with its request."""
 
     distributed: Distributed
-    function: "FunctionRef"
+    function: FunctionRef
     args: tuple[object, ...]
     request: Request
 
@@ -63,7 +64,7 @@ class RankCall:
         assert self.request.ranks is not None
         return self.request.ranks
 
-    def send(self, plan: object, tell: "Tell | None" = None) -> list[Any]:
+    def send(self, plan: object, tell: Tell | None = None) -> list[Any]:
         """Send a plan; return the answer of every rank, by rank."""
         options = self.options
         return self.distributed.call(
@@ -99,8 +100,6 @@ def rank_options(distributed: Distributed, world_size: int | None, **options: An
 
     The test is skipped for lack of ranks.
     """
-    from ..ranks.worlds import check_backend
-
     check_backend(options.get("backend"))
     one_of("collective", options.get("collective"), (None, *COLLECTIVES))
     timeout_s = positive("timeout", options.pop("timeout", None))
@@ -123,8 +122,6 @@ def measure_over(
         WrongData: the buffers of a rank do not hold what they should.
         RanksFailed: a rank raised, was lost, or did not answer in time.
     """
-    from ..ranks.tasks import reference
-
     # A replaced function is not slowed down by a drill as well.
     function, replacement = reference(fn), test.replacement(request.name, fn)
     if replacement is not None:
@@ -188,7 +185,7 @@ def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
     """Measure on the ranks; `keep` gets a partial result on failure."""
     blocks_by_rank: dict[int, list[LatestBlock]] = {}
 
-    def tell(rank: int, block: "LatestBlock") -> None:
+    def tell(rank: int, block: LatestBlock) -> None:
         blocks_by_rank.setdefault(rank, []).append(block)
 
     members: Sequence[Member] = ()
@@ -204,7 +201,7 @@ def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
 
 
 @contextlib.contextmanager
-def _new_ranks(call: RankCall) -> "Iterator[Pool]":
+def _new_ranks(call: RankCall) -> Iterator[Pool]:
     """Start ranks for a request alone, no more than it needs.
 
     With idle ranks in the pool each would have fewer threads. The number of those depends on the other tests.
@@ -219,9 +216,7 @@ def _new_ranks(call: RankCall) -> "Iterator[Pool]":
         pool.size = usual_size
 
 
-def _result(
-    call: RankCall, members: "Sequence[Member]", times: "Sequence[RankTimes]"
-) -> RankResult:
+def _result(call: RankCall, members: Sequence[Member], times: Sequence[RankTimes]) -> RankResult:
     """Return the common result of all ranks.
 
     All ranks agree on the samples, so those of rank 0 are taken. The peak memory is the largest of any rank.
@@ -247,11 +242,9 @@ def _result(
 
 
 def _partial(
-    call: RankCall, members: "Sequence[Member]", blocks_by_rank: "dict[int, list[LatestBlock]]"
+    call: RankCall, members: Sequence[Member], blocks_by_rank: dict[int, list[LatestBlock]]
 ) -> RankResult | None:
     """Return the result of the blocks before a failure, if any."""
-    from ..ranks.lockstep import rank_seconds, samples_of
-
     if len(blocks_by_rank) < call.options.size:
         return None
     # Some ranks may have finished one block more than others before the failure.
@@ -266,14 +259,12 @@ def _partial(
 
 
 def _ranks_of(
-    call: RankCall, members: "Sequence[Member]", rank_seconds: Sequence[tuple[float, ...]]
+    call: RankCall, members: Sequence[Member], seconds_by_rank: Sequence[tuple[float, ...]]
 ) -> Ranks:
     """Return the record of the ranks.
 
-    `rank_seconds` are each rank's seconds per sample.
+    `seconds_by_rank` are each rank's seconds per sample.
     """
-    from ..ranks.worlds import default_backend
-
     options, distributed = call.options, call.distributed
     threads = {member.environment.host.threads for member in members if member.environment}
     return Ranks(
@@ -281,17 +272,15 @@ def _ranks_of(
         launcher=distributed.launcher,
         backend=options.backend or default_backend(distributed.kind),
         hosts=tuple(member.host for member in members),
-        seconds=tuple(rank_seconds),
+        seconds=tuple(seconds_by_rank),
         threads=threads.pop() if len(threads) == 1 else None,
         generation=distributed.pool(options.size).generation,
         fresh=options.fresh,
     )
 
 
-def _with_labels(measured: MeasuredRequest, members: "Sequence[Member]") -> MeasuredRequest:
+def _with_labels(measured: MeasuredRequest, members: Sequence[Member]) -> MeasuredRequest:
     """Return the measurement, labelled if the ranks outnumber their cores."""
-    from ..ranks.facts import cores_of
-
     facts = [member.facts for member in members if member.facts is not None]
     hosts = group_by(facts, key=attrgetter("host"))
     if not any(len(ranks) > cores_of(ranks) for ranks in hosts.values()):
@@ -302,9 +291,6 @@ def _with_labels(measured: MeasuredRequest, members: "Sequence[Member]") -> Meas
 
 def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
     """Time whole programs from start to end, each with new ranks."""
-    from ..ranks.local import whole_processes
-    from ..ranks.tasks import JOB
-
     seconds: list[float] = []
     members: list[Member] = []
     began_s = time.perf_counter()
@@ -327,7 +313,7 @@ def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
     return _jobs(call, members, seconds)
 
 
-def _jobs(call: RankCall, members: "Sequence[Member]", seconds: Sequence[float]) -> RankResult:
+def _jobs(call: RankCall, members: Sequence[Member], seconds: Sequence[float]) -> RankResult:
     """Return the result of whole programs, `noisy` with fewer than five."""
     labels = {*call.request.labels, *({"noisy"} if len(seconds) < 5 else set())}
     samples = Samples(

@@ -25,9 +25,8 @@ from ..core.units import encodable
 from ..processes.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child, why_void
 from ..processes.round_parent import RoundParent
 from ..processes.system import owned_prefix
-from ..settings.options import ROUND_VARIABLE
+from ..settings.options import ROUND_VARIABLE, attached_key
 from ..stats.key_results import LostRound
-from .launcher import launcher_of
 
 if TYPE_CHECKING:
     from .session import RooflineSession
@@ -129,7 +128,7 @@ class Rounds:
     ) -> ChildEnd:
         """Run the process of a round, with this command line; return its end."""
         config = self._state.config
-        attached = launcher_of(config).attached
+        attached = config.stash.get(attached_key, None)
         environ, descriptors = attached.lend() if attached is not None else ({}, ())
         command = [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args)]
         if config.pluginmanager.hasplugin("cacheprovider"):
@@ -241,4 +240,4 @@ def may_fork(state: "RooflineSession") -> bool:
     files, which a fork from another process does not inherit.
     """
     on_processor = state.under_test.environment.device.type == "cpu"
-    return on_processor and launcher_of(state.config).attached is None
+    return on_processor and attached_key not in state.config.stash

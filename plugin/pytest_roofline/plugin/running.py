@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,6 @@ from .bridge import bridge_of
 from .current import session_key
 from .deciding import Deciding
 from .display import header_lines, progress_line, summary_lines, wrap_failures
-from .distributed import Distributed
 from .fixture import Roofline
 from .gate import DeviceHealth, look, looks_at_device
 from .held_reports import (
@@ -35,14 +34,16 @@ from .held_reports import (
     publish,
     test_id_of,
 )
-from .launcher import launcher_of
 from .observing import forget_locals, ran_out, watch_memory
-from .planned import by_world, clash_key, measures, plan, read_marks, select, unmet, uses_ranks
+from .planned import by_world, clash_key, measures, plan, read_marks, select, uses_ranks
 from .recording_run import ENDED, is_lacking, refusals, write_baselines
 from .results import require
 from .rounds import why_no_rounds
 from .session import RooflineSession
 from .terminal import tell, wrapped
+
+if TYPE_CHECKING:
+    from .distributed import Distributed
 
 # The least time between lines of progress, so that a log of hours stays readable.
 PROGRESS_EVERY_S = 20.0
@@ -83,8 +84,6 @@ def join(
         config.pluginmanager.register(WorkerGuard(parse_options(config)))
         return
     config.pluginmanager.register(UsersFramesFirst(config))
-    # Made now, since it parses the options: the name of a run is refused once its file exists.
-    launcher = launcher_of(config)
     this_round = in_round(config)
     if this_round is None or this_round.ids is None:
         # The tests of a round were selected by its parent.
@@ -93,7 +92,7 @@ def join(
         items[:] = filter(measures, items)
     if with_ranks:
         items[:] = by_world(items)
-        launcher.plan(items)
+        _plan_ranks(config, items)
     if not any(map(measures, measuring_items)):
         return
     running = Running(config)
@@ -102,6 +101,17 @@ def join(
     config.pluginmanager.register(running.deciding)
     if running.bridge is not None:
         config.pluginmanager.register(running.bridge)
+
+
+def _plan_ranks(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Plan the pools of ranks that the tests need.
+
+    Without the feature nothing is planned, and the fixture raises in each test that uses it.
+    """
+    if "ranks" in features.FEATURES:
+        from .launcher import launcher_of
+
+        launcher_of(config, parse_options(config)).plan(items)
 
 
 def make_fixture(request: pytest.FixtureRequest) -> Roofline:
@@ -115,8 +125,8 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
     return Roofline(state, request.node, read_marks(request.node))
 
 
-def make_distributed(request: pytest.FixtureRequest) -> Distributed:
-    """Make the fixture of a test.
+def make_distributed(request: pytest.FixtureRequest) -> "Distributed":
+    """Make the fixture `distributed` of a test.
 
     Skip a test that needs another kind of device than ranks have.
 
@@ -124,12 +134,13 @@ def make_distributed(request: pytest.FixtureRequest) -> Distributed:
         BadInput: the feature of ranks was taken out.
     """
     features.require("ranks")
-    launcher, marks = launcher_of(request.config), read_marks(request.node)
-    if marks.needs is not None and (reason := unmet(marks.needs, launcher.kind)):
-        if marks.needs == "accelerator":
-            require(request.node, launcher.options, reason)
-        pytest.skip(reason)
-    return Distributed(launcher, request.node, marks)
+    from .distributed import distributed_of
+    from .launcher import launcher_of
+
+    session = request.config.stash.get(session_key, None)
+    # To parse the options again would refuse the name of the run, whose file may exist by now.
+    options = parse_options(request.config) if session is None else session.options
+    return distributed_of(request.node, launcher_of(request.config, options))
 
 
 class WorkerGuard:

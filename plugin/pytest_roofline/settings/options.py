@@ -143,6 +143,10 @@ _VALUES = (
 )
 # The sentence for a run whose selected tests are all of a higher tier.
 tier_key: pytest.StashKey[str] = pytest.StashKey()
+# The `AttachedProcesses` of the launch that this pytest is rank 0 of.
+attached_key: pytest.StashKey[Any] = pytest.StashKey()
+# The `Launcher` of a run with tests that use ranks.
+ranks_key: pytest.StashKey[Any] = pytest.StashKey()
 LISTS = ("against", "baselines")
 # The option that `roofline drill` adds: the share by which every measured function is slowed down. It has no ini twin.
 DRILL = "drill"
