@@ -115,7 +115,7 @@ class Deciding:
         """
         options = self.state.options
         # Each verdict names the rounds that its test has lost.
-        self.state.timed.lost_rounds = rounds.crashes
+        self.state.timed.note_lost_rounds(rounds.crashes)
         deadline = None if options.time_s is None else self.began_s + options.time_s
         self.issue_decided(rounds)
         if refusals(self.state, self.deferred_reports):

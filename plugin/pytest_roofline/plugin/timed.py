@@ -1,35 +1,28 @@
-"""The times of a run and their verdicts: the measurements of each key, in all rounds and attempts.
+"""The times of a run and their verdicts, from the first measurement to the end of the last round.
 
-A verdict may change until its test is reported: a further round, or what other tests of the run turned out to be.
+`judging.py` gives each verdict. It may change until its test is reported: by a further round, or by what other tests of
+the run turned out to be.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..baselines.comparators import class_of_key, find_reference
-from ..baselines.comparing import limits_of, policy_of
 from ..baselines.files import key_of_entry
-from ..baselines.past_runs import PastRuns
-from ..baselines.plausible import distrust_reasons
 from ..baselines.rows import timed_row
 from ..baselines.run_rows import INTERRUPTED
-from ..core.entries import Entry, ExactEntry, Statistic
-from ..core.keys import Key
-from ..core.reasons import Reason, text_reasons
+from ..core.entries import Entry, ExactEntry
 from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row
-from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED, SIBLINGS
-from ..core.verdicts import Group, Idle, Kind, Reference, Subject, Verdict
+from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED
+from ..core.verdicts import Group, Kind, Reference, Verdict
 from ..settings.parsing import NO_BASELINE, Options
 from ..stats.analyses import Analyses
-from ..stats.key_results import KeyResults, LostRound, judge_peak
-from ..stats.limits import Limit, Summary
-from ..stats.outlook import Policy
+from ..stats.key_results import KeyResults, LostRound
 from ..stats.shared import Shared, Side, hold_shared
-from ..stats.siblings import Sibling, judge_sibling, unless_busy
-from ..stats.verdicts import changes_between, default_analyses, judge, may_be_red, settle
+from ..stats.verdicts import may_be_red, settle
+from .judging import Judge
 from .kinds import FAIL_ON_WORDS, ResultKind
 
 if TYPE_CHECKING:
@@ -54,33 +47,22 @@ class TimedResults(ResultKind):
         super().__init__()
         # The canaries of every process of the run. They have no verdict and no row.
         self.canaries: list[Measurement] = []
-        # The change that all tests share so far, and their references shifted by it.
+        # The change that all tests share so far.
         self.shared: Shared | None = None
-        self._shifted_references: dict[str, Reference] = {}
-        # The rounds that a test lost: its process died, or it was skipped there.
-        self.lost_rounds: dict[str, list[LostRound]] = {}
         self._options = options
         self._started = started
         self._analyses = analyses
         self._judges = judges
-        self._device_under_test: DeviceUnderTest | None = None
-        self._results: dict[str, KeyResults] = {}
         # The verdict on each key, by its identity, without the change that all tests share. Its row shows that change.
         self._verdicts: dict[str, Verdict] = {}
-        # The ids of tests that get no further round.
-        self._at_once: set[str] = set()
 
     def open(self, under_test: "DeviceUnderTest", options: Options) -> None:
-        """Keep the device and the baseline to compare with."""
+        """Keep the device and the baseline to compare with, once the device is open."""
         super().open(under_test, options)
         # A recording compares with nothing.
         self._fail_on = options.fail_on - {NO_BASELINE} if options.record else options.fail_on
-        self._device_under_test = under_test
-
-    @property
-    def _under_test(self) -> "DeviceUnderTest":
-        assert self._device_under_test is not None
-        return self._device_under_test
+        self._under_test = under_test
+        self._judge = Judge(under_test, options, self._started, self._analyses)
 
     def add(self, record: Measurement) -> None:
         """Add a measurement; its verdict follows the test's body."""
@@ -104,7 +86,11 @@ class TimedResults(ResultKind):
 
     def decide_at_once(self, test_id: str) -> None:
         """Allow a test no further round, so that it may be red now."""
-        self._at_once.add(test_id)
+        self._judge.at_once.add(test_id)
+
+    def note_lost_rounds(self, lost_rounds: dict[str, list[LostRound]]) -> None:
+        """Let each verdict name the rounds that its test has lost, now or later."""
+        self._judge.lost_rounds = lost_rounds
 
     def judge(self, test_id: str) -> None:
         """Judge a test's new measurements together with all earlier ones."""
@@ -114,7 +100,7 @@ class TimedResults(ResultKind):
             if self._add_to_key(measurement)
         ]
         for measurement in measurements:
-            self._judge(measurement)
+            self._show_verdict(measurement)
 
     def _add_to_key(self, measurement: Measurement) -> bool:
         """Add a measurement to its key; return whether it is to be judged.
@@ -126,189 +112,17 @@ class TimedResults(ResultKind):
             word = OVERSUBSCRIBED if OVERSUBSCRIBED in labels else PROFILED
             self._show(timed_row(KeyResults([measurement]), word=word.upper()))
             return False
-        self._results.setdefault(measurement.key.identity, KeyResults()).measurements.append(
-            measurement
-        )
+        self._judge.add(measurement)
         return True
 
-    def _judge(self, measurement: Measurement, *, ended: bool = False) -> None:
+    def _show_verdict(self, measurement: Measurement, *, ended: bool = False) -> None:
         """Show the current verdict on a measurement's key.
 
         `ended` makes it the last interim analysis.
         """
-        verdict, representative = self._verdict_on(measurement, ended=ended)
-        results = self._results[measurement.key.identity]
+        verdict, representative = self._judge.verdict_on(measurement, ended=ended)
+        results = self._judge.results[measurement.key.identity]
         self._show(timed_row(results, verdict, measurement=representative), verdict)
-
-    def _verdict_on(
-        self, measurement: Measurement, *, ended: bool = False
-    ) -> tuple[Verdict, Measurement]:
-        """Return the verdict on a key, and its representative measurement."""
-        results = self._results[measurement.key.identity]
-        if SIBLINGS in measurement.samples.labels:
-            return self._among_siblings(measurement), results.representative(None)
-        reference, why_none = find_reference(
-            self._under_test.comparator, measurement.key, measurement.work
-        )
-        if self._options.record:
-            reference, why_none = None, "recorded, not compared"
-        if reference is not None:
-            reference = self._shifted_references.get(measurement.key.identity, reference)
-        invalid, representative = results.invalid(reference), results.representative(reference)
-        invalid = invalid or distrust_reasons(measurement.key, measurement.work, reference)
-        entries = self._entries_for(measurement)
-        group = results.group(reference, self._under_test.identity, self._started)
-        limits, idle = (
-            ([], []) if invalid else self._limits(representative, results, reference, entries)
-        )
-        peak_bytes = results.peak_bytes(reference)
-        policy = self._policy(representative, reference)
-        # Processes that are not sound use up rounds, so the last analysis may come before its number of processes.
-        most = policy.analyses.most
-        is_last = ended or results.process_count >= most or results.hopeless(reference)
-        verdict = judge(
-            [group] if group.medians_s else [],
-            reference,
-            replace(policy, analyses=replace(policy.analyses, ended=is_last)),
-            subject=self._subject(representative, reference, entries, idle, invalid),
-            peak=None if invalid else judge_peak(peak_bytes, reference, measurement.key),
-            invalid=invalid,
-            limits=limits,
-            why_none=why_none,
-        )
-        return self._with_last_pass(unless_busy(verdict, results.measurements)), representative
-
-    def _entries_for(self, measurement: Measurement) -> list[Entry]:
-        """Return the entries for a measurement's key, each once.
-
-        They are those of the baselines, and those that the run compares with.
-        """
-        key, comparator = measurement.key, self._under_test.comparator
-        matches = (
-            entry
-            for entries in (self._under_test.entries, comparator.entries)
-            for entry in entries.of(key.benchmark, key.name)
-            if entry.matches(key)
-        )
-        return list({entry.identity: entry for entry in matches}.values())
-
-    def _limits(
-        self,
-        representative: Measurement,
-        results: KeyResults,
-        reference: Reference | None,
-        entries: Sequence[Entry],
-    ) -> tuple[list[Limit], list[Idle]]:
-        """Return the limits of a measurement, and those that do not apply here."""
-
-        def summarise(statistic: Statistic) -> Summary:
-            return results.summary(reference, self._under_test.identity, self._started, statistic)
-
-        gpu, min_share = self._under_test.gpu, self._options.min_share
-        return limits_of(
-            entries, representative.work, summarise, representative, gpu=gpu, min_share=min_share
-        )
-
-    def _policy(self, measurement: Measurement, reference: Reference | None) -> Policy:
-        """Return how a measurement is judged: its tolerance, prior and interim analyses."""
-        key, under_test = measurement.key, self._under_test
-        analyses = self._plan(measurement.test_id, key, reference)
-        return policy_of(
-            key,
-            reference,
-            under_test.prior(key),
-            under_test.comparisons,
-            test_tolerance=measurement.tolerance,
-            run_tolerance=self._options.tolerance,
-            analyses=analyses,
-        )
-
-    def _plan(self, test_id: str, key: Key, reference: Reference | None) -> Analyses:
-        """Return the interim analyses of a test.
-
-        The option decides. Without it a test that looks slow has as many as a red verdict needs.
-        """
-        if test_id in self._at_once:
-            return Analyses(1)
-        return self._analyses() or default_analyses(
-            reference, self._under_test.identity, self._under_test.prior(key)
-        )
-
-    def _subject(
-        self,
-        measurement: Measurement,
-        reference: Reference | None,
-        entries: Sequence[Entry],
-        idle: Sequence[Idle],
-        invalid: Sequence[Reason],
-    ) -> Subject:
-        """Return the subject of a verdict, before the time is compared."""
-        limit_entries = (entry for entry in entries if entry.kind in ("threshold", "reference"))
-        return Subject(
-            test_id=measurement.test_id,
-            label=measurement.label,
-            name=measurement.key.name,
-            clock_hz=measurement.samples.clock_hz,
-            changed=self._changes(measurement) if reference is not None else (),
-            left_out=self._left_out(measurement, reference, invalid),
-            published=tuple(entry for entry in limit_entries if not entry.gates),
-            idle=tuple(idle),
-        )
-
-    def _changes(self, measurement: Measurement) -> tuple[str, ...]:
-        """Return the differences from the environments behind the baseline."""
-        now = self._under_test.environment.everything() | measurement.comparable()
-        return changes_between([now], self._under_test.comparator.environments(measurement.key))
-
-    def _left_out(
-        self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
-    ) -> tuple[Reason, ...]:
-        """Return why some processes of a key, and lost rounds, do not count.
-
-        `invalid` is why the whole key does not count; then single processes are not named.
-        """
-        results = self._results[measurement.key.identity]
-        unsound = {} if invalid else results.unsound(reference)
-        lost = self.lost_rounds.get(measurement.test_id, ())
-        texts = (
-            lost_round.text
-            for lost_round in lost
-            if measurement.key.name not in lost_round.measured
-        )
-        return (*unsound.values(), *text_reasons(*texts))
-
-    def _with_last_pass(self, verdict: Verdict) -> Verdict:
-        """Return a verdict that looks slow with its test's last passing run."""
-        if verdict.reference is None or not verdict.looks_slow:
-            return verdict
-        subject, now = verdict.subject, self._under_test.environment.everything()
-        last_pass = self._past_runs.last_pass(subject.test_id, subject.name, now)
-        return replace(verdict, subject=replace(subject, last_pass=last_pass))
-
-    @cached_property
-    def _past_runs(self) -> PastRuns:
-        return PastRuns(self._options.folder, self._under_test.hardware, self._started)
-
-    def _among_siblings(self, measurement: Measurement) -> Verdict:
-        """Return the verdict on a device beside its siblings of the same test."""
-        key = measurement.key
-        siblings: dict[str, Sibling] = {}
-        for identity, results in self._results.items():
-            latest = results.measurements[-1]
-            is_sibling = (
-                latest.test_id == measurement.test_id and latest.key.hardware == key.hardware
-            )
-            if is_sibling and SIBLINGS in latest.samples.labels:
-                medians_s = results.group(None, latest.device, self._started).medians_s
-                siblings[identity] = Sibling(
-                    results.representative(None), medians_s, results.invalid(None)
-                )
-        this_sibling = siblings.pop(key.identity)
-        left_out = self._left_out(this_sibling.measurement, None, this_sibling.invalid)
-        return unless_busy(
-            judge_sibling(this_sibling, list(siblings.values()), left_out),
-            self._results[key.identity].measurements,
-        )
 
     def _show(self, row: Row, verdict: Verdict | None = None) -> None:
         """Put a row into the table, and keep the verdict behind it, if any."""
@@ -326,7 +140,7 @@ class TimedResults(ResultKind):
         """
         if not record.invalid and self._judges:
             # It counts for a rerun too: the slowest attempt of a process is judged, so a rerun cannot hide a slow one.
-            self._results.setdefault(record.key.identity, KeyResults()).measurements.append(record)
+            self._judge.add(record)
         end_word = INTERRUPTED if record.invalid == "interrupted" else FAILED
         self._show(timed_row(KeyResults([record]), word=end_word))
 
@@ -390,9 +204,9 @@ class TimedResults(ResultKind):
         A key without a reference is measured as often as a recording needs, another until its verdict is decided.
         """
         verdict = self.verdict_of(row)
-        if verdict is None or row.key is None or row.test in self._at_once:
+        if verdict is None or row.key is None or row.test in self._judge.at_once:
             return False
-        results = self._results[row.key.identity]
+        results = self._judge.results[row.key.identity]
         process_count = results.process_count
         may_become_baseline = verdict.kind in (Kind.NO_BASELINE, Kind.PASSED, Kind.INVALID)
         # In a recording this includes what may miss a limit, but not what surely does.
@@ -412,7 +226,7 @@ class TimedResults(ResultKind):
         """Return the largest number of processes of a test."""
         verdict = self.verdict_of(row)
         assert row.key is not None
-        return self._plan(
+        return self._judge.analyses_of(
             row.test, row.key, verdict.reference if verdict is not None else None
         ).most
 
@@ -425,11 +239,13 @@ class TimedResults(ResultKind):
         for row, verdict in list(self._judged_rows()):
             assert row.measurement is not None
             if row.test in open_ids:
-                self._judge(row.measurement, ended=True)
+                self._show_verdict(row.measurement, ended=True)
             elif cut:
                 self._settle(
                     row,
-                    replace(verdict, reach=self._verdict_on(row.measurement, ended=True)[0].reach),
+                    replace(
+                        verdict, reach=self._judge.verdict_on(row.measurement, ended=True)[0].reach
+                    ),
                 )
 
     def settle(self, open_ids: set[str]) -> None:
@@ -457,7 +273,7 @@ class TimedResults(ResultKind):
         """Show a verdict, and put back the change that all tests share."""
         assert row.measurement is not None
         whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
-        results = self._results[row.measurement.key.identity]
+        results = self._judge.results[row.measurement.key.identity]
         self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
 
     def _share(self, open_ids: set[str]) -> None:
@@ -482,13 +298,13 @@ class TimedResults(ResultKind):
                 shifts[key.identity] = row.measurement, verdict.reference.shift
         for identity, group, reference in self._canary_groups():
             sides[identity] = Side(group, reference, canary=True)
-        self.shared, self._shifted_references = hold_shared(
+        self.shared, self._judge.shifted_references = hold_shared(
             sides, tolerances, classes, self._analyses()
         )
         for identity, (measurement, shift) in shifts.items():
             # A key whose shift is the same keeps its verdict, which may be that of its last interim analysis.
-            if self._shifted_references[identity].shift != shift:
-                self._judge(measurement)
+            if self._judge.shifted_references[identity].shift != shift:
+                self._show_verdict(measurement)
 
     def _judged_rows(self) -> Iterator[tuple[Row, Verdict]]:
         """Yield the rows that have a verdict, each with it."""

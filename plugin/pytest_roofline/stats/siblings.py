@@ -16,7 +16,7 @@ that takes 1.4 times as long 81 times in 100, and one of half the rate always.
 All equally slow are not told from all equally fast: that is what floors and baselines are for.
 
 Elsewhere: `plugin/in_process.py` measures each in turns, `engine/quiet.py` names those of a device,
-`plugin/timed.py` has them judged, and `baselines/reasons.py` has the sentences.
+`plugin/judging.py` has them judged, and `baselines/reasons.py` has the sentences.
 """
 
 import math
