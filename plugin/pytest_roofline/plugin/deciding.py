@@ -100,39 +100,67 @@ class Deciding:
             fail_together(session, self.state)
         return outcome
 
+    def measure_canaries(self) -> None:
+        """Measure the canaries, once in this process.
+
+        None are measured under a profiler, which slows them down, or where only ranks have measured, since ranks are
+        other processes.
+        """
+        state = self.state
+        has_measured = any(row.ranks is None for row in state.timed.rows)
+        if self.has_canaries or self.only_looking or not has_measured or profiled_labels(state):
+            return
+        from ..engine.ceiling import measure_canaries
+
+        self.has_canaries = True
+        for measurement in measure_canaries(
+            state.under_test.device, state.under_test.hardware, state.process
+        ):
+            state.record(measurement)
+
     def decide(self) -> None:
         """Run rounds until verdicts, rounds or time are at an end."""
         longest_s = max(
             deferred_report.duration_s for deferred_report in self.deferred_reports.values()
         )
         with contextlib.closing(Rounds(self.state, self.say, longest_s)) as rounds:
+            # Each verdict names the rounds that its test has lost.
+            self.state.timed.note_lost_rounds(rounds.crashes)
+            self.issue_decided(rounds)
+            if refusals(self.state, self.deferred_reports):
+                # Nothing is fit to be recorded, and more minutes on this machine would not help. The last line says so.
+                self.is_cut = True
+                return
             self._decide_by(rounds)
+
+    def issue_decided(self, rounds: Rounds) -> None:
+        """Issue the reports that no round and no other test can change."""
+        self.state.timed.settle({*self.open_tests()})
+        for test_id in self.open_tests():
+            failure = rounds.failures.get(test_id)
+            if failure is None and is_undecided(self.state, self.deferred_reports[test_id].item):
+                continue
+            if failure is None and self.state.timed.is_shifted(test_id):
+                # The change that all tests share may still grow or shrink, so the report waits for the end.
+                self.decided_ids.add(test_id)
+            else:
+                self.issue(test_id, failure)
+
+    def open_tests(self) -> list[str]:
+        """Return the deferred tests whose own verdict is open."""
+        return [test_id for test_id in self.deferred_reports if test_id not in self.decided_ids]
 
     def _decide_by(self, rounds: Rounds) -> None:
         """Run one round after the other, until no test wants another.
 
-        It ends early, and sets `is_cut`, if the time is over, no round can run, or nothing is fit to be recorded.
+        It ends early, and sets `is_cut`, if the time is over or no round can run.
         """
         options = self.state.options
-        # Each verdict names the rounds that its test has lost.
-        self.state.timed.note_lost_rounds(rounds.crashes)
         deadline = None if options.time_s is None else self.began_s + options.time_s
-        self.issue_decided(rounds)
-        if refusals(self.state, self.deferred_reports):
-            # Nothing is fit to be recorded, and more minutes on this machine would not help. The last line says so.
-            self.is_cut = True
-            return
         for number in itertools.count(2):
             test_ids = [test_id for test_id in self.open_tests() if self.wants(rounds, test_id)]
-            if not test_ids or rounds.broken:
-                break
-            limits = (
-                self.state.timed.most_rounds(row)
-                for test_id in test_ids
-                for row in self.state.timed.of(test_id)
-            )
-            most_rounds = max(options.recording, *limits)
-            if number > most_rounds:
+            most_rounds = self._most_rounds(test_ids)
+            if not test_ids or rounds.broken or number > most_rounds:
                 break
             if deadline is not None and time.monotonic() > deadline:
                 self.say(
@@ -154,10 +182,6 @@ class Deciding:
             for line in further_lines:
                 self.say(f"    {line}")
 
-    def open_tests(self) -> list[str]:
-        """Return the deferred tests whose own verdict is open."""
-        return [test_id for test_id in self.deferred_reports if test_id not in self.decided_ids]
-
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Return whether a deferred test is worth another process."""
         return any(
@@ -165,6 +189,12 @@ class Deciding:
             and not (row.key is not None and rounds.hopeless(test_id, row.key.name))
             for row in self.state.timed.of(test_id)
         )
+
+    def _most_rounds(self, test_ids: Sequence[str]) -> int:
+        """Return the largest number of processes that one of these tests may have."""
+        timed = self.state.timed
+        limits = (timed.most_rounds(row) for test_id in test_ids for row in timed.of(test_id))
+        return max(self.state.options.recording, *limits, 0)
 
     def run_round(
         self, rounds: Rounds, number: int, test_ids: Sequence[str], deadline: float | None
@@ -193,37 +223,6 @@ class Deciding:
             # A round starts ranks of its own. The present ranks would disturb them.
             launcher.end_ranks()
         self.state.under_test.device.release()
-
-    def measure_canaries(self) -> None:
-        """Measure the canaries, once in this process.
-
-        None are measured under a profiler, which slows them down, or where only ranks have measured, since ranks are
-        other processes.
-        """
-        state = self.state
-        has_measured = any(row.ranks is None for row in state.timed.rows)
-        if self.has_canaries or self.only_looking or not has_measured or profiled_labels(state):
-            return
-        from ..engine.ceiling import measure_canaries
-
-        self.has_canaries = True
-        for measurement in measure_canaries(
-            state.under_test.device, state.under_test.hardware, state.process
-        ):
-            state.record(measurement)
-
-    def issue_decided(self, rounds: Rounds) -> None:
-        """Issue the reports that no round and no other test can change."""
-        self.state.timed.settle({*self.open_tests()})
-        for test_id in self.open_tests():
-            failure = rounds.failures.get(test_id)
-            if failure is None and is_undecided(self.state, self.deferred_reports[test_id].item):
-                continue
-            if failure is None and self.state.timed.is_shifted(test_id):
-                # The change that all tests share may still grow or shrink, so the report waits for the end.
-                self.decided_ids.add(test_id)
-            else:
-                self.issue(test_id, failure)
 
     def issue_all(self) -> None:
         """Issue every report that is still deferred."""
