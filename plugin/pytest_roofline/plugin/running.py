@@ -1,6 +1,5 @@
 """The hooks of a run that measures, a few lines each. They are registered when collection has a measuring test."""
 
-import contextlib
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..core import features
-from ..core.errors import RooflineError, without_our_frames
 from ..processes.system import remove_abandoned
 from ..settings.options import LOOKING, SAVED_VARIABLE, SIDE_BY_SIDE
 from ..settings.parsing import Options, parse_options
@@ -41,6 +39,7 @@ from .results import require
 from .rounds import why_no_rounds
 from .session import RooflineSession
 from .terminal import tell, wrapped
+from .tracebacks import UsersFramesFirst
 
 if TYPE_CHECKING:
     from .distributed import Distributed
@@ -159,53 +158,6 @@ class WorkerGuard:
         _skip(item, SIDE_BY_SIDE)
 
 
-class UsersFramesFirst:
-    """The hook that leaves our frames out of printed failures, unless `--full-trace` asks for them."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._shows_all = config.getoption("fulltrace", False)
-
-    # This wrapper is the innermost, so that those of other plugins see the whole traceback.
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Remove our frames, and the class of our errors, from a report.
-
-        pytest cuts the lines of its summary, and the name of the class would use up their room.
-        """
-        # The error of a unittest.TestCase is kept at the item, until a hook within this one moves it to the call.
-        raised = next(iter(getattr(item, "_excinfo", None) or ()), call.excinfo)
-        raised = raised if measures(item) or uses_ranks(item) else None
-        error = raised.value if raised is not None else None
-        with _users_frames(None if self._shows_all else raised):
-            report = yield
-        crash = getattr(report.longrepr, "reprcrash", None)
-        if isinstance(error, RooflineError) and crash is not None:
-            crash.message = crash.message.removeprefix(
-                f"{type(error).__module__}.{type(error).__qualname__}: "
-            )
-        return report
-
-
-@contextlib.contextmanager
-def _users_frames(raised: pytest.ExceptionInfo[BaseException] | None) -> Generator[None]:
-    """Leave our frames out of a printed exception.
-
-    It also works for an exception whose frames somebody has looked at before.
-    """
-    if raised is None:
-        yield
-        return
-    whole_trace = raised.traceback
-    with without_our_frames(raised.value):
-        raised.traceback = type(whole_trace)(raised.tb)
-        try:
-            yield
-        finally:
-            raised.traceback = whole_trace
-
-
 class Running:
     """The hooks of a run that measures: they open the device, judge, write and report."""
 
@@ -293,11 +245,6 @@ class Running:
             raise failure
         return outcome
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Refuse further measurements of a test, since nobody would judge them."""
-        self.state.end_measuring(item)
-
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
@@ -343,6 +290,11 @@ class Running:
         ):
             return "passed", ".", f"PASSED {word}"
         return None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Refuse further measurements of a test, since nobody would judge them."""
+        self.state.end_measuring(item)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(
