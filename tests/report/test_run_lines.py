@@ -11,15 +11,8 @@ from pytest_roofline.core.memory import FailedAllocation, OutOfMemory
 from pytest_roofline.core.records import CurveSummary, Fit, Outcome
 from pytest_roofline.core.samples import Block, Samples
 from pytest_roofline.core.verdicts import ExactVerdict, TimeLimit
-from pytest_roofline.report.messages import (
-    GATE,
-    closing_lines,
-    condition_lines,
-    counts_line,
-    curve_line,
-    reason_lines,
-    reds_of,
-)
+from pytest_roofline.report.conditions import condition_lines, curve_line, reason_lines
+from pytest_roofline.report.messages import GATE, closing_lines, counts_line, reds_of
 from pytest_roofline.report.overview import curve_verdict_line, overview_lines, power_lines
 from pytest_roofline.report.words import sentence, tolerance_text
 from pytest_roofline.stats.analyses import Analyses

@@ -25,7 +25,7 @@ from pytest_roofline.report.baseline_tables import (
     provisional_lines,
     provisional_note,
 )
-from pytest_roofline.report.messages import reason_lines
+from pytest_roofline.report.conditions import reason_lines
 from pytest_roofline.report.published import published_lines
 from pytest_roofline.report.tables import comparison_table, more_table, results_table, roofline_note
 from pytest_roofline.report.verdicts import status_word

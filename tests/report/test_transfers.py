@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from pytest_roofline.core.samples import Samples
 from pytest_roofline.core.units import MIB
 from pytest_roofline.core.work import Work
-from pytest_roofline.report.messages import curve_line
+from pytest_roofline.report.conditions import curve_line
 from pytest_roofline.report.transfers import (
     engine_lines,
     fan_lines,

@@ -326,9 +326,7 @@ def _open_text(verdict: Verdict, tests: int) -> str:
     assert verdict.interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
-        remedy = (
-            f"{SUGGESTED_COUNTS[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
-        )
+        remedy = f"{SUGGESTED_COUNTS[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
     else:
         remedy = (
             f"a verdict needs about {needed} processes; measure with --roofline-rounds={needed}"

@@ -31,9 +31,9 @@ from ..report.comparison import (
     rollout_as_json,
     rollout_text,
 )
+from ..report.conditions import peak_lines
 from ..report.devices import Quantity, device_tables, devices_as_json, devices_text
 from ..report.explain import explanation, explanation_as_json, note_labels, note_lines
-from ..report.messages import peak_lines
 from ..report.published import idle_lines
 from ..report.tables import comparison_table, exact_reason_lines, kernels_table
 from ..report.words import cut, totals_text

@@ -19,20 +19,11 @@ from ..core.verdicts import Kind
 from ..engine.devices.base import ManagedDevice
 from ..engine.devices.cpu import QUIETEN
 from ..hardware import unknown_line
+from ..report.conditions import condition_lines, curve_line, peak_lines, reason_lines
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
 from ..report.inside import memory_lines, profile_lines
-from ..report.messages import (
-    closing_lines,
-    compared_of,
-    condition_lines,
-    counts_line,
-    curve_line,
-    peak_lines,
-    reason_lines,
-    reds_of,
-    shadow_lines,
-)
+from ..report.messages import closing_lines, compared_of, counts_line, reds_of, shadow_lines
 from ..report.overview import (
     curve_verdict_line,
     overview_lines,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..core.rows import Row
-from ..report.messages import waiting_lines
+from ..report.conditions import waiting_lines
 from ..report.tables import results_table
 from ..report.verdicts import failure_message, status_words
 from ..report.words import properties

@@ -22,8 +22,8 @@ from ..core.groups import group_by
 from ..core.libraries import folders, versions
 from ..core.rows import Row, badness, worst_first
 from ..core.units import format_memory, listed, printable, slug
+from .conditions import curve_line
 from .kernels import changes_text
-from .messages import curve_line
 from .page_text import (
     MEANINGS,
     changed_lines,

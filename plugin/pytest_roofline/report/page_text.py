@@ -13,11 +13,12 @@ from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.rows import DEGRADED, FAILED, KERNEL, TIME, Row, worst_first
 from ..core.units import count, listed, printable, slug
 from ..core.verdicts import Kind
+from .conditions import condition_lines, waiting_lines
 from .explain import explanation, note_labels, note_lines
 from .figures import first_call_lines, rank_lines
 from .inside import circumstances
 from .kernels import figures_text
-from .messages import condition_lines, counts_line, waiting_lines
+from .messages import counts_line
 from .plots.chart import Plot
 from .plots.samples import sample_plot
 from .published import figure_texts

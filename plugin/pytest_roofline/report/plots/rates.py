@@ -22,7 +22,7 @@ from ...core.units import (
 from ...core.verdicts import Kind
 from ...core.work import rate_suffix
 from ...stats.curves import FEWEST_POINTS, summarise
-from ..messages import fit_text
+from ..conditions import fit_text
 from ..transfers import BY_KERNEL, FEWEST_PAIRS, pair_of, title_of
 from .chart import (
     COLOURS,
