@@ -7,15 +7,13 @@ import pytest
 from pytest_roofline.baselines.comparators import (
     BaselineComparator,
     RunComparator,
-    class_of_key,
     find_reference,
     open_comparator,
-    pooled_median,
-    typical_clock,
 )
 from pytest_roofline.baselines.comparing import compare
 from pytest_roofline.baselines.files import Entries, write_baseline
 from pytest_roofline.baselines.picking import hardware_of
+from pytest_roofline.baselines.references import class_of_key, pooled_median, typical_clock
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.core.entries import Baseline
 from pytest_roofline.core.errors import BadFile, OtherHardware

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..baselines.comparators import default_tolerance
 from ..baselines.pairs import twin_of
+from ..baselines.references import default_tolerance
 from ..baselines.run_files import make_run_folder
 from ..baselines.runs import Line, Run, encode_line, now, read_run
 from ..core.errors import BadInput

@@ -16,9 +16,9 @@ from ..core.work import RATE_SUFFIXES, rate_suffix
 from ..stats.outlook import detectable_effect
 from ..stats.spread import ENOUGH_SESSIONS, Prior
 from ..stats.stats import difference
-from .comparators import class_of_key, default_tolerance, odd_in, priors_of, reference_of
 from .files import key_of_entry
 from .plausible import Flaw, absurd_entry, family_of_key
+from .references import class_of_key, default_tolerance, odd_in, priors_of, reference_of
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two. A larger factor is a flaw.
 MOST_APART = 3.0

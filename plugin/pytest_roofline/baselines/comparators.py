@@ -2,37 +2,39 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from statistics import median
 from types import MappingProxyType
 
 from ..core.entries import Entry, Statistic
-from ..core.entries import Session as RecordedSession
-from ..core.errors import BadFile, BadInput
+from ..core.errors import BadFile
 from ..core.facts import HardwareKey
 from ..core.groups import group_by
 from ..core.keys import Key, canonical, positional_names_note
 from ..core.records import Measurement
-from ..core.samples import IMPORTED
 from ..core.verdicts import Group, OddSession, Reference
 from ..core.work import Work
 from ..hardware import identity_of
 from ..stats.key_results import typical_peak
 from ..stats.limits import MEDIANS_ONLY, Summary, exact, process_s
-from ..stats.odd_sessions import odd_sessions
-from ..stats.outlook import DEFAULT_TOLERANCES
-from ..stats.spread import Prior, class_of, lend, priors
 from .files import Entries, key_of_entry, nearest
+from .references import (
+    Odd,
+    commit_of,
+    leave_out,
+    odd_among,
+    odd_days,
+    pooled_median,
+    reference_of,
+    typical_clock,
+    unique_modes,
+)
 from .runs import Run, read_run
-
-# Odd sessions, each with the names of the tests in which it is strange.
-Odd = Mapping[OddSession, frozenset[str]]
 
 
 class Comparator(ABC):
@@ -185,7 +187,7 @@ class BaselineComparator(Comparator):
     def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
         """Return the modes of the entry's sessions."""
         entry = self._entry(key)
-        return _unique_modes(session.achieved for session in entry.sessions) if entry else ()
+        return unique_modes(session.achieved for session in entry.sessions) if entry else ()
 
     def label(self, key: Key) -> str:
         """Return the label of the entry for `key`."""
@@ -263,11 +265,11 @@ class RunComparator(Comparator):
                 {process: pooled_median(attempts) for process, attempts in processes.items()}
             ),
             source=self.name,
-            achieved=_unique_modes(measurement.samples.achieved for measurement in measurements),
+            achieved=unique_modes(measurement.samples.achieved for measurement in measurements),
             clock_hz=typical_clock(measurement.samples.clock_hz for measurement in measurements),
             peak_bytes=typical_peak(processes.values()),
             odd=self._odd_in(key),
-            commit=_commit(newest),
+            commit=commit_of(newest),
             driver=newest.get("driver", ""),
             torch=newest.get("torch", ""),
         )
@@ -315,7 +317,7 @@ class RunComparator(Comparator):
 
     def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
         """Return the modes in which the runs timed it."""
-        return _unique_modes(measurement.samples.achieved for measurement in self.measured(key))
+        return unique_modes(measurement.samples.achieved for measurement in self.measured(key))
 
     def label(self, key: Key) -> str:
         """Return the label in the runs."""
@@ -344,14 +346,7 @@ class RunComparator(Comparator):
 def _is_odd(odd: Odd, identity: str, process: Process) -> bool:
     """Return True where a process is of an odd session of a test."""
     (_, started, device), _ = process
-    return (device, started) in _odd_days(odd, identity)
-
-
-def _odd_days(odd: Odd, identity: str) -> set[tuple[str, str]]:
-    """Return the device and start of each session that is strange in a test."""
-    return {
-        (session.device, session.started) for session, tests in odd.items() if identity in tests
-    }
+    return (device, started) in odd_days(odd, identity)
 
 
 def _by_session(seconds_by_process: dict[Process, float]) -> tuple[Group, ...]:
@@ -359,54 +354,6 @@ def _by_session(seconds_by_process: dict[Process, float]) -> tuple[Group, ...]:
     return tuple(
         Group(tuple(seconds_by_process[process] for process in members), device, began)
         for (_, began, device), members in group_by(seconds_by_process, itemgetter(0)).items()
-    )
-
-
-def reference_of(entry: Entry, source: str) -> Reference:
-    """Return a measured entry as one side of a comparison."""
-    newest = max(entry.sessions, key=lambda session: session.started).environment
-    return Reference(
-        groups=tuple(
-            Group(session.process_medians, session.device_uuid or "", session.started)
-            for session in entry.sessions
-        ),
-        source=source,
-        tolerance=entry.tolerance,
-        achieved=_unique_modes(session.achieved for session in entry.sessions),
-        clock_hz=typical_clock(session.clock_hz for session in entry.sessions),
-        peak_bytes=entry.peak_bytes,
-        commit=_commit(newest),
-        driver=newest.get("driver", ""),
-        torch=newest.get("torch", ""),
-    )
-
-
-def _commit(environment: Mapping[str, str]) -> str:
-    """Return the commit of the tests' code, or an empty text.
-
-    A note on changes to the code is left out.
-    """
-    return environment.get("code", "").partition(" ")[0]
-
-
-def _unique_modes(achieved: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Return the modes of sessions, each once and in one order."""
-    return tuple(sorted(set(achieved)))
-
-
-def typical_clock(clocks_hz: Iterable[float | None]) -> float | None:
-    """Return the median of the recorded clocks, in Hz, or None."""
-    clocks = [clock_hz for clock_hz in clocks_hz if clock_hz is not None]
-    return median(clocks) if clocks else None
-
-
-def pooled_median(measurements: Iterable[Measurement]) -> float:
-    """Return the median of all block medians of a process.
-
-    A rerun adds to the first attempt and cannot replace it.
-    """
-    return median(
-        sample for measurement in measurements for sample in measurement.samples.block_medians
     )
 
 
@@ -423,60 +370,6 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
         if runs
         else BaselineComparator(Entries.from_files(baselines))
     )
-
-
-def refuse_both_sides(old: Sequence[Run], new: Sequence[Run]) -> None:
-    """Raise BadInput where a process is on both sides.
-
-    The names of files do not matter.
-    """
-    paths = {identity: run.path for run in old for identity in _identities(run)}
-    for run in new:
-        path = next((paths[identity] for identity in _identities(run) if identity in paths), None)
-        if path is not None:
-            names = f"run {path.stem}" if path == run.path else f"the run in {path} and {run.path}"
-            raise BadInput(
-                f"{names} is on both sides; name a run from before the change and another run from after the change"
-            )
-
-
-def refuse_own_baseline(before: Comparator, after: Comparator) -> None:
-    """Raise BadInput where a side is part of the other side's baseline.
-
-    That is a run that the baseline was recorded from, or two baselines with the same sessions.
-    """
-    for baseline, side in ((before, after), (after, before)):
-        recorded = {(session.run_id, session.started) for session in _sessions(baseline)}
-        for run in side.runs:
-            if (run.header.run_id, run.header.started) in recorded:
-                raise BadInput(
-                    f"run {run.path.stem} is a session of {baseline.name}, so a comparison can show nothing; "
-                    "name a run that the baseline does not hold"
-                )
-    sessions = _sessions(before)
-    if sessions and sessions == _sessions(after):
-        raise BadInput(
-            f"{before.name} and {after.name} hold the same sessions; name the baseline "
-            "from before the change and a run from after the change"
-        )
-
-
-def _sessions(comparator: Comparator) -> list[RecordedSession]:
-    """Return every session in a baseline's entries; empty for runs."""
-    return [session for entry in comparator.entries for session in entry.sessions]
-
-
-def _identities(run: Run) -> list[object]:
-    """Return identities that no other run has.
-
-    There is one for each measurement of a process, or that of the header where nothing was measured.
-    """
-    header = run.header.run_id, run.header.started
-    # A process of an import is named by the content of its log. Several imports may hold the same log.
-    return [
-        ("" if IMPORTED in timed.samples.labels else header, timed.process, timed.key.identity)
-        for timed in run.measurements
-    ] or [header]
 
 
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
@@ -513,65 +406,3 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
         if comparator.hardware()
         else "no baseline recorded",
     )
-
-
-def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
-    """Return the prior of a class of benchmarks.
-
-    It is estimated from the references of the class, or the starting value where they are too few.
-    """
-    groups = [reference.groups for key, reference in references if class_of_key(key) == kind]
-    return lend(priors()[kind], groups, kind)
-
-
-def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
-    """Return the prior of each class of benchmarks.
-
-    Priors are estimated from the measured entries together, without canaries.
-    """
-    tests = [entry for entry in entries if entry.kind == "measured" and not entry.is_canary]
-    references = [(key_of_entry(entry), reference_of(entry, "")) for entry in tests]
-    return {kind: prior_of(references, kind) for kind in priors()}
-
-
-def odd_among(references: Iterable[tuple[Key, Reference]]) -> Odd:
-    """Return the sessions that are strange in many tests; canaries are no tests."""
-    tests = {
-        key.identity: (key, reference.groups) for key, reference in references if not key.is_canary
-    }
-    return odd_sessions(
-        {name: groups for name, (_, groups) in tests.items()},
-        {name: class_of_key(key) for name, (key, _) in tests.items()},
-    )
-
-
-def odd_in(entries: Iterable[Entry]) -> Odd:
-    """Return the sessions that are strange in many entries."""
-    tests = [entry for entry in entries if entry.kind == "measured"]
-    return odd_among([(key_of_entry(entry), reference_of(entry, "")) for entry in tests])
-
-
-def leave_out(entry: Entry, odd: Odd) -> Entry:
-    """Return an entry without the odd sessions that are strange in it."""
-    if entry.kind != "measured":
-        return entry
-    days = _odd_days(odd, key_of_entry(entry).identity)
-    sessions = tuple(
-        session
-        for session in entry.sessions
-        if (session.device_uuid or "", session.started) not in days
-    )
-    return replace(entry, sessions=sessions)
-
-
-def default_tolerance(key: Key) -> float:
-    """Return the tolerance of a test's class.
-
-    It holds where neither test, baseline nor run gives another.
-    """
-    return DEFAULT_TOLERANCES[class_of_key(key)]
-
-
-def class_of_key(key: Key) -> str:
-    """Return the class of a benchmark by its key."""
-    return class_of("cpu" if key.hardware.is_cpu else "device", key.metric)

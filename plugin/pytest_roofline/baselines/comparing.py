@@ -24,21 +24,14 @@ from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.spread import Prior, priors
 from ..stats.verdicts import changes_between, judge, other_mode, settle
-from .comparators import (
-    Comparator,
-    class_of_key,
-    default_tolerance,
-    find_reference,
-    open_comparator,
-    prior_of,
-    refuse_both_sides,
-    refuse_own_baseline,
-)
+from .comparators import Comparator, find_reference, open_comparator
 from .exact import compare_exact, records_of
 from .exhausted import lost_since
 from .files import nearest
+from .overlap import refuse_both_sides, refuse_own_baseline
 from .picking import is_imported
 from .plausible import distrust_reasons
+from .references import class_of_key, default_tolerance, prior_of
 from .rows import compared_row, together_row
 from .runs import Run
 

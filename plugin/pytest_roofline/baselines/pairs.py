@@ -21,8 +21,8 @@ from ..stats.key_results import KeyResults
 from ..stats.spread import Prior, borrow, priors
 from ..stats.stats import paired_difference
 from ..stats.verdicts import judge_once, settle, span_text, would_decide
-from .comparators import default_tolerance
 from .reasons import modes_text
+from .references import default_tolerance
 from .rows import compared_row
 from .runs import Run
 

@@ -25,7 +25,7 @@ from ..core.verdicts import Group, Reference, Spread
 from ..hardware import key_of
 from ..stats.spread import PRIOR_FREEDOM, Prior, join_assumed, priors
 from ..stats.stats import difference
-from .comparators import class_of_key, prior_of
+from .references import class_of_key, prior_of
 from .runs import Run, read_run
 
 

@@ -15,11 +15,11 @@ from ..core.units import printable
 from ..hardware import family_of, identity_of
 from ..stats.key_results import by_process, typical_peak
 from ..stats.stats import growth
-from .comparators import leave_out, odd_in, pooled_median, reference_of, typical_clock
 from .exact_proposals import propose_exact
 from .files import key_of_entry
 from .picking import Disagreement, Sessions, is_fake, runs_apart
 from .plausible import absurd_entry
+from .references import leave_out, odd_in, pooled_median, reference_of, typical_clock
 from .runs import Run
 
 

@@ -13,11 +13,11 @@ from ..core.resources import Resources
 from ..core.units import format_percent, format_tolerance, listed, moment
 from ..core.verdicts import Kind
 from ..stats.spread import ONE_DAY, Prior
-from .comparators import default_tolerance, priors_of, typical_clock
 from .exact import KernelRecord, judge_exact
 from .exact_proposals import approve_exact
 from .files import baseline_of, key_of_entry
 from .fit import MOST_REASONS, Refusal, fit_of
+from .references import default_tolerance, priors_of, typical_clock
 from .renewal import MOST_ANCHORED, Change, merge, renew, since
 from .runs import Run, now
 

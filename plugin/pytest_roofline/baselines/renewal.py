@@ -28,10 +28,10 @@ from ..stats.outlook import WORTH_REPORTING, Policy
 from ..stats.spread import Prior
 from ..stats.stats import CONFIDENCE, bound_of, difference, growth, p_slower_than
 from ..stats.verdicts import judge, other_mode
-from .comparators import class_of_key, default_tolerance, priors_of, reference_of
 from .exact_proposals import ExactChange, exact_changes
 from .files import baseline_of, key_of_entry, write_baseline
 from .plausible import refuse_absurd
+from .references import class_of_key, default_tolerance, priors_of, reference_of
 from .runs import now
 
 Labelled = TypeVar("Labelled", Entry, ExactEntry)

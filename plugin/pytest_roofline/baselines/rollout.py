@@ -23,7 +23,9 @@ from ..hardware import identity_of
 from ..stats.analyses import SUGGESTED_COUNTS
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, priors
 from ..stats.verdicts import changed_environment, judge_once, settle, span_text, would_decide
-from .comparators import RunComparator, class_of_key, default_tolerance, refuse_both_sides
+from .comparators import RunComparator
+from .overlap import refuse_both_sides
+from .references import class_of_key, default_tolerance
 from .rows import compared_row
 from .runs import Run
 

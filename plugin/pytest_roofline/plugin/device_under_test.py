@@ -6,14 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..baselines.comparators import (
-    BaselineComparator,
-    Comparator,
-    class_of_key,
-    open_comparator,
-    prior_of,
-)
+from ..baselines.comparators import BaselineComparator, Comparator, open_comparator
 from ..baselines.files import BaselineFolders, Entries, nearest
+from ..baselines.references import class_of_key, prior_of
 from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
 from ..core.keys import Key

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..baselines.comparators import class_of_key, find_reference
+from ..baselines.comparators import find_reference
 from ..baselines.files import key_of_entry
+from ..baselines.references import class_of_key
 from ..baselines.rows import timed_row
 from ..baselines.run_rows import INTERRUPTED
 from ..core.entries import Entry, ExactEntry

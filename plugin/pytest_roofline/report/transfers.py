@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from statistics import median
 
-from ..baselines.comparators import class_of_key
+from ..baselines.references import class_of_key
 from ..core.groups import group_by
 from ..core.keys import Scalar, canonical, label_of
 from ..core.rows import Row
