@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_roofline.baselines.nights import ShadowRun, shadow_runs
 from pytest_roofline.baselines.run_files import (
     RunWriter,
-    ShadowRun,
     make_run_folder,
     refuse_existing,
     run_names,
     run_path,
-    shadow_runs,
 )
 from pytest_roofline.baselines.run_rows import rows_of, rows_of_run
 from pytest_roofline.baselines.runs import ends_of, new_run_id, read_run

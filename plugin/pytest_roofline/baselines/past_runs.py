@@ -12,7 +12,7 @@ from ..core.facts import HardwareKey
 from ..core.verdicts import Kind, LastPass
 from ..hardware import key_of
 from ..stats.verdicts import changes_between
-from .run_files import ended_runs
+from .nights import ended_runs
 from .runs import Run, read_run
 
 # At most so many runs are read, the newest first.

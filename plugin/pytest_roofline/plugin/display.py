@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..baselines.run_files import settings_of_last_green, shadow_runs
+from ..baselines.nights import settings_of_last_green, shadow_runs
 from ..baselines.run_rows import Ending
 from ..core.facts import DeviceFacts
 from ..core.groups import group_by

@@ -2,7 +2,7 @@
 
 That is the gate of `--roofline-ci=shadow`. Other parts of it: `settings/parsing.py` reads the option,
 `plugin/deciding.py` passes a test that would have failed, `plugin/gate.py` does so for the gate's own items,
-`plugin/session.py` writes the sentences into the run file, `baselines/run_files.py` counts the nights, and
+`plugin/session.py` writes the sentences into the run file, `baselines/nights.py` counts the nights, and
 `report/messages.py` prints both.
 """
 

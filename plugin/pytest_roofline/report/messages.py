@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..baselines.run_files import NIGHTS, ShadowRun
+from ..baselines.nights import NIGHTS, ShadowRun
 from ..baselines.run_rows import XFAIL, Ending, how_it_ended, short_name
 from ..core.keys import positional_names_note
 from ..core.rows import FAILED, KERNEL, MEMORY, Row, badness, worst_first
