@@ -12,16 +12,16 @@ import pytest
 
 from pytest_roofline.core.errors import BadInput, RanksFailed
 from pytest_roofline.ranks import launching
-from pytest_roofline.ranks.launching import (
+from pytest_roofline.ranks.command_lines import (
     Launch,
-    LauncherPlacement,
     mpi_family,
     mpi_plugin,
     mpirun,
     parse_arguments,
     srun,
 )
-from pytest_roofline.ranks.launching import torchrun as torchrun_of
+from pytest_roofline.ranks.command_lines import torchrun as torchrun_of
+from pytest_roofline.ranks.launching import LauncherPlacement
 
 from .real_ranks import gone, until
 

@@ -15,7 +15,8 @@ from ..engine.devices import Device
 from ..engine.host import usable_cores
 from ..ranks import facts
 from ..ranks.attach import NO_MPI, AttachedProcesses, AttachPlacement
-from ..ranks.launching import LauncherPlacement, parse_arguments
+from ..ranks.command_lines import parse_arguments
+from ..ranks.launching import LauncherPlacement
 from ..ranks.local import Local
 from ..ranks.placement import Placement
 from ..ranks.pool import Pool
