@@ -6,23 +6,19 @@ from functools import partial
 from pathlib import Path
 
 from ..core.directions import is_own_figure
-from ..core.entries import Entry
 from ..core.errors import BadInput, OtherHardware
-from ..core.facts import Gpu
 from ..core.keys import Key
 from ..core.reasons import ReasonCode, text_reasons
-from ..core.records import Measurement
 from ..core.rows import Row, badness
 from ..core.samples import CANARY, SIBLINGS
 from ..core.units import listed
 from ..core.verdicts import Idle, Kind, Reference, Subject, Verdict
-from ..core.work import Work, rate_suffix
+from ..core.work import Work
 from ..stats.analyses import Analyses
 from ..stats.key_results import judge_peak
-from ..stats.limits import Limit, Summed, floor_limits, gating_limits, roofline_limit
-from ..stats.outlook import Policy
+from ..stats.limits import Limit
 from ..stats.shared import Shared, Side, hold_shared
-from ..stats.spread import Prior, priors
+from ..stats.spread import priors
 from ..stats.verdicts import changes_between, judge, other_mode, settle
 from .comparators import Comparator, find_reference, open_comparator
 from .exact import compare_exact, records_of
@@ -31,6 +27,7 @@ from .files import nearest
 from .overlap import refuse_both_sides, refuse_own_baseline
 from .picking import is_imported
 from .plausible import distrust_reasons
+from .policies import limits_of, policy_of
 from .references import class_of_key, default_tolerance, prior_of
 from .rows import compared_row, together_row
 from .runs import Run
@@ -357,54 +354,3 @@ def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
             f"{after.name} was measured on {new_hardware[0]}, but {before.name} holds only {names}; "
             "expected the same hardware on both sides"
         )
-
-
-def policy_of(
-    key: Key,
-    reference: Reference | None,
-    prior: Prior,
-    comparisons: int,
-    *,
-    test_tolerance: float | None,
-    run_tolerance: float | None,
-    analyses: Analyses | None = None,
-) -> Policy:
-    """Return the policy of a test.
-
-    Its tolerance is the first that is given: by the test, by its baseline, by the run, by the class
-    of its key.
-    """
-    entry_tolerance = reference.tolerance if reference is not None else None
-    tolerance = test_tolerance or entry_tolerance or run_tolerance or default_tolerance(key)
-    return Policy(tolerance, max(1, comparisons), prior, analyses or Analyses())
-
-
-def limits_of(
-    entries: Sequence[Entry],
-    work: Work,
-    summed: Summed,
-    measurement: Measurement | None,
-    *,
-    gpu: Gpu | None = None,
-    offline: bool = False,
-    min_share: float | None = None,
-) -> tuple[list[Limit], list[Idle]]:
-    """Return the limits, floors and roofline share that apply.
-
-    They are followed by the limits that cannot be judged, each with a reason.
-
-    Args:
-        summed: sums up the new processes by a statistic.
-        measurement: any of them, for floors and the roofline; without it neither applies.
-        offline: whether floors of arithmetic are left out, as run files do not tell the power limit.
-        min_share: the least share of the roofline that the run asks for.
-    """
-    limits, idle = gating_limits(entries, work, summed)
-    if measurement is None:
-        return limits, idle
-    floor_entries = [
-        entry for entry in entries if not offline or rate_suffix(entry.metric) != "TFLOPS"
-    ]
-    floors, idle_floors = floor_limits(floor_entries, measurement, gpu)
-    roofline = roofline_limit(measurement, min_share) if min_share is not None else None
-    return [*limits, *floors, *([roofline] if roofline is not None else [])], [*idle, *idle_floors]

@@ -9,8 +9,8 @@ from ..stats.analyses import MOST_ROUNDS, Analyses
 from ..stats.outlook import Policy
 from ..stats.spread import ENOUGH_SESSIONS, join_days
 from ..stats.verdicts import judge
-from .comparing import policy_of
 from .files import key_of_entry
+from .policies import policy_of
 from .references import class_of_key, priors_of, reference_of
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..baselines.comparators import find_reference
-from ..baselines.comparing import limits_of, policy_of
 from ..baselines.past_runs import PastRuns
 from ..baselines.plausible import distrust_reasons
+from ..baselines.policies import limits_of, policy_of
 from ..core.entries import Entry, Statistic
 from ..core.keys import Key
 from ..core.reasons import Reason, text_reasons
