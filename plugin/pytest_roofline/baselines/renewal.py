@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from ..core.entries import Baseline, Entry, ExactEntry, Renewal, Session
 from ..core.errors import BadInput
@@ -217,10 +217,7 @@ def renew(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Change:
-    """Return the change of an entry by a proposed one.
-
-    `renewed` is the entry if the new sessions replace the old, `joined` the entry if they join them.
-    """
+    """Return the change of an entry by a proposed one."""
     renewed = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
         return Change(renewed, None, "new")
@@ -229,60 +226,83 @@ def renew(
     peak_bytes, peak_why, memory_refusal = (
         (proposed.peak_bytes, "", "") if why_different else _renew_peak(proposed, before, replaces)
     )
-    fields: dict[str, Any] = {
-        "tolerance": proposed.tolerance or before.tolerance,
-        "reason": proposed.reason or before.reason,
-        "peak_bytes": peak_bytes,
-        "called": proposed.called,
-        "test": proposed.test if proposed.test.tier else before.test,
-    }
-    renewed, joined = (
-        replace(entry, **fields, anchor=before.anchor, renewals=before.renewals)
-        for entry in (renewed, joined)
-    )
-    unchanged = replace(before, **fields)
     refusal = "" if accept_slower else memory_refusal
-    # The entry holds all of the proposed sessions already.
-    is_recorded = (
+    renewed, joined, unchanged = (
+        _with_facts(entry, proposed, before, peak_bytes) for entry in (renewed, joined, before)
+    )
+    if renewed == unchanged or (not replaces and _is_recorded(joined, before)):
+        return _keep_sessions(unchanged, before, peak_why, refusal)
+    if why_different:
+        why = "--replace" if replaces else why_different
+        return Change(replace(renewed, anchor=(), renewals=()), before, "replaced", why)
+    prior = priors[class_of_key(key_of_entry(before))]
+    change = _renew_sessions(renewed, joined, before, prior, replaces, accept_slower)
+    return replace(
+        change,
+        why="; ".join(filter(None, (change.why, peak_why))),
+        refusal=change.refusal or refusal,
+    )
+
+
+def _with_facts(entry: Entry, proposed: Entry, before: Entry, peak_bytes: int | None) -> Entry:
+    """Return an entry with all that a renewal takes over beside sessions."""
+    return replace(
+        entry,
+        tolerance=proposed.tolerance or before.tolerance,
+        reason=proposed.reason or before.reason,
+        peak_bytes=peak_bytes,
+        called=proposed.called,
+        test=proposed.test if proposed.test.tier else before.test,
+        anchor=before.anchor,
+        renewals=before.renewals,
+    )
+
+
+def _is_recorded(joined: Entry, before: Entry) -> bool:
+    """Return whether the entry holds all of the proposed sessions already."""
+    return (
         before.kind == "measured"
         and joined.work == before.work
         and joined.sessions == newest(before.sessions)
     )
-    if renewed == unchanged or (is_recorded and not replaces):
-        why = peak_why or "tolerance"
-        is_unchanged = unchanged == replace(before, called=unchanged.called, test=unchanged.test)
-        return (
-            Change(unchanged, before, "unchanged")
-            if is_unchanged
-            else Change(unchanged, before, "replaced", why=why, refusal=refusal)
-        )
-    if why_different:
-        return Change(
-            replace(renewed, anchor=(), renewals=()),
-            before,
-            "replaced",
-            "--replace" if replaces else why_different,
-        )
-    key = key_of_entry(before)
-    prior = priors[class_of_key(key)]
+
+
+def _keep_sessions(unchanged: Entry, before: Entry, peak_why: str, refusal: str) -> Change:
+    """Return the change of an entry that keeps its sessions, if anything else changes."""
+    if unchanged == replace(before, called=unchanged.called, test=unchanged.test):
+        return Change(unchanged, before, "unchanged")
+    return Change(unchanged, before, "replaced", why=peak_why or "tolerance", refusal=refusal)
+
+
+def _renew_sessions(
+    renewed: Entry,
+    joined: Entry,
+    before: Entry,
+    prior: Prior,
+    replaces: bool,
+    accept_slower: bool,
+) -> Change:
+    """Return the change of an entry by sessions that can be compared with it.
+
+    Args:
+        renewed: the entry if the new sessions replace the old.
+        joined: the entry if they join them.
+        before: the entry as it is.
+        prior: of its class.
+        replaces: whether new sessions always replace the old.
+        accept_slower: whether a change is allowed that would be refused.
+    """
     merged = renewed if replaces else joined
     # The sessions that are compared with the entry. With --replace all of them may be in it already.
     new_sessions = [
         session for session in merged.sessions if session not in before.sessions
     ] or list(merged.sessions)
-    why = (
-        "--replace"
-        if replaces
-        else _replacement_reason(
-            new_sessions, before, merged.tolerance or default_tolerance(key), prior
-        )
-    )
-    entry, creep_refusal = _with_anchor(
+    tolerance = merged.tolerance or default_tolerance(key_of_entry(before))
+    why = "--replace" if replaces else _replacement_reason(new_sessions, before, tolerance, prior)
+    entry, refusal = _with_anchor(
         renewed if why else joined, before, new_sessions, prior, bool(why), accept_slower
     )
-    reason = "; ".join(filter(None, (why, peak_why)))
-    action: Action = "replaced" if why else "joined"
-    return Change(entry, before, action, why=reason, refusal=creep_refusal or refusal)
+    return Change(entry, before, "replaced" if why else "joined", why=why, refusal=refusal)
 
 
 def _renew_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | None, str, str]:
