@@ -17,6 +17,7 @@ from ..core.work import Work
 from ..stats.analyses import Analyses
 from ..stats.key_results import judge_peak
 from ..stats.limits import Limit
+from ..stats.outlook import Policy
 from ..stats.shared import Shared, Side, hold_shared
 from ..stats.spread import priors
 from ..stats.verdicts import changes_between, judge, other_mode, settle
@@ -71,11 +72,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
 
     Both are runs or baseline files, with measurements and compiled kernels.
     """
-    before, after = open_comparator(old), open_comparator(new)
-    refuse_both_sides(before.runs, after.runs)
-    refuse_own_baseline(before, after)
-    _refuse_other_hardware(before, after)
-    before = before.without_odd_sessions()
+    before, after = _open(old, new)
     pairs = [
         _Pair(key, new_reference, *find_reference(before, key, _work(after, key)))
         for key, new_reference in after.references()
@@ -85,41 +82,45 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     old_kernels, new_kernels = records_of(before), records_of(after)
     kernels, only_kernels = compare_exact(old_kernels, new_kernels)
     lost = lost_since(before, after, old_kernels, {*new_kernels.kernels, *new_kernels.unfit})
-    is_comparable = any(pair.reference is not None for pair in tests) or any(
-        gating for gating, _ in limits.values()
+    is_comparable = (
+        any(pair.reference is not None for pair in tests)
+        or any(gating for gating, _ in limits.values())
+        or any(row.baseline_figures is not None for row in kernels)
     )
-    if (
-        not is_comparable
-        and not lost
-        and not any(row.baseline_figures is not None for row in kernels)
-    ):
+    if not is_comparable and not lost:
         raise BadInput(_incomparable_reason(before, after))
     verdicts, shared = _verdicts(before, after, pairs, limits, tolerance)
-    rows = [
-        compared_row(
-            pair.key, _work(after, pair.key), verdicts[pair.key.identity], pair.fresh.median_s
-        )
-        for pair in tests
-    ]
+    rows = [_row(after, pair, verdicts[pair.key.identity]) for pair in tests]
     rows += _unfit_rows(before, after, set(verdicts), tolerance)
-    only_before = [
-        *_only_before(before, after, [row.key for row in rows if row.key is not None]),
-        *only_kernels,
-    ]
+    keys = [row.key for row in rows if row.key is not None]
     lost_labels = {row.label for row in lost}
+    only_old = dict.fromkeys([*_only_before(before, after, keys), *only_kernels])
+    regressed = shared.regressed if shared is not None else None
     return Comparison(
         rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.slowdown))),
-        only_old=tuple(label for label in dict.fromkeys(only_before) if label not in lost_labels),
+        only_old=tuple(label for label in only_old if label not in lost_labels),
         runs=(*before.runs, *after.runs),
         kernels=kernels,
         lost=tuple(lost),
-        together=together_row(shared.regressed)
-        if shared is not None and shared.regressed is not None
-        else None,
+        together=together_row(regressed) if regressed is not None else None,
         unlike=any(
             other_mode(mode, pair.reference) for pair in tests for mode in pair.fresh.achieved
         ),
     )
+
+
+def _open(old: Sequence[Path], new: Sequence[Path]) -> tuple[Comparator, Comparator]:
+    """Return both sides, the old one without its odd sessions.
+
+    Raises:
+        BadInput: they share a process.
+        OtherHardware: they were measured on different hardware.
+    """
+    before, after = open_comparator(old), open_comparator(new)
+    refuse_both_sides(before.runs, after.runs)
+    refuse_own_baseline(before, after)
+    _refuse_other_hardware(before, after)
+    return before.without_odd_sessions(), after
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +146,7 @@ def _verdicts(
     """Return the verdicts on the tests, and the change that all of them share."""
     tests = [pair for pair in pairs if not pair.key.is_canary]
     count = sum(pair.reference is not None for pair in tests)
-    references = [pair for pair in before.references() if not pair[0].is_canary]
-    priors_by_class = priors() | {
-        kind: prior_of(references, kind) for kind in {class_of_key(key) for key, _ in references}
-    }
-    policies = {
-        pair.key.identity: policy_of(
-            pair.key,
-            pair.reference,
-            priors_by_class[class_of_key(pair.key)],
-            count,
-            test_tolerance=after.tolerance(pair.key),
-            run_tolerance=tolerance,
-        )
-        for pair in tests
-    }
+    policies = _policies(before, after, tests, count, tolerance)
     shared, adjusted_references = _shared(
         after, pairs, {identity: policy.tolerance for identity, policy in policies.items()}
     )
@@ -167,21 +154,8 @@ def _verdicts(
     for pair in tests:
         identity = pair.key.identity
         reference = adjusted_references.get(identity, pair.reference)
-        mode_reasons = (other_mode(mode, reference) for mode in sorted(pair.fresh.achieved))
-        # The first reason counts: another mode, or a baseline that is impossible.
-        invalid = next(filter(None, mode_reasons), ()) or distrust_reasons(
-            pair.key, _work(after, pair.key), reference
-        )
-        limits_of_test, idle = limits[identity]
-        verdicts[identity] = judge(
-            after.judged(pair.key),
-            reference,
-            policies[identity],
-            subject=_subject(before, after, pair, idle),
-            peak=None if invalid else judge_peak(pair.fresh.peak_bytes, reference, pair.key),
-            invalid=invalid,
-            limits=limits_of_test,
-            why_none=pair.why_none,
+        verdicts[identity] = _verdict(
+            before, after, pair, reference, policies[identity], limits[identity]
         )
     settled = settle(verdicts, max(1, count))
     if shared is not None:
@@ -192,6 +166,63 @@ def _verdicts(
     if all_imported:
         settled = {identity: _with_log_remedies(verdict) for identity, verdict in settled.items()}
     return settled, shared
+
+
+def _policies(
+    before: Comparator,
+    after: Comparator,
+    tests: Sequence[_Pair],
+    comparisons: int,
+    tolerance: float | None,
+) -> dict[str, Policy]:
+    """Return how each test is judged, with priors from all references of the old side."""
+    references = [pair for pair in before.references() if not pair[0].is_canary]
+    priors_by_class = priors() | {
+        kind: prior_of(references, kind) for kind in {class_of_key(key) for key, _ in references}
+    }
+    return {
+        pair.key.identity: policy_of(
+            pair.key,
+            pair.reference,
+            priors_by_class[class_of_key(pair.key)],
+            comparisons,
+            test_tolerance=after.tolerance(pair.key),
+            run_tolerance=tolerance,
+        )
+        for pair in tests
+    }
+
+
+def _verdict(
+    before: Comparator,
+    after: Comparator,
+    pair: _Pair,
+    reference: Reference | None,
+    policy: Policy,
+    limits: tuple[list[Limit], list[Idle]],
+) -> Verdict:
+    """Return the verdict on a test, whose `reference` is without the shared change."""
+    mode_reasons = (other_mode(mode, reference) for mode in sorted(pair.fresh.achieved))
+    # The first reason counts: another mode, or a baseline that is impossible.
+    invalid = next(filter(None, mode_reasons), ()) or distrust_reasons(
+        pair.key, _work(after, pair.key), reference
+    )
+    gating, idle = limits
+    return judge(
+        after.judged(pair.key),
+        reference,
+        policy,
+        subject=_subject(before, after, pair, idle),
+        peak=None if invalid else judge_peak(pair.fresh.peak_bytes, reference, pair.key),
+        invalid=invalid,
+        limits=gating,
+        why_none=pair.why_none,
+    )
+
+
+def _row(after: Comparator, pair: _Pair, verdict: Verdict) -> Row:
+    """Return the row of a test."""
+    return compared_row(pair.key, _work(after, pair.key), verdict, pair.fresh.median_s)
 
 
 # The remedies for logs of another tool: nobody can run further rounds of them here.
