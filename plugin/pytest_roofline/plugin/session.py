@@ -174,24 +174,6 @@ class RooflineSession:
         if not isinstance(record, OutOfMemory):
             self._warn_of_position(record.key)
 
-    def _warn_of_position(self, key: Key | ResourceKey) -> None:
-        """Warn of a key whose parameters are named by their position."""
-        reason = positional_names_note(key.parameters)
-        if reason:
-            self.run_notes.warn(
-                f"{key.benchmark}: {reason}. Until then the test is neither compared nor put into a baseline"
-            )
-
-    def note(self, note: Note) -> None:
-        """Write down a note of a test.
-
-        A further round repeats the note, so it does not write it again.
-        """
-        if self.round is None:
-            self.begin_file()
-            self.writer.write(note)
-            self.run_notes.notes.append(note)
-
     def begin_file(self) -> None:
         """Write the header, unless it is there."""
         if not self._begun:
@@ -213,6 +195,24 @@ class RooflineSession:
         """The state of the run file: True once its header is written, or failed to be."""
         return self.writer.path is not None or bool(self.writer.trouble)
 
+    def _warn_of_position(self, key: Key | ResourceKey) -> None:
+        """Warn of a key whose parameters are named by their position."""
+        reason = positional_names_note(key.parameters)
+        if reason:
+            self.run_notes.warn(
+                f"{key.benchmark}: {reason}. Until then the test is neither compared nor put into a baseline"
+            )
+
+    def note(self, note: Note) -> None:
+        """Write down a note of a test.
+
+        A further round repeats the note, so it does not write it again.
+        """
+        if self.round is None:
+            self.begin_file()
+            self.writer.write(note)
+            self.run_notes.notes.append(note)
+
     def judge(self, item: pytest.Item, *, further: bool) -> None:
         """Judge a test's results after its body.
 
@@ -230,10 +230,9 @@ class RooflineSession:
         for kind in self.kinds:
             kind.abandon(encodable(item.nodeid), word)
 
-    def name_end(self, test_id: str, word: str) -> None:
-        """Name how a test without verdicts ended: SKIPPED, XFAIL."""
-        for kind in self.kinds:
-            kind.name_end(test_id, word)
+    def reds(self, test_id: str) -> list[tuple[ResultKind, Row]]:
+        """Return the results that fail a test, each with its kind."""
+        return [(kind, row) for kind in self.kinds for row in kind.reds(test_id)]
 
     def retract(self, test_id: str) -> None:
         """Take back the verdicts of a test that failed for itself.
@@ -243,13 +242,10 @@ class RooflineSession:
         for kind in self.kinds:
             kind.retract(test_id)
 
-    def reds(self, test_id: str) -> list[tuple[ResultKind, Row]]:
-        """Return the results that fail a test, each with its kind."""
-        return [(kind, row) for kind in self.kinds for row in kind.reds(test_id)]
-
-    def end_measuring(self, item: pytest.Item) -> None:
-        """End the measurements of a test, whose verdicts are out."""
-        self.ended_tests.add(item.nodeid)
+    def name_end(self, test_id: str, word: str) -> None:
+        """Name how a test without verdicts ended: SKIPPED, XFAIL."""
+        for kind in self.kinds:
+            kind.name_end(test_id, word)
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Write down how a measuring test ended."""
@@ -259,6 +255,10 @@ class RooflineSession:
             self.begin_file()
         if self._begun:
             self.writer.write(outcome)
+
+    def end_measuring(self, item: pytest.Item) -> None:
+        """End the measurements of a test, whose verdicts are out."""
+        self.ended_tests.add(item.nodeid)
 
     @property
     def rows(self) -> list[Row]:
