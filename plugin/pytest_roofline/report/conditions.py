@@ -112,61 +112,58 @@ def condition_lines(
         at_most: the number of tests that a line lists.
         unknown_since: the reason why facts about the device are unknown.
     """
-    lines: list[str] = []
-    samples_by_test = [
+    measured = [
         (printable(row.label), row.measurement.samples)
         for row in rows
         if row.measurement is not None
     ]
-    for condition, meaning in _PACES.items():
-        paces = [
-            f"{test} ({format_seconds(samples.median_s)} on the device's clock, "
-            f"{format_seconds(samples.wall_s)} on the host's)"
-            for test, samples in samples_by_test
-            if condition in samples.labels and samples.wall_s is not None
-        ]
-        lines += _about_lines(meaning, paces, at_most)
-    for condition, meaning in _LABELS.items():
-        tests = [test for test, samples in samples_by_test if condition in samples.labels]
-        lines += _about_lines(meaning, tests, at_most)
-    excluded = [
-        f"{test} ({_causes_text(samples)})" for test, samples in samples_by_test if samples.excluded
-    ]
-    lines += _about_lines("blocks excluded", excluded, at_most)
-    capped = [
-        f"{test} (in {samples.power_capped_share:.0%} of its blocks"
-        + (f", at {samples.clock_hz / 1e6:.0f} MHz)" if samples.clock_hz else ")")
-        for test, samples in samples_by_test
-        if samples.power_capped_share
-    ]
-    lines += _about_lines("at the software power cap, which is normal under load", capped, at_most)
     # The modes by the device's clock; a time by the host's clock asks no driver for these facts.
-    neighbours_unknown = [
-        test
-        for test, samples in samples_by_test
-        if samples.mode in ("events", "graph") and samples.neighbours == "unknown"
+    by_device = [
+        (test, samples) for test, samples in measured if samples.mode in ("events", "graph")
     ]
-    lines += _about_lines(
-        f"not known whether other processes used the device, since {unknown_since}",
-        neighbours_unknown,
-        at_most,
-    )
-    throttle_unknown = [
-        test
-        for test, samples in samples_by_test
-        if samples.mode in ("events", "graph") and not samples.throttle_known
+    unknown_neighbours = [test for test, samples in by_device if samples.neighbours == "unknown"]
+    unknown_throttle = [test for test, samples in by_device if not samples.throttle_known]
+    tests_by_meaning = {
+        **{meaning: _paces(measured, label) for label, meaning in _PACES.items()},
+        **{
+            meaning: [test for test, samples in measured if label in samples.labels]
+            for label, meaning in _LABELS.items()
+        },
+        "blocks excluded": [
+            f"{test} ({_causes_text(samples)})" for test, samples in measured if samples.excluded
+        ],
+        "at the software power cap, which is normal under load": [
+            f"{test} ({_cap_text(samples)})"
+            for test, samples in measured
+            if samples.power_capped_share
+        ],
+        f"not known whether other processes used the device, since {unknown_since}": unknown_neighbours,
+        f"not known whether the device was throttled, since {unknown_since}": unknown_throttle,
+        "another process uses the device": [
+            test for test, samples in measured if samples.neighbours == "seen"
+        ],
+    }
+    return [
+        line
+        for meaning, tests in tests_by_meaning.items()
+        for line in _about_lines(meaning, tests, at_most)
     ]
-    lines += _about_lines(
-        f"not known whether the device was throttled, since {unknown_since}",
-        throttle_unknown,
-        at_most,
-    )
-    lines += _about_lines(
-        "another process uses the device",
-        [test for test, samples in samples_by_test if samples.neighbours == "seen"],
-        at_most,
-    )
-    return lines
+
+
+def _paces(measured: Sequence[tuple[str, Samples]], label: str) -> list[str]:
+    """Return the tests with a label, each with its times by both clocks."""
+    return [
+        f"{test} ({format_seconds(samples.median_s)} on the device's clock, "
+        f"{format_seconds(samples.wall_s)} on the host's)"
+        for test, samples in measured
+        if label in samples.labels and samples.wall_s is not None
+    ]
+
+
+def _cap_text(samples: Samples) -> str:
+    """Return how often the power cap held: `in 40% of its blocks, at 1200 MHz`."""
+    clock = f", at {samples.clock_hz / 1e6:.0f} MHz" if samples.clock_hz else ""
+    return f"in {samples.power_capped_share:.0%} of its blocks{clock}"
 
 
 def _causes_text(samples: Samples) -> str:
