@@ -23,7 +23,7 @@ from ..report.conditions import condition_lines, curve_line, peak_lines, reason_
 from ..report.explain import detail_lines
 from ..report.figures import figure_lines, first_call_lines, rank_lines
 from ..report.inside import memory_lines, profile_lines
-from ..report.messages import closing_lines, compared_of, counts_line, reds_of, shadow_lines
+from ..report.messages import Reds, closing_lines, compared_of, counts_line, reds_of, shadow_lines
 from ..report.overview import (
     curve_verdict_line,
     overview_lines,
@@ -191,22 +191,37 @@ def summary_lines(
     With -q only what failed, or why nothing was compared, and the sentence; with -v also how the numbers were taken,
     with -vv each in full.
     """
-    verbosity = session.config.get_verbosity()
-    rows = session.rows
-    tables: list[str] = []
-    lines: list[str] = []
-    if verbosity >= 0:
-        tables = _tables(session, width, colour)
-        lines += _legend(session) if session.timed.rows else []
-        lines += _details(session, width) if verbosity > 0 else []
-        lines += _notes(session, width) + _saved_lines(session)
-    lines += _explanations(session) if verbosity >= 0 else _busy_lines(session)
+    is_quiet = session.config.get_verbosity() < 0
+    tables = [] if is_quiet else _tables(session, width, colour)
+    lines = _busy_lines(session) if is_quiet else _lines_below(session, width)
     # In a recording, the verdict on a compiled kernel turns nothing red.
-    judged_rows = [row for row in rows if row.exact is None] if session.options.record else rows
+    judged_rows = [row for row in session.rows if row.exact is None or not session.options.record]
     reds = reds_of(
         {test_id: Ending(outcome, outcome) for test_id, outcome in session.outcomes.items()},
         judged_rows,
     )
+    closing = _closing(session, reds, status)
+    if session.refusals:
+        closing.append(_refusal(session))
+    if session.recording is not None:
+        # A recording compares nothing, so its lines replace the sentence with the colour. Reasons of reds stay.
+        closing = [*closing[: -1 if reds else 0], *recording_lines(session, session.recording)]
+    return [
+        *map(without_commands, tables),
+        *(part for line in [*lines, *closing] for part in wrapped(line, width)),
+    ]
+
+
+def _lines_below(session: "RooflineSession", width: int) -> list[str]:
+    """Return the lines between the tables and the reasons of reds."""
+    lines = _legend(session) if session.timed.rows else []
+    lines += _details(session, width) if session.config.get_verbosity() > 0 else []
+    return lines + _notes(session, width) + _saved_lines(session) + _explanations(session)
+
+
+def _closing(session: "RooflineSession", reds: Reds, status: int) -> list[str]:
+    """Return why tests are red or undecided, and the sentence on the run."""
+    verbosity, rows = session.config.get_verbosity(), session.rows
     closing = closing_lines(
         rows,
         reds,
@@ -223,20 +238,15 @@ def summary_lines(
     has_explanation = bool(session.refusals) or compared_of(rows) > 0
     if session.options.shadow or (verbosity < 0 and not reds and has_explanation):
         # The lines above give the reasons already.
-        closing = closing[-1:]
-    if session.refusals:
-        rounds = f"{session.rounds_used} of {count(session.options.recording, 'round')}"
-        has_name = option_value(session.config, "save") is not None
-        closing.append(
-            refusal_line(session.refusals, rounds, session.writer.read_back(), named=has_name)
-        )
-    if session.recording is not None:
-        # A recording compares nothing, so its lines replace the sentence with the colour. Reasons of reds stay.
-        closing = [*closing[: -1 if reds else 0], *recording_lines(session, session.recording)]
-    return [
-        *map(without_commands, tables),
-        *(part for line in [*lines, *closing] for part in wrapped(line, width)),
-    ]
+        return closing[-1:]
+    return closing
+
+
+def _refusal(session: "RooflineSession") -> str:
+    """Return the last line of a recording without a fit result."""
+    rounds = f"{session.rounds_used} of {count(session.options.recording, 'round')}"
+    has_name = option_value(session.config, "save") is not None
+    return refusal_line(session.refusals, rounds, session.writer.read_back(), named=has_name)
 
 
 def prints_failures(config: pytest.Config) -> bool:
