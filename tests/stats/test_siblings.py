@@ -10,7 +10,7 @@ from pytest_roofline.core.records import Measurement
 from pytest_roofline.core.samples import SIBLINGS, Samples
 from pytest_roofline.core.verdicts import Kind, Verdict
 from pytest_roofline.core.work import Work
-from pytest_roofline.stats.siblings import Sibling, assumed_spreads, judge_sibling, unless_busy
+from pytest_roofline.stats.siblings import Sibling, card_spread, judge_sibling, unless_busy
 from pytest_roofline.stats.verdicts import may_be_red
 
 MEMORY, LINK, GEMM = "auto_traffic_GBps", "pinned_auto_payload_GBps", "bf16_TFLOPS"
@@ -127,7 +127,7 @@ def test_all_links_of_a_slow_card_are_named_and_no_others():
     between = Key(
         "copy", {}, LINK, replace(ALONE, devices=2, link="nvlink-switch"), "rotate", "device"
     )
-    assert assumed_spreads(between) == assumed_spreads(standing(0).key)
+    assert card_spread(between) == card_spread(standing(0).key)
     for count in [5, 8]:
         names, found = links(count, sick=2)
         named = {

@@ -41,20 +41,10 @@ BETWEEN = " to "
 MEDIAN_VARIANCE = math.pi / 2
 
 
-@dataclass(frozen=True, slots=True)
-class AssumedSpreads:
-    """Standard deviations of log seconds that unchanged siblings are assumed to have: between cards and processes."""
-
-    card: float
-    process: float = 0.01
-
-    def of_mean(self, processes: int) -> float:
-        """Return the standard deviation of a card's mean of so many processes."""
-        return math.hypot(self.card, self.process / math.sqrt(processes))
-
-
+# Standard deviations of log seconds that unchanged siblings are assumed to have, between processes and between cards.
 # Clocks and power move a matrix product, sockets move the host's link. Neither moves a memory or a link between cards.
-STEADY, UNSTEADY = AssumedSpreads(0.01), AssumedSpreads(0.05)
+PROCESS_SPREAD = 0.01
+STEADY, UNSTEADY = 0.01, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +66,8 @@ class Sibling:
         return math.fsum(map(math.log, self.medians_s)) / len(self.medians_s)
 
 
-def assumed_spreads(key: Key) -> AssumedSpreads:
-    """Return the assumed spreads of a measurement's siblings."""
+def card_spread(key: Key) -> float:
+    """Return the assumed spread between siblings, as a standard deviation of log seconds."""
     is_memory = rate_suffix(key.metric) == "traffic_GBps"
     is_between_cards = key.hardware.devices not in (None, 1)
     return STEADY if is_memory or is_between_cards else UNSTEADY
@@ -148,9 +138,10 @@ def _compare(
     import numpy
     from scipy import special
 
-    assumed = assumed_spreads(suspect.measurement.key)
+    between_cards = card_spread(suspect.measurement.key)
     processes = min(len(sibling.medians_s) for sibling in (suspect, *sound))
-    scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed.of_mean(processes))
+    assumed = math.hypot(between_cards, PROCESS_SPREAD / math.sqrt(processes))
+    scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed)
     estimate = suspect.log_s - scale.centre
     # The error of the siblings' median adds to the spread of one card.
     widening = math.sqrt(1 + MEDIAN_VARIANCE / len(sound))
@@ -159,7 +150,7 @@ def _compare(
     half = quantile((1 + CONFIDENCE) / 2, scale.freedom) * error
     kind = _kind(estimate, bound * error)
     # More processes do not reduce the spread between cards.
-    futile = kind is Kind.INCONCLUSIVE and estimate <= bound * assumed.card * widening
+    futile = kind is Kind.INCONCLUSIVE and estimate <= bound * between_cards * widening
     return Verdict(
         kind,
         TOLERANCE,
