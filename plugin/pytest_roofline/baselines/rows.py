@@ -39,10 +39,7 @@ def timed_row(
         published: published figures and `idle` limits, where there is no verdict that holds them.
     """
     measurement = measurement or results.representative(None)
-    process_count = verdict.processes if verdict is not None else 0
-    difference = verdict.difference if verdict is not None else None
-    centre_s = difference.new_s if difference is not None and process_count > 1 else None
-    seconds = centre_s or _centre_s(results, measurement)
+    seconds = _shown_s(results, measurement, verdict)
     row = _plain_row(
         measurement.key,
         measurement.work,
@@ -55,12 +52,29 @@ def timed_row(
         published, idle = verdict.subject.published, verdict.subject.idle
         row = _judged_row(row, verdict)
     row = replace(row, verdict=word, reason=reason) if word else row
+    process_count = verdict.processes if verdict is not None else 0
     row = replace(
-        row,
+        _with_measured(row, measurement, seconds),
         processes=process_count or _valid_process_count(results) or None,
         measurements=tuple(results.measurements),
         published=published,
         idle=idle,
+    )
+    return _in_own_terms(row) if _has_own_terms(row) else row
+
+
+def _shown_s(results: KeyResults, measurement: Measurement, verdict: Verdict | None) -> float:
+    """Return the time to show, in seconds: that of the verdict on several processes, if there is one."""
+    difference = verdict.difference if verdict is not None and verdict.processes > 1 else None
+    centre_s = difference.new_s if difference is not None else None
+    return centre_s or _centre_s(results, measurement)
+
+
+def _with_measured(row: Row, measurement: Measurement, seconds: float) -> Row:
+    """Return a row with the facts of the measurement that represents all."""
+    kept = measurement.samples.kept
+    return replace(
+        row,
         held_bytes=measurement.held_bytes,
         compile_s=measurement.compile_s,
         labels=list(measurement.samples.labels) or None,
@@ -72,10 +86,9 @@ def timed_row(
         else None,
         flops_per_s=row.rate_of(row.time_s, "TFLOPS"),
         operational_intensity=measurement.work.operational_intensity,
-        std_s=stdev(measurement.samples.kept) if len(measurement.samples.kept) > 1 else None,
-        iterations=len(measurement.samples.kept) * measurement.samples.iterations,
+        std_s=stdev(kept) if len(kept) > 1 else None,
+        iterations=len(kept) * measurement.samples.iterations,
     )
-    return _in_own_terms(row) if _has_own_terms(row) else row
 
 
 def _valid_process_count(results: KeyResults) -> int:
