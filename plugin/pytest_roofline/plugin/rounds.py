@@ -20,6 +20,8 @@ import pytest
 from ..baselines.run_files import runs_of_child
 from ..baselines.runs import Run
 from ..core.errors import BadFile
+from ..core.memory import OutOfMemory
+from ..core.records import Outcome
 from ..core.samples import CANARY
 from ..core.units import encodable
 from ..processes.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child, why_void
@@ -176,15 +178,8 @@ class Rounds:
         Tests that were skipped, failed, or ran out of memory there are noted.
         """
         outcomes = {outcome.test_id: outcome for outcome in run.outcomes}
-        for test_id, outcome in outcomes.items():
-            if outcome.outcome == "skipped":
-                self._note_lost_round(
-                    test_id, f"the test was skipped in round {number}: {outcome.reason}"
-                )
-            if outcome.outcome == "failed":
-                self.failures[test_id] = (
-                    f"the test failed in round {number}, in a fresh process: {outcome.reason}"
-                )
+        for outcome in outcomes.values():
+            self._note_outcome(outcome, number)
         memory_failures = {
             (record.test_id, record.name) for record in run.out_of_memory if record.recorded
         }
@@ -200,20 +195,31 @@ class Rounds:
                 replace(measurement, round=number, invalid=measurement.invalid or void_reason)
             )
         for record in run.out_of_memory:
-            self._state.record(replace(record, round=number))
-            if record.recorded:
-                measured = [
-                    m.key.name
-                    for m in run.measurements
-                    if m.test_id == record.test_id and not m.invalid
-                ]
-                self._note_lost_round(
-                    record.test_id,
-                    f"the test ran out of memory in round {number} ({record.allocation.sizes})",
-                    measured,
-                )
+            self._copy_memory_failure(record, run, number)
         for calibration in run.calibrations:
             self._state.writer.write(calibration)
+
+    def _note_outcome(self, outcome: Outcome, number: int) -> None:
+        """Note a test that was skipped or failed for itself in a round."""
+        if outcome.outcome == "skipped":
+            text = f"the test was skipped in round {number}: {outcome.reason}"
+            self._note_lost_round(outcome.test_id, text)
+        if outcome.outcome == "failed":
+            self.failures[outcome.test_id] = (
+                f"the test failed in round {number}, in a fresh process: {outcome.reason}"
+            )
+
+    def _copy_memory_failure(self, record: OutOfMemory, run: Run, number: int) -> None:
+        """Copy a record of memory that ran out, which loses its test a round."""
+        self._state.record(replace(record, round=number))
+        if record.recorded:
+            measured = [
+                measurement.key.name
+                for measurement in run.measurements
+                if measurement.test_id == record.test_id and not measurement.invalid
+            ]
+            text = f"the test ran out of memory in round {number} ({record.allocation.sizes})"
+            self._note_lost_round(record.test_id, text, measured)
 
 
 def why_no_rounds(state: "RooflineSession") -> str:
