@@ -715,3 +715,12 @@ def test_measuring_in_this_process_is_refused_where_the_ranks_have_the_device(
     )
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["*open in the ranks only*measure_ranks*"])
+
+
+def test_a_test_may_ask_for_ranks_when_its_run_has_a_file(desk):
+    desk.suite(
+        "def test_it(roofline, busy, request):\n"
+        "    roofline.measure(lambda: busy(1e-3))\n"
+        "    assert request.getfixturevalue('distributed').world_size is None\n"
+    )
+    desk.run("--roofline-save=it").assert_outcomes(passed=1)
