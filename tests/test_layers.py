@@ -44,7 +44,7 @@ MAY_IMPORT = {
         *("engine", "hardware", "stats", "core"),
     },
     "many": {"report", "baselines", "stats", "hardware", "core"},
-    "exchange": {"report", "baselines", "stats", "hardware", "core"},
+    "exchange": {"figures", "report", "baselines", "stats", "hardware", "core"},
 }
 TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}
 # The fixtures hand torch's device on, and ask for it only when a test measures; a round is forked from what has torch.

@@ -218,13 +218,15 @@ def test_the_json_of_google_benchmark_is_read(text, take):
     )
     (found,) = take('{"context": {}, "benchmarks": [' + runs[2] + "]}")
     assert [reading.label for reading in found.readings] == ["google_benchmark.BM_Copy/64.median"]
-    # Unless the name says that they are by the wall clock; and versions before 1.5 tell of a fit by its name alone.
+    with pytest.raises(BadFile, match=r"1 of benchmarks.\* is 5; expected an object"):
+        take('{"context": {}, "benchmarks": [' + f"{runs[0]}, 5" + "]}")
+    # Unless the name says that they are by the wall clock; and of a fit there is no time.
     walled = runs[0].replace("BM_Copy/64", "BM_Copy/64/real_time/threads:2")
     fit = '{"name": "BM_Copy_BigO", "cpu_coefficient": 1.5, "real_coefficient": 1.6, "big_o": "N", "time_unit": "ns"}'
     (found,) = take('{"context": {}, "benchmarks": [' + f"{walled}, {fit}" + "]}")
     assert ([one.work.payload_bytes for one in found.readings], found.left_out) == (
         [80],
-        ("1 aggregate of runs",),
+        ("BM_Copy_BigO: it has no figure",),
     )
 
 
@@ -246,10 +248,10 @@ def test_a_counter_of_google_benchmark_that_is_no_number_is_left_out_and_a_time_
     assert ("1 aggregate of runs",) == entry.left_out
     (entry,) = take(log.replace("1.6e7", "Infinity"))
     assert ["time_s"] == [one.key.metric for one in entry.readings]
-    assert "BM_Copy/64: bytes_per_second is no finite number" in entry.left_out
+    assert "BM_Copy/64: bytes_per_second is no number above zero" in entry.left_out
     for name in ("real_time", "cpu_time"):
         with pytest.raises(
-            BadFile, match=r"holds NaN \(byte \d+\) in line 5, which is not a JSON number"
+            BadFile, match="time of BM_Copy/64 is nan; expected a number above zero"
         ):
             take(re.sub(rf'(?m)^(     .*"{name}": )[23]\.0', r"\1NaN", log))
 
@@ -296,7 +298,7 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
     # Without units, as before version 3; three columns are swept, and one point was not measured.
     old = "M,N,K,cuBLAS,Triton\n256.0,256.0,256.0,5.4,\n384.0,384.0,384.0,13.8,13.9\n"
     with pytest.raises(
-        BadFile, match=r"column 'cuBLAS' has no unit, as in files .*; give it with --unit: GB/s"
+        BadFile, match="line 2, cuBLAS has no unit; give it with --unit: GB/s, TFLOPS"
     ):
         take(old)
     with pytest.raises(BadFile, match="this file has no known format"):
@@ -313,8 +315,9 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
         "triton.perf_report[16-Triton].median_or_mean": ("time_s", pytest.approx(0.25e-3), "device")
     }
     for bad, message in (
-        ("N,Triton (ms)\n16,0\n", "line 2: 0; expected more"),
-        ("N,T (ms)\n16,-1\n", "line 2: '-1' is not"),
+        ("N,Triton (ms)\n16,0\n", "value of perf_report line 2, Triton is '0'; expected"),
+        ("N,T (ms)\n16,-1\n", "value of perf_report line 2, T is '-1'; expected"),
+        ("N,T (ms)\n16,1\n32\n", "line 3: 1 column; expected 2"),
     ):
         with pytest.raises(BadFile, match=message):
             take(bad)

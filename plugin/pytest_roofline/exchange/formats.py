@@ -6,6 +6,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -14,17 +15,16 @@ from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
 from . import (
     babelstream,
     dashboards,
-    google_benchmark,
+    layout_reading,
     nccl_tests,
     nvbandwidth,
-    nvbench,
     osu,
     pytest_benchmark,
     transferbench,
-    triton_report,
 )
 from .building import run_id_of
 from .exportable import Exportable, Omission, refuse_duplicates, select_exportable
+from .layouts import LAYOUTS
 from .logs import lines
 from .records import ImportedLog, UserFacts, decode, looks_like_json, refuse
 
@@ -45,7 +45,7 @@ class ImportFormat:
     read: Callable[[str, str, UserFacts], tuple[ImportedLog, ...]]
 
 
-# A further format is a module with these two functions, and a line here.
+# A further format is a line of data in `layouts.py`, or a module with these two functions and a line here.
 FORMATS = (
     ImportFormat(
         "nccl-tests", "log of nccl-tests or rccl-tests", nccl_tests.sniff, nccl_tests.read
@@ -60,15 +60,9 @@ FORMATS = (
         pytest_benchmark.sniff,
         pytest_benchmark.read,
     ),
-    ImportFormat("nvbench", "JSON of NVBench", nvbench.sniff, nvbench.read),
-    ImportFormat(
-        "google-benchmark",
-        "JSON of Google Benchmark",
-        google_benchmark.sniff,
-        google_benchmark.read,
-    ),
-    ImportFormat(
-        "triton", "CSV of triton.testing.perf_report", triton_report.sniff, triton_report.read
+    *(
+        ImportFormat(layout.name, layout.title, layout.is_of, partial(layout_reading.read, layout))
+        for layout in LAYOUTS
     ),
 )
 NAMES = tuple(import_format.name for import_format in FORMATS)

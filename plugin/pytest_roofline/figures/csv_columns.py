@@ -1,16 +1,26 @@
 """Values in a table of CSV by the name of a column. The columns of text tell the rows apart."""
 
 import csv
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..core.errors import BadFile
 from ..core.groups import group_by
-from .placed_values import PlacedValues
+from ..core.units import count
+from .figure_units import unit_of
+from .place import Place
 
 _SEPARATORS = (",", ";", "\t")
+# The name of a column with its unit, `Triton (GB/s)`.
+_WITH_UNIT = re.compile(r"(?P<name>.*\S) \((?P<unit>[^()]+(?:\([^()]*\))?)\)")
+# pandas may write a whole number as `4096.0`.
+_WHOLE = re.compile(r"\d+(?:\.0+)?")
+# A cell that holds no figure.
+_UNMEASURED = ("", "nan")
 
 
-def values_at(text: str, path: str) -> list[PlacedValues]:
+def values_at(text: str, path: str) -> list[Place]:
     """Return the values of a column, by row. Rows of one name are samples of one figure."""
     header, rows = _table(text, path)
     if path not in header:
@@ -19,10 +29,10 @@ def values_at(text: str, path: str) -> list[PlacedValues]:
     naming = _naming_columns(header, rows, column)
     rows_by_name = group_by(rows, lambda row: tuple(row[place] for place in naming))
     return [
-        PlacedValues(
+        Place(
             path,
             {header[place]: name for place, name in zip(naming, names, strict=True)},
-            tuple(row[column] for row in rows_of_name),
+            [row[column] for row in rows_of_name],
         )
         for names, rows_of_name in rows_by_name.items()
     ]
@@ -31,6 +41,78 @@ def values_at(text: str, path: str) -> list[PlacedValues]:
 def places(text: str) -> list[str]:
     """Return the names of the columns."""
     return _table(text, "")[0]
+
+
+def document_of(text: str, left_out: Sequence[str] = ()) -> dict[str, list[dict[str, object]]]:
+    """Return a text that is one table as JSON would hold it: its `rows`, one for each figure.
+
+    The columns before the figures are parameters. A last line without an end may be cut, and is `skipped`.
+
+    Args:
+        text: with the names of the columns in its first line.
+        left_out: names of columns that hold no figure.
+
+    Raises:
+        BadFile: it is no table, or a line has more or fewer cells than the first.
+    """
+    (_, header), *rows = _numbered_rows(text)
+    cut_rows = [rows.pop()] if rows and not text.endswith("\n") else []
+    for number, row in rows:
+        if len(row) != len(header):
+            raise BadFile(f"line {number}: {count(len(row), 'column')}; expected {len(header)}")
+    columns = _figure_columns(header, rows)
+    parameters = header[: columns[0].place] if columns else []
+    points: list[dict[str, object]] = [
+        {
+            "name": f"line {number}, {column.name}",
+            "parameters": dict(zip(parameters, row, strict=False)),
+            "line": column.name,
+            "unit": column.unit,
+            "value": row[column.place],
+        }
+        for column in columns
+        if column.name not in left_out
+        for number, row in rows
+        if row[column.place] not in _UNMEASURED
+    ]
+    reason = "it has no line end and may be cut"
+    points += [{"name": f"line {number}", "skipped": reason} for number, _ in cut_rows]
+    return {"rows": points}
+
+
+def _numbered_rows(text: str) -> list[tuple[int, list[str]]]:
+    """Return the lines that hold something, each with its number and its cells."""
+    reader = csv.reader(text.splitlines())
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
+    except csv.Error as error:
+        raise BadFile(f"line {reader.line_num}: no row of a table ({error})") from None
+    if not rows:
+        raise BadFile("no table; expected a line of names with commas between")
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _FigureColumn:
+    """A column of figures, with the unit in its name; empty where it names none."""
+
+    place: int
+    name: str
+    unit: str
+
+
+def _figure_columns(
+    header: Sequence[str], rows: Sequence[tuple[int, list[str]]]
+) -> list[_FigureColumn]:
+    """Return the columns with a unit. Where none has one, they are those behind the whole numbers."""
+    columns = []
+    for place, text in enumerate(header):
+        match = _WITH_UNIT.fullmatch(text)
+        unit = match["unit"] if match and unit_of(match["unit"]) else ""
+        columns.append(_FigureColumn(place, match["name"] if match else text, unit))
+    of_wholes = [all(_WHOLE.fullmatch(row[column.place]) for _, row in rows) for column in columns]
+    first = max(1, of_wholes.index(False) if False in of_wholes else len(header) - 1)
+    return [column for column in columns if column.unit] or columns[first:]
 
 
 def _table(text: str, path: str) -> tuple[list[str], list[list[str]]]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..core.errors import BadFile
-from .placed_values import PlacedValues
+from .place import Place
 
 # The fields by which an object in a list is named: by the first that tells all apart, or by another that a user names.
 _NAMING = ("name", "tag", "id", "label", "command", "benchmark", "test", "case", "key")
@@ -16,17 +16,21 @@ _BEGINNING = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 ALL = "*"
 
 
-def values_at(text: str, path: str) -> list[PlacedValues]:
+def values_at(text: str, path: str) -> list[Place]:
     """Return the values at every place that a path leads to."""
-    return list(_walk(_document(text), path.split("."), "", {}))
+    return [
+        place
+        for place in nodes_at(document_of(text), path)
+        if _is_samples(place.value) or not isinstance(place.value, dict | list)
+    ]
 
 
 def places(text: str) -> list[str]:
     """Return the paths of all numbers in a text, each once, with `*` for the objects of a list."""
-    return list(dict.fromkeys(_leaf_paths(_document(text), ())))
+    return list(dict.fromkeys(_leaf_paths(document_of(text), ())))
 
 
-def _document(text: str) -> object:
+def document_of(text: str) -> object:
     """Return the JSON among other lines. Several documents are a list of them.
 
     Raises:
@@ -47,11 +51,12 @@ def _document(text: str) -> object:
     return documents[0] if len(documents) == 1 else documents
 
 
-def _is_samples(node: object) -> bool:
-    return isinstance(node, list) and not any(isinstance(child, dict | list) for child in node)
+def nodes_at(document: object, path: str) -> Iterator[Place]:
+    """Yield the parts at every place that a path leads to."""
+    return _walk(document, path.split("."), "", {})
 
 
-def _children(node: object) -> dict[str, object]:
+def children(node: object) -> dict[str, object]:
     """Return the parts of an object or a list, by name; empty of a value."""
     if isinstance(node, dict):
         return node
@@ -60,10 +65,14 @@ def _children(node: object) -> dict[str, object]:
     return dict(zip(_element_names(node), node, strict=True))
 
 
+def _is_samples(node: object) -> bool:
+    return isinstance(node, list) and not any(isinstance(child, dict | list) for child in node)
+
+
 def _children_by_any_name(node: object) -> dict[str, object]:
     """Return the parts of an object or a list, a list's by every field that tells all apart."""
     if not isinstance(node, list):
-        return _children(node)
+        return children(node)
     names = [*_namings(node)][::-1]
     return {key: child for keys in names for key, child in zip(keys, node, strict=True)}
 
@@ -86,27 +95,22 @@ def _namings(elements: Sequence[object]) -> Iterator[list[str]]:
     yield [str(number) for number in range(len(elements))]
 
 
-def _walk(
-    node: object, parts: Sequence[str], name: str, cases: dict[str, str]
-) -> Iterator[PlacedValues]:
+def _walk(node: object, parts: Sequence[str], name: str, cases: dict[str, str]) -> Iterator[Place]:
     if not parts:
-        if _is_samples(node):
-            yield PlacedValues(name, cases, tuple(node))  # type: ignore[arg-type]
-        elif not isinstance(node, dict | list):
-            yield PlacedValues(name, cases, (node,))
+        yield Place(name, cases, node)
         return
     if parts[0] == ALL:
         # Two on one way need two names.
         case = name if name and name not in cases else f"part {len(cases) + 1}"
-        for key, child in _children(node).items():
+        for key, child in children(node).items():
             yield from _walk(child, parts[1:], name, cases | {case: key})
         return
-    children = _children_by_any_name(node)
+    children_by_name = _children_by_any_name(node)
     # A name may hold dots.
     for size in range(len(parts), 0, -1):
         key = ".".join(parts[:size])
-        if key in children:
-            yield from _walk(children[key], parts[size:], key, cases)
+        if key in children_by_name:
+            yield from _walk(children_by_name[key], parts[size:], key, cases)
             return
 
 
@@ -116,7 +120,7 @@ def _leaf_paths(node: object, parts: tuple[str, ...]) -> Iterator[str]:
         if values and all(_is_number(value) for value in values):
             yield ".".join(parts)
         return
-    for key, child in _children(node).items():
+    for key, child in children(node).items():
         yield from _leaf_paths(child, (*parts, ALL if isinstance(node, list) else key))
 
 

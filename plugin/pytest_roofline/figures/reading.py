@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..core.directions import Direction
-from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
+from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput, short_repr
 from ..core.units import listed, printable
 from . import csv_columns, json_paths, text_groups
-from .placed_values import PlacedValues
+from .place import Place
 
 # Of the places that a text has, so many are named where one is missing.
 MOST_NAMED = 8
@@ -46,7 +46,7 @@ class ProgramFigure:
 class TextReader:
     """A reader of one form of text: the values at a path, and the places that there are."""
 
-    values_at: Callable[[str, str], list[PlacedValues]]
+    values_at: Callable[[str, str], list[Place]]
     places: Callable[[str], list[str]]
 
 
@@ -96,8 +96,8 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
 
 
 def _figures(text: str, reader: TextReader, path: FigurePath) -> list[ProgramFigure]:
-    values_by_place = [placed for placed in reader.values_at(text, path.path) if placed.values]
-    if not values_by_place:
+    places = [place for place in reader.values_at(text, path.path) if place.value != []]
+    if not places:
         paths = [printable(place) for place in reader.places(text)]
         raise BadFile(
             f"{path.path!r} leads to no figure; expected one of {listed(paths, MOST_NAMED) or 'none at all'}"
@@ -105,25 +105,38 @@ def _figures(text: str, reader: TextReader, path: FigurePath) -> list[ProgramFig
     return [
         ProgramFigure(
             path.direction,
-            path.name or placed.name,
-            placed.cases,
-            tuple(_number(value, path.path, placed) for value in placed.values),
+            path.name or place.name,
+            place.cases,
+            tuple(
+                number_of(value, _title(path.path, place.cases))
+                for value in (place.value if isinstance(place.value, list) else [place.value])
+            ),
         )
-        for placed in values_by_place
+        for place in places
     ]
 
 
-def _number(value: object, path: str, placed: PlacedValues) -> float:
-    """Return a value as a number. Its logarithm is judged, so it must be above zero."""
+def number_of(value: object, title: str) -> float:
+    """Return a value as a number. Its logarithm is judged, so it must be above zero.
+
+    Args:
+        value: a number, or its text.
+        title: of the figure, for the message.
+
+    Raises:
+        BadFile: it is no number, or out of range.
+    """
     number = math.nan
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
+    # Python reads underscores and the digits of other scripts as well.
+    is_text = isinstance(value, str) and value.isascii() and "_" not in value
+    if is_text or (isinstance(value, int | float) and not isinstance(value, bool)):
         try:
-            number = float(value)
+            number = float(value)  # type: ignore[arg-type]
         except (ValueError, OverflowError):
             number = math.nan
     if not SMALLEST <= number <= LARGEST:
         raise BadFile(
-            f"{printable(_title(path, placed.cases))} is {printable(repr(value))}; expected a number "
+            f"{printable(title)} is {printable(short_repr(value))}; expected a number "
             f"above zero, from {SMALLEST:g} to {LARGEST:g}"
         )
     return number

@@ -8,7 +8,7 @@ import re
 
 from ..core.errors import BadInput
 from ..core.groups import group_by
-from .placed_values import PlacedValues
+from .place import Place
 
 
 def compile_path(path: str) -> re.Pattern[str]:
@@ -36,24 +36,20 @@ def names_figures(path: str) -> bool:
     return pattern.groups == len(pattern.groupindex)
 
 
-def values_at(text: str, path: str) -> list[PlacedValues]:
+def values_at(text: str, path: str) -> list[Place]:
     """Return the values of the figures of a pattern. Matches of one name are samples."""
     pattern = compile_path(path)
     matches = list(pattern.finditer(text))
     names = list(pattern.groupindex)
     if names_figures(path):
-        return [
-            PlacedValues(name, {}, tuple(match[name] for match in matches))
-            for name in names
-            if matches
-        ]
+        return [Place(name, {}, [match[name] for match in matches]) for name in names if matches]
     number = next(iter({*range(1, pattern.groups + 1)} - {*pattern.groupindex.values()}))
     matches_by_name = group_by(matches, lambda match: tuple(match[name] or "" for name in names))
     return [
-        PlacedValues(
+        Place(
             "",
             dict(zip(names, cases, strict=True)),
-            tuple(match[number] for match in matches_of_name),
+            [match[number] for match in matches_of_name],
         )
         for cases, matches_of_name in matches_by_name.items()
     ]

@@ -1,18 +1,18 @@
-"""Values of a program's output, with their place in it."""
+"""A value of a program's output, with its place in it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedValues:
-    """The values at one place of a text; several are samples of one figure.
+class Place:
+    """The value at one place of a text.
 
     Args:
         name: of the place.
         cases: the names that tell it from the other places of its path, by what they name.
-        values: as they stand there: numbers, or their text.
+        value: as it stands there: a number, its text, a list of them that are samples of one figure, or a part of JSON.
     """
 
     name: str
     cases: dict[str, str]
-    values: tuple[object, ...]
+    value: object
