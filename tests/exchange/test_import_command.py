@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import re
 import shutil
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
         True,
     ), done.output
     assert "--roofline-rounds" not in done.output
-    assert "type: roofline ab A B --run COMMAND --read TOOL" in done.stderr
+    assert "type: roofline ab A B --run 'COMMAND' --read TOOL" in done.stderr
     done = call("baseline", "propose", "old", "-o", "imported.json")
     assert (done.exit_code, "64 entries" in done.output) == (0, True)
     done = call("compare", "./imported.json", "new")
@@ -151,6 +152,44 @@ def test_imports_are_compared_and_proposed_like_runs(call, slower, here, make):
     )
     done = call("compare", "./ours.jsonl", "theirs")
     assert (done.exit_code, "share no measurement" in done.output) == (2, True)
+
+
+def nccl_log(whole, draw):
+    """A log of nccl-tests with one size, whose times are so many times as long."""
+    lines = []
+    for line in whole.splitlines():
+        words = line.split()
+        if words and words[0].isdigit():
+            if words[0] != "67108864":
+                continue
+            for place in (5, 9):
+                time_us = float(words[place]) * draw()
+                rate = int(words[0]) / time_us / 1e3
+                words[place : place + 3] = f"{time_us:.1f}", f"{rate:.2f}", f"{rate * 1.75:.2f}"
+            line = " ".join(words)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("slower_by", [0.06, 0.03])
+def test_logs_that_leave_a_test_undecided_end_with_2_and_name_the_command_that_decides(
+    call, here, slower_by
+):
+    """In turn the same numbers decide with eight a side: `test_programs.py` runs a stub that prints them."""
+    whole = (here / "mi300x-all_reduce.log").read_text(encoding="utf-8")
+    gauss = random.Random(1).gauss
+    for side, mean in (("old", 1.0), ("new", 1 + slower_by)):
+        for number in range(9):
+            log = nccl_log(whole, lambda mean=mean: gauss(mean, 0.005))
+            (here / f"{side}-{number}.log").write_text(log, encoding="utf-8")
+        call("import", *here.glob(f"{side}-*.log"), "--save", side)
+    done = call("compare", "old", "new", "--json")
+    rows = json.loads(done.stdout)
+    assert [("INCONCLUSIVE", 9)] * 2 == [(row["verdict"], row["processes"]) for row in rows]
+    assert [pytest.approx(slower_by, abs=0.005)] * 2 == [row["change"] for row in rows]
+    assert done.exit_code == 2
+    assert "the tool decides with 8 processes a side" in done.stderr
+    assert "type: roofline ab A B --run 'COMMAND' --read TOOL" in done.stderr
 
 
 def test_what_the_tool_found_wrong_never_becomes_a_good_number(call, here):

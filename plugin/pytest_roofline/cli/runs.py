@@ -23,6 +23,7 @@ from ..core.errors import BadInput
 from ..core.rows import Row, worst_first
 from ..core.statuses import Status, status_of
 from ..core.units import count, listed, parse_tolerance, printable
+from ..core.verdicts import Kind
 from ..report.comparison import (
     comparison_as_json,
     comparison_lines,
@@ -37,6 +38,7 @@ from ..report.explain import explanation, explanation_as_json, note_labels, note
 from ..report.published import idle_lines
 from ..report.tables import comparison_table, exact_reason_lines, kernels_table
 from ..report.words import cut, totals_text
+from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, FEWEST_BLOCKS_RED
 from .options import command, folder_option, note_cuts, print_json, say, width
 
 # The quantities of --table.
@@ -109,7 +111,8 @@ def compare(
     Example: roofline compare steps --by execution --base eager
 
     Exit status: 0 nothing is slower, 1 something is, or was lost, 2 it cannot tell: nothing was compared, what is
-    undecided looks slower than its tolerance, different things were timed under one name, or the input cannot be used.
+    undecided looks slower than its tolerance or is of imported logs, different things were timed under one name, or the
+    input cannot be used.
     """
     accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
     # Only --table and --by do without NEW; --base without --by has its own message.
@@ -151,11 +154,15 @@ def compare(
         print_json(comparison_as_json(comparison))
     else:
         _print_comparison(comparison, *sides)
-    status = status_of(comparison.everything, complete=not comparison.unlike)
-    if status is Status.CANNOT_TELL and comparison.runs and all(map(is_imported, comparison.runs)):
+    is_of_logs = bool(comparison.runs) and all(map(is_imported, comparison.runs))
+    # Live tests are measured again until they are decided, logs are not.
+    is_open = is_of_logs and any(row.verdict == Kind.INCONCLUSIVE for row in comparison.everything)
+    status = status_of(comparison.everything, complete=not (comparison.unlike or is_open))
+    if is_of_logs and status is Status.CANNOT_TELL:
         say(
-            "note: few processes decide where the tool runs on both sides in turn; type: roofline ab A B --run "
-            "COMMAND --read TOOL",
+            f"note: {PROCESSES_PER_BLOCK_SIDE * FEWEST_BLOCKS_RED} processes a side decide where the tool runs on both "
+            "sides in turn; type: roofline ab A B --run 'COMMAND' --read TOOL, or: roofline ab 'cmd:OLD' 'cmd:NEW' "
+            "--read TOOL",
             err=True,
         )
     return status

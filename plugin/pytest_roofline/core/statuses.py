@@ -29,7 +29,8 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
     Args:
         rows: every result of it.
         worse: a loss without a row of its own, such as a device that did not come back.
-        complete: it came to its end, and no two different things stand under one key.
+        complete: it came to its end, no two different things stand under one key, and what is undecided can be measured
+            again.
     """
     if worse or any(row.verdict in (*WORSE, Kind.SHIFTED) for row in rows):
         return Status.SLOWER
