@@ -282,6 +282,7 @@ def test_a_program_that_fails_later_is_failed_as_well(folder):
     assert report["tests"][0]["reason"].endswith("| out of memory")
 
 
+@pytest.mark.feature("exchange")
 @pytest.mark.parametrize(
     ("printed", "options", "reason"),
     [
@@ -308,6 +309,7 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
     assert "the program wrote no file {out}; expected its figures in that file" in unwritten
 
 
+@pytest.mark.feature("exchange")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -361,6 +363,7 @@ def test_a_budget_starts_no_further_block(folder):
     assert report["processes"]["B"] == 2
 
 
+@pytest.mark.feature("exchange")
 @pytest.mark.parametrize(
     ("file", "form", "count", "metric"),
     [
@@ -369,6 +372,9 @@ def test_a_budget_starts_no_further_block(folder):
         ("abci-osu-allreduce.mpi", "osu,devices=4", 21, "time"),
         ("a100-all_gather.log", "nccl-tests,operation=all_gather", 6, "figure"),
         ("pytest-benchmark-storage-0030.json", "pytest-benchmark", 1, "time"),
+        ("gv100-nvbench.json", "nvbench,product=Quadro GV100", 2, "figure"),
+        ("google-benchmark.json", "google-benchmark", 10, "time"),
+        ("vector-add-performance.csv", "triton", 24, "figure"),
     ],
 )
 def test_a_tool_is_read_as_import_reads_it(folder, file, form, count, metric):
@@ -376,6 +382,7 @@ def test_a_tool_is_read_as_import_reads_it(folder, file, form, count, metric):
     assert (len(report["tests"]), {row["metric"] for row in report["tests"]}) == (count, {metric})
 
 
+@pytest.mark.feature("exchange")
 def test_the_collective_of_a_log_may_stand_in_the_command(folder):
     (folder / "all_gather_perf").symlink_to(shutil.which("cat"))
     report = ab(
@@ -415,7 +422,10 @@ NVBENCH = """
 value = {"name": "value", "type": "float64", "value": str(noisy(1.9e-05 * slow))}
 summaries = [{"tag": "nv/cold/time/gpu/mean", "name": "GPU Time", "data": [value]},
              {"tag": "nv/cold/sample_size", "name": "Samples", "data": [{"name": "value", "value": "64"}]}]
-print(json.dumps({"benchmarks": [{"name": "copy", "states": [{"name": "N=2^20", "summaries": summaries}]}]}))
+axes = [{"name": "N", "type": "int64", "value": "20"}]
+state = {"name": "Device=0 N=20", "device": 0, "axis_values": axes, "summaries": summaries}
+print(json.dumps({"devices": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}],
+                  "benchmarks": [{"name": "copy", "states": [state]}]}))
 """
 TRITONBENCH = """
 print("x_val;eager-latency;triton-latency")
@@ -424,6 +434,7 @@ for size in (4096, 8192):
 """
 
 
+@pytest.mark.feature("exchange")
 @pytest.mark.parametrize(
     ("program", "options", "labels", "unit"),
     [
@@ -443,9 +454,9 @@ for size in (4096, 8192):
          ["tool.output_throughput", "tool.p99_ttft_ms"], None),
         (
             NVBENCH,
-            ("--lower=gpu=benchmarks.*.states.*.summaries.nv/cold/time/gpu/mean.data.value.value",),
-            ["tool[copy-N=2^20].gpu"],
-            None,
+            ("--read=nvbench",),
+            ["nvbench.copy[20-0-cold].mean"],
+            "s",
         ),
         (
             TRITONBENCH,
