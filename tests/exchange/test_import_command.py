@@ -188,7 +188,7 @@ def test_logs_that_leave_a_test_undecided_end_with_2_and_name_the_command_that_d
     assert [("INCONCLUSIVE", 9)] * 2 == [(row["verdict"], row["processes"]) for row in rows]
     assert [pytest.approx(slower_by, abs=0.005)] * 2 == [row["change"] for row in rows]
     assert done.exit_code == 2
-    assert "the tool decides with 8 processes a side" in done.stderr
+    assert "8 processes a side decide where the tool runs on both sides in turn" in done.stderr
     assert "type: roofline ab A B --run 'COMMAND' --read TOOL" in done.stderr
 
 
