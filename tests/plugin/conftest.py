@@ -13,7 +13,7 @@ from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.entries import Baseline
 
-from .. import preloaded  # noqa: F401
+from .. import preloaded, warm_rounds  # noqa: F401
 
 # Written beside the tests of an inner run. `script.json` says which device there is and how fast, round by round.
 CONFTEST = '''
@@ -346,6 +346,7 @@ def sentence():
         lines = [line for line in texts(result).splitlines() if line.startswith("ERROR: ")]
         assert len(lines) == 1, texts(result)
         assert "Traceback" not in texts(result)
+    warm_rounds.install(monkeypatch)
         assert "INTERNALERROR" not in texts(result)
         for word in words:
             assert word in lines[0], lines[0]

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-import pytest_roofline.plugin.rounds
-from pytest_roofline.processes.round_parent import ROUNDS_PER_PARENT
+from pytest_roofline.plugin import rounds
+from pytest_roofline.processes.round_parent import ROUNDS_PER_PARENT, RoundParent
 
 # Notes of each process what a test can tell of it.
 NOTING = """
@@ -33,32 +33,33 @@ def test_one(roofline, busy):
 @pytest.fixture
 def forking(desk, monkeypatch):
     """Have rounds on the fake device forked, as they are on a processor."""
-    monkeypatch.setattr(pytest_roofline.plugin.rounds, "may_fork", lambda state: True)
+    monkeypatch.setattr(rounds, "may_fork", lambda state: True)
+    monkeypatch.setattr(rounds, "RoundParent", RoundParent)
     return desk
 
 
-def run(desk, rounds, body="pass"):
+def run(desk, count, body="pass"):
     """Record a test in so many processes; what each noted."""
     desk.suite(NOTING.format(body=body))
-    result = desk.run(f"--roofline-rounds={rounds}", "--roofline-save=kept")
+    result = desk.run(f"--roofline-rounds={count}", "--roofline-save=kept")
     lines = (desk.path / "processes").read_text().splitlines()
     return result, [json.loads(line) for line in lines]
 
 
 def test_rounds_are_forked_from_a_parent_that_is_replaced_every_few_rounds(forking):
-    rounds = ROUNDS_PER_PARENT + 2
-    result, (first, *further) = run(forking, rounds)
+    count = ROUNDS_PER_PARENT + 2
+    result, (first, *further) = run(forking, count)
     assert result.ret == 0
     assert first[0] == os.getpid()
     parents = [parent for _, parent, *_ in further]
     assert len(set(parents)) == 2
     assert parents[:ROUNDS_PER_PARENT] == parents[:1] * ROUNDS_PER_PARENT
     assert os.getpid() not in parents
-    assert len({pid for pid, *_ in further}) == rounds - 1
+    assert len({pid for pid, *_ in further}) == count - 1
     assert all(pid == session for pid, _, session, *_ in further)
     assert {folder for *_, folder, _ in further} == {str(forking.path)}
-    assert [forked for *_, forked in further] == [True] * (rounds - 1)
-    assert len(forking.last_run().measurements) == rounds
+    assert [forked for *_, forked in further] == [True] * (count - 1)
+    assert len(forking.last_run().measurements) == count
     # What they were forked from ended with the run.
     assert not any(os.path.exists(f"/proc/{pid}") for pid in parents)  # noqa: PTH110
 
