@@ -31,6 +31,7 @@ import pytest
 
 HERE = Path(__file__).parent
 SCRIPT = json.loads((HERE / "script.json").read_text())
+HOT = SCRIPT.get("hot")
 if {"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ) and "torch" not in sys.modules:
     # A run on the fake device asks torch for its version, and importing all of it takes longer than all the rest.
     sys.modules["torch"] = torch = types.ModuleType("torch")
@@ -65,7 +66,9 @@ def pytest_roofline_device(config, name):
     from pytest_roofline.engine.devices.fake import FakeDevice
 
     (HERE / "opened").touch()
-    config.fake = FakeDevice(throttle=hot, **SCRIPT["device"])
+    # Asked at every call of a function.
+    throttle = {"throttle": hot} if HOT else {}
+    config.fake = FakeDevice(**throttle, **SCRIPT["device"])
     return config.fake
 
 
@@ -87,8 +90,7 @@ def busy(request):
 def hot(busy_s):
     """What slows the device itself down by now, as the script says of the test that runs."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].partition(" ")[0]
-    told = SCRIPT.get("hot", {})
-    causes, since_s, until_s = told.get(test, told.get("*", ((), 0, 0)))
+    causes, since_s, until_s = HOT.get(test, HOT.get("*", ((), 0, 0)))
     return frozenset(causes if since_s < busy_s < until_s else ())
 '''
 
