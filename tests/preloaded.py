@@ -14,6 +14,7 @@ import torch
 import torch._dynamo
 
 import pytest_roofline.baselines.comparing
+import pytest_roofline.cli.baseline
 import pytest_roofline.cli.main
 import pytest_roofline.engine.ceiling
 import pytest_roofline.engine.devices.amd
