@@ -13,9 +13,11 @@ import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import CodeType
 
 import pytest
 import pytest_rerunfailures
+from _pytest.assertion import rewrite
 from _pytest.junitxml import xml_key
 from hypothesis import settings
 
@@ -97,12 +99,37 @@ def kept_distributions():
     return distributions
 
 
+def kept_rewrites():
+    """pytest's `_rewrite_test`, which compiles a test file anew for each folder, remembered for each content."""
+    results, rewrite_test = {}, rewrite._rewrite_test
+
+    def rewritten(path, config):
+        content = path.read_bytes()
+        if content not in results:
+            results[content] = rewrite_test(path, config)
+        version, code = results[content]
+        return version, in_file(code, str(path))
+
+    return rewritten
+
+
+def in_file(code, path):
+    """The same code with the name of another file."""
+    constants = tuple(
+        in_file(constant, path) if isinstance(constant, CodeType) else constant
+        for constant in code.co_consts
+    )
+    return code.replace(co_filename=path, co_consts=constants)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _lasting():
     """What runs of pytest in this process, of which there are thousands, leave behind in it."""
     with pytest.MonkeyPatch.context() as patch:
         # Every run reads the metadata of all that is installed three times over, a fifth of what a small one takes.
         patch.setattr(importlib.metadata, "distributions", kept_distributions())
+        # The same few files are compiled by every run, a tenth of what a small one takes.
+        patch.setattr(rewrite, "_rewrite_test", kept_rewrites())
         # Beside xdist each would start a server of its own for the counts of reruns, and never end it.
         patch.setattr(pytest_rerunfailures, "ServerStatusDB", pytest_rerunfailures.StatusDB)
         # Git is asked in each, and says of this machine what no test may depend on.
