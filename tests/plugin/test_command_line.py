@@ -56,13 +56,6 @@ def test_no_other_place_takes_a_gate_its_rounds(recorded, monkeypatch, place, op
     )
 
 
-def test_a_slowdown_is_red_although_the_ini_asks_for_one_round(recorded):
-    recorded.script(slow=1.3)
-    recorded.ini("roofline_rounds = 1")
-    result = recorded.run("--roofline-ci", "-k", "one")
-    result.stdout.fnmatch_lines(["one: +30.0 % time * REGRESSED, *, 5 against 5 processes"])
-
-
 @pytest.mark.parametrize("place", SOURCES)
 def test_a_gate_whose_baselines_are_replaced_outside_its_command_is_red(
     recorded, monkeypatch, place
@@ -322,13 +315,16 @@ def test_a_conftest_that_runs_nothing_in_place_of_pytest_ends_no_green_run(recor
     assert (recorded.run("--roofline-ci").ret, recorded.run().ret) == (1, 0)
 
 
-def test_no_option_switches_a_part_of_the_gate_off(recorded):
+def test_a_slowdown_is_red_whatever_the_ini_switches_off_and_although_it_asks_for_one_round(
+    recorded,
+):
     recorded.script(slow=1.3)
     parts = ("gate-of-command", "gatekeeper", "running", "deciding", "frames")
-    recorded.ini(f"addopts = {' '.join(f'-p no:roofline-{part}' for part in parts)}")
+    switches = " ".join(f"-p no:roofline-{part}" for part in parts)
+    recorded.ini("roofline_rounds = 1", f"addopts = {switches}")
     result = recorded.run("--roofline-ci", "-k", "one")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["one: +30.0 % time * REGRESSED, *"])
+    result.stdout.fnmatch_lines(["one: +30.0 % time * REGRESSED, *, 5 against 5 processes"])
 
 
 def test_no_object_of_the_plugin_has_a_name_by_which_it_can_be_switched_off(recorded):
