@@ -45,6 +45,8 @@ def run_all(reports: Path, name: str) -> int:
 
 
 if __name__ == "__main__":
+    # Tests start hundreds of processes, each of which would compile its modules anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder, *given = sys.argv[1:]
     part = "".join(given[:1])
     if len(given) > 1 or part not in PARTS:
