@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -88,7 +89,12 @@ def dotted(path):
 
 # A relative import of a package counts from itself, of a module from its package; either way from its last part.
 SOURCES = {path: path.read_text(encoding="utf-8") for path in FILES}
-IMPORTS = {path: set(imported(source, dotted(path))) for path, source in SOURCES.items()}
+
+
+@cache
+def imports_by_file():
+    """What each file imports; parsing all takes seconds, which a process that only collects tests does not spend."""
+    return {path: set(imported(source, dotted(path))) for path, source in SOURCES.items()}
 
 
 def layer(name):
@@ -99,7 +105,7 @@ def layer(name):
 
 
 def roots(path):
-    return {name.split(".")[0] for name in IMPORTS[path]}
+    return {name.split(".")[0] for name in imports_by_file()[path]}
 
 
 def test_an_import_is_found_wherever_it_stands():
@@ -129,7 +135,7 @@ def test_imports_point_downward():
     assert [
         f"{dotted(path)} imports {name}"
         for path in PLUGIN_FILES
-        for name in sorted(IMPORTS[path])
+        for name in sorted(imports_by_file()[path])
         # The version is a constant that everyone may name; what commands share needs click alone.
         if name.startswith("pytest_roofline.")
         and not name.startswith(("pytest_roofline.version.", "pytest_roofline.cli.options."))
@@ -160,7 +166,8 @@ def test_a_library_is_imported_only_where_it_belongs():
 
 def test_what_judges_makes_no_sentence_of_a_report():
     """A verdict holds facts, and a door makes its sentences when it prints them."""
-    imports = IMPORTS[PLUGIN / "plugin" / "judging.py"] | IMPORTS[PLUGIN / "plugin" / "timed.py"]
+    files = [PLUGIN / "plugin" / name for name in ("judging.py", "timed.py")]
+    imports = set().union(*(imports_by_file()[path] for path in files))
     assert [name for name in sorted(imports) if layer(name) == "report"] == []
 
 
@@ -215,7 +222,7 @@ def arrows(paths, imports):
 def test_no_file_imports_another_that_imports_it():
     """By whatever way round, imports inside functions included."""
     try:
-        tuple(TopologicalSorter(arrows(FILES, IMPORTS)).static_order())
+        tuple(TopologicalSorter(arrows(FILES, imports_by_file())).static_order())
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
 
