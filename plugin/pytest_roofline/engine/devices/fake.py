@@ -229,9 +229,8 @@ class FakeDevice:
         """Return the causes that are active now; None on a device that does not report them."""
         if self._throttle is None:
             return None
-        return self._throttle(self.busy_s) | (
-            frozenset({POWER_CAP}) if self._capped < 1 else frozenset()
-        )
+        causes = self._throttle(self.busy_s)
+        return causes | {POWER_CAP} if self._capped < 1 else causes
 
     def _touch(self, buffer: object, size_bytes: int) -> bool:
         """Put a buffer into the cache, and return whether it was there before.
