@@ -10,9 +10,10 @@ from unittest.mock import ANY
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.ab import command_process, running
+from pytest_roofline.ab import running
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.cli.main import main
+from pytest_roofline.processes import programs
 
 from .conftest import git, verdicts
 
@@ -141,9 +142,7 @@ def test_an_undecided_rate_says_what_it_may_be_in_its_own_terms(folder):
 def test_without_a_figure_the_time_of_the_command_is_judged(folder, monkeypatch):
     ticks = iter(range(1000))
     # Two ticks a command, one before and one after.
-    monkeypatch.setattr(
-        command_process, "time", SimpleNamespace(perf_counter=lambda: next(ticks) * 1.0)
-    )
+    monkeypatch.setattr(programs, "time", SimpleNamespace(perf_counter=lambda: next(ticks) * 1.0))
     report = ab(".", ".", "--run", "true")
     (row,) = report["tests"]
     assert (row["label"], row["verdict"], row["metric"]) == ("true", "PASSED", "time")

@@ -1,26 +1,22 @@
 """The program of `roofline ab --run`: its commands, and the figures that are judged."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput
 from ..core.features import require
 from ..core.units import parse_duration
 from ..figures.reading import READERS, FigurePath, parse_path
+from ..processes.programs import TIMEOUT_S, program_name
 from .sides import SIDES, SideSpec
 
 if TYPE_CHECKING:
     from ..exchange.records import UserFacts
 
-# A process that runs for so long hangs.
-TIMEOUT_S = 3600.0
-_INTERPRETER = re.compile(r"python[\d.]*|sh|bash|env|perl|ruby|node|julia|Rscript")
 # What a command may hold in place of a word that differs between the sides.
-PYTHON, FOLDER, OUT = "{python}", "{folder}", "{out}"
+PYTHON, FOLDER = "{python}", "{folder}"
 # What a user may say of the output of a tool.
 FACTS = ("product", "devices", "link", "operation", "unit")
 
@@ -50,7 +46,7 @@ class CommandPlan:
     @property
     def title(self) -> str:
         """The name of the program. It is `command` where the sides run two programs."""
-        titles = {_program_name(text) for text in self.commands.values()}
+        titles = {program_name(text.split(), PYTHON) for text in self.commands.values()}
         return titles.pop() if len(titles) == 1 else "command"
 
 
@@ -227,11 +223,3 @@ def _fill(word: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         word = word.replace(name, value)
     return word
-
-
-def _program_name(text: str) -> str:
-    """Return the name of a program: of an interpreter that of its script or module."""
-    words = text.split() or [""]
-    if words[0] == PYTHON or _INTERPRETER.fullmatch(Path(words[0]).name):
-        words = [word for word in words[1:] if not word.startswith("-")] or words
-    return Path(words[0].strip("'\"")).stem or "command"

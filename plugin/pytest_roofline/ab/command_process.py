@@ -2,19 +2,14 @@
 
 import contextlib
 import os
-import signal
-import subprocess
-import threading
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from ..baselines.runs import Line, encode_line, new_run_id, now
 from ..core.directions import inverse_if_higher
-from ..core.errors import BadFile, BadInput
+from ..core.errors import BadFile, BadInput, ProgramFailed
 from ..core.facts import Environment
 from ..core.features import require
 from ..core.keys import JOB_METRIC, Key
@@ -25,26 +20,15 @@ from ..core.work import Work
 from ..figures.reading import READERS, read_figures
 from ..hardware import key_of
 from ..processes.children import ChildEnd
-from ..processes.system import end_clause, last_words, reason_of, text_of
+from ..processes.programs import OUT, Printed, Surroundings
+from ..processes.system import last_words
 from ..version import __version__
 from .command_identity import environment_of
-from .command_plan import FOLDER, OUT, PYTHON, CommandPlan, fill_words, user_facts_of
+from .command_plan import FOLDER, PYTHON, CommandPlan, fill_words, user_facts_of
 from .sides import PreparedSide
 
 # How the files are called that hold what a program printed and wrote.
 PRINTED = "printed"
-# Of what a program printed last, so many lines stand in the reason of its failure.
-LAST_LINES = 3
-# Longer output is no table of figures.
-MOST_BYTES = 64 * 2**20
-
-
-class ProgramFailed(Exception):
-    """A program that gave no figures, with the reason; `status` is that of its process."""
-
-    def __init__(self, reason: str, status: int | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 def run_program(
@@ -79,21 +63,17 @@ class _ProgramProcess:
 
     def __init__(self, plan: CommandPlan, name: str, side: PreparedSide, folder: Path) -> None:
         self._plan, self._side, self._folder = plan, side, folder
-        self._text, self._out = plan.commands[name], folder / f"{PRINTED}.out"
-        self._values = {PYTHON: side.python, FOLDER: str(side.cwd), OUT: str(self._out)}
+        self._text, self._printed = plan.commands[name], Printed(folder / PRINTED)
+        self._values = {PYTHON: side.python, FOLDER: str(side.cwd), OUT: str(self._printed.out)}
         places = (str(Path(side.python).parent), side.environ.get("PATH", os.defpath))
         self._side = replace(side, environ=side.environ | {"PATH": os.pathsep.join(places)})
         self._id = uuid.uuid4().hex
         self._environment: Environment | None = None
 
     @property
-    def _printed(self) -> list[str]:
-        return [text_of(self._folder / f"{PRINTED}.{stream}") for stream in ("stdout", "stderr")]
-
-    @property
     def last_words(self) -> str:
         """The last lines that it printed, those on standard error behind the others."""
-        return last_words("\n".join(self._printed))
+        return last_words(self._printed.text)
 
     @property
     def environment(self) -> Environment:
@@ -103,7 +83,7 @@ class _ProgramProcess:
             # What a shell reads need be no words without one.
             words = fill_words(self._text, values, shell=self._plan.shell)
             words = words[-1].split() if self._plan.shell else words
-            self._environment = environment_of(self._side, words, "\n".join(self._printed))
+            self._environment = environment_of(self._side, words, self._printed.text)
         return self._environment
 
     def measure(self) -> list[Line]:
@@ -130,44 +110,8 @@ class _ProgramProcess:
         if not text:
             return 0.0
         words = fill_words(text, self._values, shell=self._plan.shell)
-        paths = [self._folder / f"{name}.{stream}" for stream in ("stdout", "stderr")]
-        with paths[0].open("wb") as stdout, paths[1].open("wb") as stderr:
-            try:
-                status, seconds = self._time(words, stdout, stderr)
-            except OSError as error:
-                raise ProgramFailed(
-                    f"{subject} could not start: {words[0]}: {reason_of(error)}"
-                ) from None
-        if status is None:
-            timeout = f"{self._plan.timeout_s:g} s"
-            raise ProgramFailed(f"{subject} ran longer than {timeout} and was killed")
-        if status:
-            lines = last_words("\n".join(map(text_of, paths))).splitlines()[-LAST_LINES:]
-            reason = ": ".join([f"{subject} {end_clause(status)}", " | ".join(lines)])
-            raise ProgramFailed(reason, status)
-        return seconds
-
-    def _time(
-        self, words: Sequence[str], stdout: BinaryIO, stderr: BinaryIO
-    ) -> tuple[int | None, float]:
-        """Run a program, and return its exit status and its seconds. The status is None after the time limit."""
-        began_s = time.perf_counter()
-        process = subprocess.Popen(
-            words, cwd=self._side.cwd, env=self._side.environ, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
-            start_new_session=True,
-        )  # fmt: skip
-        is_late = threading.Event()
-        # To wait with a time limit is to look now and then, and the seconds would be those of a look.
-        timer = threading.Timer(self._plan.timeout_s, _end_late, (process.pid, is_late))
-        timer.start()
-        try:
-            status = process.wait()
-            seconds = time.perf_counter() - began_s
-        finally:
-            timer.cancel()
-            _kill_group(process.pid)
-            process.wait()
-        return None if is_late.is_set() else status, seconds
+        around = Surroundings(self._side.cwd, self._side.environ, self._plan.timeout_s)
+        return Printed(self._folder / name).run(words, around, subject)
 
     def _lines(self, seconds: float) -> list[Line]:
         """Return the figures of the program, and an outcome of each."""
@@ -230,14 +174,7 @@ class _ProgramProcess:
 
     def _output(self) -> bytes:
         """Return what the program wrote, into the file that it was given or to standard output."""
-        path = self._out if OUT in self._text else self._folder / f"{PRINTED}.stdout"
-        if not path.is_file():
-            raise BadFile(f"the program wrote no file {OUT}; expected its figures in that file")
-        if path.stat().st_size > MOST_BYTES:
-            raise BadFile(
-                f"the program wrote {path.stat().st_size} bytes; expected at most {MOST_BYTES}"
-            )
-        return path.read_bytes()
+        return self._printed.output(from_out=OUT in self._text)
 
     def write(self, lines: Sequence[Line]) -> None:
         """Write the run file of the process."""
@@ -248,14 +185,3 @@ class _ProgramProcess:
         (self._folder / "runs").mkdir()
         text = "".join(map(encode_line, [header, *lines, Footer(now(), 0, measured)]))
         (self._folder / "runs" / "run.jsonl").write_text(text, encoding="utf-8")
-
-
-def _end_late(pid: int, is_late: threading.Event) -> None:
-    is_late.set()
-    _kill_group(pid)
-
-
-def _kill_group(pid: int) -> None:
-    """End a process and everything that it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)

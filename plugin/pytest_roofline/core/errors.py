@@ -58,6 +58,17 @@ class CannotStore(RooflineError):
     """A file could not be written."""
 
 
+class ProgramFailed(RooflineError):
+    """A program gave no figures.
+
+    `status` is that of its process, where it ended with another than 0.
+    """
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
 class RanksFailed(RooflineError):
     """A rank raised, was lost or did not answer in time.
 
