@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property
@@ -11,6 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 
+from ..core.directions import is_of_tool
 from ..core.entries import Entry, Statistic
 from ..core.errors import BadFile
 from ..core.facts import HardwareKey
@@ -94,6 +95,11 @@ class Comparator(ABC):
         """
         return next(iter(self.measured(key)), None)
 
+    def test_of(self, key: Key) -> str:
+        """Return the id of the test that measured a key; empty where it is unknown."""
+        measurement = self.measurement(key)
+        return "" if measurement is None else measurement.test_id
+
     def tolerance(self, key: Key) -> float | None:
         """Return the tolerance that the test's marker or call gave.
 
@@ -146,6 +152,18 @@ class Comparator(ABC):
         """
         return self._counts[benchmark, canonical(parameters), hardware.alone]
 
+    def count_of_tools(self, test_ids: Collection[str], hardware: HardwareKey) -> int:
+        """Return the number of figures on a hardware that tests have from tools.
+
+        These have the benchmarks and parameters of their tools.
+        """
+        return sum(
+            is_of_tool(key.benchmark)
+            and key.hardware.alone == hardware.alone
+            and self.test_of(key) in test_ids
+            for key in self.keys()
+        )
+
     @cached_property
     def _counts(self) -> Counter[tuple[str, str, HardwareKey]]:
         """Return the number of keys of each benchmark, parameters and device."""
@@ -188,6 +206,11 @@ class BaselineComparator(Comparator):
         """Return the modes of the entry's sessions."""
         entry = self._entry(key)
         return unique_modes(session.achieved for session in entry.sessions) if entry else ()
+
+    def test_of(self, key: Key) -> str:
+        """Return the id of the test that recorded the entry for `key`."""
+        entry = self._entry(key)
+        return "" if entry is None else entry.test.id
 
     def label(self, key: Key) -> str:
         """Return the label of the entry for `key`."""

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import median
 
+from ..core.directions import is_of_program
 from ..core.entries import Entry
 from ..core.keys import Key
 from ..core.records import Measurement
 from ..core.verdicts import Group, OddSession, Reference
 from ..stats.odd_sessions import odd_sessions
 from ..stats.outlook import DEFAULT_TOLERANCES
-from ..stats.spread import Prior, class_of, lend, priors
+from ..stats.spread import PROGRAM, Prior, class_of, lend, priors
 from .files import key_of_entry
 
 # Odd sessions, each with the names of the tests in which it is strange.
@@ -131,4 +132,6 @@ def default_tolerance(key: Key) -> float:
 
 def class_of_key(key: Key) -> str:
     """Return the class of a benchmark by its key."""
+    if is_of_program(key.benchmark, key.metric, key.name):
+        return PROGRAM
     return class_of("cpu" if key.hardware.is_cpu else "device", key.metric)

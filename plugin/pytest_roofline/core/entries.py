@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from .amounts import Amount, Count, KernelFigures, Magnitude, ProcessMedians, Tolerance
+from .directions import is_own_figure
 from .errors import BadInput, refuse_wide, require_positive
 from .facts import HardwareKey
 from .keys import JOB_METRIC, Cache, Key, Scalar, Timing, canonical, is_canary, label_of
@@ -293,10 +294,10 @@ class Entry:
         """Return True if a published entry counts a measurement's metric.
 
         The name of a metric may begin with a type: an entry of `TFLOPS` counts `bf16_TFLOPS`. Entries on time or memory
-        count for every metric of a call, but not for the time of a whole program.
+        count for every metric of a call, but not for the time of a whole program, or a figure of its own.
         """
-        if key.metric == JOB_METRIC:
-            return self.metric == JOB_METRIC
+        if key.metric == JOB_METRIC or is_own_figure(key.metric):
+            return self.metric == key.metric
         return self.metric in (key.metric, rate_suffix(key.metric), "time_s", PEAK_METRIC)
 
     def agrees_with(self, parameters: Mapping[str, object]) -> bool:

@@ -21,7 +21,7 @@ from .spread import ENOUGH_SESSIONS, Prior, join_days, priors
 from .stats import CONFIDENCE, foreseen_error, growth, quantile
 
 # By class of benchmark: copies by the host scatter so much that a smaller tolerance cannot be judged.
-DEFAULT_TOLERANCES = {"device": 0.05, "host": 0.15}
+DEFAULT_TOLERANCES = {"device": 0.05, "program": 0.05, "host": 0.15}
 DEFAULT_TOLERANCE = DEFAULT_TOLERANCES["device"]
 # The smallest slowdown worth reporting, as a share of the tolerance: a red test is surely slower by more than this.
 WORTH_REPORTING = 0.4

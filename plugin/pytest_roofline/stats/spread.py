@@ -18,6 +18,8 @@ from scipy import special
 from ..core.units import moment
 from ..core.verdicts import Group, Spread
 
+# The class of a program's figures. Programs differ too much from each other to lend their spreads.
+PROGRAM = "program"
 # Degrees of freedom of an assumed spread. They are few, because it is a guess and no fact.
 PRIOR_FREEDOM = 4.0
 # No smaller spread is believed: medians that agree to the tick show a coarse clock, not a calm machine.
@@ -44,7 +46,7 @@ LEAST_EXCESS = 1e-5
 UNBELIEVED = 0.05
 # A process or session is strange if it lies this share of time from the others of its test, and also so many standard
 # deviations of the test: such a process is in another mode, such a session has a special cause. Noise is not strange.
-STRANGE = {"device": 0.05, "host": 0.15}
+STRANGE = {"device": 0.05, "program": 0.05, "host": 0.15}
 STRANGE_DEVIATIONS = 4.0
 # More degrees of freedom than this would claim that all tests of a class spread alike.
 MOST_BORROWED = 10.0
@@ -65,6 +67,7 @@ class Prior:
         total: between sessions of one process each, estimated from the other tests of the run.
         lent: between sessions, estimated from the other tests, and that as a multiple of the spread between processes.
         strange: the share of the processes behind all tests of the class that lie in another mode.
+        least: whether `process` is the least that is believed beside the spread of a test's own processes.
     """
 
     process: float
@@ -76,6 +79,7 @@ class Prior:
     total: Spread | None = None
     lent: tuple[float, float] = (0.0, 0.0)
     strange: float = 0.0
+    least: bool = False
 
     def least_session(self, process: float) -> float:
         """Return the least spread between sessions that is believed.
@@ -104,11 +108,14 @@ def priors() -> dict[str, Prior]:
     raw = json.loads(
         resources.files(__package__).joinpath("priors.json").read_text(encoding="utf-8")
     )
-    return {name: Prior(row["process"], row["session"], row["device"]) for name, row in raw.items()}
+    return {
+        name: Prior(row["process"], row["session"], row["device"], least=name == PROGRAM)
+        for name, row in raw.items()
+    }
 
 
 def class_of(device_type: str, metric: str = "") -> str:
-    """Return the class of a benchmark, `host` or `device`.
+    """Return the class of a benchmark that this package times, `host` or `device`.
 
     It is `host` where the CPU does the work, as it does for copies from pageable memory.
     """
@@ -191,6 +198,8 @@ def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Sprea
         origin: the start of the text that tells where the spread comes from.
     """
     source = f"{origin}, {freedom} degrees of freedom"
+    if prior.least and freedom:
+        return Spread(max(prior.process, math.sqrt(squares / freedom)), source, freedom)
     if (
         freedom
         and not prior.borrowed
@@ -220,6 +229,8 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
     Args:
         kind: the class, which decides how far away another mode is.
     """
+    if prior.least:
+        return prior
     joined = [join_days(groups) for groups in tests]
     several = [groups for groups in joined if within(groups)[1]]
     single = [groups for groups in joined if len(groups) > 1 and not within(groups)[1]]
