@@ -76,7 +76,7 @@ def test_a_figure_that_is_worse_is_red_in_its_own_terms(folder):
     assert [
         (row["metric"], row["unit"], row["time_s"], row["baseline_time_s"])
         for row in (rate, latency)
-    ] == [("figure", None, None, None)] * 2
+    ] == [("figure", "GB/s", None, None), ("figure", None, None, None)]
     assert (rate["baseline_value"], rate["value"]) == (
         pytest.approx(2200, rel=0.01),
         pytest.approx(2200 / 1.08, rel=0.01),

@@ -23,7 +23,7 @@ from ..stats.stats import paired_difference
 from ..stats.verdicts import judge_once, settle, span_text, would_decide
 from .reasons import modes_text
 from .references import default_tolerance
-from .rows import compared_row
+from .rows import compared_row, told_metric
 from .runs import Run
 
 # Where processes have two modes, fewer pairs may be divided between them by chance exactly as the two values are.
@@ -158,7 +158,7 @@ def compare_by(
     return Contrast(
         parameter=parameter,
         base=base,
-        rows=tuple(sorted(rows, key=lambda pair: badness(pair[1].verdict, pair[1].change))),
+        rows=tuple(sorted(rows, key=lambda pair: badness(pair[1].verdict, pair[1].slowdown))),
         alone=tuple(
             side.measurements[0].label
             for sides in tests.values()
@@ -252,7 +252,9 @@ def _subject(twins: Twins, parameter: str) -> Subject:
     """Return the subject of a pair, named without its two values."""
     measurement = twins.variant.measurements[0]
     name = "" if parameter == NAME else measurement.key.name
-    return Subject(measurement.test_id, twins.label + (f".{name}" if name else ""), name)
+    label = twins.label + (f".{name}" if name else "")
+    metric = told_metric(measurement.key)
+    return Subject(measurement.test_id, label, name, metric=metric)
 
 
 def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: Prior) -> Verdict:
@@ -323,7 +325,7 @@ def _too_few_text(twins: Twins, pairs: int) -> str:
 
 def _open_text(verdict: Verdict, tests: int) -> str:
     """Return the interval of an undecided test, and a remedy."""
-    assert verdict.interval is not None
+    assert verdict.own_interval is not None
     needed = would_decide(verdict, verdict.processes, tests)
     if needed is None:
         remedy = f"{SUGGESTED_COUNTS[-1]} processes cannot decide so close to the tolerance; raise --tolerance"
@@ -331,7 +333,8 @@ def _open_text(verdict: Verdict, tests: int) -> str:
         remedy = (
             f"a verdict needs about {needed} processes; measure with --roofline-rounds={needed}"
         )
-    return f"the change in time may be {span_text(verdict.interval)}; {remedy}"
+    subject = "" if verdict.subject.metric else " in time"
+    return f"the change{subject} may be {span_text(verdict.own_interval)}; {remedy}"
 
 
 def _modes_reason(twins: Twins) -> str:
@@ -353,7 +356,13 @@ def _row(twins: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
     name = verdict.subject.name
     before_s = geometric_mean(base_s) if base_s else None
     return replace(
-        compared_row(key, None, verdict, geometric_mean(new_s) if new_s else None),
+        compared_row(
+            key,
+            twins.variant.measurements[0].work if verdict.subject.metric else None,
+            verdict,
+            geometric_mean(new_s) if new_s else None,
+            before_s,
+        ),
         name=name,
         reason=_reason(twins, verdict, tests),
         parameters={
@@ -362,7 +371,5 @@ def _row(twins: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
             if parameter_name != parameter
         },
         counting=None,
-        baseline_value=before_s,
-        baseline_time_s=before_s,
         baseline_processes=len(base_s) or None,
     )

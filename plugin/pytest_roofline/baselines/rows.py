@@ -5,7 +5,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import geometric_mean, stdev
 
-from ..core.directions import inverse_if_higher, is_own_figure, more_is_better
+from ..core.directions import (
+    inverse_if_higher,
+    is_of_tool,
+    is_own_figure,
+    more_is_better,
+    unit_of,
+)
 from ..core.entries import Entry
 from ..core.keys import Key
 from ..core.memory import OutOfMemory
@@ -142,6 +148,14 @@ def compared_row(
     return _in_own_terms(row) if _has_own_terms(row) else row
 
 
+def told_metric(key: Key) -> str:
+    """Return the metric in whose terms a verdict is told: that of a program's figure. It is empty for a time."""
+    is_figure = is_own_figure(key.metric) or (
+        is_of_tool(key.benchmark) and more_is_better(key.metric)
+    )
+    return key.metric if is_figure else ""
+
+
 def _has_own_terms(row: Row) -> bool:
     """Return True for a program's figure, and for a rate whose verdict is told as one."""
     is_told = row.time_verdict is not None and bool(row.time_verdict.subject.metric)
@@ -159,7 +173,7 @@ def _in_own_terms(row: Row) -> Row:
     return replace(
         row,
         metric=FIGURE,
-        unit=None if is_own_figure(metric) else rate_unit(metric),
+        unit=(unit_of(row.key.name) or None) if is_own_figure(metric) else rate_unit(metric),
         value=_own_value(row, row.time_s),
         baseline_value=_own_value(row, row.baseline_time_s),
         change=inverse_change(row.change) if flips else row.change,

@@ -164,8 +164,18 @@ class Row(Columns):
     @property
     def slowdown(self) -> float | None:
         """The change for the worse, as a share: of a figure of which more is better its inverse's."""
-        of_rate = self.metric == FIGURE and self.key is not None and more_is_better(self.key.metric)
-        return inverse_change(self.change) if of_rate else self.change
+        return inverse_change(self.change) if self._more_is_better else self.change
+
+    @property
+    def slowdown_interval(self) -> tuple[float | None, float | None]:
+        """The interval of `slowdown`, with `confidence`; unknown ends are None."""
+        low, high = self.change_low, self.change_high
+        return (inverse_change(high), inverse_change(low)) if self._more_is_better else (low, high)
+
+    @property
+    def _more_is_better(self) -> bool:
+        """The direction: True of a figure of which more is better."""
+        return self.metric == FIGURE and self.key is not None and more_is_better(self.key.metric)
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -178,7 +178,7 @@ def pass_in_shadow(
     Its largest slowdown is noted too, by which the reasons of a run are sorted.
     """
     test_id = test_id_of(item)
-    slowdown = max((row.change or 0.0 for _, row in state.reds(test_id)), default=0.0)
+    slowdown = max((row.slowdown or 0.0 for _, row in state.reds(test_id)), default=0.0)
     regressed = any(
         row.time_verdict is not None and row.time_verdict.kind is Kind.REGRESSED
         for row in state.rows_of(test_id)
@@ -240,7 +240,7 @@ def note(
                 verdicts=tuple(
                     verdict for kind in session.kinds for verdict in kind.verdicts(test_id)
                 ),
-                reason=_reason(report),
+                reason=end_reason(report),
                 by_verdict=by_verdict and report.when == "call",
                 shadow=by_verdict
                 and report.failed
@@ -278,7 +278,7 @@ def _skip_reason(report: pytest.TestReport) -> str:
     return encodable(reason.removeprefix("Skipped: "))
 
 
-def _reason(report: pytest.TestReport) -> str:
+def end_reason(report: pytest.TestReport) -> str:
     """Return why a test failed or was skipped, else an empty text.
 
     An expected failure has the reason of its mark.

@@ -12,6 +12,7 @@ from ..baselines.comparators import find_reference
 from ..baselines.past_runs import PastRuns
 from ..baselines.plausible import distrust_reasons
 from ..baselines.policies import limits_of, policy_of
+from ..baselines.rows import told_metric
 from ..core.entries import Entry, Statistic
 from ..core.keys import Key
 from ..core.reasons import Reason, text_reasons
@@ -211,6 +212,7 @@ class Judge:
             left_out=self._left_out(measurement, reference, invalid),
             published=tuple(entry for entry in limit_entries if not entry.gates),
             idle=tuple(idle),
+            metric=told_metric(measurement.key),
         )
 
     def _changes(self, measurement: Measurement) -> tuple[str, ...]:

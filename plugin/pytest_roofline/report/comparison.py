@@ -20,7 +20,7 @@ from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
-from .words import tolerance_text, totals_text
+from .words import baseline_text, is_value, now_text, tolerance_text, totals_text
 
 # Names, such as hosts or tests, that a sentence lists before it counts the others.
 MOST_NAMED = 3
@@ -162,9 +162,9 @@ def contrast_as_json(contrast: Contrast) -> list[dict[str, object]]:
             "by": contrast.parameter,
             "base": contrast.base,
             "other": value,
-            "speedup": _speedup(row.change),
-            "speedup_low": _speedup(row.change_high),
-            "speedup_high": _speedup(row.change_low),
+            "speedup": _speedup(row.slowdown),
+            "speedup_low": _speedup(row.slowdown_interval[1]),
+            "speedup_high": _speedup(row.slowdown_interval[0]),
             "p": row.time_verdict.p_adjusted if row.time_verdict is not None else None,
         }
         for value, row in contrast.rows
@@ -213,13 +213,14 @@ def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
             "" if time_s is None else format_seconds(time_s)
             for time_s in (row.baseline_time_s, row.time_s)
         ]
+        times = [baseline_text(row), now_text(row)] if is_value(row) else times
         # The largest change of the time is the smallest speed-up.
         bounds = " … ".join(
             f"{1 / (1 + bound):.2f}"
-            for bound in (row.change_high, row.change_low)
+            for bound in reversed(row.slowdown_interval)
             if bound is not None
         )
-        cells = [*times, _speedup_text(_speedup(row.change)), bounds, f"{row.processes or ''}"]
+        cells = [*times, _speedup_text(_speedup(row.slowdown)), bounds, f"{row.processes or ''}"]
         table.add_row(
             printable(row.label), *[printable(value)] * has_several, *cells, styled(row.verdict)
         )
@@ -234,7 +235,7 @@ def _value_sentence(contrast: Contrast, value: str) -> str:
     """
     rows = [row for row_value, row in contrast.rows if row_value == value]
     text = f"{value} against {contrast.base}: {totals_text(rows)}"
-    speedups = [_speedup(row.change) or 1.0 for row in rows if row.change is not None]
+    speedups = [_speedup(row.slowdown) or 1.0 for row in rows if row.slowdown is not None]
     if not speedups:
         return text
     mean_text = _speedup_text(geometric_mean(speedups))

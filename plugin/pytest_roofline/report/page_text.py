@@ -10,7 +10,7 @@ from ..baselines.run_rows import SHADOW, SKIPPED
 from ..baselines.runs import Run
 from ..core.groups import group_by
 from ..core.memory import WORD as OUT_OF_MEMORY
-from ..core.rows import DEGRADED, FAILED, KERNEL, TIME, Row, worst_first
+from ..core.rows import DEGRADED, FAILED, FIGURE, KERNEL, TIME, Row, worst_first
 from ..core.units import count, listed, printable, slug
 from ..core.verdicts import Kind
 from .conditions import condition_lines, waiting_lines
@@ -181,12 +181,12 @@ def _red(row: Row, *, plotted: bool) -> Red:
         failure.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)
     ).splitlines()
     # The first line of an explanation is its heading.
-    lines = explanation(row, WIDTH)[1:] if row.metric in (TIME, KERNEL) else []
+    lines = explanation(row, WIDTH)[1:] if row.metric in (TIME, FIGURE, KERNEL) else []
     # The message has the difference and the verdict already.
     explained = [line for line in lines if not line.startswith(("difference ", row.verdict))]
-    return Red(
-        row, tuple(message), sample_plot(row) if plotted else None, tuple(explained), _commands(row)
-    )
+    # The axis of a plot is a time.
+    plot = sample_plot(row) if plotted and row.metric != FIGURE else None
+    return Red(row, tuple(message), plot, tuple(explained), _commands(row))
 
 
 def _commands(row: Row) -> tuple[str, ...]:
@@ -196,9 +196,9 @@ def _commands(row: Row) -> tuple[str, ...]:
     """
     if row.test == DEVICE:
         return ()
-    rounds = ["--roofline-rounds=auto"] if row.metric == TIME else []
+    rounds = ["--roofline-rounds=auto"] if row.metric in (TIME, FIGURE) else []
     # `roofline explain` needs a time or a kernel, and a run file that was saved.
-    can_explain = row.metric in (TIME, KERNEL) and row.path.is_file()
+    can_explain = row.metric in (TIME, FIGURE, KERNEL) and row.path.is_file()
     commands = [["roofline", "explain", str(row.path), row.label]] * can_explain
     commands += [["python", "-m", "pytest", row.test, *rounds]]
     # The page escapes unprintable characters, so a command with such a name cannot be copied; it is left out.

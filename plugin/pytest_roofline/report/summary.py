@@ -13,7 +13,7 @@ from ..baselines.run_files import run_names
 from ..baselines.run_rows import SKIPPED, rows_of
 from ..baselines.runs import Run
 from ..core.groups import group_by
-from ..core.rows import KERNEL, TIME, Row, worst_first
+from ..core.rows import FIGURE, KERNEL, TIME, Row, worst_first
 from ..core.samples import PROFILED
 from ..core.units import count, printable
 from ..core.verdicts import Kind
@@ -242,7 +242,7 @@ def _cells(row: Row) -> list[str]:
 
 def _command_lines(rows: Sequence[Row]) -> list[str]:
     """Return the commands that explain the worst results."""
-    worst = [row for row in rows if row.metric in (TIME, KERNEL)][:MOST_COMMANDS]
+    worst = [row for row in rows if row.metric in (TIME, FIGURE, KERNEL)][:MOST_COMMANDS]
     saved = [row for row in worst if row.path.is_file()]
     if worst and not saved:
         return ["", "The run file could not be saved; `run.json` has the whole content."]

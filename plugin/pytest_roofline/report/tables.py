@@ -169,7 +169,7 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
         for row, texts in row_cells
     ]
     # A unit that all rates share goes into the heading, which leaves more room for ids. The rate is the third cell.
-    units = {line[2].rpartition(" ")[2] for line in lines if line[2]}
+    units = {line[2].partition(" ")[2] for line in lines if line[2]}
     unit = units.pop() if len(units) == 1 else ""
     for line in lines if unit else []:
         line[2] = line[2].removesuffix(f" {unit}")

@@ -11,7 +11,7 @@ from ..core.rows import Row
 from ..core.units import format_percent, format_tolerance, printable
 from ..core.verdicts import Kind, Verdict
 from ..stats.stats import CONFIDENCE
-from .words import figure, limit_text, span_text
+from .words import baseline_text, figure, limit_text, now_text, span_text, subject_text
 
 
 def status_word(row: Row) -> str:
@@ -19,7 +19,7 @@ def status_word(row: Row) -> str:
 
     They read `1511 GB/s +0.2 % (-0.4 … +0.8 %, 1 against 5)`.
     """
-    text, verdict = figure(row), row.time_verdict
+    text, verdict = now_text(row), row.time_verdict
     if verdict is not None and row.change is not None:
         processes = against(row) if row.baseline_processes else f"{row.processes} processes"
         processes = f"against {verdict.siblings} siblings" if verdict.siblings else processes
@@ -101,7 +101,7 @@ def _next_command(row: Row, verdict: Verdict, path: str) -> str:
 def _memory_message(row: Row, verdict: Verdict, details: str) -> str:
     """Return the message of a test that is red for its peak memory."""
     first_line = f"{row.label}: {row.verdict} {row.reason}"
-    second_line = "; ".join([f"time: {figure(row)} {verdict.kind}", *verdict.subject.changed])
+    second_line = "; ".join([f"time: {now_text(row)} {verdict.kind}", *verdict.subject.changed])
     accept_hint = f"; {ACCEPT}" * (row.verdict == Kind.REGRESSED)
     return f"{printable(first_line)}\n  {printable(second_line)}. {details}{accept_hint}."
 
@@ -111,11 +111,11 @@ def _plain_message(row: Row, details: str) -> str:
     label, reason = printable(row.label), printable(row.reason)
     if row.verdict == Kind.INVALID:
         return (
-            f"{label}: INVALID ({reason})\n  measured {figure(row)}, an invalid number. {details}"
+            f"{label}: INVALID ({reason})\n  measured {now_text(row)}, an invalid number. {details}"
         )
     return (
         f"{label}: NO BASELINE ({reason}), and a baseline is required\n"
-        f"  measured {figure(row)}. {details}; {RECORD}."
+        f"  measured {now_text(row)}. {details}; {RECORD}."
     )
 
 
@@ -127,7 +127,7 @@ def _limit_message(row: Row, verdict: Verdict, details: str) -> str:
     # The time that was compared. The limit's source may use a mean or the fastest call, so it is not the row's time.
     observed_s = verdict.limit_s * math.exp(verdict.estimate)
     return (
-        f"{printable(row.label)}: {format_percent(row.change)} time beyond the limit "
+        f"{printable(row.label)}: {format_percent(row.change)}{subject_text(row)} beyond the limit "
         f"({figure(row, observed_s)}) {verdict.kind}, {printable(row.time_reason)}, {_interval(row)}\n  {details}."
     )
 
@@ -137,8 +137,8 @@ def _slower_message(row: Row, verdict: Verdict, details: str) -> str:
     assert row.change is not None
     processes = f"{against(row)} process{'es' * ((row.baseline_processes or 0) > 1)}"
     first_line = (
-        f"{printable(row.label)}: {format_percent(row.change)} time ({figure(row)}, baseline "
-        f"{figure(row, row.baseline_time_s)}) {verdict.kind}, tolerance {format_tolerance(verdict.tolerance)}, "
+        f"{printable(row.label)}: {format_percent(row.change)}{subject_text(row)} ({now_text(row)}, baseline "
+        f"{baseline_text(row)}) {verdict.kind}, tolerance {format_tolerance(verdict.tolerance)}, "
         f"{_interval(row)}, {processes}"
     )
     if verdict.kind is Kind.INCONCLUSIVE:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ..core.directions import inverse_if_higher, is_own_figure
+from ..core.directions import inverse_if_higher, is_of_tool, is_own_figure
 from ..core.resources import registers_of, spills_of
 from ..core.rows import FIGURE, PEAK, Columns, Row
 from ..core.statuses import is_compared, looks_slow
@@ -42,6 +42,8 @@ _PROPERTIES = (
     ),
     *("change", "change_low", "change_high", "baseline_time_s", "processes"),
 )
+# Those of a program's figure, which has no time.
+_FIGURE_PROPERTIES = ("value", "unit", "baseline_value")
 # Shown in place of a share of the roofline where the last-level cache holds the buffers.
 CACHED = "cache"
 # Columns of a test's peak memory that its properties in JUnit XML have.
@@ -140,7 +142,9 @@ def _own_text(row: Row, value: float | None) -> str:
     if value is None or row.metric != FIGURE:
         return value_text(value, row.unit)
     forms = {"B/s": format_rate, "FLOP/s": format_flops}
-    return forms.get(row.unit or "", three_digits)(value)
+    if row.unit in forms:
+        return forms[row.unit](value)
+    return f"{three_digits(value)} {row.unit or ''}".rstrip()
 
 
 def value_text(value: float | None, unit: str | None) -> str:
@@ -190,7 +194,7 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     return {
         "size": _amount_cell(row.size_bytes or None, lambda size: format_size(int(size))),
         "time": _amount_cell(time_s, format_seconds),
-        "rate": ("", None) if row.rate is None else (rate_text(row), row.rate),
+        "rate": _rate_cell(row),
         "tokens/s": _amount_cell(row.tokens_per_second, three_digits),
         "roof": (roof_text(row), row.roofline_share),
         "limit": (limit_text(row), None),
@@ -207,10 +211,17 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
         "99 %": (span_text(row).replace(" … ", "…").removesuffix(" %"), row.change_low),
         "n": (processes_text(row), row.processes),
         "value": _amount_cell(
-            row.value if is_value(row) else None,
+            row.value if is_value(row) and row.metric != FIGURE else None,
             lambda value: f"{_own_text(row, value)} {row.metric}",
         ),
     }
+
+
+def _rate_cell(row: Row) -> tuple[str, float | None]:
+    """Return the cell of a rate, or of a program's figure."""
+    if row.metric == FIGURE:
+        return now_text(row), row.value
+    return ("", None) if row.rate is None else (rate_text(row), row.rate)
 
 
 def against_text(row: Row) -> str:
@@ -342,7 +353,8 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """
     pairs = []
     for row in rows:
-        figures = {name: getattr(row, name) for name in _PROPERTIES}
+        names = (*_PROPERTIES, *(_FIGURE_PROPERTIES if row.metric == FIGURE else ()))
+        figures = {name: getattr(row, name) for name in names}
         figures["limit_time_s"] = row.time_verdict.limit_s if row.time_verdict is not None else None
         pairs += _property_pairs(row, figures)
     return pairs
@@ -364,7 +376,9 @@ def _property_pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, 
 
     The name of a named result of the test is part of each name.
     """
-    prefix = f"roofline.{row.name}." if row.name else "roofline."
+    # The figures of a tool may share their names.
+    name = row.label if is_of_tool(row.benchmark) else row.name
+    prefix = f"roofline.{name}." if name else "roofline."
     texts = {
         name: f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in figures.items()
