@@ -33,7 +33,15 @@ traffic_GBps of 2.15 GB
 ```
 """
 SECTIONS = {
-    "Measuring": ("Roofline", "Work", "Timed", "Measurement", "Figure", "Resources"),
+    "Measuring": (
+        "Roofline",
+        "Work",
+        "Timed",
+        "Measurement",
+        "ProgramFigure",
+        "Figure",
+        "Resources",
+    ),
     "Kinds of result": ("ResultKind", "ExactVerdict"),
     "Ranks": ("Distributed", "Rank", "mpi_world", "gpu_awareness"),
     "For ids, skips and choices of a suite": (
@@ -43,13 +51,16 @@ SECTIONS = {
         "RooflineError",
         "BadInput",
         "WrongData",
+        "ProgramFailed",
         "RanksFailed",
         "CompileFailed",
         "DoesNotFit",
     ),
 }
 # Objects of these come from fixtures and measurements, so how they are made is nobody's concern.
-MADE_FOR_THE_READER = ("Distributed", "Figure", "Measurement", "Rank", "Resources", "Roofline")
+MADE_FOR_THE_READER = (
+    *("Distributed", "Figure", "Measurement", "ProgramFigure", "Rank", "Resources", "Roofline"),
+)
 # What the plugin itself asks of objects that tests are given, or that a conftest.py gives.
 FOR_THE_PLUGIN = {
     "Distributed": ("call", "members", "link", "size_of", "pool"),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         BadInput,
         CompileFailed,
         DoesNotFit,
+        ProgramFailed,
         RanksFailed,
         RooflineError,
         WrongData,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .engine.host import usable_cores
     from .engine.inventory import link_between
     from .engine.request import Timed
+    from .figures.reading import ProgramFigure
     from .plugin.distributed import Distributed
     from .plugin.fixture import Roofline
     from .plugin.kinds import ResultKind
@@ -41,6 +43,8 @@ _HOMES = {
     "ExactVerdict": "core.verdicts",
     "Figure": "core.profiles",
     "Measurement": "core.records",
+    "ProgramFailed": "core.errors",
+    "ProgramFigure": "figures.reading",
     "Rank": "ranks.worlds",
     "RanksFailed": "core.errors",
     "Resources": "core.resources",
@@ -67,6 +71,8 @@ __all__ = [
     "ExactVerdict",
     "Figure",
     "Measurement",
+    "ProgramFailed",
+    "ProgramFigure",
     "Rank",
     "RanksFailed",
     "Resources",

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.directions import is_of_tool
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
@@ -233,10 +234,11 @@ def key_of_entry(entry: Entry) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
-    """A test that will measure: its benchmark and the parameters of its key."""
+    """A test that will measure: its benchmark, the parameters of its key, and its id."""
 
     benchmark: str
     parameters: dict[str, Any]
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +259,13 @@ def unused_entries(
     tests: dict[str, dict[str, dict[str, Any]]] = {}
     for test in planned:
         tests.setdefault(test.benchmark, {})[canonical(test.parameters)] = test.parameters
+    test_ids = {test.id for test in planned}
     return [
         UnusedEntry(entry, entry.benchmark in tests)
         for entry in entries
         if not _is_used(entry, tests.get(entry.benchmark, {}))
+        # The benchmark of a tool's figure is the tool's own.
+        and not (is_of_tool(entry.benchmark) and entry.test.id in test_ids)
     ]
 
 

@@ -168,13 +168,14 @@ class Run:
     def environment(self) -> Environment:
         """Return the environment at the end of the run.
 
-        It is that of the header, with packages and libraries that were loaded later.
+        It is that of the header, with packages, libraries and programs that came later.
         """
         environment = self.header.environment
         if self.footer is None:
             return environment
         return replace(
             environment,
+            software=environment.software | self.footer.software,
             packages=environment.packages | self.footer.packages,
             libraries=environment.libraries | self.footer.libraries,
         )

@@ -257,8 +257,8 @@ class Footer:
     """The last line of a run that came to its end.
 
     `shadow` says what a gate that only watched would have failed, the worst first; None where none watched. `elsewhere`
-    says which settings bore on a gate and did not stand in its command; None of a run that was no gate. `packages`
-    and `libraries` are those of the environment that came after the header was written.
+    says which settings bore on a gate and did not stand in its command; None of a run that was no gate. `packages`,
+    `libraries` and `software` are those of the environment that came after the header was written.
     """
 
     finished: str
@@ -271,3 +271,4 @@ class Footer:
     elsewhere: tuple[str, ...] | None = None
     packages: dict[str, str] = field(default_factory=dict)
     libraries: dict[str, str] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from ..core.directions import Direction
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput, short_repr
@@ -31,15 +32,26 @@ class FigurePath:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFigure:
-    """A figure of one process of a program, in its own unit; several values are samples of it.
+    """A figure of one process of a program, in its own unit.
 
-    `cases` tell the figures of one path apart.
+    Args:
+        direction: whether more of it is better: `higher` or `lower`.
+        name: of the figure, or of its place.
+        cases: what tells the figures of one path apart, by what it names.
+        values: samples of it.
+        unit: `GB/s`; empty where nothing tells it.
     """
 
     direction: Direction
     name: str
     cases: dict[str, str]
     values: tuple[float, ...]
+    unit: str = ""
+
+    @property
+    def value(self) -> float:
+        """The median of its samples."""
+        return median(self.values)
 
 
 @dataclass(frozen=True, slots=True)

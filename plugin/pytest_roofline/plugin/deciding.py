@@ -202,10 +202,13 @@ class Deciding:
         """Run tests once more, and judge the results, however the round ends."""
         self.measure_canaries()
         self.make_room()
+        here = [test_id for test_id in test_ids if self.state.has_only_programs(test_id)]
+        items = {test_id: self.deferred_reports[test_id].item for test_id in test_ids}
         try:
+            rounds.repeat(number, [items[test_id] for test_id in here], deadline)
             rounds.run(
                 number,
-                [self.deferred_reports[test_id].item.nodeid for test_id in test_ids],
+                [item.nodeid for test_id, item in items.items() if test_id not in here],
                 deadline,
             )
         finally:

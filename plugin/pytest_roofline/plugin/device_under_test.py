@@ -12,6 +12,7 @@ from ..baselines.references import class_of_key, prior_of
 from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
 from ..core.keys import Key
+from ..core.units import encodable
 from ..engine import devices, host, identity, inventory
 from ..engine.devices import Device
 from ..hardware import family_of, identity_of, key_of, use_hardware
@@ -140,7 +141,7 @@ def open_device_under_test(
     comparator = _comparator(options, entries, hardware, judges=in_round(config) is None)
     comparisons = sum(
         comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
-    )
+    ) + comparator.count_of_tools({*map(encodable, planned)}, hardware)
     gpu = device.gpu()
     _refuse_exclusive(gpu, owner is None, planned)
     triad = triad_of(device, environment) if owner is None and not over_ranks else None

@@ -1,6 +1,7 @@
 """The fixture `roofline`, by which a test measures."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -14,7 +15,8 @@ from ..core.work import Work
 from ..engine.devices import torch_device
 from ..engine.host import free_memory_bytes
 from ..engine.request import Request, Timed, check_work, one_of, positive
-from . import in_process
+from ..figures.reading import ProgramFigure
+from . import in_process, programs
 from .findings import Findings
 from .in_process import Siblings
 from .observing import profiled_labels, warn_of_ranks
@@ -282,6 +284,59 @@ class Roofline(Findings):
             tolerance=tolerance,
             timing="wall",
             metric=JOB_METRIC,
+        )
+
+    def measure_command(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        read: str | None = None,
+        higher: Mapping[str, str] | None = None,
+        lower: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        ranks: int | None = None,
+    ) -> list[ProgramFigure]:
+        """Run a program, and judge the figures that it prints; without any, the time of the command.
+
+        Each run of the program is one process of the model. Further rounds run the test once more in this pytest, with
+        its fixtures; where it calls `measure` as well, in a process of its own. What the program printed is kept beside
+        the runs, in `printed`.
+
+        Args:
+            command: the program and its arguments, which no shell reads. `{out}` in it stands for a fresh file that is
+                read in place of standard output.
+            read: the form of the output: `json` (the default where a figure is named), `csv`, `regex`; or a tool whose
+                own figures are taken, such as `nvbandwidth`, `nccl-tests` or `babelstream`.
+            higher: by name the path of each figure of which more is better: `{"tok/s": "results.*.throughput"}`. A
+                rate such as `tok/s` is the unit as well, and so is what a name ends with, `p99 (ms)`.
+            lower: the same of figures of which less is better.
+            timeout: seconds after which it is killed with all that it started; an hour by default.
+            env: variables beside those of this process.
+            cwd: the folder that it runs in; the present one by default.
+            ranks: start it on so many ranks by `mpirun` or `srun`; they are the devices in the key.
+
+        Returns:
+            The figures, each with `name`, `value`, `unit` and `direction`.
+
+        Raises:
+            BadInput: an argument cannot be used as given, or another test has the same figures.
+            ProgramFailed: it did not start, ended with another status than 0, hung, or printed no such figures.
+        """
+        self._test.require_open()
+        return programs.measure(
+            self._test,
+            programs.make_command(
+                command,
+                read=read,
+                higher=higher,
+                lower=lower,
+                timeout=timeout,
+                env=env,
+                cwd=cwd,
+                ranks=ranks,
+            ),
         )
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:

@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
@@ -15,8 +15,9 @@ from ..engine.devices import Device
 from ..engine.host import usable_cores
 from ..ranks import facts
 from ..ranks.attach import NO_MPI, AttachedProcesses, AttachPlacement
-from ..ranks.command_lines import parse_arguments
-from ..ranks.launching import LauncherPlacement
+from ..ranks.command_lines import Launch, parse_arguments
+from ..ranks.identity import without_launch
+from ..ranks.launching import LauncherPlacement, command_of_program
 from ..ranks.local import Local
 from ..ranks.placement import Placement
 from ..ranks.pool import Pool
@@ -110,6 +111,29 @@ class Launcher:
             return "needs mpi4py (the extra `mpi`), found none"
         command = "srun" if self.options.launcher == "srun" else "mpirun"
         return "" if shutil.which(command) else f"needs {command}, found none in PATH"
+
+    def launch_program(
+        self, size: int, words: Sequence[str], environ: Mapping[str, str]
+    ) -> tuple[str, list[str], dict[str, str]]:
+        """Return the launcher of a program on ranks, the command that starts it, and its variables.
+
+        It is that of `--roofline-launcher`, if it starts programs; else the one that is here.
+
+        Raises:
+            BadInput: it is not in PATH, or not known.
+        """
+        environ = without_launch(environ)
+        name, arguments = self.options.launcher, self.options.launcher_args
+        if name not in ("mpirun", "srun"):
+            has_only_srun = shutil.which("srun") and not shutil.which("mpirun")
+            name, arguments = "srun" if has_only_srun else "mpirun", ()
+        launch = Launch(
+            size,
+            parse_arguments(name, shlex.join(arguments)),
+            environ=environ,
+            program=tuple(words),
+        )
+        return name, command_of_program(name, launch), dict(launch.environ)
 
     def pool(self, size: int, mpi: bool = False) -> Pool:
         """Return the pool for a world of so many ranks, and stop the other.

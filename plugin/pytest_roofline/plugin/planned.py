@@ -270,10 +270,16 @@ class PlanWriter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Write the list."""
-        plans = plan([item for item in items if measures(item)]).values()
+        plans = plan([item for item in items if measures(item)])
         lines = [
-            json.dumps({"benchmark": planned.benchmark, "parameters": planned.parameters})
-            for planned in plans
+            json.dumps(
+                {
+                    "benchmark": planned.benchmark,
+                    "parameters": planned.parameters,
+                    "id": encodable(test_id),
+                }
+            )
+            for test_id, planned in plans.items()
         ]
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 

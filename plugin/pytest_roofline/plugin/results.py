@@ -43,6 +43,21 @@ class RunNotes:
             self.warnings.append(sentence)
 
 
+@dataclass(slots=True)
+class Programs:
+    """The programs that the tests of a run have started.
+
+    Args:
+        tests: by the identity of a figure's key, the id of its test.
+        software: the hashes and the versions of the programs.
+        count: of the starts.
+    """
+
+    tests: dict[str, str] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+
+
 # The name of the figure in a report that says why the test would have failed.
 PROPERTY = "roofline.shadow"
 # The ranks of reasons, the worst first. Among slowdowns the largest is the worst.

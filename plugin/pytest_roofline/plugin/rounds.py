@@ -3,6 +3,8 @@
 A child is `python -m pytest` with the parent's own command line; `round_child` makes it a round. On a processor it is
 forked from a process that has imported torch, pytest and the plugins, has collected nothing and opened no device;
 elsewhere it is a fresh one. What it measured is read from its run file, also when it did not come to its end.
+
+A test that only runs programs runs once more in the parent, since each run of a program is a process by itself.
 """
 
 import os
@@ -13,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from ..baselines.run_files import runs_of_child
 from ..baselines.runs import Run
@@ -29,6 +32,7 @@ from ..processes.round_parent import RoundParent
 from ..processes.system import owned_prefix
 from ..settings.options import ROUND_VARIABLE, attached_key
 from ..stats.key_results import LostRound
+from .held_reports import end_reason, ended_well
 
 if TYPE_CHECKING:
     from .session import RooflineSession
@@ -99,6 +103,33 @@ class Rounds:
             remaining = [
                 test_id for test_id in remaining if encodable(test_id) not in child_end.started
             ]
+
+    def repeat(self, number: int, items: Sequence[pytest.Item], deadline: float | None) -> None:
+        """Run tests of programs once more in this pytest, with their fixtures."""
+        with self._state.repeating(number):
+            for place, item in enumerate(items):
+                if deadline is not None and time.monotonic() > deadline:
+                    # The fixtures that the next test would have used are still there.
+                    item.session._setupstate.teardown_exact(None)
+                    break
+                self._repeat(number, item, next(iter(items[place + 1 :]), None))
+
+    def _repeat(self, number: int, item: Any, next_item: pytest.Item | None) -> None:
+        """Run a test once more, and note why it failed or gave no figure."""
+        sections = list(item._report_sections)
+        try:
+            reports = runtestprotocol(item, log=False, nextitem=next_item)
+        finally:
+            # The report of the test has what its first run printed.
+            item._report_sections[:] = sections
+        test_id = encodable(item.nodeid)
+        for report in reports:
+            if report.failed and not ended_well(report):
+                self.failures.setdefault(test_id, f"failed in round {number}: {end_reason(report)}")
+            elif report.skipped:
+                self._note_lost_round(
+                    test_id, f"the test was skipped in round {number}: {end_reason(report)}"
+                )
 
     def hopeless(self, test_id: str, name: str) -> bool:
         """Return whether a measurement is not worth another process.

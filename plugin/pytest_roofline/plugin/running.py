@@ -217,7 +217,7 @@ class Running:
 
         A regression fails it here, in the call phase.
         """
-        if not measures(item):
+        if not measures(item) or self.state.repetition > 1:
             return (yield)
         item.stash[failure_key], item.stash[deferral_key] = None, False
         outcome: object = None
@@ -251,7 +251,7 @@ class Running:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add the status word to the report, and note the test's end."""
         report = yield
-        if not measures(item):
+        if not measures(item) or self.state.repetition > 1:
             return report
         if call.when == "call":
             item.stash[call_key] = call

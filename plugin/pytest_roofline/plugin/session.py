@@ -1,10 +1,11 @@
 """A pytest invocation: its baseline, its run file, its results and its verdicts."""
 
+import contextlib
 import os
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -35,7 +36,7 @@ from .kinds import ResultKind
 from .peaks import PeakMemory
 from .planned import Planned, unmet
 from .report_files import Reports
-from .results import Note, RunNotes, shadow_of
+from .results import Note, Programs, RunNotes, shadow_of
 from .times import Times
 
 
@@ -51,6 +52,9 @@ class RooflineSession:
         self.run_name = options.save or new_run_id()
         self.writer = RunWriter(options.folder, self.run_name)
         self.process = uuid.uuid4().hex
+        # The round that runs in this pytest: 1, and more while tests of programs run once more.
+        self.repetition = 1
+        self.programs = Programs()
         self.started = now()
         self.timed = Times(options, self.started, lambda: self.analyses, judges=self.round is None)
         self.kinds: list[ResultKind] = [
@@ -163,8 +167,11 @@ class RooflineSession:
     ) -> None:
         """Write a result at once, and give it to its kind.
 
-        `calibration` is that of the clock; the first one is written before the result.
+        `calibration` is that of the clock; the first one is written before the result. A repetition adds measurements
+        only.
         """
+        if self.repetition > 1 and not isinstance(record, Measurement):
+            return
         self.begin_file()
         if calibration is not None and not self._calibrated:
             self._calibrated = True
@@ -173,6 +180,20 @@ class RooflineSession:
         next(kind for kind in self.kinds if isinstance(record, kind.record_type)).add(record)
         if not isinstance(record, OutOfMemory):
             self._warn_of_position(record.key)
+
+    @contextlib.contextmanager
+    def repeating(self, number: int) -> Iterator[None]:
+        """Take what is measured inside as another process, in a further round."""
+        process, self.process, self.repetition = self.process, uuid.uuid4().hex, number
+        try:
+            yield
+        finally:
+            self.process, self.repetition = process, 1
+
+    def has_only_programs(self, test_id: str) -> bool:
+        """Return whether all figures of a test are those of programs that it ran."""
+        keys = [row.key for row in self.timed.of(test_id)]
+        return all(key is not None and key.identity in self.programs.tests for key in keys)
 
     def begin_file(self) -> None:
         """Write the header, unless it is there."""
@@ -208,7 +229,7 @@ class RooflineSession:
 
         A further round repeats the note, so it does not write it again.
         """
-        if self.round is None:
+        if self.round is None and self.repetition == 1:
             self.begin_file()
             self.writer.write(note)
             self.run_notes.notes.append(note)
@@ -311,7 +332,7 @@ class RooflineSession:
     def _write_end(self, exit_status: int) -> None:
         """Write the verdicts and the footer.
 
-        The footer has the packages and libraries that were loaded after the header was written.
+        The footer has the packages, libraries and programs that came after the header was written.
         """
         rows, environment = self.timed.rows, self.under_test.environment
         for kind in self.kinds:
@@ -334,6 +355,7 @@ class RooflineSession:
             shadow=shadow_of(self.config).sentences
             if self.options.shadow and is_complete and self.round is None
             else None,
+            software=self.programs.software,
             elsewhere=self.settings if self.options.gate and self.round is None else None,
         )
         self.writer.write(footer)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..baselines.run_rows import XFAIL, how_it_ended, reason_of
+from ..core.directions import is_of_tool
 from ..core.entries import CollectedTest, Entry, ExactEntry
 from ..core.keys import canonical
 from ..core.rows import Row
@@ -152,7 +153,7 @@ def missing_entries(state: "RooflineSession") -> list[Entry | ExactEntry]:
     The entries of a failed test are left out, since the run is red for it already. So are those that need another
     device.
     """
-    excused_tests = set()
+    excused_tests, excused_ids = set(), set()
     for test_id, plan in state.planned.items():
         outcome = state.outcomes.get(encodable(test_id))
         is_red = (
@@ -162,6 +163,7 @@ def missing_entries(state: "RooflineSession") -> list[Entry | ExactEntry]:
         )
         if is_red:
             excused_tests.add(_test_of(plan))
+            excused_ids.add(encodable(test_id))
     needs_by_test = {_test_of(plan): plan.marks.needs for plan in state.planned.values()}
     elsewhere = {test for test, needs in needs_by_test.items() if state.unmet(needs) is not None}
     return [
@@ -169,6 +171,7 @@ def missing_entries(state: "RooflineSession") -> list[Entry | ExactEntry]:
         for kind in state.kinds
         for entry in kind.missing(elsewhere)
         if (entry.benchmark, canonical(entry.parameters)) not in excused_tests
+        and not (is_of_tool(entry.benchmark) and entry.test.id in excused_ids)
     ]
 
 
@@ -194,6 +197,9 @@ class Coverage:
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)
         self._collected_plans = {_test_of(plan): plan for plan in map(Planned.of, state.collected)}
+        self._plans_by_id = {
+            encodable(plan.item.nodeid): plan for plan in self._collected_plans.values()
+        }
         self._collected_parameters = by_benchmark(self._collected_plans.values())
         self._planned_parameters = by_benchmark(state.planned.values())
         self._outcomes, self._collects_everything = state.outcomes, finds_all(config)
@@ -218,6 +224,9 @@ class Coverage:
         The text is empty if the run does not select that test.
         """
         name, parameters = entry.benchmark, canonical(entry.parameters)
+        if is_of_tool(name) and (tool_plan := self._plans_by_id.get(entry.test.id)) is not None:
+            # The figures of a tool have its benchmarks, so that only the id tells their test.
+            name, parameters = _test_of(tool_plan)
         plan = self._collected_plans.get((name, parameters))
         if parameters in self._planned_parameters.get(name, ()):
             return self._why_silent(plan)

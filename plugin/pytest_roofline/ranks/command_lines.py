@@ -38,6 +38,7 @@ class Launch:
         exported: names of variables that every rank must get; their values are in the launcher's environment.
         environ: the variables of the launcher.
         folder: for the log files of the launcher.
+        program: what each rank runs; a worker of this package by default.
     """
 
     size: int
@@ -45,6 +46,15 @@ class Launch:
     exported: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    program: tuple[str, ...] = _RANK
+
+    @property
+    def is_labelled(self) -> bool:
+        """The form of the output: True where the lines of each rank begin with its number.
+
+        The figures of a program would not be read behind it.
+        """
+        return self.program is _RANK
 
     @property
     def forwarded(self) -> list[str]:
@@ -153,7 +163,8 @@ def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
     Ranks are not bound to cores, since a launcher's binding would influence their times.
     """
     if family == "openmpi":
-        defaults = [("--bind-to", "none"), ("--oversubscribe", ""), ("--tag-output", "")]
+        defaults = [("--bind-to", "none"), ("--oversubscribe", "")]
+        defaults += [("--tag-output", "")] * launch.is_labelled
         if os.geteuid() == 0:
             defaults.append(("--allow-run-as-root", ""))
         # mpirun refuses a variable that is passed twice, so those that the user passes are left out.
@@ -167,7 +178,8 @@ def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
         ]
     else:
         # With `-genvall`, Hydra hands on the whole environment.
-        defaults = [("-bind-to", "none"), ("-prepend-rank", ""), ("-genvall", "")]
+        labels = [("-prepend-rank", "")] * launch.is_labelled
+        defaults = [("-bind-to", "none"), *labels, ("-genvall", "")]
         if family == "intel":
             defaults[0] = ("-genv", "I_MPI_PIN=0")
         variables = []
@@ -176,17 +188,18 @@ def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
         *_without_users_options(defaults, launch.arguments),
         *variables,
         *launch.arguments,
-        *_RANK,
+        *launch.program,
     ]
 
 
 def srun(launch: Launch, plugin: str = "none") -> list[str]:
     """Return srun's command, with Slurm's plugin for MPI."""
     return [
-        *("srun", f"--ntasks={launch.size}", "--label"),
+        *("srun", f"--ntasks={launch.size}"),
+        *["--label"] * launch.is_labelled,
         *_step_options(launch, plugin),
         *launch.arguments,
-        *_RANK,
+        *launch.program,
     ]
 
 

@@ -203,6 +203,17 @@ class LauncherPlacement:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def command_of_program(name: str, launch: Launch) -> list[str]:
+    """Return the command by which `mpirun` or `srun` starts a program on ranks.
+
+    Raises:
+        BadInput: the launcher is not in PATH, or not known.
+    """
+    if name == "srun":
+        return srun(launch, mpi_plugin(_probe("srun", "--mpi=list")))
+    return mpirun(launch, mpi_family(_probe("mpirun", "--version")))
+
+
 def _probe(command: str, option: str) -> str:
     """Return what a launcher prints about itself."""
     if shutil.which(command) is None:

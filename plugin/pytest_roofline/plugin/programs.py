@@ -1,0 +1,349 @@
+"""Measurements of a program's own figures. Each run of the program is one process of the model."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..core.directions import Direction, inverse_if_higher, is_of_tool, unit_of
+from ..core.errors import BadFile, BadInput, ProgramFailed, short_repr
+from ..core.facts import HardwareKey
+from ..core.features import require
+from ..core.keys import JOB_METRIC, Key
+from ..core.records import Measurement
+from ..core.samples import Ranks, Samples
+from ..core.units import encodable, printable, slug
+from ..core.work import RATE_UNITS, Work, rate_suffix
+from ..engine.inventory import kind_among
+from ..engine.request import positive
+from ..figures.reading import READERS, FigurePath, ProgramFigure, parse_path, read_figures
+from ..processes.programs import (
+    OUT,
+    TIMEOUT_S,
+    Printed,
+    Surroundings,
+    file_hashes,
+    program_name,
+    version_line,
+)
+from .launcher import launcher_of
+from .recording import CurrentTest, with_sanity
+from .results import lack
+from .selection import marks_of
+
+# The label of what a drill slowed down.
+REPLACED = "replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, and how its figures are read.
+
+    Args:
+        words: the program and its arguments.
+        reader: a form of text, or the name of a tool; empty where the time of the command is judged.
+        paths: the figures; none of a tool, which has its own.
+        around: its folder, its variables and its time limit.
+        ranks: how many a launcher starts it on; None without a launcher.
+    """
+
+    words: tuple[str, ...]
+    reader: str
+    paths: tuple[FigurePath, ...]
+    around: Surroundings
+    ranks: int | None = None
+
+
+def make_command(
+    words: Sequence[str | os.PathLike[str]],
+    *,
+    read: str | None,
+    higher: Mapping[str, str] | None,
+    lower: Mapping[str, str] | None,
+    timeout: float | None,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    ranks: int | None,
+) -> Command:
+    """Return the command of the arguments of a test.
+
+    Raises:
+        BadInput: one cannot be used as given.
+    """
+    if isinstance(words, str | bytes) or not words:
+        raise BadInput(
+            f'command is {short_repr(words)}; expected a list of words, such as ["nvbandwidth", "-j"]'
+        )
+    if ranks is not None and (isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1):
+        raise BadInput(f"ranks is {short_repr(ranks)}; expected a whole number above zero")
+    reader = read or ("json" if higher or lower else "")
+    return Command(
+        tuple(os.fspath(word) for word in words),
+        reader,
+        _parse_paths(reader, {"higher": higher or {}, "lower": lower or {}}),
+        Surroundings(
+            Path(cwd if cwd is not None else Path.cwd()),
+            {**os.environ, **(env or {})},
+            positive("timeout", timeout) or TIMEOUT_S,
+        ),
+        ranks,
+    )
+
+
+def _parse_paths(
+    reader: str, figures: Mapping[Direction, Mapping[str, str]]
+) -> tuple[FigurePath, ...]:
+    """Return the figures that a test names. A tool has its own."""
+    pairs = [
+        (direction, name, path)
+        for direction, paths in figures.items()
+        for name, path in _mapping(direction, paths).items()
+    ]
+    if reader in READERS:
+        if not pairs:
+            raise BadInput(
+                f'read="{reader}" names no figure; add higher={{"NAME": "PATH"}} or lower='
+            )
+        return tuple(
+            replace(parse_path(reader, direction, path), name=name)
+            for direction, name, path in pairs
+        )
+    if reader and reader not in _tools():
+        expected = ", ".join((*READERS, *_tools()))
+        raise BadInput(f"read is {reader!r}; expected one of {expected}")
+    if pairs:
+        raise BadInput(f'read="{reader}" takes the tool\'s own figures; leave higher and lower out')
+    return ()
+
+
+def _mapping(direction: str, paths: object) -> Mapping[str, str]:
+    """Return the paths of figures by their names."""
+    if not isinstance(paths, Mapping) or not all(
+        isinstance(text, str) and text for pair in paths.items() for text in pair
+    ):
+        raise BadInput(f'{direction} is {short_repr(paths)}; expected {{"NAME": "PATH"}}')
+    return paths
+
+
+def _tools() -> tuple[str, ...]:
+    """Return the names of the tools whose output is read."""
+    require("exchange")
+    from ..exchange.formats import NAMES
+
+    return tuple(NAMES)
+
+
+def measure(test: CurrentTest, command: Command) -> list[ProgramFigure]:
+    """Run a command once, and record its figures.
+
+    Raises:
+        ProgramFailed: it did not end with status 0, or printed no such figures.
+        BadInput: two figures of the run have one key.
+    """
+    return _ProgramRun(test, command).measure()
+
+
+class _ProgramRun:
+    """One run of a program by a test."""
+
+    def __init__(self, test: CurrentTest, command: Command) -> None:
+        self._test, self._command, self._session = test, command, test.session
+        self._programs = test.session.programs
+        self._programs.count += 1
+        folder = self._session.options.folder / "printed" / self._session.run_name
+        folder.mkdir(parents=True, exist_ok=True)
+        self._printed = Printed(
+            folder / f"{self._programs.count:03}-{slug(test.planned.benchmark)}"
+        )
+        self._words = [word.replace(OUT, str(self._printed.out)) for word in command.words]
+        self._name = program_name(command.words)
+        self._launcher = ""
+
+    def measure(self) -> list[ProgramFigure]:
+        """Run the program, and record its figures."""
+        words, environ = self._started()
+        around = replace(self._command.around, environ=environ)
+        # The program may need the device's memory.
+        self._session.under_test.device.release()
+        try:
+            seconds = self._printed.run(words, around)
+            measurements = self._read(seconds)
+        except (ProgramFailed, BadFile, BadInput) as error:
+            text = printable(str(error)).removeprefix(f"{self._name}: ")
+            raise ProgramFailed(f"{self._name}: {text}", getattr(error, "status", None)) from None
+        self._identify()
+        return [self._record(measurement) for measurement in measurements]
+
+    def _started(self) -> tuple[list[str], Mapping[str, str]]:
+        """Return the words to start, behind a launcher if there are ranks, and the variables."""
+        size, environ = self._command.ranks, self._command.around.environ
+        if size is None:
+            return self._words, environ
+        launcher = launcher_of(self._test.item.config)
+        if reason := launcher.unavailable(size):
+            lack(self._test.item, self._session.options, reason)
+        launch = launcher.launch_program(size, self._words, environ)
+        self._launcher = launch[0]
+        return launch[1:]
+
+    def _read(self, seconds: float) -> list[Measurement]:
+        """Return the figures in what the program printed."""
+        reader = self._command.reader
+        if not reader:
+            return [self._measurement("", JOB_METRIC, (seconds,))]
+        output = self._printed.output(from_out=any(OUT in word for word in self._command.words))
+        if reader in READERS:
+            text = output.decode("utf-8", "replace")
+            return [
+                self._measurement(
+                    _name_of(figure),
+                    figure.direction,
+                    [inverse_if_higher(figure.direction, value) for value in figure.values],
+                )
+                for figure in read_figures(text, reader, self._command.paths)
+            ]
+        source = printable(shlex.join(self._command.words))
+        return [
+            self._of_test(line) for line in _read_tool(output, source, reader, self._command.ranks)
+        ]
+
+    def _measurement(self, name: str, metric: str, seconds: Sequence[float]) -> Measurement:
+        """Return a figure as a measurement of the test."""
+        planned = self._test.planned
+        key = Key(
+            planned.benchmark,
+            planned.parameters,  # type: ignore[arg-type]
+            metric,
+            self._hardware(self._command.ranks or 1),
+            "warm",
+            "wall",
+            name,
+        )
+        samples = Samples(tuple(seconds), iterations=1, tick_s=0.0)
+        return Measurement(
+            key, self._test.test_id, self._test.label(name), "", Work(calls=1), samples
+        )
+
+    def _of_test(self, measurement: Measurement) -> Measurement:
+        """Return a figure of a tool as one of the test, under the key of an imported log.
+
+        The parameters of the test are added to those of the tool.
+        """
+        hardware = self._hardware(measurement.key.hardware.devices or 1)
+        parameters = measurement.key.parameters | self._test.planned.parameters
+        key = replace(measurement.key, hardware=hardware, parameters=parameters)  # type: ignore[arg-type]
+        work = measurement.work
+        ceiling = self._session.under_test.rooflines.ceiling(work, key.metric, hardware)
+        return replace(measurement, key=key, label=key.label, device="", ceiling=ceiling)
+
+    def _hardware(self, devices: int) -> HardwareKey:
+        """Return the hardware of a figure over so many devices."""
+        under_test = self._session.under_test
+        if devices == 1:
+            return under_test.hardware
+        is_cuda = under_test.environment.device.type == "cuda"
+        link = kind_among([f"cuda:{index}" for index in range(devices)]) if is_cuda else "unknown"
+        return replace(under_test.hardware, devices=devices, link=link)
+
+    def _identify(self) -> None:
+        """Add the program to the software of the run: the hashes of its files, and its version."""
+        version = version_line(self._printed.text)
+        software = file_hashes(self._command.words, self._command.around)
+        software |= {f"version of {self._name}": version} if version else {}
+        self._programs.software |= software
+        under_test = self._session.under_test
+        under_test.environment = replace(
+            under_test.environment, software=under_test.environment.software | software
+        )
+
+    def _record(self, measurement: Measurement) -> ProgramFigure:
+        """Record a figure, and return it as its test sees it."""
+        session, test = self._session, self._test
+        drill = session.options.drill
+        samples = measurement.samples
+        if drill is not None:
+            samples = replace(
+                samples,
+                seconds=tuple(value * (1 + drill) for value in samples.seconds),
+                labels=(*samples.labels, REPLACED),
+            )
+        self._claim(measurement.key)
+        measurement = replace(
+            measurement,
+            test_id=test.test_id,
+            process=session.process,
+            round=session.repetition,
+            samples=samples,
+            gate=test.marks.gate,
+            tolerance=test.marks.tolerance,
+            tier=test.marks.tier,
+            marks=marks_of(test.item),
+            ranks=Ranks(self._command.ranks, self._launcher, "")
+            if self._command.ranks is not None
+            else measurement.ranks,
+        )
+        session.record(with_sanity(measurement, session.under_test.rooflines))
+        return _figure_of(measurement)
+
+    def _claim(self, key: Key) -> None:
+        """Note whose figure a key is.
+
+        Raises:
+            BadInput: another test has it, or this test has it twice.
+        """
+        test = self._test
+        test.unique_name(
+            "measurement", (key.label if is_of_tool(key.benchmark) else key.name) or None
+        )
+        owner = self._programs.tests.setdefault(key.identity, test.test_id)
+        if owner != test.test_id:
+            raise BadInput(
+                f"{printable(key.label)} is a figure of {printable(owner)} already; give one of the tests a "
+                "parameter, which is part of the key"
+            )
+
+
+def _read_tool(output: bytes, source: str, reader: str, ranks: int | None) -> list[Measurement]:
+    """Return the figures in the output of a tool, as `roofline import` reads them.
+
+    Args:
+        source: the command, which may name what the output does not.
+        ranks: that it ran on, where a launcher started it.
+
+    Raises:
+        ProgramFailed: a test of the tool failed.
+    """
+    require("exchange")
+    from ..exchange.building import build
+    from ..exchange.formats import read
+    from ..exchange.records import UserFacts
+
+    # Other tools print how many devices there were, which need not be one a rank.
+    facts = UserFacts(devices=ranks if reader == "osu" else None)
+    logs = read(output, source, facts, reader)
+    for name, reason in (failure for log in logs for failure in log.failed):
+        raise ProgramFailed(f"{name}: {reason}")
+    return [line for line in build(logs, facts, "", "", ()) if isinstance(line, Measurement)]
+
+
+def _name_of(figure: ProgramFigure) -> str:
+    """Return the name of a figure with what tells it apart from those of its path: `tok/s[llama]`."""
+    cases = "-".join(figure.cases.values())
+    return encodable(figure.name + (f"[{cases}]" if cases else ""))
+
+
+def _figure_of(measurement: Measurement) -> ProgramFigure:
+    """Return a measurement as the figure that the program stated."""
+    key, seconds = measurement.key, measurement.samples.seconds
+    suffix = rate_suffix(key.metric)
+    if suffix is not None:
+        amount = measurement.work.amount(key.metric) or 0.0
+        rates = tuple(amount / value / RATE_UNITS[suffix] for value in seconds)
+        unit = "TFLOP/s" if suffix == "TFLOPS" else "GB/s"
+        return ProgramFigure("higher", measurement.label, {}, rates, unit)
+    if key.metric not in ("higher", "lower"):
+        return ProgramFigure("lower", measurement.label, {}, seconds, "s")
+    direction: Direction = "higher" if key.metric == "higher" else "lower"
+    values = tuple(inverse_if_higher(direction, value) for value in seconds)
+    return ProgramFigure(direction, key.name, {}, values, unit_of(key.name))
