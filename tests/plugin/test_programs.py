@@ -1,10 +1,8 @@
-"""A program's own numbers in a test: stubs print scripted figures, so that what is worse is certain, and no time counts."""
+"""A program's own numbers in a test: stubs print scripted figures, so that what is worse is certain."""
 
 import csv
 import json
-import os
 import re
-import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_roofline.baselines.files import read_baseline
+from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.plugin.rounds import Rounds
 from pytest_roofline.processes import programs
 
@@ -74,13 +73,10 @@ def starts(desk):
     return len((desk.path / "calls").read_text())
 
 
-def failures(result):
-    """The first line of each message of a red test."""
-    return [
-        line.removeprefix("E").strip()
-        for line in result.stdout.lines
-        if " REGRESSED, tolerance" in line
-    ]
+def reds(result):
+    """The message of each red figure, up to its tolerance."""
+    matches = (re.match(r"(serve\..*REGRESSED), tolerance", line) for line in result.stdout.lines)
+    return [match[1] for match in matches if match]
 
 
 def test_a_recording_starts_the_program_ten_times_in_this_pytest(serving):
@@ -105,13 +101,359 @@ def test_an_unchanged_program_passes_a_gate_in_one_process(serving):
     result.stdout.fnmatch_lines(["*serve.tok/s?llama? * 900 tok/s * PASSED"])
 
 
+WORSE = [
+    "serve.tok/s[llama]: -7.4 % (833 tok/s, baseline 900 tok/s) REGRESSED",
+    "serve.tok/s[qwen]: -7.4 % (370 tok/s, baseline 400 tok/s) REGRESSED",
+    "serve.p99 (ms): +8.0 % (33.5 ms, baseline 31.0 ms) REGRESSED",
+]
+
+
 def test_a_worse_figure_is_red_in_its_own_terms_whichever_way_is_better(serving, monkeypatch):
     monkeypatch.setenv("SLOW", "1.08")
     result = serving.run("--roofline-ci", "--roofline-report=out", "--junit-xml=junit.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED, texts(result)
-    assert [re.sub(r"\d\d % \(", "x % (", line.partition(", tolerance")[0]) for line in failures(result)] == [
-        "Failed: serve.tok/s[llama]: -7.x % (833 tok/s, baseline 900 tok/s) REGRESSED",
-        "serve.tok/s[qwen]: -7.x % (370 tok/s, baseline 400 tok/s) REGRESSED",
-        "serve.p99 (ms): +8.x % (33.5 ms, baseline 31.0 ms) REGRESSED",
+    assert reds(result) == WORSE
+    assert starts(serving) == 15
+    document = json.loads((serving.path / "out" / "run.json").read_text())
+    rate, _, latency = document["results"]
+    assert [(row["metric"], row["unit"], row["time_s"]) for row in (rate, latency)] == [
+        ("figure", "tok/s", None),
+        ("figure", "ms", None),
     ]
-    assert "time" not in failures(result)[0]
+    assert (round(rate["value"]), round(rate["baseline_value"])) == (833, 900)
+    assert rate["change_low"] < rate["change"] < rate["change_high"] < 0
+    assert 0 < latency["change_low"] < latency["change"]
+    page = (serving.path / "out" / "index.html").read_text()
+    assert "833 tok/s" in page
+    lines = (serving.path / "out" / "results.csv").read_text().splitlines()
+    row = next(csv.DictReader(lines))
+    assert (row["name"], row["unit"]) == ("tok/s[llama]", "tok/s")
+    assert "-7.4 %" in (serving.path / "out" / "summary.md").read_text()
+    junit = (serving.path / "junit.xml").read_text()
+    assert re.search(r'name="roofline\.tok/s\[llama\]\.value" value="83\d\.\d+"', junit)
+    assert 'name="roofline.p99 (ms).unit" value="ms"' in junit
+
+
+def test_a_better_figure_is_improved(serving, monkeypatch):
+    monkeypatch.setenv("SLOW", "0.8")
+    result = serving.run("--roofline-ci")
+    assert result.ret == 0, texts(result)
+    result.stdout.fnmatch_lines(["serve.tok/s?llama? * +25.0 % * IMPROVED"])
+
+
+def test_a_test_gets_the_figures_of_its_program(desk):
+    desk.suite(SERVE)
+    result = desk.run("-s", "-q")
+    assert "900, 'tok/s', 'higher'), ('tok/s[qwen]', 400, 'tok/s', 'higher'), " in texts(result)
+    assert "('p99 (ms)', 31, 'ms', 'lower')]" in texts(result)
+
+
+def test_a_drill_makes_every_figure_worse(serving):
+    result = serving.run("--roofline-drill=30%", "--roofline-ci")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, texts(result)
+    assert [line.split(": ")[1].split()[0] for line in reds(result)] == ["-23.1", "-23.1", "+30.0"]
+
+
+def test_a_comparison_of_runs_tells_figures_in_their_own_terms(serving, monkeypatch):
+    (before,) = serving.run_paths()
+    monkeypatch.setenv("SLOW", "1.08")
+    serving.run("--roofline-save=slow", "--roofline-rounds=5")
+    rows = json.loads(serving.cli("compare", before, "slow", "--json").stdout)
+    assert {row["label"]: (row["verdict"], row["unit"], row["change"] < 0) for row in rows} == {
+        "serve.tok/s[llama]": ("REGRESSED", "tok/s", True),
+        "serve.tok/s[qwen]": ("REGRESSED", "tok/s", True),
+        "serve.p99 (ms)": ("REGRESSED", "ms", False),
+    }
+
+
+BOTH = f"""
+import pytest
+
+@pytest.mark.parametrize("slow", ["1.0", "1.25"])
+def test_both(roofline, slow):
+    paths = {{"higher": {{"tok/s": "results.llama.rate"}}, "lower": {{"p99": "p99"}}}}
+    roofline.measure_command({START}, env={{"SLOW": slow}}, **paths)
+"""
+
+
+def test_two_ways_in_one_run_are_told_in_their_own_terms(desk):
+    desk.suite(BOTH)
+    desk.run("--roofline-record", "--roofline-save=both", "-q")
+    compared = desk.cli("compare", "both", "--by=slow", "--base=1.0")
+    assert re.search(r"both\.tok/s +90\d tok/s +72\d tok/s +0\.80x", compared.stdout), (
+        compared.stdout
+    )
+    assert re.search(r"both\.p99 +31\.\d +38\.\d +0\.80x", compared.stdout), compared.stdout
+
+
+def test_without_a_figure_the_time_of_the_command_is_judged(desk, monkeypatch):
+    ticks = iter(range(10**6))
+    # Two ticks a command, one before and one after.
+    monkeypatch.setattr(programs, "time", SimpleNamespace(perf_counter=lambda: next(ticks) * 1.0))
+    desk.suite(TIMED)
+    assert desk.run(*RECORD).ret == 0
+    (measurement, *_) = desk.last_run().tested
+    assert (measurement.key.metric, measurement.median_s) == ("job_wall_s", 1.0)
+    result = desk.run("--roofline-ci")
+    assert result.ret == 0, texts(result)
+    result.stdout.fnmatch_lines(["*test_start PASSED 1.00 s +0.0 % *"])
+
+
+FAILING = """
+import sys
+
+def test_one(roofline):
+    roofline.measure_command({command}, {options})
+"""
+SHELL = "['sh', '-c', {script!r}]"
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "reason"),
+    [
+        ("echo a; echo b; echo c; echo d >&2; exit 3", "", "sh: it ended with exit code 3: b | c | d"),
+        ("echo '{\"x\": 1}'", "lower={'y': 'y'}", "sh: 'y' leads to no figure; expected one of x"),
+        ("echo '{\"x\": 0}'", "lower={'x': 'x'}", "sh: x is 0; expected a number above zero"),
+        ("echo '{\"x\": -1}'", "higher={'x': 'x'}", "sh: x is -1; expected a number above zero"),
+        ("echo '{\"x\": NaN}'", "lower={'x': 'x'}", "sh: x is nan; expected a number above zero"),
+        ("echo hello", "read='nvbandwidth'", "it has no table with rows"),
+        ("tail -f /dev/null", "timeout=0.1", "sh: it ran longer than 0.1 s and was killed"),
+    ],
+)  # fmt: skip
+def test_a_program_that_gives_no_figure_fails_its_test_with_the_reason(
+    desk, script, options, reason
+):
+    desk.suite(FAILING.format(command=SHELL.format(script=script), options=options))
+    result = desk.run("-q")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, texts(result)
+    (line,) = [line for line in result.stdout.lines if line.startswith("FAILED")]
+    assert reason in line
+
+
+def test_a_program_that_is_not_there_fails_its_test(desk):
+    desk.suite(FAILING.format(command="['nowhere', 'x']", options=""))
+    assert "nowhere: it could not start: nowhere: No such file" in texts(desk.run("-q"))
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "reason"),
+    [
+        ("'true'", "", "command is 'true'; expected a list of words"),
+        ("[]", "", "command is []; expected a list of words"),
+        ("['true']", "read='xml'", "read is 'xml'; expected one of json, csv, regex, nccl-tests"),
+        ("['true']", "read='csv'", 'read="csv" names no figure; add higher='),
+        ("['true']", "read='osu', lower={'x': 'x'}", 'read="osu" takes the tool\'s own figures'),
+        ("['true']", "lower='x'", 'lower is \'x\'; expected {"NAME": "PATH"}'),
+        ("['true']", "timeout=0", "timeout is 0; expected a number above zero"),
+        ("['true']", "ranks=0", "ranks is 0; expected a whole number above zero"),
+        ("['true']", "read='regex', lower={'x': '('}", "'(' is no regular expression"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_refused(desk, command, options, reason):
+    desk.suite(FAILING.format(command=command, options=options))
+    assert reason in texts(desk.run("-q"))
+
+
+def test_a_late_program_ends_with_everything_that_it_started(desk):
+    script = "setsid sh -c 'echo $$ > pid; exec tail -f /dev/null' & wait"
+    desk.suite(FAILING.format(command=SHELL.format(script=script), options="timeout=1"))
+    assert "and was killed" in texts(desk.run("-q"))
+    pid = int((desk.path / "pid").read_text())
+    status = Path(f"/proc/{pid}/status")
+    # A container may have nobody who waits for it.
+    assert not status.exists() or "Z (zombie)" in status.read_text()
+
+
+def test_what_a_program_printed_and_its_identity_are_kept_with_the_run(serving, monkeypatch):
+    folders = list((serving.path / ".roofline" / "printed").iterdir())
+    (path,) = serving.run_paths()
+    assert [folder.name for folder in folders] == [path.stem]
+    assert len(list(folders[0].glob("*.stdout"))) == 10
+    assert "stub version 4.2" in (folders[0] / "001-serve.stdout").read_text()
+    software = serving.last_run().environment.software
+    assert software["version of stub"] == "stub version 4.2 of today"
+    assert len(software["file stub.py"]) == 16
+    (serving.path / "stub.py").write_text(STUB.replace("4.2", "4.3"))
+    monkeypatch.setenv("SLOW", "1.08")
+    assert "version of stub stub version 4.2 of today → stub version 4.3" in texts(
+        serving.run("--roofline-ci")
+    )
+
+
+def test_a_file_is_read_in_place_of_the_output(desk):
+    script = 'echo noise; echo \'{"x": 5}\' > "$1"'
+    command = f"['sh', '-c', {script!r}, 'sh', '{{out}}']"
+    desk.suite(FAILING.format(command=command, options="lower={'x': 'x'}"))
+    assert desk.run("-q").ret == 0
+    (measurement,) = desk.last_run().tested
+    assert measurement.median_s == 5
+
+
+FIXTURE = f"""
+import pathlib
+import pytest
+
+@pytest.fixture(scope="session")
+def server():
+    path = pathlib.Path("up")
+    path.write_text("x")
+    yield path
+    path.unlink()
+
+def test_serve(roofline, server, tmp_path):
+    (tmp_path / "made").write_text("x")
+    assert server.exists()
+    roofline.measure_command({START}, lower={{"p99": "p99"}})
+
+def test_load(roofline, server):
+    roofline.measure_command({START}, lower={{"p99": "p99"}})
+"""
+
+
+def test_a_further_round_has_the_fixtures_of_the_test(desk):
+    desk.suite(FIXTURE)
+    result = desk.run("--roofline-record", "-q")
+    assert result.ret == 0, texts(result)
+    assert not (desk.path / "up").exists()
+    # Both tests of a round are of one process.
+    assert starts(desk) == 20
+    assert len({each.process for each in desk.last_run().tested}) == 10
+
+
+def test_a_program_that_fails_in_a_later_round_fails_its_test(serving, monkeypatch):
+    monkeypatch.setenv("SLOW", "1.08")
+    late = STUB.replace("slow =", "if number == 12:\n    raise SystemExit('lost the card')\nslow =")
+    (serving.path / "stub.py").write_text(late)
+    result = serving.run("--roofline-ci")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    reason = "failed in round 3: stub: it ended with exit code 1: lost the card"
+    assert reason in texts(result)
+    assert serving.last_run().outcomes[-1].outcome == "failed"
+
+
+def test_time_that_is_spent_ends_the_rounds_of_programs(desk):
+    desk.suite(SERVE)
+    result = desk.run("--roofline-time=0.001s", "--roofline-record", "-q")
+    assert "--roofline-time is spent after round 1" in texts(result)
+    assert starts(desk) == 1
+
+
+TOOL = """
+def test_links(roofline):
+    roofline.measure_command(["cat", {path!r}], read="nvbandwidth")
+
+def test_nothing(roofline):
+    roofline.measure_command(["true"])
+"""
+
+
+@pytest.fixture
+def links(desk):
+    """A desk whose program prints what nvbandwidth printed."""
+    document = json.loads((DATA / "readme-nvbandwidth.json").read_text())
+    # Copies from the host to each of eight devices.
+    del document["nvbandwidth"]["testcases"][1:]
+    (desk.path / "printed.json").write_text(json.dumps(document))
+    desk.suite(TOOL.format(path="printed.json"))
+    return desk
+
+
+@pytest.mark.feature("exchange")
+def test_the_figures_of_a_tool_have_the_keys_of_its_imported_logs(links):
+    (links.path / "printed.json").write_bytes((DATA / "readme-nvbandwidth.json").read_bytes())
+    assert links.run("-q", "-k", "links").ret == 0
+    measured = {each.label: each for each in links.last_run().tested}
+    assert links.cli("import", "printed.json", "-o", "imported.jsonl").exit_code == 0
+    imported = {each.label: each for each in read_run(links.path / "imported.jsonl").measurements}
+    assert measured.keys() == imported.keys()
+    for label, each in measured.items():
+        expected = imported[label]
+        assert (each.key.parameters, each.key.metric) == (
+            expected.key.parameters,
+            expected.key.metric,
+        )
+        assert each.key.hardware.devices == expected.key.hardware.devices
+        assert each.samples.seconds == expected.samples.seconds
+
+
+@pytest.mark.feature("exchange")
+def test_a_gate_misses_the_figures_of_a_tool_by_the_id_of_their_test(links):
+    assert links.run("-q", "--roofline-record").ret == 0
+    # What the command leaves out is not missed, and what it selects is.
+    assert links.run("--roofline-ci", "-k", "nothing").ret == 0
+    text = TOOL.format(path="printed.json")
+    links.suite(text.replace("(roofline):", "(roofline):\n    return", 1))
+    result = links.run("--roofline-ci")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "its test did not measure it" in texts(result)
+    checked = links.cli("baseline", "check", "--prune", "--tests", str(links.path))
+    assert "0 of 9 entries unused" in checked.output, checked.output
+
+
+@pytest.mark.feature("exchange")
+def test_a_worse_rate_of_a_tool_is_red_as_a_rate(links):
+    assert links.run("-q", "--roofline-record").ret == 0
+    document = json.loads((links.path / "printed.json").read_text())
+    case = document["nvbandwidth"]["testcases"][0]
+    case["bandwidth_matrix"] = [
+        [cell if cell == "N/A" else f"{float(cell) * 0.9:.4f}" for cell in row]
+        for row in case["bandwidth_matrix"]
+    ]
+    (links.path / "printed.json").write_text(json.dumps(document))
+    result = links.run("--roofline-ci")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, texts(result)
+    assert re.search(r"nvbandwidth\.host_to_device\S* -10\.0 % \(\S+ GB/s, baseline", texts(result))
+
+
+@pytest.mark.feature("exchange")
+def test_a_figure_of_two_tests_is_refused(links):
+    text = TOOL.format(path="printed.json")
+    links.suite(text.replace('["true"]', '["cat", "printed.json"], read="nvbandwidth"'))
+    result = links.run("-q")
+    assert "is a figure of test_suite.py::test_links already; give one of the tests a" in texts(
+        result
+    )
+
+
+@pytest.mark.feature("exchange")
+def test_a_test_that_failed_in_its_tool_fails_the_test(links):
+    document = json.loads((links.path / "printed.json").read_text())
+    document["nvbandwidth"]["testcases"][0] |= {"status": "Error", "error": "no peer access"}
+    (links.path / "printed.json").write_text(json.dumps(document))
+    result = links.run("-q", "-k", "links")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "no peer access" in texts(result)
+
+
+@pytest.mark.feature("ranks")
+def test_a_program_on_ranks_is_started_by_mpirun_and_has_their_number_in_its_key(desk):
+    require_tools("mpirun")
+    script = 'test "$OMPI_COMM_WORLD_RANK" = 1 && echo started >> ranks || echo "{\\"x\\": $OMPI_COMM_WORLD_SIZE}"'
+    options = "higher={'GB/s': 'x'}, ranks=2"
+    desk.suite(FAILING.format(command=SHELL.format(script=script), options=options))
+    result = desk.run("-q")
+    assert result.ret == 0, texts(result)
+    (measurement,) = desk.last_run().tested
+    assert (1 / measurement.median_s, measurement.key.hardware.devices) == (2, 2)
+    assert (measurement.ranks.size, measurement.ranks.launcher) == (2, "mpirun")
+    assert (desk.path / "ranks").read_text() == "started\n"
+
+
+MEASURED = f"""
+from pytest_roofline import Work
+
+def test_both(roofline, busy):
+    roofline.measure_command({START}, lower={{"p99": "p99"}})
+    roofline.measure(lambda: busy(1e-3), work=Work(read_bytes=10**9))
+"""
+
+
+def test_a_test_that_also_measures_a_function_has_further_rounds_in_processes(desk, monkeypatch):
+    rounds = []
+    monkeypatch.setattr(
+        Rounds, "run", lambda _, number, test_ids, __: rounds.append((number, *test_ids))
+    )
+    desk.suite(MEASURED)
+    desk.run("--roofline-record", "--roofline-rounds=5", "-q")
+    assert rounds == [(number, "test_suite.py::test_both") for number in (2, 3, 4, 5)]
+    assert starts(desk) == 1

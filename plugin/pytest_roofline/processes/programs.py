@@ -146,13 +146,14 @@ def _kill_all(pid: int, *, has_ended: bool) -> None:
 
 
 def program_name(words: Sequence[str], interpreter: str = "") -> str:
-    """Return the name of a program: of an interpreter that of its script or module.
+    """Return the name of a program: of an interpreter that of its script or module, if it has one.
 
     `interpreter` is a word that stands for one.
     """
     words = words or [""]
     if words[0] == interpreter or _INTERPRETER.fullmatch(Path(words[0]).name):
-        words = [word for word in words[1:] if not word.startswith("-")] or words
+        scripts = [word for word in words[1:] if not word.startswith("-")]
+        words = scripts if scripts and "-c" not in words else words
     return Path(words[0].strip("'\"")).stem or "command"
 
 
