@@ -48,10 +48,17 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Tests that a floor holds: a benchmark and those of its parameters that matter."""
+    """Tests that a floor holds: a benchmark and those of its parameters that matter.
+
+    Args:
+        name: of the measurement; of a tool the statistic.
+        rocm: whether the tool is of cards under ROCm; None for all cards.
+    """
 
     benchmark: str
     parameters: dict[str, Scalar] = field(default_factory=dict)
+    name: str = ""
+    rocm: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,19 @@ def _streams(*operations: str) -> tuple[Target, ...]:
     )
 
 
+def _babelstream(*kernels: str) -> tuple[Target, ...]:
+    """The kernels of BabelStream, whose published rates are the best of a hundred calls."""
+    return tuple(Target(f"babelstream.{kernel}", name="best") for kernel in kernels)
+
+
+def _nvbandwidth(case: str) -> tuple[Target, ...]:
+    """A test case of nvbandwidth, whose older versions do not say which statistic they print."""
+    return tuple(
+        Target(f"nvbandwidth.{case}", name=name, rocm=False)
+        for name in ("median", "median_or_mean")
+    )
+
+
 _PINNED: dict[str, Scalar] = {"memory": "pinned"}
 _CUBE_FLOP = 2 * 8192**3
 MEMORY = ("memory_GBps",)
@@ -96,7 +116,7 @@ COPY, KERNEL, DOT, H2D, D2H, ONE_WAY, BOTH_WAYS, ALL_REDUCE = (
     Resource(
         "memory, copied",
         "copy engine",
-        (Target("memcpy_d2d"), *_streams("copy")),
+        (Target("memcpy_d2d"), *_streams("copy"), *_babelstream("copy")),
         "traffic_GBps",
         2**29,
         MEMORY,
@@ -104,16 +124,27 @@ COPY, KERNEL, DOT, H2D, D2H, ONE_WAY, BOTH_WAYS, ALL_REDUCE = (
     Resource(
         "memory, by kernels",
         "own kernel",
-        (Target("memcpy_d2d_triton"), *_streams("scale", "add", "triad")),
+        (
+            Target("memcpy_d2d_triton"),
+            *_streams("scale", "add", "triad"),
+            *_babelstream("mul", "add", "triad"),
+        ),
         "traffic_GBps",
         2**29,
         MEMORY,
     ),
-    Resource("memory, dot product", "library", _streams("dot"), "traffic_GBps", 2**29, MEMORY),
+    Resource(
+        "memory, dot product",
+        "library",
+        (*_streams("dot"), *_babelstream("dot")),
+        "traffic_GBps",
+        2**29,
+        MEMORY,
+    ),
     Resource(
         "host to device",
         "host link",
-        (Target("memcpy_h2d", _PINNED),),
+        (Target("memcpy_h2d", _PINNED), *_nvbandwidth("host_to_device_memcpy_ce")),
         "payload_GBps",
         2**26,
         ("pcie_GBps",),
@@ -121,7 +152,7 @@ COPY, KERNEL, DOT, H2D, D2H, ONE_WAY, BOTH_WAYS, ALL_REDUCE = (
     Resource(
         "device to host",
         "host link",
-        (Target("memcpy_d2h", _PINNED),),
+        (Target("memcpy_d2h", _PINNED), *_nvbandwidth("device_to_host_memcpy_ce")),
         "payload_GBps",
         2**26,
         ("pcie_GBps",),
@@ -142,7 +173,11 @@ COPY, KERNEL, DOT, H2D, D2H, ONE_WAY, BOTH_WAYS, ALL_REDUCE = (
     Resource(
         f"all_reduce of {RANKS}",
         "all_reduce",
-        (Target("all_reduce", {"world_size": RANKS, "dtype": "fp32"}),),
+        (
+            Target("all_reduce", {"world_size": RANKS, "dtype": "fp32"}),
+            Target("nccl_tests.all_reduce", {"dtype": "fp32"}, "mean", rocm=False),
+            Target("rccl_tests.all_reduce", {"dtype": "fp32"}, "mean", rocm=True),
+        ),
         "busbw_GBps",
         2 * (RANKS - 1) * GIB // RANKS,
         PEER,

@@ -223,12 +223,14 @@ def entries(found: Sequence[Healthy] | None = None) -> list[tuple[str, Entry]]:
         (known(cell.product).family, _entry(cell, target))
         for cell in made
         for target in cell.resource.targets
+        if target.rocm in (None, is_rocm(cell.product))
     ]
 
 
 def _entry(cell: Cell, target: Target) -> Entry:
     return Entry(
         benchmark=target.benchmark,
+        name=target.name,
         metric=cell.resource.metric,
         kind="floor",
         hardware=hardware_of(cell),

@@ -16,8 +16,10 @@ from pytest_roofline.processes import programs
 
 from ..tools import require_tools
 from .conftest import texts
+from .test_limits import shipped
 
-DATA = Path(__file__).parents[1] / "exchange" / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "exchange" / "data"
 # Prints figures that are worse by `SLOW`, with a noise of half a percent that is the same for the same start.
 STUB = """
 import json, os, pathlib
@@ -457,3 +459,14 @@ def test_a_test_that_also_measures_a_function_has_further_rounds_in_processes(de
     desk.run("--roofline-record", "--roofline-rounds=5", "-q")
     assert rounds == [(number, "test_suite.py::test_both") for number in (2, 3, 4, 5)]
     assert starts(desk) == 1
+
+
+@pytest.mark.feature("exchange")
+def test_a_floor_that_ships_meets_the_rates_of_a_tool_on_the_first_day(links):
+    """Of an H100, whose host link is twice as fast as the one that printed this."""
+    floors = json.loads((ROOT / "baselines" / "h100.json").read_text())["entries"]
+    host = [entry for entry in floors if entry["benchmark"].startswith("nvbandwidth.host")]
+    shipped(links, *host)
+    result = links.run("-k", "links")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, texts(result)
+    assert re.search(r"nvbandwidth\.host_to_device_memcpy_ce\S* .* beyond its limit", texts(result))
