@@ -344,8 +344,8 @@ TOOL = """
 def test_links(roofline):
     roofline.measure_command(["cat", {path!r}], read="nvbandwidth")
 
-def test_nothing(roofline):
-    roofline.measure_command(["true"])
+def test_other(roofline):
+    roofline.measure_command(["echo", '{{"x": 5}}'], lower={{"x": "x"}})
 """
 
 
@@ -382,7 +382,7 @@ def test_the_figures_of_a_tool_have_the_keys_of_its_imported_logs(links):
 def test_a_gate_misses_the_figures_of_a_tool_by_the_id_of_their_test(links):
     assert links.run("-q", "--roofline-record").ret == 0
     # What the command leaves out is not missed, and what it selects is.
-    assert links.run("--roofline-ci", "-k", "nothing").ret == 0
+    assert links.run("--roofline-ci", "-k", "other").ret == 0
     text = TOOL.format(path="printed.json")
     links.suite(text.replace("(roofline):", "(roofline):\n    return", 1))
     result = links.run("--roofline-ci")
@@ -410,7 +410,8 @@ def test_a_worse_rate_of_a_tool_is_red_as_a_rate(links):
 @pytest.mark.feature("exchange")
 def test_a_figure_of_two_tests_is_refused(links):
     text = TOOL.format(path="printed.json")
-    links.suite(text.replace('["true"]', '["cat", "printed.json"], read="nvbandwidth"'))
+    more = text.replace("test_links", "test_again").replace("test_other", "test_more")
+    links.suite(f"{text}\n{more}")
     result = links.run("-q")
     assert "is a figure of test_suite.py::test_links already; give one of the tests a" in texts(
         result
