@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.ab import running, sides
+from pytest_roofline.ab import side_process, sides
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.facts import Code
@@ -73,7 +73,7 @@ class World:
         """As `processes.children.run_child`, but that no process starts."""
         cache, number = Path(environ["TRITON_CACHE_DIR"]), asked["round"]
         side = cache.parent.name + " again" * cache.name.endswith("-again")
-        warming = running.WARMING_BUDGET in command
+        warming = side_process.WARMING_BUDGET in command
         if warming:
             self.warmed[side] += 1
         else:
@@ -167,7 +167,7 @@ class World:
 def world(make, repository, monkeypatch):
     """Both sides of the repository, as they are scripted."""
     world = World(make, repository)
-    monkeypatch.setattr(running, "run_child", world.run_child)
+    monkeypatch.setattr(side_process, "run_child", world.run_child)
     # What the interpreter of a side says of itself is asked of a real one in `test_sides.py`.
     monkeypatch.setattr(sides, "_import_paths", lambda *_: ([], []))
     return world

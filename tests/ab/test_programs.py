@@ -10,7 +10,7 @@ from unittest.mock import ANY
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.ab import running
+from pytest_roofline.ab import side_process
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.cli.main import main
 from pytest_roofline.processes import programs
@@ -338,7 +338,7 @@ def test_options_that_contradict_are_refused(folder, words, reason):
 
 def test_an_interrupted_run_goes_on_with_its_own_command(folder, monkeypatch):
     (folder / "bench.py").write_text(BENCH)
-    run, numbers = running.run_program, []
+    run, numbers = side_process.run_program, []
 
     def interrupted(*arguments):
         numbers.append(len(numbers))
@@ -346,11 +346,11 @@ def test_an_interrupted_run_goes_on_with_its_own_command(folder, monkeypatch):
             raise KeyboardInterrupt
         return run(*arguments)
 
-    monkeypatch.setattr(running, "run_program", interrupted)
+    monkeypatch.setattr(side_process, "run_program", interrupted)
     options = ("--run", BENCH_COMMAND, "--higher=cases.*.rate")
     report = ab("--name=one", *SLOWER, *options, status=2)
     assert report["interrupted"]
-    monkeypatch.setattr(running, "run_program", run)
+    monkeypatch.setattr(side_process, "run_program", run)
     report = ab("--resume=one", status=1)
     assert verdicts(report) == {"bench[d2d].rate": "REGRESSED", "bench[h2d].rate": "PASSED"}
 

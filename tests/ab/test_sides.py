@@ -333,7 +333,7 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (
         "needs uv to make its environment, but uv is not in PATH; type: pip install uv"
-        in refused("with:a")
+        in refused("lock:uv.lock")
     )
     monkeypatch.undo()
     monkeypatch.chdir(repository)
@@ -341,7 +341,7 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
     programs.mkdir()
     (programs / "uv").write_text(UV)
     (programs / "uv").chmod(0o755)
-    monkeypatch.setattr(making, "_uv", lambda _: str(programs / "uv"))
+    monkeypatch.setattr(making, "find_uv", lambda: str(programs / "uv"))
     monkeypatch.setattr(sides, "_import_paths", lambda *_: ([], []))
     monkeypatch.setenv("UV_LOG", str(log))
     monkeypatch.setenv("REAL", sys.executable)
@@ -361,6 +361,17 @@ def test_uv_makes_the_environments_and_where_it_is_not_there_a_sentence_says_how
         (repository / name).touch()
         with made(f"lock:{name}") as both:
             assert Path(both["A"].python).resolve() == Path(sys.executable).resolve()
+
+
+@pytest.mark.usefixtures("_plain")
+def test_without_uv_pip_installs_another_version(repository, monkeypatch):
+    commands = []
+    monkeypatch.setattr(making, "find_uv", lambda: None)
+    monkeypatch.setattr(making, "run", lambda command, *_: commands.append(command))
+    monkeypatch.setattr(making, "make_overlay", lambda _: "overlay/bin/python")
+    with made("with:torch==2.12.*") as both:
+        assert both["A"].python == "overlay/bin/python"
+    assert commands == [["overlay/bin/python", "-m", "pip", "install", "torch==2.12.*"]]
 
 
 def test_another_interpreter_must_be_one_that_has_the_plugin(repository, tmp_path):

@@ -180,13 +180,13 @@ def command(scene, make, monkeypatch):
 
 def scripted(make, patch, hostile=""):
     """Stands for the processes of both sides."""
-    from pytest_roofline.ab import running, sides
+    from pytest_roofline.ab import side_process, sides
 
     from ..ab.conftest import World
 
     world = World(make, Path.cwd(), hostile)
     world.commit = lambda cwd: f"{hostile}c0ffee"
-    patch.setattr(running, "run_child", world.run_child)
+    patch.setattr(side_process, "run_child", world.run_child)
     patch.setattr(sides, "_import_paths", lambda *_: ([], []))
 
 

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from ..baselines.run_files import refuse_existing
-from ..cli.options import command, folder_option, print_json, say, width
+from ..cli.options import Command, command, folder_option, print_json, say, width
 from ..core.errors import BadInput
 from ..core.storage import check_name
 from ..core.units import parse_duration, printable
@@ -30,6 +30,59 @@ from .tolerance import tolerance_in_force
 
 # The number of processes of a side, unless all tests are decided earlier.
 DEFAULT = 8
+
+
+# The options of a program that is run in place of tests.
+_PROGRAM_OPTIONS = (
+    click.option(
+        "--run",
+        metavar="COMMAND",
+        help="Measure this program in place of tests. In COMMAND, {python} stands for the side's interpreter, {folder} "
+        "for its folder and {out} for a file that the program writes its figures to.",
+    ),
+    click.option(
+        "--higher",
+        multiple=True,
+        metavar="[NAME=]PATH",
+        help="With --run: a figure of the program of which more is better (repeatable). Without figures, the "
+        "program's time is judged.",
+    ),
+    click.option(
+        "--lower",
+        multiple=True,
+        metavar="[NAME=]PATH",
+        help="With --run: a figure of the program of which less is better (repeatable).",
+    ),
+    click.option(
+        "--read",
+        metavar="FORM",
+        help="With --run: the format of the output: json (default), csv, regex, or a tool that `roofline import` "
+        "knows.",
+    ),
+    click.option(
+        "--prepare",
+        metavar="COMMAND",
+        help="With --run: a command to run before each process of the program, untimed.",
+    ),
+    click.option(
+        "--cleanup",
+        metavar="COMMAND",
+        help="With --run: a command to run after each process of the program, untimed.",
+    ),
+    click.option("--shell", is_flag=True, help="With --run: run the commands in a shell."),
+    click.option(
+        "--timeout",
+        metavar="DURATION",
+        help="With --run: kill a command after this time: 90s or 30m (default: 1h).",
+    ),
+)
+
+
+def program_options(function: Command) -> Command:
+    """Add the options of a program to a command."""
+    for option in reversed(_PROGRAM_OPTIONS):
+        function = option(function)
+    return function
 
 
 @command(folder_option)
@@ -61,46 +114,7 @@ DEFAULT = 8
     metavar="FILE",
     help="Also write the report to FILE as Markdown, for a comment on a pull request.",
 )
-@click.option(
-    "--run",
-    metavar="COMMAND",
-    help="Measure this program in place of tests. In COMMAND, {python} stands for the side's interpreter, {folder} for "
-    "its folder and {out} for a file that the program writes its figures to.",
-)
-@click.option(
-    "--higher",
-    multiple=True,
-    metavar="[NAME=]PATH",
-    help="With --run: a figure of the program of which more is better (repeatable). Without figures, the program's "
-    "time is judged.",
-)
-@click.option(
-    "--lower",
-    multiple=True,
-    metavar="[NAME=]PATH",
-    help="With --run: a figure of the program of which less is better (repeatable).",
-)
-@click.option(
-    "--read",
-    metavar="FORM",
-    help="With --run: the format of the output: json (default), csv, regex, or a tool that `roofline import` knows.",
-)
-@click.option(
-    "--prepare",
-    metavar="COMMAND",
-    help="With --run: a command to run before each process of the program, untimed.",
-)
-@click.option(
-    "--cleanup",
-    metavar="COMMAND",
-    help="With --run: a command to run after each process of the program, untimed.",
-)
-@click.option("--shell", is_flag=True, help="With --run: run the commands in a shell.")
-@click.option(
-    "--timeout",
-    metavar="DURATION",
-    help="With --run: kill a command after this time: 90s or 30m (default: 1h).",
-)
+@program_options
 def ab(
     a: str, b: str, arguments: tuple[str, ...], budget: str | None, resume: str | None, markdown: Path | None,
     as_json: bool, folder: Path, **settings: Any,
@@ -114,7 +128,7 @@ def ab(
     commit:REF[,build=COMMAND]   a commit, or a branch; REF alone is one too
     merge-base[:BRANCH]          where the branch at hand left the one it goes into
     python:PATH                  another interpreter, or environment
-    with:REQUIREMENT             another version of a package (by uv)
+    with:REQUIREMENT             another version of a package (by uv, else by pip)
     lock:FILE                    an environment of its own (by uv)
     var:NAME=VALUE               an environment variable
     param:NAME=VALUE             on both sides: two values of a parameter of the tests

@@ -69,10 +69,13 @@ def change_package(text: str, requirement: str, folder: Path) -> str:
     """Make an environment over the present one with another version of a package.
 
     Packages that the requirement does not touch keep their version. Return the interpreter. `text` is the side as the
-    user wrote it; `folder` holds the environment.
+    user wrote it; `folder` holds the environment. Without uv, pip installs what the present environment lacks.
     """
-    uv, subject = _uv(text), f"side {text!r}: uv"
-    python, pins = make_overlay(folder / "environment"), folder / "packages.txt"
+    python, pins, uv = make_overlay(folder / "environment"), folder / "packages.txt", find_uv()
+    if uv is None:
+        run([python, "-m", "pip", "install", requirement], f"side {text!r}: pip")
+        return python
+    subject = f"side {text!r}: uv"
     # `uv pip compile` keeps the versions in its output file where it can, so that holds the present ones first.
     frozen = run([uv, "pip", "freeze", "--exclude-editable", "--python", sys.executable], subject)
     pins.write_text(frozen, encoding="utf-8")
@@ -97,6 +100,20 @@ def change_package(text: str, requirement: str, folder: Path) -> str:
     return python
 
 
+def install_exactly(text: str, requirements: Sequence[str], folder: Path) -> str:
+    """Make an environment over the present one with these packages, and nothing that they need.
+
+    Return the interpreter. `text` names the side in messages; `folder` holds the environment.
+    """
+    python, uv = make_overlay(folder / "environment"), find_uv()
+    installer = [python, "-m", "pip"] if uv is None else [uv, "pip"]
+    options = ["--no-deps"] if uv is None else ["--no-deps", "--python", python]
+    if requirements:
+        subject = f"side {text!r}: {'pip' if uv is None else 'uv'}"
+        run([*installer, "install", *options, *requirements], subject)
+    return python
+
+
 def install_locked(text: str, path: Path, folder: Path) -> str:
     """Make an environment from a uv.lock or requirements, and return its interpreter."""
     uv, subject = _uv(text), f"side {text!r}: uv"
@@ -115,12 +132,17 @@ def install_locked(text: str, path: Path, folder: Path) -> str:
     return str(environment / "bin" / "python")
 
 
-def _uv(text: str) -> str:
-    """Return the path of uv. Raise BadInput if it is not installed."""
+def find_uv() -> str | None:
+    """Return the path of uv; None if it is not installed."""
     folders = os.pathsep.join(
         (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
     )
-    program = shutil.which("uv", path=folders)
+    return shutil.which("uv", path=folders)
+
+
+def _uv(text: str) -> str:
+    """Return the path of uv. Raise BadInput if it is not installed."""
+    program = find_uv()
     if program is None:
         raise BadInput(
             f"side {text!r} needs uv to make its environment, but uv is not in PATH; type: {UV}"
@@ -203,6 +225,27 @@ class Git:
             f"side {text!r}: HEAD and {target_ref} have no commit in common in this repository; "
             + (advice if is_shallow else "name the branch that HEAD left: merge-base:BRANCH")
         )
+
+    def commits_between(self, text: str, good: str, bad: str) -> list[str]:
+        """Return the commits from `good` to `bad`, both included, oldest first.
+
+        Of a merge the first parent counts: the branch at hand went through these states, and a merge is one change.
+
+        Raises:
+            BadInput: `good` is no ancestor of `bad`. `text` is the side of `good`.
+        """
+        if self._output("merge-base", "--is-ancestor", good, bad) is None:
+            raise BadInput(
+                f"side {text!r} is no ancestor of the other side; expected one, such as their merge base: "
+                f"{self._output('merge-base', good, bad) or 'none here'}"
+            )
+        commits = self._output("rev-list", "--first-parent", "--reverse", f"{good}..{bad}") or ""
+        return [good, *commits.split()]
+
+    @property
+    def is_clean(self) -> bool:
+        """True if the checkout has no change that a commit lacks."""
+        return self._output("status", "--porcelain", "--untracked-files=no") == ""
 
     def add(self, text: str, folder: Path, commit: str) -> None:
         """Check a commit out into a folder, with its submodules."""

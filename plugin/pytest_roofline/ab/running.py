@@ -14,24 +14,18 @@ from ..baselines.runs import Run
 from ..core.errors import BadFile, BadInput
 from ..core.samples import MOST_EXCLUDED
 from ..core.units import count, listed, printable
-from ..processes.children import QUIET_FACTOR, QUIET_S, ChildEnd, run_child
+from ..processes.children import QUIET_FACTOR, QUIET_S, ChildEnd
 from ..processes.round_parent import RoundParent
 from ..processes.system import owned_prefix
 from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, Paired, judge_paired, order_of_blocks
-from .command_process import PRINTED, run_program
-from .making import CommandError
+from .command_process import PRINTED
 from .results import CONTROL, ArmProcess, SidesResults, Survey, SurveyedTest
+from .side_process import WARMING_BUDGET, WARMING_S, check_end, run_side
 from .sides import CACHES, SIDES, PreparedSide
 
-# The longest time without output of a warm-up process, in seconds: it may compile for long.
-WARMING_S = 3600.0
-# The times of a warm-up process do not count, so a short budget is enough.
-WARMING_BUDGET = "--roofline-budget=0.01"
 # The number of spare blocks as a share of the planned ones. They replace processes without a sound time.
 SPARE = 0.25
-# Exit statuses of pytest after tests that passed (0) or failed (1), or without a test (5).
-_FINE = (0, 1, 5)
 
 
 class Runner:
@@ -230,7 +224,7 @@ class Runner:
                 end = self._child(side, Path(name), 1, remaining_ids, WARMING_S, WARMING_BUDGET)
                 survey.seconds += time.monotonic() - began_s
                 runs = list(runs_of_child(Path(name), self._unreadable(side)))
-            self._check(side, end, runs)
+            check_end(side, self.sides[side], end, runs)
             # If the sides are two values of a parameter, one process runs the tests of both.
             sides_noted = SIDES if self.results.parameters[side] and side in SIDES else (side,)
             for run, noted_side in itertools.product(runs, sides_noted):
@@ -265,27 +259,6 @@ class Runner:
                     measurement.test_id, measurement.label, measurement.key
                 )
 
-    def _check(self, side: str, end: ChildEnd, runs: Sequence[Run]) -> None:
-        """Raise BadInput for a side that cannot start, or runs code of another commit."""
-        setup = self.sides[side]
-        if not end.started and end.status not in _FINE:
-            raise CommandError(
-                f"side {side} ({setup}) could not start: {end.cause}; correct the fault that its output shows",
-                end.tail,
-            )
-        if end.stray:
-            raise BadInput(
-                f"side {side} ({setup}) ran code of the checkout instead of its commit: "
-                f"{listed(list(end.stray), 2)}; name tests by paths relative to this folder, or install the code of "
-                "the commit with commit:REF,build='pip install .'"
-            )
-        for run in runs:
-            code = run.header.environment.code
-            if setup.commit and code and code[0].name == "." and code[0].commit != setup.commit:
-                raise BadInput(
-                    f"side {side} ({setup}) ran commit {code[0].commit[:10]}; expected {setup.commit[:10]}"
-                )
-
     def _plan_process(self, number: int, block: int, arm: str, twins: Sequence[str]) -> ArmProcess:
         """Return a process of an arm that has to run these tests."""
         process = ArmProcess(number, block, arm)  # type: ignore[arg-type]
@@ -315,7 +288,12 @@ class Runner:
                 finally:
                     # An interrupted process keeps its results as well.
                     process = self._keep_files(process, Path(name), end, time.monotonic() - began_s)
-                self._check(process.side, end, self.results.runs_of(process.side)[-1:])
+                check_end(
+                    process.side,
+                    self.sides[process.side],
+                    end,
+                    self.results.runs_of(process.side)[-1:],
+                )
 
     def _keep_files(
         self, process: ArmProcess, folder: Path, end: ChildEnd | None, seconds: float
@@ -388,37 +366,26 @@ class Runner:
             options: arguments of pytest, behind those of the user.
             arm: of the process; empty in a warm-up.
         """
-        setup, arguments = self.sides[side], self.results.state.arguments
-        if self.results.state.program is not None:
-            return run_program(self.results.state.program, side, setup, folder, ids)
-        command = [setup.python, "-m", "pytest", *arguments, *options]
-        if "no:cacheprovider" not in f"{arguments} {setup.environ.get('PYTEST_ADDOPTS', '')}":
-            # With a cache of its own, no option prefers tests that failed in an earlier process.
-            command += ["-o", f"cache_dir={folder / 'cache'}"]
-        task = {
-            "round": number,
-            "ids": None if ids is None else list(ids),
-            "deadline": None,
-            "side": {"checkout": setup.checkout, "folder": setup.folder},
-        }
-        return run_child(
-            command,
+        return run_side(
+            self.sides[side],
+            self.results.state,
             folder,
-            task,
+            number,
+            ids,
+            quiet_s,
+            *options,
+            side=side,
             variable=self._variable,
-            cwd=setup.cwd,
-            environ=setup.environ,
-            quiet_s=quiet_s,
             parent=self._parent_of(side, arm),
         )
 
     def _parent_of(self, side: str, arm: str) -> RoundParent | None:
         """Return the parent process that forks the processes of an arm.
 
-        Make it at the first call. None for a warm-up, before the first process of the side, and on a GPU: then each
-        process is started by itself.
+        Make it at the first call. None for a program, a warm-up, before the first process of the side, and on a GPU:
+        then each process is started by itself.
         """
-        runs = self.results.runs_of(side)
+        runs = self.results.runs_of(side) if self.results.state.program is None else []
         if not arm or not runs or runs[-1].header.environment.device.type != "cpu":
             return None
         setup = self.sides[side]
