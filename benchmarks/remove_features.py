@@ -62,10 +62,19 @@ def copy_checkout(root: Path, folder: Path) -> Path:
 
 
 def take_out(feature: str, root: Path) -> list[Path]:
-    """Delete a feature from a checkout: folder, line of registration, tests. Return the deleted paths of tests."""
+    """Delete a feature from a checkout: folder, line of registration, tests, and the features that build on it.
+
+    Return the deleted paths of tests.
+    """
     package = root / "plugin/pytest_roofline"
     modules = {f"pytest_roofline.{feature}", *_loaded_with(feature, package)}
     shutil.rmtree(package / feature)
+    built_on_it = [
+        name
+        for name in features_in(root)
+        if any(feature in _folders_beside(path) for path in (package / name).rglob("*.py"))
+    ]
+    deleted = [path for name in built_on_it for path in take_out(name, root)]
     table = root / REGISTRATION
     lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
     remaining = [line for line in lines if not line.startswith(f'    "{feature}":')]
@@ -83,7 +92,7 @@ def take_out(feature: str, root: Path) -> list[Path]:
     ]
     for path in files:
         path.unlink()
-    return [*folders, *files]
+    return [*deleted, *folders, *files]
 
 
 def _loaded_with(feature: str, package: Path) -> set[str]:
@@ -108,6 +117,16 @@ def _imported_by(path: Path) -> list[str]:
 def _is_in(name: str, modules: set[str]) -> bool:
     """Return whether a dotted name is one of these modules, or lies in one."""
     return any(f"{name}.".startswith(f"{module}.") for module in modules)
+
+
+def _folders_beside(path: Path) -> set[str]:
+    """Return the folders beside its own that a file of the package imports from when it is loaded."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        (node.module or "").partition(".")[0]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.level == 2
+    }
 
 
 def _names_of(node: ast.stmt) -> Iterator[str]:

@@ -11,12 +11,15 @@ from pytest_roofline.core.features import FEATURES
 # As they stand in the whole package.
 ALL = {
     "ab": ("ab",),
+    "bisect": ("bisect",),
     "many": ("fleet", "history"),
     "exchange": ("export", "import_"),
     "observe": ("profiler",),
     "kernel_gate": (),
     "ranks": (),
 }
+# A feature that builds on others goes with them.
+BUILT_ON = {"bisect": {"ab"}}
 TAKEN_OUT = ALL.keys() - FEATURES.keys()
 MISSING_COMMANDS = {name.removesuffix("_") for feature in TAKEN_OUT for name in ALL[feature]}
 

@@ -20,7 +20,7 @@ import pytest_roofline
 import roofline_kernels
 from pytest_roofline.core.features import FEATURES
 
-from .features import ALL, TAKEN_OUT
+from .features import ALL, BUILT_ON, TAKEN_OUT
 
 PLUGIN = Path(pytest_roofline.__file__).parent
 KERNELS = Path(roofline_kernels.__file__).parent
@@ -44,6 +44,7 @@ MAY_IMPORT = {
         *("processes", "figures", "report", "plugin", "settings", "exchange", "baselines"),
         *("engine", "hardware", "stats", "core"),
     },
+    "bisect": {"ab", "report", "settings", "baselines", "processes", "hardware", "stats", "core"},
     "many": {"report", "baselines", "stats", "hardware", "core"},
     "exchange": {"figures", "report", "baselines", "stats", "hardware", "core"},
 }
@@ -53,7 +54,7 @@ TORCH_GUESTS = {"plugin/fixture.py", "plugin/findings.py", "plugin/round_server.
 PYTEST_LIVES_IN = {"plugin", "settings"}
 # These stand above all others.
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "plugin"}
-MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "ab", "many"}
+MAY_IMPORT["plugin"] = {*MAY_IMPORT} - {"cli", "ab", "bisect", "many"}
 
 
 def modules(package):
@@ -285,7 +286,11 @@ def feature(name):
 
 
 def reaching(path):
-    """Each import from a feature outside of its folder, with the features that its function requires ahead."""
+    """Each import from a feature outside of its folder, with the features that its function requires ahead.
+
+    Those that it is built on are left out.
+    """
+    inside = {feature(dotted(path)), *BUILT_ON.get(feature(dotted(path)), ())}
 
     def look(node, required):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -309,7 +314,7 @@ def reaching(path):
             }
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name in imported(ast.unparse(node), dotted(path)):
-                if (needed := feature(name)) and needed != feature(dotted(path)):
+                if (needed := feature(name)) and needed not in inside:
                     yield needed, required
         for part in ast.iter_child_nodes(node):
             yield from look(part, required)

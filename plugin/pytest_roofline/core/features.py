@@ -10,6 +10,7 @@ from .errors import BadInput
 # By folder, the commands in its `cli.py`.
 FEATURES: dict[str, tuple[str, ...]] = {
     "ab": ("ab",),
+    "bisect": ("bisect",),
     "many": ("fleet", "history"),
     "exchange": ("export", "import_"),
     "observe": ("profiler",),

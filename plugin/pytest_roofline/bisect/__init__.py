@@ -1,0 +1,1 @@
+"""The first version, commit or difference that made something slower: `roofline bisect`."""
