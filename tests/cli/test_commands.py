@@ -28,7 +28,7 @@ from pytest_roofline.core.storage import to_plain
 from pytest_roofline.engine import inventory
 from pytest_roofline.hardware import products
 
-from ..features import with_installed
+from ..features import TAKEN_OUT, with_installed
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 STREAM = """Using HIP device AMD Instinct MI300X
@@ -66,6 +66,7 @@ ALL_CASES = {
     "explain": ("new 64MiB", 0, "new absent"),
     "profiler": ("new 64MiB=kernels.csv --calls 3", 0, "new 64MiB=absent.csv"),
     "ab": (". . test_suite.py --processes 4 --seed 1", 0, "nonsense . test_suite.py"),
+    "bisect": ("fast slow --run ./bench.sh --lower ms --seed 1", 0, "old absent"),
     "drill": ("20% perf_tests -k memcpy", 1, "nonsense perf_tests"),
     "baseline propose": ("old -o proposed.json", 0, "absent -o absent.json"),
     "baseline approve": ("proposal.json --into elsewhere", 0, "absent.json"),
@@ -126,7 +127,27 @@ def scene(make, tmp_path_factory):
     (folder / "stream.csv").write_text(STREAM, encoding="utf-8")
     (folder / "test_suite.py").write_text(SUITE, encoding="utf-8")
     (folder / "old.txt").write_text("a file where a folder is asked for", encoding="utf-8")
+    if "bisect" not in TAKEN_OUT:
+        save_pair(folder, make)
     return folder
+
+
+def save_pair(folder, make):
+    """A program that is slow under a variable, and two runs of this machine that differ in it."""
+    from pytest_roofline.ab.command_identity import environment_of
+    from pytest_roofline.ab.sides import PreparedSide, SideSpec
+
+    program = folder / "bench.sh"
+    program.write_text(
+        '#!/bin/sh\ntest "$NCCL_ALGO" != Ring; echo "{\\"ms\\": $((10 + 5 * $?))}"\n', "utf-8"
+    )
+    program.chmod(0o755)
+    here = PreparedSide(SideSpec(".", "."), "python", folder, {})
+    for name, algorithm in (("slow", "Ring"), ("fast", "Tree")):
+        environment = replace(environment_of(here, [], ""), variables={"NCCL_ALGO": algorithm})
+        header = replace(make.header(name), environment=environment)
+        path = folder / ".roofline" / "runs" / f"{name}.jsonl"
+        path.write_text(encode_line(header), encoding="utf-8")
 
 
 def save_on(path, make, measurement, node, started="2026-01-02T03:04:05Z", **environment):

@@ -41,6 +41,10 @@ SECTIONS = {
     },
     "Gate": {
         "ab": ("ab.cli:ab", "Measure two sides of a change in turn and compare them."),
+        "bisect": (
+            "bisect.cli:bisect",
+            "Find the version, commit or difference that made the tests slower.",
+        ),
         "drill": ("cli.drill:drill", "Slow every test down and check that the gate fails."),
     },
     "Look at the machine": {

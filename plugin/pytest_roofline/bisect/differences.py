@@ -1,0 +1,118 @@
+"""The differences of two runs in packages and variables, which an environment can switch."""
+
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+
+from ..core.errors import BadInput
+from ..core.facts import Environment, fact_text
+from ..hardware import key_of
+from .search import Place
+
+PACKAGE = "package "
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedSetting:
+    """A package or a variable (`$NAME`) that differs. None is a variable that is not set."""
+
+    name: str
+    good: str | None
+    bad: str | None
+
+    @property
+    def text(self) -> str:
+        """The difference in words: `triton 3.7.1 → 3.7.2`."""
+        return f"{self.name} {self.good or 'unset'} → {self.bad or 'unset'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingGroup:
+    """Differences that can only change together."""
+
+    members: tuple[ChangedSetting, ...]
+
+    @property
+    def text(self) -> str:
+        """The group in words."""
+        return " with ".join(member.text for member in self.members)
+
+
+def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGroup], list[str]]:
+    """Return the groups of differences of two runs, and the names of differences that no environment can switch.
+
+    Raises:
+        BadInput: the runs are of two kinds of hardware, or nothing differs that can be switched.
+    """
+    keys = key_of(good), key_of(bad)
+    if keys[0] != keys[1]:
+        raise BadInput(
+            f"the runs are of two machines, {keys[0]} and {keys[1]}; expected two runs of this hardware"
+        )
+    before, after = good.everything(), bad.everything()
+    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    differences, fixed = [], []
+    for name in changed:
+        both = name in before and name in after
+        if name.startswith("$"):
+            differences.append(ChangedSetting(name, before.get(name), after.get(name)))
+        elif name.startswith(PACKAGE) and both:
+            versions = (facts[name].partition("#")[0].strip() for facts in (before, after))
+            differences.append(ChangedSetting(name.removeprefix(PACKAGE), *versions))
+        elif f"{PACKAGE}{name}" not in changed:
+            fixed.append(f"{name} {fact_text(before, name)} → {fact_text(after, name)}")
+    if not differences:
+        texts = "; ".join(fixed) or "nothing"
+        raise BadInput(
+            f"the runs differ in {texts}; expected a package or a variable, which one machine can switch"
+        )
+    return _grouped(differences), fixed
+
+
+def _grouped(differences: Sequence[ChangedSetting]) -> list[SettingGroup]:
+    """Return groups of differences: packages that pin each other's version are one."""
+    groups: dict[str, list[ChangedSetting]] = {
+        difference.name: [difference] for difference in differences
+    }
+    for name in list(groups):
+        for pinned in filter(groups.__contains__, _pinned_by(name)):
+            if groups[pinned] is not groups[name]:
+                groups[name] += groups[pinned]
+                for member in groups[pinned]:
+                    groups[member.name] = groups[name]
+    return [
+        SettingGroup(tuple(members))
+        for members in {id(group): group for group in groups.values()}.values()
+    ]
+
+
+def _pinned_by(name: str) -> Iterator[str]:
+    """Yield the packages whose version an installed package fixes."""
+    try:
+        lines = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for requirement in map(Requirement, lines):
+        if any(part.operator in ("==", "===") for part in requirement.specifier):
+            yield requirement.name
+
+
+def settings_of(
+    groups: Sequence[SettingGroup], place: Place
+) -> tuple[list[str], dict[str, str | None]]:
+    """Return the requirements and the variables of a candidate.
+
+    `place` are the groups that have the values of the slow run; all others have those of the fast one.
+    """
+    requirements: list[str] = []
+    variables: dict[str, str | None] = {}
+    for number, group in enumerate(groups):
+        for member in group.members:
+            value = member.bad if number in place else member.good
+            if member.name.startswith("$"):
+                variables[member.name.removeprefix("$")] = value
+            else:
+                requirements.append(f"{member.name}=={value}")
+    return requirements, variables

@@ -1,0 +1,120 @@
+"""The sides of candidates: made when they are measured, and removed afterwards.
+
+Both ends stay, since each step measures them again. A candidate goes when its step ends. Nothing is written into the
+checkout or the present environment.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..ab.making import install_exactly
+from ..ab.sides import CACHES, NOTHING, PLUGIN, PreparedSide, SideSpec, parse_side, prepare_sides
+from ..core.errors import CannotStore
+from ..core.units import format_bytes
+from ..processes.system import owned_prefix
+from .differences import SettingGroup, settings_of
+from .search import Place
+from .state import BisectState
+
+# Bytes that stay free on the disk of temporary files.
+RESERVE_BYTES = 256 * 2**20
+
+
+class Environments:
+    """The sides of a search.
+
+    Args:
+        state: of the search, with its row of candidates.
+        groups: the differences of two runs; none for versions and commits.
+    """
+
+    def __init__(self, state: BisectState, groups: Sequence[SettingGroup] = ()) -> None:
+        self._state, self._groups = state, groups
+        self._module = PLUGIN if state.program is None else NOTHING
+        self._largest_bytes = 0
+
+    def name_in(self, row: Sequence[Place], position: int) -> str:
+        """Return the name of a candidate: its side, or the differences that it has and its neighbour has not."""
+        if not self._groups:
+            return self._state.row[row[position][0]]
+        before = row[position - 1] if position else ()
+        return self.name_of(tuple(number for number in row[position] if number not in before))
+
+    def name_of(self, place: Place) -> str:
+        """Return some differences in words."""
+        return "; ".join(self._groups[number].text for number in place) or "none of the differences"
+
+    @contextlib.contextmanager
+    def sides(self, places: Mapping[str, Place]) -> Iterator[dict[str, PreparedSide]]:
+        """Yield the sides of some candidates, by name. They are removed afterwards.
+
+        Raises:
+            BadInput: one cannot be made.
+            CannotStore: the disk is too full.
+        """
+        free_bytes = shutil.disk_usage(tempfile.gettempdir()).free
+        needed_bytes = self._largest_bytes + RESERVE_BYTES
+        if free_bytes < needed_bytes:
+            raise CannotStore(
+                f"{tempfile.gettempdir()} has {format_bytes(free_bytes)} free; expected "
+                f"{format_bytes(needed_bytes)} for a candidate; free some, or set TMPDIR to another disk"
+            )
+        cwd = Path(self._state.cwd)
+        make = self._with_differences if self._groups else self._of_row
+        with make(places, cwd) as sides:
+            used_bytes = free_bytes - shutil.disk_usage(tempfile.gettempdir()).free
+            self._largest_bytes = max(self._largest_bytes, used_bytes // len(places))
+            yield sides
+
+    def _of_row(
+        self, places: Mapping[str, Place], cwd: Path
+    ) -> contextlib.AbstractContextManager[dict[str, PreparedSide]]:
+        specs = {name: parse_side(self._state.row[place[0]]) for name, place in places.items()}
+        return prepare_sides(specs, cwd, self._module)
+
+    @contextlib.contextmanager
+    def _with_differences(
+        self, places: Mapping[str, Place], cwd: Path
+    ) -> Iterator[dict[str, PreparedSide]]:
+        """Yield sides over the present one, each with the settings of its differences."""
+        with (
+            prepare_sides({"here": SideSpec(".", ".")}, cwd, self._module) as here,
+            tempfile.TemporaryDirectory(prefix=owned_prefix("ab")) as folder,
+        ):
+            yield {
+                name: self._changed(here["here"], place, Path(folder, name))
+                for name, place in places.items()
+            }
+
+    def _changed(self, here: PreparedSide, place: Place, folder: Path) -> PreparedSide:
+        """Return the present side with the packages and variables of some differences."""
+        requirements, variables = settings_of(self._groups, place)
+        text = self.name_of(place)
+        folder.mkdir()
+        environ = here.environ | {name: str(folder / cache) for name, cache in CACHES.items()}
+        for name, value in variables.items():
+            environ.pop(name, None)
+            environ |= {} if value is None else {name: value}
+        python = here.python
+        if requirements:
+            python = install_exactly(text, requirements, folder)
+            environ["PATH"] = f"{Path(python).parent}{os.pathsep}{environ.get('PATH', '')}"
+            environ["VIRTUAL_ENV"] = str(folder / "environment")
+        spec = SideSpec(text, "with")
+        return PreparedSide(spec, python, here.cwd, environ, here.checkout, here.folder)
+
+
+@contextlib.contextmanager
+def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process, and restore them afterwards."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

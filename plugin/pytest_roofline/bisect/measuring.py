@@ -1,0 +1,314 @@
+"""The processes of a search: blocks of both ends and a candidate between them, and what they measured."""
+
+import contextlib
+import math
+import random
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..ab.making import CommandError
+from ..ab.results import SidesResults
+from ..ab.results import read_state as read_comparison
+from ..ab.results import save_state as save_comparison
+from ..ab.results import state_folder as comparison_folder
+from ..ab.running import Runner
+from ..ab.side_process import WARMING_BUDGET, WARMING_S, check_end, run_side
+from ..ab.sides import PreparedSide
+from ..ab.telling import Report, make_report
+from ..baselines.exact import records_in_runs
+from ..baselines.run_files import runs_of_child
+from ..baselines.runs import Run
+from ..core.errors import BadFile, BadInput
+from ..core.resources import ResourceKey
+from ..core.rows import KERNEL, Row
+from ..core.units import count
+from ..core.verdicts import Kind
+from ..processes.children import QUIET_FACTOR, QUIET_S, why_void
+from ..processes.system import owned_prefix
+from ..settings.options import ROUND_VARIABLE
+from ..stats.key_results import KeyResults
+from .environments import Environments
+from .search import Floats, Narrowed, Observation, Place, exact_levels, fit_levels
+from .state import BisectState, Broken, Lead, save_state
+from .telling import change_text, range_text
+
+# The orders of a block. The candidate is in the middle, so that a straight drift cancels.
+ORDERS = (("A", "M", "B"), ("B", "M", "A"))
+# A candidate without a sound time in so many processes counts as broken.
+MOST_SPOILED = 3
+
+
+class BudgetSpent(Exception):
+    """The end of the time for a search."""
+
+
+class _NoFigure(Exception):
+    """A process that gave no sound figure; `is_final` if a further process would not either."""
+
+    def __init__(self, reason: str, *, is_final: bool) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+class Bench:
+    """Measures the candidates of a search, and keeps what it measured.
+
+    Args:
+        state: of the search.
+        folder: of the runs, `.roofline`.
+        ends: the good and the bad end of the row.
+        environments: make the sides.
+        tell: prints a line on the progress.
+        deadline_s: by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        state: BisectState,
+        folder: Path,
+        ends: tuple[Place, Place],
+        environments: Environments,
+        tell: Callable[[str], None],
+        deadline_s: float,
+    ) -> None:
+        self.state, self.ends, self._tell = state, ends, tell
+        # What the last step could narrow down to.
+        self.left = "nothing was measured between the ends"
+        self._folder, self._environments, self._deadline_s = folder, environments, deadline_s
+        self._settings = state.comparison("step", state.ends, 2)
+        self._sides: dict[str, PreparedSide] = {}
+        self._warmed_s: dict[str, float] = {}
+
+    @property
+    def broken(self) -> Collection[Place]:
+        """The candidates that cannot be measured."""
+        return {candidate.place for candidate in self.state.broken}
+
+    @property
+    def _lead(self) -> Lead:
+        assert self.state.lead is not None
+        return self.state.lead
+
+    def evidence(self) -> Mapping[Place, Floats]:
+        """Return the evidence for the levels of all candidates."""
+        if self._lead.good:
+            return exact_levels(self.state.observations, self.ends)
+        return fit_levels(self.state.observations, self.ends)[1]
+
+    def compare(
+        self, name: str, sides: Mapping[str, PreparedSide], processes: int
+    ) -> tuple[Report, SidesResults]:
+        """Measure two sides in turn as `roofline ab` does, and return the report."""
+        began_s = time.monotonic()
+        texts = sides["A"].spec.text, sides["B"].spec.text
+        settings = self.state.comparison(name, texts, processes)
+        if comparison_folder(self._folder, settings.name).exists():
+            settings = read_comparison(self._folder, settings.name)
+        save_comparison(self._folder, settings)
+        results = SidesResults(self._folder, settings, {"A": None, "B": None})
+        runner = Runner(results, sides, ROUND_VARIABLE, self._tell, began_s)
+        paired_by_twin = runner.run(self._deadline_s - began_s)
+        report = make_report(results, paired_by_twin, sides, interrupted=False)
+        # Both sides were warmed up, and kernels of a second A are of a further process.
+        warmed = 2 + bool(report.kernel_rows)
+        self.keep(processes=self.state.processes + len(results.state.taken) + warmed)
+        return report, results
+
+    def use_ends(self, sides: Mapping[str, PreparedSide], *, warm: bool) -> None:
+        """Measure both ends on these sides. `warm` are those that have run."""
+        self._sides = dict(sides)
+        self._warmed_s = dict.fromkeys(sides, 0.0) if warm else {}
+
+    def keep(self, **changes: object) -> None:
+        """Change the state, and write it."""
+        self.state = replace(self.state, **changes)  # type: ignore[arg-type]
+        save_state(self._folder, self.state)
+
+    def measure(self, place: Place) -> None:
+        """Run one block of both ends and a candidate, or one process of it if the figures are exact.
+
+        A candidate that cannot be measured is noted as broken.
+
+        Raises:
+            BudgetSpent: the time is over.
+            BadInput: the disk is full, or an end gives no figure.
+        """
+        if time.monotonic() > self._deadline_s:
+            raise BudgetSpent
+        order = ORDERS[random.Random(f"{self.state.seed} {self.state.blocks}").randrange(2)]
+        with contextlib.ExitStack() as stack:
+            try:
+                self._sides |= stack.enter_context(self._environments.sides({"M": place}))
+            except BadInput as error:
+                self._note(place, _reason_of(error))
+                return
+            self._warmed_s.pop("M", None)
+            try:
+                for _ in range(MOST_SPOILED):
+                    if self._measure_block(place, ("M",) if self._lead.good else order):
+                        return
+            except _NoFigure as failure:
+                self._note(place, str(failure))
+            else:
+                self._note(place, f"{MOST_SPOILED} processes gave no sound time")
+
+    def report(self, place: Place, row: Sequence[Place], narrowed: Narrowed) -> None:
+        """Print the line of a step."""
+        names = [self._environments.name_in(row, position) for position in range(len(row))]
+        self.left = "; ".join(range_text(gap, names) for gap in narrowed.gaps)
+        broken = " cannot be measured" * (place in self.broken)
+        processes = count(self.state.processes, "process", "es")
+        self._tell(f"{names[row.index(place)]}{broken}: {self.left}; {processes} so far")
+
+    def _note(self, place: Place, reason: str) -> None:
+        self.keep(broken=(*self.state.broken, Broken(place, reason)))
+
+    def _measure_block(self, place: Place, order: tuple[str, ...]) -> bool:
+        """Run the processes of a block. Return True if the candidate has a figure."""
+        places = {"A": self.ends[0], "M": place, "B": self.ends[1]}
+        block, has_figure = self.state.blocks, False
+        self.keep(blocks=block + 1)
+        for arm in sorted(order, key="MAB".index):
+            if arm not in self._warmed_s:
+                began_s = time.monotonic()
+                self._figure(arm, WARMING_S, WARMING_BUDGET)
+                self._warmed_s[arm] = time.monotonic() - began_s
+        for arm in order:
+            quiet_s = max(QUIET_S, QUIET_FACTOR * self._warmed_s[arm])
+            try:
+                value = self._figure(arm, quiet_s)
+            except _NoFigure as failure:
+                if failure.is_final:
+                    raise
+                continue
+            has_figure |= arm == "M"
+            observation = Observation(block, places[arm], value)
+            self.keep(observations=(*self.state.observations, observation))
+        return has_figure
+
+    def _figure(self, arm: str, quiet_s: float, *options: str) -> float:
+        """Return what one process of an arm measured: log seconds, or the share of an exact figure."""
+        lead, side = self._lead, self._sides[arm]
+        number = self.state.processes + 1
+        self.keep(processes=number)
+        with tempfile.TemporaryDirectory(
+            prefix=owned_prefix("round"), ignore_cleanup_errors=True
+        ) as name:
+            end = run_side(
+                side,
+                self._settings,
+                Path(name),
+                number,
+                [lead.test_id],
+                quiet_s,
+                *options,
+                side="A",
+                variable=ROUND_VARIABLE,
+            )
+            runs = list(runs_of_child(Path(name), self._tell_unreadable))
+        try:
+            check_end(arm, side, end, runs)
+        except BadInput as error:
+            if arm != "M":
+                raise
+            raise _NoFigure(_reason_of(error), is_final=True) from None
+        figures = _figures_of(lead, runs, f"process {number}")
+        return lead.share(figures) if lead.good else math.log(figures[""])
+
+    def _tell_unreadable(self, error: BadFile) -> None:
+        self._tell(f"the results of a process cannot be read: {error}")
+
+
+def _figures_of(lead: Lead, runs: list[Run], name: str) -> dict[str, float]:
+    """Return the figures of a lead in the runs of a process: those of a kernel, or seconds under an empty name.
+
+    Raises:
+        _NoFigure: it has none; a failed test is final, and a process that was disturbed is not.
+    """
+    outcomes = {outcome.test_id: outcome for run in runs for outcome in run.outcomes}
+    reason = why_void(outcomes.get(lead.test_id), name)
+    if reason:
+        raise _NoFigure(reason, is_final=True)
+    if lead.is_kernel:
+        record = records_in_runs(runs).kernels.get(lead.identity)
+        if record is None:
+            raise _NoFigure(f"{name} did not compile {lead.label}", is_final=True)
+        return dict(record.entry.figures)
+    measurements = [
+        measurement
+        for run in runs
+        for measurement in run.tested
+        if measurement.key.identity == lead.identity
+    ]
+    if not measurements:
+        raise _NoFigure(f"{name} did not measure {lead.label}", is_final=True)
+    sound = KeyResults(measurements).sound(None)
+    if not sound:
+        raise _NoFigure(measurements[-1].invalid, is_final=False)
+    return {"": max(measurement.median_s for measurement in sound)}
+
+
+def choose_lead(report: Report, results: SidesResults) -> Lead | None:
+    """Return the result that is slower for certain: a kernel, else the test whose slowdown is clearest.
+
+    None if nothing is.
+    """
+    worse = [row for row in report.rows if row.verdict == Kind.REGRESSED]
+    kernels = [row for row in worse if row.metric == KERNEL]
+    if kernels:
+        return _kernel_lead(kernels[0])
+    tests = [row for row in worse if row.time_verdict is not None and row.key is not None]
+    if not tests:
+        return None
+    row = max(tests, key=_clearness)
+    assert row.key is not None
+    ends = [
+        {measurement.median_s for _, measurement in results.slowest_attempts(row.key.identity, arm)}
+        for arm in ("A", "B")
+    ]
+    is_exact = all(len(values) == 1 for values in ends)
+    good, bad = ({"": values.pop()} if is_exact else {} for values in ends)
+    return Lead(row.key.identity, row.test, row.label, change_text(row), good, bad)
+
+
+def _clearness(row: Row) -> float:
+    """Return the slowdown of a test in standard errors."""
+    assert row.time_verdict is not None
+    difference = row.time_verdict.difference
+    return difference.estimate / difference.error if difference is not None else 0.0
+
+
+def _kernel_lead(row: Row) -> Lead:
+    """Return a kernel with the figures that are worse."""
+    assert row.exact is not None
+    changes = [change for change in row.exact.changes if change.verdict == "worse"]
+    key = ResourceKey(row.benchmark, row.parameters, row.target or "", row.name)
+    good, bad = (
+        {
+            change.figure: float(value)
+            for change in changes
+            if (value := getattr(change, side)) is not None
+        }
+        for side in ("before", "after")
+    )
+    return Lead(key.identity, row.test, row.label, change_text(row), good, bad, is_kernel=True)
+
+
+def observations_of(
+    results: SidesResults, lead: Lead, ends: tuple[Place, Place]
+) -> tuple[Observation, ...]:
+    """Return the processes of both ends in a comparison, for the search."""
+    places = {"A": ends[0], "B": ends[1]}
+    return tuple(
+        Observation(process.block, places[process.arm], math.log(measurement.median_s))
+        for process, measurement in results.slowest_attempts(lead.identity, "A", "B")
+    )
+
+
+def _reason_of(error: BadInput) -> str:
+    """Return an error as a reason, with the last line that its command printed."""
+    lines = error.lines.splitlines() if isinstance(error, CommandError) else []
+    return " | ".join([str(error), *lines[-1:]])

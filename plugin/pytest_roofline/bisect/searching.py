@@ -1,0 +1,173 @@
+"""The course of a search: the ends, the steps, and the confirmation."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..ab.results import SidesResults
+from ..ab.sides import PreparedSide
+from ..baselines.runs import read_run
+from ..core.errors import BadInput
+from ..core.verdicts import Kind
+from ..hardware import key_of
+from .differences import SettingGroup
+from .environments import Environments
+from .measuring import Bench, BudgetSpent, choose_lead, observations_of
+from .search import SURE, SURER, Place, find_guilty, place_steps
+from .state import BisectState
+from .telling import Culprit, change_text, comparison_command, nothing_text, paragraph
+
+# The largest number of processes a side where two candidates are compared: both ends, and those beside a step.
+MOST_PROCESSES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEnd:
+    """The end of a search, with its exit status. Without a culprit the sentence says why."""
+
+    culprits: tuple[Culprit, ...]
+    sentence: str
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 if all steps are confirmed, else 2."""
+        confirmed = [culprit.verdict == Kind.REGRESSED for culprit in self.culprits]
+        return 0 if confirmed and all(confirmed) else 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The last candidate ahead of a step, the first behind it, their names, and those between them."""
+
+    places: tuple[Place, Place]
+    names: tuple[str, str]
+    chance: float
+    between: tuple[tuple[Place, str], ...] = ()
+
+
+class Search:
+    """A search, as far as it got.
+
+    Args:
+        state: of a new search, or of one that was interrupted.
+        folder: of the runs, `.roofline`.
+        groups: the differences of two runs; none for versions and commits.
+        tell: prints a line on the progress.
+        deadline_s: by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        state: BisectState,
+        folder: Path,
+        groups: Sequence[SettingGroup],
+        tell: Callable[[str], None],
+        deadline_s: float,
+    ) -> None:
+        # A candidate of a row is its number; one of differences the numbers of those that it has.
+        self._row: list[Place] = [(number,) for number in range(len(state.row))]
+        everything = tuple(range(len(state.row)))
+        ends: tuple[Place, Place] = ((), everything) if groups else (self._row[0], self._row[-1])
+        self._groups, self._tell, self._environments = groups, tell, Environments(state, groups)
+        self.bench = Bench(state, folder, ends, self._environments, tell, deadline_s)
+
+    def run(self) -> SearchEnd:
+        """Measure the ends, the candidates between them, and the two beside each step.
+
+        A step that the comparison does not confirm is searched once more, until it has a higher chance.
+        """
+        search_end = SearchEnd((), "")
+        for sure in (SURE, SURER):
+            try:
+                with self._ends() as nothing:
+                    if nothing:
+                        return SearchEnd((), nothing)
+                    steps = self._steps(sure)
+                culprits = tuple(map(self._confirm, steps))
+            except BudgetSpent:
+                return SearchEnd((), f"--budget is spent: {self.bench.left}")
+            sentences = (paragraph(self.bench.state, culprit) for culprit in culprits)
+            search_end = SearchEnd(culprits, "\n\n".join(sentences))
+            if search_end.status == 0:
+                break
+        return search_end
+
+    @contextlib.contextmanager
+    def _ends(self) -> Iterator[str]:
+        """Make both ends, and measure them if nobody has. Yield why there is nothing to bisect, else nothing."""
+        bench = self.bench
+        with self._environments.sides(dict(zip("AB", bench.ends, strict=True))) as sides:
+            is_new = bench.state.lead is None
+            nothing = self._compare_ends(sides) if is_new else ""
+            bench.use_ends(sides, warm=is_new)
+            yield nothing
+
+    def _compare_ends(self, sides: Mapping[str, PreparedSide]) -> str:
+        """Choose the result that the search follows. Return why there is none, else nothing."""
+        bench = self.bench
+        report, results = bench.compare("ends", sides, MOST_PROCESSES)
+        self._require_hardware(results)
+        lead = choose_lead(report, results)
+        if lead is None:
+            return nothing_text(report)
+        observations = () if lead.good else observations_of(results, lead, bench.ends)
+        blocks = 1 + max((observation.block for observation in observations), default=-1)
+        bench.keep(lead=lead, observations=observations, blocks=blocks)
+        self._tell(f"{lead.label} is slower at the bad end: {lead.change}")
+        return ""
+
+    def _require_hardware(self, results: SidesResults) -> None:
+        """Raise BadInput if the run whose differences are searched is of other hardware than this machine."""
+        here = results.environment("A")
+        if self._groups and here is not None:
+            path = Path(self.bench.state.runs[0])
+            keys = key_of(read_run(path).environment), key_of(here)
+            if keys[0] != keys[1]:
+                raise BadInput(
+                    f"{path} is of {keys[0]}, and this machine is {keys[1]}; expected a run of this hardware"
+                )
+
+    def _steps(self, sure: float) -> list[_Step]:
+        """Measure candidates until the steps are placed."""
+        name = self._environments.name_in
+        if not self._groups:
+            return [
+                _Step(
+                    places=(self._row[gap.good], self._row[gap.bad]),
+                    names=(name(self._row, gap.good), name(self._row, gap.bad)),
+                    chance=gap.chance,
+                    between=tuple(
+                        (self._row[position], name(self._row, position))
+                        for position in range(gap.good + 1, gap.bad)
+                    ),
+                )
+                for gap in place_steps(self.bench, self._row, sure)
+            ]
+        parts = find_guilty(self.bench, len(self._row), sure)
+        guilty = tuple(sorted(number for part, _ in parts for number in part))
+        texts = [
+            " or ".join(self._environments.name_of((number,)) for number in part)
+            for part, _ in parts
+        ]
+        names = self._environments.name_of(()), " and ".join(texts)
+        return [_Step(((), guilty), names, min(chance for _, chance in parts))]
+
+    def _confirm(self, step: _Step) -> Culprit:
+        """Compare the two candidates beside a step, and return it with the verdict."""
+        state, lead = self.bench.state, self.bench.state.lead
+        assert lead is not None
+        name = f"confirm-{state.blocks}-{'-'.join(map(str, step.places[1]))}"
+        with self._environments.sides(dict(zip("AB", step.places, strict=True))) as sides:
+            report, _ = self.bench.compare(name, sides, MOST_PROCESSES)
+        rows = [row for row in report.rows if row.label == lead.label]
+        reasons = {candidate.place: candidate.reason for candidate in state.broken}
+        return Culprit(
+            good=step.names[0],
+            bad=step.names[1],
+            chance=step.chance,
+            broken=tuple(f"{text} ({reasons[place]})" for place, text in step.between),
+            verdict=rows[0].verdict if rows else "",
+            change=change_text(rows[0]) if rows else "",
+            command="" if self._groups else comparison_command(state, *step.names),
+        )

@@ -1,0 +1,134 @@
+"""The settings and the measurements of a search, which its folder `.roofline/bisect/NAME` keeps."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..ab.command_plan import CommandPlan
+from ..ab.results import State
+from ..core.errors import BadInput
+from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.writing import write_json
+from .search import Observation, Place
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The result that a search follows: the one that is slower for certain.
+
+    Args:
+        identity: of its key.
+        test_id: the test that measures it.
+        label: its name for people.
+        change: how much worse the bad end is, in words.
+        good: exact figures of the good end, by name; empty where a time with noise is judged. `bad` likewise.
+        is_kernel: True for the figures of a compiled kernel.
+    """
+
+    identity: str
+    test_id: str
+    label: str
+    change: str
+    good: dict[str, float] = field(default_factory=dict)
+    bad: dict[str, float] = field(default_factory=dict)
+    is_kernel: bool = False
+
+    def share(self, figures: dict[str, float]) -> float:
+        """Return the level of a candidate with exact figures: 0 of the good end, 1 of the bad one, else between."""
+        values = {name: figures.get(name) for name in self.good}
+        return 0.0 if values == self.good else 1.0 if values == self.bad else 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A candidate that cannot be measured, with the reason."""
+
+    place: Place
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BisectState:
+    """All that `--resume` needs.
+
+    Args:
+        name: of the search.
+        ends: the good and the bad end, as the user wrote them.
+        row: the candidates in their order, as sides of `roofline ab`; of two runs the differences.
+        arguments: pytest's.
+        cwd: the folder in which the search began.
+        seed: of the order of processes.
+        options: the words of the command line that an `ab` of two candidates needs as well.
+        variables: those that name the index of packages.
+        runs: the files of both runs whose differences are searched; empty for versions and commits.
+        lead: None before the ends were compared.
+        observations: of all processes that count.
+        blocks: how many were run.
+        processes: how many were started, warm-ups included.
+        seconds: of the search so far.
+    """
+
+    name: str
+    ends: tuple[str, str]
+    row: tuple[str, ...]
+    arguments: tuple[str, ...]
+    cwd: str
+    seed: int
+    tolerance: float | None = None
+    program: CommandPlan | None = None
+    options: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+    lead: Lead | None = None
+    observations: tuple[Observation, ...] = ()
+    broken: tuple[Broken, ...] = ()
+    blocks: int = 0
+    processes: int = 0
+    seconds: float = 0.0
+    schema: int = SCHEMA
+
+    def comparison(self, name: str, sides: tuple[str, str], processes: int) -> State:
+        """Return the settings of an `ab` of two candidates."""
+        return State(
+            name=f"{self.name}-{name}",
+            sides=sides,
+            arguments=self.arguments,
+            cwd=self.cwd,
+            seed=self.seed,
+            processes=processes,
+            tolerance=self.tolerance,
+            program=self.program,
+        )
+
+
+def state_folder(folder: Path, name: str) -> Path:
+    """Return the folder of a search's state. `folder` is `.roofline`."""
+    return folder / "bisect" / name
+
+
+def read_state(folder: Path, name: str) -> BisectState:
+    """Return the state of a search that is to be resumed.
+
+    Raises:
+        BadInput: no search has this name.
+        BadFile: the state cannot be read.
+    """
+    path = state_folder(folder, name) / "state.json"
+    if not path.exists():
+        names = sorted(state_path.parent.name for state_path in folder.glob("bisect/*/state.json"))
+        raise BadInput(
+            f"{folder} holds no `roofline bisect` {name!r}; expected one of {', '.join(names) or 'none'}"
+        )
+    raw = decode_json(read_bytes(path, "state"), f"state {path}")
+    check_schema(raw, f"state {path}")
+    state: BisectState = to_record(raw, BisectState, f"state {path}")
+    return state
+
+
+def save_state(folder: Path, state: BisectState) -> None:
+    """Write the state of a search, in a folder that git ignores."""
+    place = state_folder(folder, state.name)
+    place.mkdir(parents=True, exist_ok=True)
+    (place.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    write_json(place / "state.json", to_plain(state))

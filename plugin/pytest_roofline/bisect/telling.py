@@ -1,0 +1,90 @@
+"""What a search says: a line a step, and at its end a paragraph that is fit for an issue."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ab.telling import Report
+from ..core.rows import FAILED, Row
+from ..core.units import count, format_share, listed, printable
+from ..report.words import difference_text, span_text, tolerance_text
+from .search import Gap
+from .state import BisectState
+
+# Of tests that a line names.
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A step, with the comparison that confirmed it.
+
+    Args:
+        good: the last candidate ahead of the step, `bad` the first one behind it.
+        chance: that the step lies between them.
+        broken: candidates between them that cannot be measured, with the reason.
+        verdict: of `bad` against `good`; empty where they were not compared.
+        change: of the result that the search followed, in words.
+        command: shows the step; empty if there is none.
+    """
+
+    good: str
+    bad: str
+    chance: float
+    broken: tuple[str, ...] = ()
+    verdict: str = ""
+    change: str = ""
+    command: str = ""
+
+
+def nothing_text(report: Report) -> str:
+    """Return why there is nothing to bisect: the worst results, with their intervals."""
+    failed = [row.label for row in report.rows if row.verdict == FAILED]
+    if failed:
+        return f"the bad end fails: {listed(failed, MOST_NAMED)}; expected results on both ends"
+    tolerance = tolerance_text(report.test_rows).removeprefix("tolerance ")
+    texts = [f"{row.label} {change_text(row)}" for row in report.rows]
+    at = f" at {tolerance}" if tolerance else ""
+    return f"nothing to bisect{at}: {listed(list(map(printable, texts)), MOST_NAMED)}"
+
+
+def range_text(gap: Gap, row: Sequence[str]) -> str:
+    """Return the candidates that hold a step: `first slow one of 4, x … y (99.3 %)`."""
+    chance = f"({format_share(gap.chance)})"
+    first, last, size = row[max(gap.good + 1, 0)], row[gap.bad], gap.bad - gap.good
+    if size == 1:
+        return f"{last} is the first slow one {chance}"
+    return f"the first slow one is of {size}, {first} … {last} {chance}"
+
+
+def comparison_command(state: BisectState, good: str, bad: str) -> str:
+    """Return the command that compares two candidates."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in state.variables.items()]
+    words = [*("roofline", "ab"), good, bad, *state.options, *["--"] * bool(state.arguments)]
+    return " ".join([*variables, shlex.join([*words, *state.arguments])])
+
+
+def change_text(row: Row) -> str:
+    """Return how much worse a result is, with its interval or the figures of a kernel."""
+    span = span_text(row)
+    return difference_text(row) + f" (99 % interval {span})" * bool(span)
+
+
+def paragraph(state: BisectState, culprit: Culprit) -> str:
+    """Return a step as a paragraph for an issue: what, since when, how much, how sure, and what shows it."""
+    assert state.lead is not None
+    since = f"{state.lead.label} is slower since {culprit.bad}"
+    sentences = [
+        f"{since}: {culprit.change or state.lead.change}. The last fast one is {culprit.good}.",
+        f"The search went through {count(len(state.row), 'candidate')} from {state.ends[0]} to {state.ends[1]} with "
+        f"{count(state.processes, 'process', 'es')}, and is {format_share(culprit.chance)} sure.",
+    ]
+    if culprit.verdict:
+        sentences.append(f"Both were then measured in turn: {culprit.verdict}.")
+    if culprit.broken:
+        sentences.append(
+            f"Any of these may be the first slow one as well, since it cannot be measured: {'; '.join(culprit.broken)}."
+        )
+    if culprit.command:
+        sentences.append(f"It shows with: {culprit.command}")
+    return printable(" ".join(sentences))

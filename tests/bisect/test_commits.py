@@ -1,0 +1,72 @@
+"""A history of commits in a temporary repository."""
+
+from pathlib import Path
+
+import pytest
+
+from pytest_roofline.bisect import measuring
+from pytest_roofline.bisect.candidates import row_between
+from pytest_roofline.core.errors import BadInput
+
+from ..ab.conftest import git
+from .conftest import RUN, steps, write
+
+
+def test_a_merge_is_one_change_and_a_checkout_with_changes_is_the_last_candidate(history):
+    commits = history(lambda _: 1.0)
+    git(".", "checkout", "-q", "-b", "side", "HEAD~3")
+    write("other.py", "")
+    git(".", "add", "-A")
+    git(".", "commit", "-q", "-m", "side")
+    git(".", "checkout", "-q", "main")
+    git(".", "merge", "-q", "--no-ff", "-m", "merge", "side")
+    merge = f"commit:{git('.', 'rev-parse', 'HEAD')}"
+    here = Path.cwd()
+    assert row_between("HEAD~3", "HEAD", here, pre=False) == [*commits[-3:], merge]
+    assert row_between("HEAD~3", ".", here, pre=False) == [*commits[-3:], "."]
+    write("bench.py", "changed")
+    assert row_between("HEAD~1,build=make", ".", here, pre=False) == [
+        f"{commits[-1]},build=make",
+        f"{merge},build=make",
+        ".",
+    ]
+    with pytest.raises(BadInput, match="is no ancestor of the other side; expected one, such as"):
+        row_between("HEAD", "HEAD~3", here, pre=False)
+
+
+def test_a_spent_budget_says_what_is_left_and_resume_goes_on_there(bisect, history, monkeypatch):
+    commits = history(lambda number: 1.2 if number >= 11 else 1.0)
+    measure, places = measuring.Bench.measure, []
+
+    def late(bench, place):
+        places.append(place)
+        if len(places) == 3:
+            raise measuring.BudgetSpent
+        measure(bench, place)
+
+    monkeypatch.setattr(measuring.Bench, "measure", late)
+    report = bisect("--name=one", "--seed=1", "HEAD~15", "HEAD", *RUN, status=2)
+    assert report["sentence"].startswith(
+        f"--budget is spent: the first slow one is of 4, {commits[8]} … {commits[11]} ("
+    )
+    before = bisect.calls
+    report = bisect("--resume=one")
+    assert steps(report) == [(commits[10], commits[11])]
+    # The ends were not measured again, and no candidate twice.
+    assert "bench.ms is slower at the bad end" not in bisect.said
+    assert len(places) == len(set(places)) + 1
+    assert bisect.calls > before
+
+
+def test_what_cannot_be_searched_is_refused_with_what_to_type(bisect, history):
+    history(lambda _: 1.0)
+    for words, expected in {
+        ("HEAD",): "an end is missing; expected two versions of a package (with:triton==3.6.*",
+        (".", "HEAD"): "have no candidates between them; expected two versions",
+        ("with:a==1", "with:b==2"): "are two packages; expected",
+        ("with:a==1==", "with:a==2"): "is no requirement",
+        ("HEAD", "HEAD"): "are the same; expected two that differ",
+        ("--resume=absent",): "holds no `roofline bisect` 'absent'; expected one of none",
+        ("--resume=absent", "HEAD", "."): "--resume keeps the search's own options; type: roofline",
+    }.items():
+        assert expected in bisect(*words, status=2)
