@@ -85,6 +85,6 @@ def history(bisect):
             git(".", "add", "-A")
             git(".", "commit", "-q", "-m", str(number))
             hashes.append(git(".", "rev-parse", "HEAD"))
-        return [f"commit:{commit}" for commit in hashes]
+        return [f"commit:{commit[:12]}" for commit in hashes]
 
     return make

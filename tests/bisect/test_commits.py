@@ -20,7 +20,7 @@ def test_a_merge_is_one_change_and_a_checkout_with_changes_is_the_last_candidate
     git(".", "commit", "-q", "-m", "side")
     git(".", "checkout", "-q", "main")
     git(".", "merge", "-q", "--no-ff", "-m", "merge", "side")
-    merge = f"commit:{git('.', 'rev-parse', 'HEAD')}"
+    merge = f"commit:{git('.', 'rev-parse', 'HEAD')[:12]}"
     here = Path.cwd()
     assert row_between("HEAD~3", "HEAD", here, pre=False) == [*commits[-3:], merge]
     assert row_between("HEAD~3", ".", here, pre=False) == [*commits[-3:], "."]
@@ -47,7 +47,7 @@ def test_a_spent_budget_says_what_is_left_and_resume_goes_on_there(bisect, histo
     monkeypatch.setattr(measuring.Bench, "measure", late)
     report = bisect("--name=one", "--seed=1", "HEAD~15", "HEAD", *RUN, status=2)
     assert report["sentence"].startswith(
-        f"--budget is spent: the first slow one is of 4, {commits[8]} … {commits[11]} ("
+        f"--budget is spent: 4 left, {commits[8]} … {commits[11]} ("
     )
     before = bisect.calls
     report = bisect("--resume=one")

@@ -39,14 +39,14 @@ def test_packages_and_variables_can_be_switched_and_a_driver_is_named(environmen
     )
     groups, fixed = groups_between(good, bad)
     assert [group.text for group in groups] == [
-        "triton 3.7.1 → 3.7.2",
         "$NCCL_ALGO Tree → Ring",
+        "triton 3.7.1 → 3.7.2",
         "$OMP_NUM_THREADS unset → 4",
     ]
     assert [text.partition(" ")[0] for text in fixed] == ["driver", "package"]
     assert settings_of(groups, (0, 2)) == (
-        ["triton==3.7.2"],
-        {"NCCL_ALGO": "Tree", "OMP_NUM_THREADS": "4"},
+        ["triton==3.7.1"],
+        {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "4"},
     )
 
 

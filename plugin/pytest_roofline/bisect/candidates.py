@@ -17,6 +17,9 @@ EXPECTED = (
     "or two saved runs"
 )
 
+# Letters of a commit's hash that tell it from all others.
+SHORT = 12
+
 
 def row_between(good: str, bad: str, cwd: Path, *, pre: bool) -> list[str]:
     """Return the candidates from the good end to the bad one, both included, as sides of `roofline ab`.
@@ -87,7 +90,7 @@ def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
     ]
     build = next((f",build={spec.build}" for spec in ends if spec.build), "")
     commits = git.commits_between(ends[0].text, *hashes)
-    row = [f"commit:{commit}{build}" for commit in commits]
+    row = [f"commit:{commit[:SHORT]}{build}" for commit in commits]
     if ends[1].kind == HERE:
         # A clean checkout is its commit, with what was built in it.
         row = [*(row[:-1] if git.is_clean and len(row) > 1 else row), HERE]

@@ -33,7 +33,7 @@ from ..stats.key_results import KeyResults
 from .environments import Environments
 from .search import Floats, Narrowed, Observation, Place, exact_levels, fit_levels
 from .state import BisectState, Broken, Lead, save_state
-from .telling import change_text, range_text
+from .telling import change_text, left_text
 
 # The orders of a block. The candidate is in the middle, so that a straight drift cancels.
 ORDERS = (("A", "M", "B"), ("B", "M", "A"))
@@ -158,7 +158,7 @@ class Bench:
     def report(self, place: Place, row: Sequence[Place], narrowed: Narrowed) -> None:
         """Print the line of a step."""
         names = [self._environments.name_in(row, position) for position in range(len(row))]
-        self.left = "; ".join(range_text(gap, names) for gap in narrowed.gaps)
+        self.left = left_text(narrowed.gaps, names)
         broken = " cannot be measured" * (place in self.broken)
         processes = count(self.state.processes, "process", "es")
         self._tell(f"{names[row.index(place)]}{broken}: {self.left}; {processes} so far")

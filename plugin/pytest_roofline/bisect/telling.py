@@ -48,13 +48,21 @@ def nothing_text(report: Report) -> str:
     return f"nothing to bisect{at}: {listed(list(map(printable, texts)), MOST_NAMED)}"
 
 
-def range_text(gap: Gap, row: Sequence[str]) -> str:
-    """Return the candidates that hold a step: `first slow one of 4, x … y (99.3 %)`."""
+def left_text(gaps: Sequence[Gap], row: Sequence[str]) -> str:
+    """Return where the steps of a row may lie: `4 left, x … y (99.3 %)`, or which candidates they are."""
+    first, last = gaps[0], gaps[-1]
+    if first.bad > last.good and first != last:
+        # Nothing tells yet whether there are two steps.
+        good, bad = min(first.good, last.good), max(first.bad, last.bad)
+        gaps = [Gap(good, bad, min(first.chance, last.chance))]
+    return "; ".join(_range_text(gap, row) for gap in gaps)
+
+
+def _range_text(gap: Gap, row: Sequence[str]) -> str:
     chance = f"({format_share(gap.chance)})"
-    first, last, size = row[max(gap.good + 1, 0)], row[gap.bad], gap.bad - gap.good
-    if size == 1:
-        return f"{last} is the first slow one {chance}"
-    return f"the first slow one is of {size}, {first} … {last} {chance}"
+    if gap.bad - gap.good == 1:
+        return f"{row[gap.bad]} is the first slow one {chance}"
+    return f"{gap.bad - gap.good} left, {row[max(gap.good + 1, 0)]} … {row[gap.bad]} {chance}"
 
 
 def comparison_command(state: BisectState, good: str, bad: str) -> str:
