@@ -1,7 +1,10 @@
 """Remarks on a verdict: sentences that may explain it, made from its record where they are printed."""
 
+import re
+import shlex
 from collections.abc import Iterable
 
+from ..core.features import FEATURES
 from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
 from ..core.verdicts import Difference, Kind, OddSession, Spread, Verdict
 from ..stats.causes import ClockChange, Modes, clock_change, modes
@@ -11,6 +14,9 @@ from .reasons import left_out_text
 
 # The remedy for a baseline of one day.
 RECORD = "record the baseline on three days"
+# Changes between two runs that `roofline bisect` can search; a hash of an archive behind `#` is no part of a version.
+_COMMITS = re.compile(r"code ([0-9a-f]{7,40})\b.* → [0-9a-f]{7,40}\b")
+_PACKAGE = re.compile(r"package (\S+) ([^\s#,]+)(?: ?#\w+)? → ([^\s#,]+)")
 
 
 def remarks(verdict: Verdict) -> tuple[str, ...]:
@@ -64,7 +70,31 @@ def since_lines(verdict: Verdict) -> list[str]:
         lines.append(f"last PASSED {last_pass.day} in {last_pass.run}")
         changes = ", ".join(last_pass.changed) or "no recorded fact changed"
         lines.append(f"since then: {changes}")
+        command = _bisect_command(last_pass.changed, verdict.subject.test_id)
+        lines += [f"find which: {command}"] if command else []
     return list(map(printable, lines))
+
+
+def _bisect_command(changes: Iterable[str], test_id: str) -> str:
+    """Return the command that finds which change made a test slower; empty if none can be switched here.
+
+    Commits come first. Of several packages torch does, since the others follow its version.
+    """
+    if "bisect" not in FEATURES:
+        return ""
+    ends, versions = "", {}
+    for change in changes:
+        commits, package = _COMMITS.match(change), _PACKAGE.match(change)
+        if commits is not None:
+            ends = f"{commits[1]} ."
+        elif package is not None:
+            name, before, after = package.groups()
+            versions[name] = f"with:{name}=={before} with:{name}=={after}"
+    if not ends:
+        ends = versions.get(
+            "torch", next(iter(versions.values()), "") if len(versions) == 1 else ""
+        )
+    return f"roofline bisect {ends} -- {shlex.quote(test_id)}" if ends else ""
 
 
 def _difference_lines(verdict: Verdict, difference: Difference) -> list[str]:
