@@ -161,7 +161,6 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 def _run(state: BisectState, folder: Path, deadline_s: float, *, as_json: bool) -> int:
     """Search, and print the search_end. Return the exit status."""
-    began_s = time.monotonic()
     groups, fixed = _differences(state.runs) if state.runs else ([], [])
     for text in fixed:
         _tell(f"not searched, since one machine cannot switch it: {text}")
@@ -173,9 +172,6 @@ def _run(state: BisectState, folder: Path, deadline_s: float, *, as_json: bool) 
         except KeyboardInterrupt:
             _tell(f"interrupted; continue with: roofline bisect --resume {state.name}")
             return 2
-        finally:
-            seconds = search.bench.state.seconds + time.monotonic() - began_s
-            search.bench.keep(seconds=seconds)
     if as_json:
         document = {
             "name": state.name,

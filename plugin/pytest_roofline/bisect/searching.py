@@ -110,6 +110,7 @@ class Search:
         self._require_hardware(results)
         lead = choose_lead(report, results)
         if lead is None:
+            bench.require_time()
             return nothing_text(report)
         observations = () if lead.good else observations_of(results, lead, bench.ends)
         blocks = 1 + max((observation.block for observation in observations), default=-1)

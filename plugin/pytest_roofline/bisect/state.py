@@ -66,7 +66,6 @@ class BisectState:
         observations: of all processes that count.
         blocks: how many were run.
         processes: how many were started, warm-ups included.
-        seconds: of the search so far.
     """
 
     name: str
@@ -85,7 +84,6 @@ class BisectState:
     broken: tuple[Broken, ...] = ()
     blocks: int = 0
     processes: int = 0
-    seconds: float = 0.0
     schema: int = SCHEMA
 
     def comparison(self, name: str, sides: tuple[str, str], processes: int) -> State:
