@@ -176,7 +176,7 @@ MORE = {
     "hardware": ("'Tesla T4'", ""),
     "doctor": ("--measure --device cpu",),
     "baseline check": ("hardware.json",),
-    "history": ("fleet --no-cache --minimum 0.01%",),
+    "history": ("fleet --minimum 0.01%",),
     "import": tuple(f"hostile-{path.name} -o {path.stem}.jsonl" for path in DATA.glob("*")),
 }
 

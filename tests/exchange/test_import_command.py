@@ -438,7 +438,7 @@ def test_logs_of_several_nodes_are_told_apart_by_the_node_that_is_told(call, her
         for name in "ab"
     ]
     assert hosts == ["node1", "unknown"]
-    done = call("fleet", "a", "b", "--no-cache")
+    done = call("fleet", "a", "b")
     assert (done.exit_code, "was found" in done.output) == (2, False)
     assert "logs of 1 run name no node; import these logs with --host NODE\n" in done.output
     # Each file has its column, whatever it is called.

@@ -216,7 +216,7 @@ def mutate(seed: Seed, chance: random.Random) -> tuple[list[Change], str]:
 
 def _change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
     roll = chance.random()
-    if roll < 0.08 or seed.is_binary:
+    if roll < 0.08:
         return _bytes_change(seed, chance)
     if seed.lines and roll < 0.16:
         return _line_change(seed, chance)
@@ -232,8 +232,7 @@ def _bytes_change(seed: Seed, chance: random.Random) -> tuple[Change, str]:
     # No end of a line goes, since what stands behind the last one of a run was cut, and is left out.
     length, text = chance.choice((0, 1, 1, 3)), chance.choice(SPLICES)
     length = 0 if b"\n" in seed.data[at : at + length] else length
-    # An index that cannot be read is made anew.
-    refused = not seed.is_binary and text in NO_TEXTS
+    refused = text in NO_TEXTS
     return {
         "do": "splice",
         "at": at,

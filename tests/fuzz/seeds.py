@@ -5,7 +5,6 @@ A seed is the text of a file; what it is made of is told beside it, so that a ch
 
 import dataclasses
 import json
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +34,6 @@ from pytest_roofline.core.storage import to_plain
 from pytest_roofline.core.verdicts import ExactVerdict, OddSession, Spread, TimeLimit
 from pytest_roofline.hardware.specs import Architecture, Catalogue, Name, Peak, Product
 from pytest_roofline.machine.expectation import Expectation, ExpectedGpus
-from pytest_roofline.many.reading import INDEX, read_run_tables
 
 from ..conftest import MIB, Make
 from ..report.page import page_runs
@@ -76,11 +74,6 @@ class Seed:
     def is_json(self) -> bool:
         """Whether it is JSON at all."""
         return self.lines or self.file.endswith(".json")
-
-    @property
-    def is_binary(self) -> bool:
-        """Whether it is no text either."""
-        return self.file == INDEX
 
 
 def seeds() -> dict[str, Seed]:
@@ -282,16 +275,10 @@ def _own(folder: Path) -> list[Seed]:
     gpus = ExpectedGpus("NVIDIA H200", 8, 150 * 10**9, 5, 16, 700.0, True, 18, "none")
     expectation = Expectation((gpus,), "570.86", "Xeon", 96, 2**40)
     write_fleet(folder)
-    nights = sorted((folder / "nights").iterdir())
-    for path in nights:
-        # What changed just now is not remembered.
-        os.utime(path, (0, 0))
-    read_run_tables([str(path) for path in nights], folder / "index")
     return [
         _document("baseline", "h200.json", Baseline, (folder / "baseline.json").read_bytes()),
         _document("hardware", "hardware.json", Catalogue, _plain(_catalogue())),
         _document("expectation", "expected.json", Expectation, _plain(expectation)),
-        Seed("index", INDEX, (folder / "index" / INDEX).read_bytes()),
     ]  # fmt: skip
 
 

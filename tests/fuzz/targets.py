@@ -24,7 +24,8 @@ from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.figures.reading import parse_path, read_figures
 from pytest_roofline.hardware.lookup import merge_hardware
 from pytest_roofline.machine.expectation import read_expectation
-from pytest_roofline.many.reading import load_index, read_run_tables, tables_of
+from pytest_roofline.many.files import read_files
+from pytest_roofline.many.reading import tables_of
 
 from .seeds import Seed
 
@@ -73,12 +74,11 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
         "read_baseline": (read_baseline, "baseline"),
         "read_expectation": (read_expectation, "expectation"),
         "read_hardware": (lambda path: merge_hardware([path]), "hardware"),
-        "index": (_index, "index"),
     }
     return [
         Target("read_run", "runs", RUNS, _loader(read_run), 4),
         Target("ends_of", "runs", RUNS, _ends, 1),
-        Target("read_run_tables", "runs", RUNS, _many, 0.1),
+        Target("tables_of", "runs", RUNS, _many, 0.1),
         *(Target(name, "own", (seed,), _loader(call)) for name, (call, seed) in own.items()),
         Target("import", "foreign", foreign, _loader(_import), 5),
         Target("import --format", "foreign", foreign, _import_as_each, 1),
@@ -113,20 +113,15 @@ def _ends(path: Path) -> bool:
     return True
 
 
-def _index(path: Path) -> None:
-    files, notes = load_index(path)
-    if notes:
-        # It is read anew then, from the runs.
-        raise BadFile(notes[0])
-    try:
-        tables_of(list(files.values()))
-    except (LookupError, TypeError, ValueError) as error:
-        raise BadFile(f"read anew: {type(error).__name__}") from None
-
-
 def _many(path: Path) -> bool:
-    many = read_run_tables([str(path), str(path.parent / "whole" / "nights" / "night-0.jsonl")])
-    return any(path.name in told for told in many.left_out)
+    many = tables_of(
+        read_files([str(path), str(path.parent / "whole" / "nights" / "night-0.jsonl")])
+    )
+    return any(path.name in told for told in many.left_out) or _is_broken(path)
+
+
+# What only the careful reader refuses is in a field that the commands for many runs skip.
+_is_broken = _loader(read_run)
 
 
 def _import(path: Path, form: str | None = None) -> None:
@@ -180,7 +175,7 @@ def _command(
         return (
             (done.exit_code == 2 and _ends_in_sentence(done))
             or (finds and done.exit_code == 1)
-            or (leaves_out and path.name in done.stderr)
+            or (leaves_out and (path.name in done.stderr or _is_broken(path)))
         )
 
     return refused
@@ -247,8 +242,8 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
             for form in ("pytest-benchmark", "github-action-benchmark", "bencher")
         ),
         one("report", RUNS, "report", "@", "-o", "page", share=0.004),
-        *both("history", small, "history", "@", "@nights", "--no-cache", leaves_out=True),
-        *both("fleet", small, "fleet", "@", "@nodes", "--no-cache", leaves_out=True),
+        *both("history", small, "history", "@", "@nights", leaves_out=True),
+        *both("fleet", small, "fleet", "@", "@nodes", leaves_out=True),
         *both(
             "compare a rollout",
             ("small-1",),

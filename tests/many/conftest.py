@@ -5,18 +5,18 @@ import datetime
 import itertools
 import math
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pytest_roofline.baselines.runs import Run
+from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.core.facts import DeviceFacts, Environment, HardwareKey, HostFacts
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.records import Header, Measurement, Outcome
 from pytest_roofline.core.samples import Ranks, Samples
 from pytest_roofline.core.work import Work
-from pytest_roofline.many.reading import Stamp, file_of, tables_of
+from pytest_roofline.many.files import parse_run
+from pytest_roofline.many.reading import tables_of
 
 ONE = HardwareKey("h200-sxm", "141gb", "none", 1, "none")
 GIB = 2**30
@@ -102,8 +102,8 @@ class Runs:
             f"run-{number}", started, ("pytest",), "pytest-roofline", Environment(device, host, {})
         )
         outcomes = tuple(Outcome(one.test_id, "passed") for one in measurements)
-        run = Run(Path(f"{number:06}.jsonl"), header, (*measurements, *outcomes))
-        self.files.append(file_of(run, str(run.path), Stamp(1, 1)))
+        content = "".join(map(encode_line, (header, *measurements, *outcomes)))
+        self.files.append(parse_run(content.encode(), f"{number:06}.jsonl"))
 
     @property
     def many(self):

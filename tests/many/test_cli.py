@@ -60,7 +60,7 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     folder = runs(lambda node, night: SLOW * (node == 3))
     for number in range(7):
         (folder / f"broken{number}.jsonl").write_text("nonsense\n")
-    done = command("fleet", folder, "--no-cache")
+    done = command("fleet", folder)
     assert (done.exit_code, (tmp_path / "kept").exists()) == (1, False)
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("1  ")]
     assert row.split()[:4] == ["1", "GPU", "GPU-3:", "memory"]

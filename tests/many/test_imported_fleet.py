@@ -1,21 +1,20 @@
 """GPUs and links inside the nodes of imported logs: a slow one is named, and what no log tells apart is said."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pytest_roofline.baselines.runs import Run
+from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.cli.main import main
-from pytest_roofline.core.records import Header
 from pytest_roofline.exchange.building import build, run_id_of
 from pytest_roofline.exchange.formats import read
 from pytest_roofline.exchange.nodes import with_node
 from pytest_roofline.exchange.records import UserFacts
+from pytest_roofline.many.files import parse_run
 from pytest_roofline.many.fleet import fleet
-from pytest_roofline.many.reading import Stamp, file_of, tables_of
+from pytest_roofline.many.reading import tables_of
 from pytest_roofline.many.text import fleet_text
 
 CASES = (
@@ -69,10 +68,9 @@ def many(*logs):
         given = UserFacts(host=host)
         run_id = run_id_of([log.encode()])
         entries = [with_node(entry, "log", host) for entry in read(log.encode(), "log", given)]
-        header, *lines = build(entries, given, run_id, "", ("roofline", "import", "log"))
-        assert isinstance(header, Header)
-        run = Run(Path(f"{number:03}.jsonl"), header, tuple(lines))
-        files.append(file_of(run, str(run.path), Stamp(1, 1)))
+        lines = build(entries, given, run_id, "", ("roofline", "import", "log"))
+        content = "".join(map(encode_line, lines))
+        files.append(parse_run(content.encode(), f"{number:03}.jsonl"))
     return tables_of(files)
 
 
@@ -171,7 +169,7 @@ def test_a_folder_of_logs_is_imported_by_node_and_the_slow_gpu_turns_the_command
     files = [f"{name}.json" for name in names]
     done = CliRunner().invoke(main, ["import", *files, "--by", "node", "-o", "nodes"])
     assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(main, ["fleet", "nodes", "--no-cache"])
+    done = CliRunner().invoke(main, ["fleet", "nodes"])
     assert done.exit_code == 1, done.output
     assert "12 nodes, 96 devices, 0 links, 3 tests in 12 runs; detectable in" in done.output
     assert "1. GPU node003:5 on node003, h100-sxm5, 80gb" in done.output
@@ -225,7 +223,7 @@ def judge(tmp_path, monkeypatch):
         files = [f"{name}.json" for name in names]
         done = CliRunner().invoke(main, ["import", *files, "--by", "node", "-o", "nodes"])
         assert done.exit_code == 0, done.output
-        return CliRunner().invoke(main, ["fleet", "nodes", "--no-cache", *words])
+        return CliRunner().invoke(main, ["fleet", "nodes", *words])
 
     return call
 
@@ -262,7 +260,7 @@ def test_a_run_that_was_cut_before_its_first_row_is_no_all_clear(judge, tmp_path
     path = tmp_path / "nodes" / "node003.jsonl"
     header = path.read_text().splitlines(keepends=True)[0]
     path.write_text(header)
-    done = CliRunner().invoke(main, ["fleet", "nodes", "--no-cache"])
+    done = CliRunner().invoke(main, ["fleet", "nodes"])
     assert (2, [f"{NOTHING}the runs of this node hold no measurement"]) == (
         done.exit_code,
         lines_of(done),

@@ -1,7 +1,6 @@
-"""Thousands of run files as one table: the same rows as one by one, with the index and without."""
+"""Thousands of run files as one table: the same rows as by the reader of one run."""
 
 import dataclasses
-import os
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,15 @@ import pytest
 from pytest_roofline.baselines.run_files import expand
 from pytest_roofline.baselines.runs import encode_line, read_run
 from pytest_roofline.core.errors import BadInput
-from pytest_roofline.many import reading
-from pytest_roofline.many.reading import INDEX, read_run_tables
+from pytest_roofline.many.files import environment_of, read_files, read_run_file, text_of_test
+from pytest_roofline.many.reading import tables_of
+
+REAL = sorted((Path(__file__).parents[2] / "docs" / "results" / "runs").glob("*/*.jsonl"))
 
 
 @pytest.fixture
 def save(make, tmp_path):
-    """Writes a run file of a GPU that was last changed an hour ago, so that it is settled."""
+    """Writes a run file of a GPU."""
 
     def write(name, *seconds, uuid="GPU-1", node="node1", run_id=None, **changes):
         environment = make.environment(uuid=uuid)
@@ -32,33 +33,13 @@ def save(make, tmp_path):
         path = tmp_path / "runs" / f"{name}.jsonl"
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(map(encode_line, lines)), encoding="utf-8")
-        return settle(path)
+        return path
 
     return write
 
 
-def settle(path, age_s=3600):
-    now = path.stat().st_mtime
-    os.utime(path, (now - age_s, now - age_s))
-    return path
-
-
-@pytest.fixture
-def read(tmp_path):
-    """Reads every run, with the index."""
-    return lambda: read_run_tables(every(tmp_path), tmp_path / "cache")
-
-
-def rows_of(many):
-    """Everything that a table holds, as plain values."""
-    rows = many.rows.astype(dict.fromkeys(("unfit", "hosts"), str))
-    return [
-        rows.to_dict("records"),
-        many.runs.to_dict("records"),
-        many.tests,
-        many.environments,
-        many.left_out,
-    ]
+def read_tables(paths):
+    return tables_of(read_files(paths))
 
 
 def every(tmp_path):
@@ -76,15 +57,15 @@ def test_a_broken_file_is_named_and_left_out_and_a_cut_one_counts_without_its_la
     ):
         bad = save("bad", 5e-3)
         bad.write_text(spoil(bad.read_text()))
-        many = read_run_tables(every(tmp_path))
+        many = read_tables(every(tmp_path))
         (why,) = many.left_out
         assert (str(bad) in why, words in why, len(many.runs)) == (True, True, 1), words
     bad.write_text("{}\n")
     with pytest.raises(BadInput, match=r"none of 1 run files can be used: .*bad\.jsonl"):
-        read_run_tables([str(bad)])
+        read_tables([str(bad)])
     path = save("bad", 1e-3, 2e-3)
     path.write_text(path.read_text()[:-20])
-    many = read_run_tables([str(path)])
+    many = read_tables([str(path)])
     assert (len(many.rows), any("ends in the middle of a line" in note for note in many.notes)) == (
         2,
         True,
@@ -96,7 +77,7 @@ def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_o
 ):
     save("good", 2e-3)
     bad = save("bad", invalid="busy neighbours")
-    many, run = read_run_tables(every(tmp_path)), read_run(bad)
+    many, run = read_tables(every(tmp_path)), read_run(bad)
     assert many.unfit == {run.unfit(run.measurements[0], accept_slower=True): 1}
     assert [2e-3] == list(many.fit["seconds"])
     # What failed for being slower counts, and what failed for itself does not.
@@ -112,98 +93,46 @@ def test_a_row_has_the_median_of_its_process_and_whether_it_is_fit_by_the_rule_o
         wrong,
         make.outcome(wrong, "failed", reason="wrong data"),
     )
-    many = read_run_tables([str(path)])
+    many = read_tables([str(path)])
     assert many.unfit == {"the test failed: wrong data": 1}
     assert [many.tests[number].label for number in many.fit["test"]] == [slower.label]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_the_rows_of_a_file_are_those_of_the_careful_reader(path):
+    run, file = read_run(path), read_run_file(str(path))
+    environment = run.header.environment
+    assert (run.header.run_id, run.header.started) == (file.run_id, file.started)
+    assert environment == environment_of(file.environment)
+    expected = [
+        (
+            text_of_test(entry.key, entry.work, entry.samples.achieved, bool(entry.device)),
+            run.unfit(entry, accept_slower=True),
+            entry.device,
+            entry.median_s,
+        )
+        for entry in run.tested
+    ]
+    assert expected == [
+        (test, unfit, device, pytest.approx(seconds))
+        for test, unfit, _, device, seconds in file.rows
+    ]
+
+
+def test_fields_that_are_not_judged_need_not_be_known(save):
+    path = save("good")
+    plain = read_run_file(str(path))
+    path.write_text(path.read_text().replace('"test_id"', '"later": [1, {"a": 2}], "test_id"'))
+    assert plain == read_run_file(str(path))
 
 
 def test_the_same_name_on_two_nodes_is_two_runs_and_a_copy_is_one(save, tmp_path):
     first = save("nightly", node="node1")
     (tmp_path / "runs" / "copy.jsonl").write_text(first.read_text())
     save("other", node="node2", run_id="nightly")
-    many = read_run_tables(every(tmp_path))
+    many = read_tables(every(tmp_path))
     assert len(many.runs) == 2
     assert [" is left out: it is the same run as " in why for why in many.left_out] == [True]
-
-
-# The index
-
-
-def test_with_the_index_everything_is_the_same_as_without_and_only_what_changed_is_read_again(
-    save, read, tmp_path
-):
-    for number in range(6):
-        save(
-            f"run{number}",
-            1e-3 + number * 1e-5,
-            2e-3,
-            uuid=f"GPU-{number % 2}",
-            invalid="x" * (number == 3),
-        )
-    paths, cache = every(tmp_path), tmp_path / "cache"
-    plain, first, later = rows_of(read_run_tables(paths)), read(), read()
-    assert (first.read, later.read, plain == rows_of(first) == rows_of(later)) == (6, 0, True)
-    # Whatever else the index knows changes nothing.
-    assert rows_of(read_run_tables(paths[3:])) == rows_of(read_run_tables(paths[3:], cache))
-    save("run1", 7e-3)
-    save("run7")
-    (tmp_path / "runs" / "run2.jsonl").unlink()
-    many = read()
-    assert (many.read, rows_of(many) == rows_of(read_run_tables(every(tmp_path)))) == (2, True)
-    assert {Path(path).stem for path in reading.load_index(cache / INDEX)[0]} == {
-        f"run{n}" for n in (0, 1, 3, 4, 5, 7)
-    }
-    # What changed just now may change again without its time of change showing it; ahead, since this machine may pause.
-    settle(save("run1"), age_s=-3600)
-    assert (read().read, read().read) == (1, 1)
-
-
-def test_a_broken_file_is_remembered_and_mended_when_it_changes(save, read):
-    bad = save("bad")
-    save("good")
-    text = bad.read_text()
-    bad.write_text("{}\n")
-    settle(bad)
-    assert len(read().left_out) == 1
-    again = read()
-    assert (0, 1) == (again.read, len(again.left_out))
-    bad.write_text(text)
-    assert len(read().runs) == 2
-
-
-def test_an_index_that_cannot_be_used_or_written_costs_no_more_than_reading_anew(
-    save, read, tmp_path, monkeypatch
-):
-    save("a")
-    path = tmp_path / "cache" / INDEX
-    for spoil in (lambda data: b"nonsense", lambda data: data[: len(data) // 2], lambda data: b""):
-        read()
-        path.write_bytes(spoil(path.read_bytes()))
-        many = read()
-        assert any("cannot be used" in note for note in many.notes)
-        assert (rows_of(many) == rows_of(read_run_tables(every(tmp_path))), read().read) == (
-            True,
-            0,
-        )
-    (tmp_path / "file").write_text("")
-    many = read_run_tables(every(tmp_path), tmp_path / "file" / "cache")
-    assert (len(many.runs), any("cannot be" in note for note in many.notes)) == (1, True)
-    # No half index is ever seen.
-    before = path.read_bytes()
-    save("b")
-
-    def full(path, data):
-        path.open("wb").write(data[:4])
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        assert any("No space left" in note for note in read().notes)
-    assert before == path.read_bytes()
-    assert {INDEX, ".gitignore"} == {one.name for one in path.parent.iterdir()}
-    monkeypatch.setattr(reading, "__version__", "99")
-    many = read()
-    assert (many.read, many.notes) == (2, ())
 
 
 # Names, folders, patterns

@@ -28,6 +28,9 @@ from ..stats.stats import difference
 from .references import class_of_key, prior_of
 from .runs import Run, read_run
 
+# The beginning of the command of a run that was imported.
+IMPORT = ("roofline", "import")
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -119,7 +122,7 @@ def is_fake(run: Run) -> bool:
 
 def is_imported(run: Run) -> bool:
     """Return True where `roofline import` made the run."""
-    return run.header.command[:2] == ("roofline", "import")
+    return run.header.command[:2] == IMPORT
 
 
 def describe(runs: Sequence[Run]) -> str:

@@ -2,27 +2,24 @@
 
 import datetime
 import os
-import re
-import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import BadFile
 from ..core.facts import Environment
-from ..core.groups import group_by
 from ..core.keys import positional_names_note
 from ..core.memory import MemoryUse, OutOfMemory
 from ..core.profiles import Figure, Profile
 from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.resources import Resources
-from ..core.samples import CANARY, MOST_EXCLUDED, OVERSUBSCRIBED, PROFILED, SIBLINGS, Calibration
+from ..core.samples import CANARY, Calibration
 from ..core.storage import MOST_BYTES, check_schema, decode_json, read_lines, to_plain, to_record
 from ..core.verdicts import ExactVerdict, Kind, Verdict
 from ..core.writing import json_text
+from .fitness import Fitness, drill_of, not_passed_of, spoiled_reasons_of
 
 Line = (
     Header
@@ -55,14 +52,6 @@ LINE_TYPES: dict[str, type[Line]] = {
 }
 _NAMES = {kind: name for name, kind in LINE_TYPES.items()}
 FOREIGN = "`roofline import LOG --save NAME` makes a run from another tool's log"
-# By label, why a measurement with this label must not be compared.
-UNFIT_LABELS = {
-    OVERSUBSCRIBED: "there were more ranks than cores, so the time is mostly the scheduler's",
-    PROFILED: "a profiler was attached, or had been in the same process; measure without a profiler",
-    SIBLINGS: "the device is one of several that are only compared with each other in the same run",
-}
-# The most characters of a failure's message: it may fill a screen otherwise.
-LONGEST_REASON = 160
 # The end of a file that is searched for its footer, which grows with the number of sweeps.
 MOST_FOOTER_BYTES = 2**20
 
@@ -156,13 +145,9 @@ class Run:
     @cached_property
     def spoiled_reasons(self) -> dict[str, str]:
         """By key, why none of its measurements counts: over half of its processes are invalid."""
-        reasons = {}
-        for identity, attempts in group_by(self.measurements, lambda m: m.key.identity).items():
-            total = len({attempt.process for attempt in attempts})
-            valid = len({attempt.process for attempt in attempts if not attempt.invalid})
-            if total - valid > MOST_EXCLUDED * total:
-                reasons[identity] = f"{total - valid} of {total} processes were invalid"
-        return reasons
+        return spoiled_reasons_of(
+            [(entry.key.identity, entry.process, entry.invalid) for entry in self.measurements]
+        )
 
     @cached_property
     def environment(self) -> Environment:
@@ -186,13 +171,7 @@ class Run:
 
         It is empty for a run without a drill.
         """
-        words = pairwise([*self.header.command, ""])
-        shares = (
-            word.partition("=")[2] or after
-            for word, after in words
-            if word.startswith("--roofline-drill")
-        )
-        return next(shares, "")
+        return drill_of(self.header.command)
 
     @property
     def tested(self) -> tuple[Measurement, ...]:
@@ -209,17 +188,12 @@ class Run:
 
         A rerun that passed does not undo a failure.
         """
-        outcomes: dict[str, Outcome] = {}
-        for outcome in self.outcomes:
-            earlier = outcomes.get(outcome.test_id)
-            # A failure by the test itself counts more than one by a verdict, whichever came first.
-            if outcome.outcome != "passed" and (earlier is None or earlier.by_verdict):
-                outcomes[outcome.test_id] = outcome
-        return outcomes
+        return not_passed_of(self.outcomes)
 
     @cached_property
-    def _ended(self) -> frozenset[str]:
-        return frozenset(outcome.test_id for outcome in self.outcomes)
+    def _fitness(self) -> Fitness:
+        ended = frozenset(outcome.test_id for outcome in self.outcomes)
+        return Fitness(self.drill, ended, self.not_passed)
 
     def unfit(self, measurement: Measurement, accept_slower: bool) -> str:
         """Return why a measurement is unfit for a comparison or a baseline.
@@ -227,26 +201,14 @@ class Run:
         It is empty where the measurement is fit. With `accept_slower` a test may have failed by its
         verdict.
         """
-        if "replaced" in measurement.samples.labels:
-            cause = (
-                f"in a drill of {self.drill}"
-                if self.drill
-                else "by the hook pytest_roofline_function"
-            )
-            return f"the measured function was slowed down or replaced on purpose, {cause}"
-        if measurement.invalid:
-            return measurement.invalid
-        if measurement.key.identity in self.spoiled_reasons:
-            return self.spoiled_reasons[measurement.key.identity]
-        if CANARY in measurement.samples.labels:
-            # A canary belongs to no test that could have failed.
-            return ""
-        for label, reason in UNFIT_LABELS.items():
-            if label in measurement.samples.labels:
-                return reason
-        if measurement.siblings_busy:
-            return f"{measurement.siblings_busy}, and the link to the host is shared"
-        return self._test_unfit(measurement.test_id, accept_slower)
+        spoiled = self.spoiled_reasons.get(measurement.key.identity, "")
+        return self._fitness.unfit(
+            measurement.test_id,
+            measurement.samples.labels,
+            invalid=measurement.invalid or spoiled,
+            siblings_busy=measurement.siblings_busy,
+            accept_slower=accept_slower,
+        )
 
     def unfit_resources(self, resources: Resources, accept_worse: bool) -> str:
         """Return why a compiled kernel is unfit for a comparison or a baseline.
@@ -254,7 +216,8 @@ class Run:
         It is empty where the kernel is fit. With `accept_worse` a test may have failed by its verdict.
         """
         by_position = positional_names_note(resources.key.parameters)
-        return resources.invalid or by_position or self._test_unfit(resources.test_id, accept_worse)
+        test_reason = self._fitness.test_unfit(resources.test_id, accept_worse)
+        return resources.invalid or by_position or test_reason
 
     def unjudged(self, resources: Resources) -> str:
         """Return why a compiled kernel was not judged, or an empty text.
@@ -268,29 +231,6 @@ class Run:
             if (verdict.test_id, verdict.name, verdict.target) == identity
         )
         return next((verdict.reason for verdict in verdicts if verdict.verdict == Kind.INVALID), "")
-
-    def _test_unfit(self, test_id: str, accept_slower: bool) -> str:
-        """Return why a test's outcome makes its results unfit, or an empty text."""
-        if test_id not in self._ended:
-            return "the test did not finish"
-        outcome = self.not_passed.get(test_id)
-        if outcome is None:
-            return ""
-        # A test that failed only because it has no baseline is fit for its first one.
-        without_baseline = (
-            Kind.NO_BASELINE in outcome.verdicts and Kind.REGRESSED not in outcome.verdicts
-        )
-        if outcome.by_verdict and (accept_slower or without_baseline):
-            return ""
-        if outcome.outcome != "failed":
-            return "the test was skipped"
-        return f"the test failed: {_first_sentence(outcome.reason)}"
-
-
-def _first_sentence(text: str) -> str:
-    """Return the first sentence of a failure, cut between words where it is long."""
-    sentence = re.split(r"(?<=[.!?]) |\n", text, maxsplit=1)[0]
-    return textwrap.shorten(sentence, LONGEST_REASON, placeholder=" …")
 
 
 def cut_note(path: Path | str) -> str:

@@ -174,8 +174,7 @@ class Samples:
 
         Two numbers compare only where these agree.
         """
-        labels = [label for label in ACHIEVED if label in self.labels or label == self.mode]
-        return *labels, *sorted(label for label in self.labels if label.startswith(HEAD))
+        return achieved_of(self.labels, self.mode)
 
     def comparable(self) -> dict[str, str]:
         """Return the facts of timing that a verdict compares."""
@@ -208,6 +207,12 @@ class Samples:
                 "(over ranks: timing='pipelined')"
             )
         return ""
+
+
+def achieved_of(labels: Sequence[str], mode: Mode) -> tuple[str, ...]:
+    """Return the deviations from the requested way of measuring that labels and mode tell."""
+    deviations = [label for label in ACHIEVED if label in labels or label == mode]
+    return *deviations, *sorted(label for label in labels if label.startswith(HEAD))
 
 
 def merge_passes(passes: Sequence[Samples]) -> Samples:

@@ -32,8 +32,6 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that both commands take."""
     for option in (
         folder_option,
-        click.option("--cache/--no-cache", default=True, show_default=True, help="Keep an index of the "
-"runs in DIR/cache."),
         json_option,
         click.option("--since", metavar="DATE", help="Use only runs from this date on (ISO 8601)."),
         click.option("--tests", "patterns", multiple=True, metavar="PATTERN",
@@ -161,7 +159,7 @@ def _fleet_as_json(
 
 
 def _read(
-    runs: Sequence[str], folder: Path, cache: bool, since: str | None, patterns: Sequence[str]
+    runs: Sequence[str], folder: Path, since: str | None, patterns: Sequence[str]
 ) -> "RunTables":
     """Return the runs that a user names. Print on stderr which files are left out."""
     missing = [name for name in ("pandas", "ruptures") if importlib.util.find_spec(name) is None]
@@ -169,10 +167,11 @@ def _read(
         raise BadInput(
             f"history and fleet need {' and '.join(missing)}, which cannot be imported; type: {EXTRA}"
         )
-    from .reading import read_run_tables
+    from .files import read_files
+    from .reading import tables_of
 
     paths = expand(runs, folder, sys.stdin if "-" in runs else ())
-    tables = read_run_tables(paths, folder / "cache" if cache else None)
+    tables = tables_of(read_files(paths))
     for note in tables.notes[:MOST_NAMED]:
         say(f"note: {printable(note)}", err=True)
     if tables.left_out:

@@ -6,7 +6,6 @@ of one sort, so that a few sick parts do not move it. Nodes are searched first, 
 excess that a level above explains.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from ..core.keys import canonical
 from ..core.work import rate_suffix
 from ..stats.outliers import LEVEL, MEDIAN_ERROR, scale_of
 from ..stats.stats import quantile
-from .reading import RunTables, Test
+from .files import Test, is_over_several
+from .reading import RunTables
 
 # The median of fewer parts is moved by a single one.
 FEWEST = 4
@@ -82,10 +82,7 @@ def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
     of_hardware = numpy.array([test.hardware == hardware for test in tables.tests], dtype=bool)
     rows = tables.fit[of_hardware[tables.fit["test"]]]
     on_one_node = (
-        rows["hosts"]
-        .astype(str)
-        .map(lambda text: not text or len(json.loads(text)) < 2)
-        .to_numpy(dtype=bool)
+        rows["hosts"].astype(str).map(lambda hosts: not is_over_several(hosts)).to_numpy(dtype=bool)
     )
     rows = rows[on_one_node]
     cells = (
