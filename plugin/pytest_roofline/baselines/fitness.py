@@ -97,8 +97,12 @@ class Fitness:
         verdict.
         """
         if "replaced" in labels:
-            by = f"in a drill of {self.drill}" if self.drill else "through pytest_roofline_function"
-            return f"the measured function was slowed down or replaced on purpose, {by}"
+            cause = (
+                f"in a drill of {self.drill}"
+                if self.drill
+                else "by the hook pytest_roofline_function"
+            )
+            return f"the measured function was slowed down or replaced on purpose, {cause}"
         if invalid:
             return invalid
         if CANARY in labels:

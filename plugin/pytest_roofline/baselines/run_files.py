@@ -243,17 +243,20 @@ def _rename_aside(path: Path) -> Path:
 SUFFIX = ".jsonl"
 
 
-def expand(arguments: Sequence[str], folder: Path, listed: Iterable[str] = ()) -> list[str]:
+def expand(
+    arguments: Sequence[str], folder: Path, listed: Iterable[str] = (), *, logs: bool = False
+) -> list[str]:
     """Return the absolute paths of the run files that arguments mean.
 
-    They are sorted, each once. `listed` holds the lines to read for the argument `-`.
+    They are sorted, each once. `listed` holds the lines to read for the argument `-`. With `logs`,
+    folders and patterns give files of any name.
 
     Raises:
         BadInput: a file that is named does not exist, or there is none at all.
     """
     paths: dict[str, None] = {}
     for argument in _expand_dash(arguments, listed):
-        for path in paths_of(argument, folder):
+        for path in paths_of(argument, folder, logs=logs):
             # A pattern returns only files that exist; a name or path may not.
             if not os.path.exists(path):  # noqa: PTH110
                 raise BadInput(f"run file {path} does not exist")
@@ -272,38 +275,45 @@ def _expand_dash(arguments: Sequence[str], listed: Iterable[str]) -> Iterable[st
             yield argument
 
 
-def paths_of(argument: str, folder: Path) -> list[str]:
+def paths_of(argument: str, folder: Path, *, logs: bool = False) -> list[str]:
     """Return the files that an argument means, with paths as they were typed.
 
     The argument is a saved name, a path, a folder or a pattern. A file given by its path may not
-    exist.
+    exist. With `logs`, folders and patterns give files of any name.
     """
     if os.path.isdir(argument) and not (folder / "runs" / f"{argument}{SUFFIX}").exists():  # noqa: PTH112
-        return _files_below(argument)
+        return _files_below(argument, logs=logs)
     # A file may have brackets in its name: only an argument that is no file is a pattern.
     if any(character in argument for character in "*?[") and not os.path.exists(argument):  # noqa: PTH110
-        paths = [path for path in glob.glob(argument, recursive=True) if path.endswith(SUFFIX)]  # noqa: PTH207
+        paths = [
+            path
+            for path in glob.glob(argument, recursive=True)  # noqa: PTH207
+            if path.endswith(SUFFIX) or (logs and os.path.isfile(path))  # noqa: PTH113
+        ]
         if not paths:
-            raise BadInput(
-                f"no run file matches {argument}; expected files that end in {SUFFIX}; {FOREIGN}"
-            )
+            raise BadInput(f"no run file matches {argument}; expected {_expected(logs=logs)}")
         return sorted(paths)
+    if logs and os.path.isfile(argument):  # noqa: PTH113
+        return [argument]
     return [str(resolve_run(argument, folder))]
 
 
-def _files_below(folder: str) -> list[str]:
-    """Return the run files in a folder and its subfolders, sorted."""
+def _files_below(folder: str, *, logs: bool = False) -> list[str]:
+    """Return the files in a folder and its subfolders, sorted. Hidden files do not count."""
     paths = [
         os.path.join(subfolder, name)  # noqa: PTH118
         for subfolder, _, names in os.walk(folder)
         for name in names
-        if name.endswith(SUFFIX)
+        if name.endswith(SUFFIX) or (logs and not name.startswith("."))
     ]
     if not paths:
-        raise BadInput(
-            f"{folder} holds no run file; expected files that end in {SUFFIX}; {FOREIGN}"
-        )
+        raise BadInput(f"{folder} holds no run file; expected {_expected(logs=logs)}")
     return sorted(paths)
+
+
+def _expected(*, logs: bool) -> str:
+    """Return the files that a folder or pattern must give."""
+    return "run files or logs" if logs else f"some that end in {SUFFIX}; {FOREIGN}"
 
 
 def run_names(runs: Sequence[Run]) -> dict[Path, str]:

@@ -73,11 +73,8 @@ def build(
 
     The run is one session, and each log is a process in it.
     """
-    machine = _machine(logs, user_facts)
-    environment = Environment(
-        _device(machine, logs, user_facts), _host(machine, logs), _software(logs)
-    )
-    started = min((log.started for log in logs if log.started), default=user_facts.begun)
+    environment = imported_environment(logs, user_facts)
+    started = started_of(logs, user_facts)
     measurements = [
         _measurement(reading, log, environment, user_facts)
         for log in logs
@@ -91,13 +88,27 @@ def build(
     ]
 
 
+def imported_environment(logs: Sequence[ImportedLog], user_facts: UserFacts) -> Environment:
+    """Return the environment of logs of one machine.
+
+    Raises:
+        BadFile: they are of several products.
+    """
+    machine = _machine(logs, user_facts)
+    return Environment(_device(machine, logs, user_facts), _host(machine, logs), _software(logs))
+
+
+def started_of(logs: Sequence[ImportedLog], user_facts: UserFacts) -> str:
+    """Return when the first log began, or what the user says; empty if unknown."""
+    return min((log.started for log in logs if log.started), default=user_facts.begun)
+
+
 def mark_impossible(logs: Sequence[ImportedLog], user_facts: UserFacts) -> list[ImportedLog]:
     """Return the logs with their impossible readings marked invalid.
 
     A reading is impossible if its rate is above the peak of the device.
     """
-    machine = _machine(logs, user_facts)
-    environment = Environment(_device(machine, logs, user_facts), _host(machine, logs), {})
+    environment = imported_environment(logs, user_facts)
     return [
         replace(
             log,
@@ -117,17 +128,25 @@ def _invalid_reason(
 
     Either its tool says so, or its rate is above the peak of the device or the link.
     """
+    measurement = with_ceiling(reading, log, environment, user_facts)
+    share = measurement.share_of_ceiling
+    return reading.invalid or above_peak(
+        measurement.ceiling, measurement.work, share, measurement.samples.labels
+    )
+
+
+def with_ceiling(
+    reading: Reading, log: ImportedLog, environment: Environment, user_facts: UserFacts
+) -> Measurement:
+    """Return a reading as a measurement, with the peak of its device or link."""
     measurement = _measurement(reading, log, environment, user_facts)
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
-    product = product_of(environment.device)
     if hardware.devices in (None, 1):
-        ceiling = datasheet_ceiling(environment.device, work, metric)
-    else:
-        operation = reading.key.benchmark.rpartition(".")[2]
-        ceiling = link_ceiling(product, hardware, metric)
-        ceiling = ceiling or collective_ceiling(product, hardware, work, metric, operation)
-    share = replace(measurement, ceiling=ceiling).share_of_ceiling
-    return reading.invalid or above_peak(ceiling, work, share, measurement.samples.labels)
+        return replace(measurement, ceiling=datasheet_ceiling(environment.device, work, metric))
+    product, operation = product_of(environment.device), reading.key.benchmark.rpartition(".")[2]
+    ceiling = link_ceiling(product, hardware, metric)
+    ceiling = ceiling or collective_ceiling(product, hardware, work, metric, operation)
+    return replace(measurement, ceiling=ceiling)
 
 
 def save(lines: Sequence[Line], path: Path) -> bool:

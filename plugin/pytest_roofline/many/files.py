@@ -1,4 +1,4 @@
-"""One run file among thousands: the few of its fields that are judged.
+"""One file among thousands: the few fields of a run file, or of another tool's log, that are judged.
 
 A run file is decoded straight into these fields; unknown ones are skipped. Where that fails, the careful reader of
 `baselines.runs` says why.
@@ -6,7 +6,8 @@ A run file is decoded straight into these fields; unknown ones are skipped. Wher
 
 import functools
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, Union
@@ -15,16 +16,16 @@ import msgspec
 
 from ..baselines.fitness import Fitness, drill_of, not_passed_of, spoiled_reasons_of
 from ..baselines.picking import IMPORT
-from ..baselines.runs import LINE_TYPES, read_run
+from ..baselines.run_files import SUFFIX
+from ..baselines.runs import LINE_TYPES, encode_line, read_run
+from ..baselines.test_texts import MeasuredRow, hosts_text, text_of_test
 from ..core.errors import BadFile
 from ..core.facts import Environment
+from ..core.features import require
 from ..core.keys import Key
 from ..core.records import SCHEMA, Outcome
 from ..core.samples import CANARY, Mode, achieved_of
 from ..core.work import Work
-
-# `test` (JSON), `unfit`, `hosts` (JSON), `device` and seconds per call: the median of a process.
-MeasuredRow = tuple[str, str, str, str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class RunFile:
     unmeasured: str = ""
 
 
-class _Header(msgspec.Struct, tag="header"):
+class _NarrowHeader(msgspec.Struct, tag="header", gc=False):
     run_id: str
     started: str
     command: tuple[str, ...]
@@ -86,33 +87,33 @@ class _Header(msgspec.Struct, tag="header"):
     schema: Literal[SCHEMA]  # type: ignore[valid-type]
 
 
-class _Samples(msgspec.Struct):
+class _NarrowSamples(msgspec.Struct, gc=False):
     labels: tuple[str, ...] = ()
     mode: Mode = "host"
 
 
-class _Ranks(msgspec.Struct):
+class _NarrowRanks(msgspec.Struct, gc=False):
     hosts: tuple[str, ...] = ()
 
 
-class _Derived(msgspec.Struct):
+class _NarrowRates(msgspec.Struct, gc=False):
     median_s: Annotated[float, msgspec.Meta(gt=0)]
 
 
-class _Measurement(msgspec.Struct, tag="measurement"):
+class _NarrowMeasurement(msgspec.Struct, tag="measurement", gc=False):
     key: msgspec.Raw
     test_id: str
     process: str
     work: msgspec.Raw
-    samples: _Samples
-    derived: _Derived
+    samples: _NarrowSamples
+    derived: _NarrowRates
     invalid: str = ""
-    ranks: _Ranks | None = None
+    ranks: _NarrowRanks | None = None
     device: str = ""
     siblings_busy: str = ""
 
 
-class _Outcome(msgspec.Struct, tag="outcome"):
+class _NarrowOutcome(msgspec.Struct, tag="outcome", gc=False):
     test_id: str
     outcome: Literal["passed", "failed", "skipped"]
     verdicts: tuple[str, ...] = ()
@@ -126,25 +127,60 @@ _SKIPPED = tuple(
     for name in LINE_TYPES
     if name not in ("header", "measurement", "outcome")
 )
-_DECODER = msgspec.json.Decoder(Union[(_Header, _Measurement, _Outcome, *_SKIPPED)])
+_DECODER = msgspec.json.Decoder(
+    Union[(_NarrowHeader, _NarrowMeasurement, _NarrowOutcome, *_SKIPPED)]
+)
 
 
-def read_files(paths: Sequence[str]) -> list[RunFile]:
-    """Return the contents of run files. One that cannot be used is `broken`."""
-    return list(map(_read_usable, paths))
+def read_files(paths: Sequence[str], host: str = "") -> list[RunFile]:
+    """Return the runs in files: run files, and logs of other tools.
+
+    Args:
+        host: the node of logs that name none, or a pattern of their paths: `{node}/*.log`.
+
+    Raises:
+        BadInput: there are logs, and the feature that reads them was taken out.
+    """
+    return [file for path in paths for file in _read_usable(path, host)]
 
 
-def _read_usable(path: str) -> RunFile:
-    """Return the contents of a run file, `broken` if it cannot be used."""
+def _read_usable(path: str, host: str) -> Iterator[RunFile]:
+    """Yield the runs in a file. One that cannot be used is `broken`."""
     try:
-        return read_run_file(path)
+        if path.endswith(SUFFIX):
+            yield read_run_file(path)
+            return
+        yield from _read_log(path, host)
     except BadFile as error:
-        return RunFile(path, str(error))
+        yield RunFile(path, str(error))
+
+
+def _read_log(path: str, host: str) -> Iterator[RunFile]:
+    """Yield the runs in a log of another tool, one for each of its nodes."""
+    require("exchange")
+    from ..exchange.log_rows import read_log_rows
+
+    for log in read_log_rows(path, host):
+        if log.lines:
+            yield parse_run("".join(map(encode_line, log.lines)).encode(), path)
+        else:
+            yield RunFile(
+                path,
+                run_id=log.run_id,
+                started=log.started,
+                tool=log.tool,
+                environment=log.environment,
+                imported=True,
+                rows=log.rows,
+            )
 
 
 def read_run_file(path: str) -> RunFile:
     """Return the contents of a run file. Raise BadFile if it cannot be used."""
-    content = Path(path).read_bytes() if Path(path).is_file() else b""
+    content = b""
+    if os.path.isfile(path):  # noqa: PTH113
+        with open(path, "rb") as file:  # noqa: PTH123
+            content = file.read()
     try:
         return parse_run(content, path)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -166,10 +202,12 @@ def parse_run(content: bytes, path: str) -> RunFile:
         MsgspecError: it is no run file of this version, or its last line was cut.
     """
     header, *lines = _DECODER.decode_lines(content) or [None]
-    if not isinstance(header, _Header) or any(isinstance(line, _Header) for line in lines):
+    if not isinstance(header, _NarrowHeader) or any(
+        isinstance(line, _NarrowHeader) for line in lines
+    ):
         raise msgspec.ValidationError("expected a header, in the first line alone")
-    measurements = [line for line in lines if isinstance(line, _Measurement)]
-    outcomes = [line for line in lines if isinstance(line, _Outcome)]
+    measurements = [line for line in lines if isinstance(line, _NarrowMeasurement)]
+    outcomes = [line for line in lines if isinstance(line, _NarrowOutcome)]
     not_passed = not_passed_of(
         [
             Outcome(line.test_id, line.outcome, line.verdicts, line.reason, line.by_verdict)
@@ -193,7 +231,7 @@ def parse_run(content: bytes, path: str) -> RunFile:
     )
 
 
-def _rows(measurements: Sequence[_Measurement], fitness: Fitness) -> list[MeasuredRow]:
+def _rows(measurements: Sequence[_NarrowMeasurement], fitness: Fitness) -> list[MeasuredRow]:
     """Return the rows of a run's measurements, without canaries."""
     spoiled_reasons = {}
     if any(line.invalid for line in measurements):
@@ -225,7 +263,9 @@ def _rows(measurements: Sequence[_Measurement], fitness: Fitness) -> list[Measur
     return rows
 
 
-def _missing_reason(measurements: Sequence[_Measurement], not_passed: dict[str, Outcome]) -> str:
+def _missing_reason(
+    measurements: Sequence[_NarrowMeasurement], not_passed: dict[str, Outcome]
+) -> str:
     """Return why a failed test left no measurement; empty where each has one."""
     measured_ids = {line.test_id for line in measurements} if not_passed else set()
     reasons = (
@@ -247,19 +287,6 @@ def _decoded_test(
     )
 
 
-def text_of_test(key: Key, work: Work, achieved: tuple[str, ...], placed: bool) -> str:
-    """Return a test as JSON, which `parse_test` reads. Equal tests have equal texts."""
-    parts = {
-        "key": key.identity,
-        # The identity has its parameters sorted, but a label shows them in the order of the test's id.
-        "label": json.dumps(key.label),
-        "work": msgspec.json.encode(work).decode(),
-        "achieved": json.dumps(achieved),
-        "placed": json.dumps(placed),
-    }
-    return "{" + ",".join(f'"{name}":{text}' for name, text in parts.items()) + "}"
-
-
 @functools.lru_cache(maxsize=2**16)
 def parse_test(text: str) -> Test:
     """Return a test from its JSON, which `text_of_test` wrote."""
@@ -270,11 +297,6 @@ def parse_test(text: str) -> Test:
 def environment_of(text: str) -> Environment:
     """Return an environment from its JSON. Unknown facts are skipped."""
     return msgspec.json.decode(text, type=Environment)
-
-
-def hosts_text(hosts: Sequence[str]) -> str:
-    """Return the hosts of ranks as JSON, which `is_over_several` reads."""
-    return json.dumps(sorted(set(hosts)))
 
 
 @functools.lru_cache(maxsize=2**12)

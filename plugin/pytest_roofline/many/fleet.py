@@ -14,7 +14,7 @@ from pandas import DataFrame
 
 from ..core.facts import fact_text
 from ..core.groups import group_by
-from ..stats.outliers import MEDIAN_ERROR
+from ..stats.outliers import MEDIAN_ERROR, median_deviation
 from ..stats.spread import class_of, priors
 from ..stats.stats import growth, quantile
 from .incomplete import IncompleteNode, incomplete_nodes
@@ -33,6 +33,7 @@ from .levels import (
     is_in_matrix,
     levels_of,
 )
+from .nodes import SilentNode
 from .reading import RunTables
 
 
@@ -105,13 +106,15 @@ class HardwareCount:
 class Fleet:
     """The slow parts of a fleet, worst first, and the counts of each hardware.
 
-    `over_several_nodes` is the number of measurements that belong to no single node.
+    `over_several_nodes` is the number of measurements that belong to no single node, `silent` the nodes of the user's
+    list that gave less than the others.
     """
 
     findings: tuple[SlowPart, ...]
     hardware: tuple[HardwareCount, ...]
     over_several_nodes: int
     incomplete: tuple[IncompleteNode, ...] = ()
+    silent: tuple[SilentNode, ...] = ()
 
 
 def fleet(tables: RunTables, smallest_slowdown: float = 0.05) -> Fleet:
@@ -213,12 +216,10 @@ class _Search:
 
     def _slow_class(self, effect: Effect) -> SlowClass:
         """Return an effect with its interval and the tests behind it."""
-        from scipy.stats import median_abs_deviation
-
         rows = self.cells[effect.covers(self.cells)]
         by_run = rows.groupby(["run", "part"])["excess"].median()
         count = len(by_run)
-        spread = float(median_abs_deviation(by_run, scale="normal")) if count > 1 else effect.spread
+        spread = median_deviation(by_run.to_numpy()) if count > 1 else effect.spread
         # The error of the part's median over its runs, and that of the median of its peers.
         error = MEDIAN_ERROR * math.hypot(
             spread / math.sqrt(count), effect.spread / math.sqrt(effect.peers)

@@ -115,13 +115,15 @@ def _add_parts(cells: DataFrame, tables: RunTables) -> None:
     named_device = cells["device"].to_numpy(dtype=object)
     device = numpy.where(named_device == "", device, named_device)
     has_no_device = device == ""
-    link = numpy.array(
-        [f"{name} GPU {a} – GPU {b}" for name, (a, b) in zip(node, ends, strict=True)], dtype=object
-    )
     cells["node"], (cells["first"], cells["second"]) = node, ends.T
-    is_link = cells["first"] >= 0
+    is_link = ends[:, 0] >= 0
+    part = numpy.where(has_no_device, node, device)
+    part[is_link] = [
+        f"{name} GPU {a} – GPU {b}"
+        for name, (a, b) in zip(node[is_link], ends[is_link], strict=True)
+    ]
     cells["sort"] = numpy.where(is_link, LINK, numpy.where(has_no_device, NODE, GPU))
-    cells["part"] = numpy.where(is_link, link, numpy.where(has_no_device, node, device))
+    cells["part"] = part
 
 
 def gpu_name(node: str, index: int) -> str:

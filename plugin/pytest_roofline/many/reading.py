@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
-from pandas import DataFrame, to_datetime
+import numpy
+from pandas import Categorical, DataFrame, to_datetime
 
 from ..baselines.runs import FOREIGN, cut_note
+from ..baselines.test_texts import MeasuredRow
 from ..core.errors import BadInput
 from ..core.facts import Environment
 from ..core.units import listed, moment
@@ -71,15 +75,20 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
         raise BadInput(f"none of {len(files)} run files can be used: {reasons}{hint}")
     cut = [cut_note(file.path) for file in readable if file.cut]
     # A log may hold runs of several nodes, so a path does not tell its run.
-    numbered_rows = [
-        (number, *row) for number, file in enumerate(runs["file"]) for row in readable[file].rows
-    ]
-    table = DataFrame(numbered_rows, columns=["run", "test", "unfit", "hosts", "device", "seconds"])
-    test_texts = sorted(table["test"].unique())
-    table["test"] = table["test"].map({text: number for number, text in enumerate(test_texts)})
-    categories = dict.fromkeys(("unfit", "hosts", "device"), "category")
-    table = table.astype(categories | {"seconds": float})
-    table = table.sort_values(["run", "test"], kind="stable", ignore_index=True)
+    rows_by_run = [readable[file].rows for file in runs["file"]]
+    tests, unfit, hosts, device, seconds = _columns(rows_by_run)
+    test_texts = sorted(set(tests))
+    test_numbers = {text: number for number, text in enumerate(test_texts)}
+    table = DataFrame(
+        {
+            "run": numpy.repeat(numpy.arange(len(runs)), [len(rows) for rows in rows_by_run]),
+            "test": [test_numbers[test] for test in tests],
+            "unfit": Categorical(unfit),
+            "hosts": Categorical(hosts),
+            "device": Categorical(device),
+            "seconds": numpy.array(seconds, dtype=float),
+        }
+    ).sort_values(["run", "test"], kind="stable", ignore_index=True)
     return RunTables(
         runs=runs,
         tests=tuple(map(parse_test, test_texts)),
@@ -92,6 +101,11 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
     )
 
 
+def _columns(rows_by_run: Sequence[Sequence[MeasuredRow]]) -> Sequence[Sequence[Any]]:
+    """Return the columns of all rows; empty ones where no run has a row."""
+    return list(zip(*chain.from_iterable(rows_by_run), strict=True)) or [()] * 5
+
+
 def _runs(
     files: Sequence[RunFile], environments: dict[str, Environment]
 ) -> tuple[DataFrame, list[str]]:
@@ -99,13 +113,10 @@ def _runs(
 
     Copies of another run are left out, and runs of a fake device where others are of real ones.
     """
+    facts = {text: _facts(environment) for text, environment in environments.items()}
     runs = DataFrame(
         [
-            [
-                number,
-                *(getattr(file, name) for name in NAMES),
-                *_facts(environments[file.environment]),
-            ]
+            [number, *(getattr(file, name) for name in NAMES), *facts[file.environment]]
             for number, file in enumerate(files)
         ],
         columns=["file", *NAMES, *FACTS],

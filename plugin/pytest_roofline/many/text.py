@@ -14,6 +14,7 @@ from ..report.words import kept_text
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .incomplete import MEASUREMENT, IncompleteNode
+from .nodes import silent_lines
 from .reading import RunTables
 from .steps import RunSeries
 
@@ -201,6 +202,7 @@ def fleet_text(
             f"{report.over_several_nodes} measurements are over several nodes, so they are not used to "
             "judge a single node"
         )
+    lines += map(printable, silent_lines(report.silent))
     lines += map(printable, _incomplete_lines(report.incomplete))
     for hardware in report.hardware:
         lines += map(printable, _hardware_lines(hardware))

@@ -60,17 +60,24 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
         assumed: the standard deviation between parts that is assumed, and joined with that of the values.
     """
     import numpy
-    from scipy.stats import median_abs_deviation
 
     centre = float(numpy.median(values))
     upper = float(numpy.quantile(values, UPPER)) - centre
     few = len(values) < MANY
-    deviation = qn(values) if few else float(median_abs_deviation(values, scale="normal"))
+    deviation = qn(values) if few else median_deviation(values)
     # The quantile lies far out where the parts are in two camps.
     deviation = upper if upper > TWO_CAMPS * deviation else deviation
     freedom = (EFFICIENCY if few else EFFICIENCY_OF_MANY) * (len(values) - 1)
     joined = (freedom * deviation**2 + ASSUMED_FREEDOM * assumed**2) / (freedom + ASSUMED_FREEDOM)
     return Scale(centre, math.sqrt(joined), freedom + ASSUMED_FREEDOM)
+
+
+def median_deviation(values: "ndarray[Any, Any]") -> float:
+    """Return the median absolute deviation, as a standard deviation of normal values."""
+    import numpy
+    from scipy import special
+
+    return float(numpy.median(numpy.abs(values - numpy.median(values))) / special.ndtri(0.75))
 
 
 def qn(values: "ndarray[Any, Any]") -> float:
@@ -79,13 +86,14 @@ def qn(values: "ndarray[Any, Any]") -> float:
     Up to half of the values may be anything. It is the first quartile of all differences of two
     values, 82 % as efficient as the standard deviation itself.
     """
-    from scipy.spatial.distance import pdist
+    import numpy
 
     count = len(values)
     half = count // 2 + 1
     # The rank of the first quartile among the differences, from 0.
     place = half * (half - 1) // 2 - 1
-    differences = pdist(values.reshape(-1, 1))
+    first, second = numpy.triu_indices(count, 1)
+    differences = numpy.abs(values[first] - values[second])
     differences.partition(place)
     correction = CORRECTIONS.get(count) or count / (count + (1.4 if count % 2 else 3.8))
     return CONSISTENT * correction * float(differences[place])
