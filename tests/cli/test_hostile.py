@@ -167,7 +167,8 @@ def steers(text):
 # What more of a command prints other fields, beside the arguments that it has among all commands.
 MORE = {
     "ab": (". . test_suite.py --markdown ab.md", f"'{HOSTILE}' ."),
-    "compare": ("all all", "old new --control old new"),
+    "compare": ("all all",),
+    "rollout": ("old new --control old new",),
     "explain": ("all",),
     "report": ("new all -o out",),
     "export": ("all --to github-action-benchmark",),

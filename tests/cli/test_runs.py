@@ -175,7 +175,6 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(
         "ways ways --by way",
         "ways --table --by way",
         "ways --base b",
-        "ways --by way --base b --control ways ways",
     ):
         assert refused("compare", *words.split()).startswith(
             "--by compares tests within OLD; leave out NEW, --table and --control; give --base only together with"

@@ -245,14 +245,15 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
         *both("history", small, "history", "@", "@nights", leaves_out=True),
         *both("fleet", small, "fleet", "@", "@nodes", leaves_out=True),
         *both(
-            "compare a rollout",
+            "rollout",
             ("small-1",),
-            "compare",
+            "rollout",
             "@small-0.jsonl",
             "@",
             "--control",
             "@nodes",
             "@later",
+            leaves_out=True,
         ),
         *both(
             "baseline propose",

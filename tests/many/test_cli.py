@@ -108,17 +108,16 @@ def test_fleet_names_the_slow_gpu_its_node_and_what_to_look_at_and_fails(runs, c
     )
 
 
-def test_logs_of_other_tools_are_pointed_to_import(command, tmp_path):
+def test_logs_that_cannot_be_read_are_named_with_the_reason(command, tmp_path):
     folder = tmp_path / "logs"
     folder.mkdir()
     (folder / "node1.log").write_text("BabelStream\nVersion: 3.4\n")
-    (folder / "node2.log").write_text("BabelStream\n")
+    (folder / "node2.log").write_text("")
     for words in ([folder], [folder / "*.log"], sorted(folder.iterdir())):
         done = command("fleet", *words)
-        said = done.stderr.count(
-            "; `roofline import LOG --save NAME` makes a run from another tool's log\n"
-        )
-        assert (done.exit_code, said) == (2, 1), words
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "none of 2 run files can be used: " in done.stderr
+        assert "node2.log is empty; expected the output of a tool" in done.stderr
 
 
 def test_too_few_devices_or_runs_end_with_2(runs, command):

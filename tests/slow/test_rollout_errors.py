@@ -1,6 +1,6 @@
-"""How often a staged rollout errs: simulated fleets whose truth is known."""
+"""How often a roll-out errs: simulated fleets whose truth is known."""
 
-from ..baselines.test_rollout import Fleet, reds, with_controls, words
+from ..many.test_rollout import Fleet, reds, with_controls, words
 
 
 def test_a_slower_test_is_found_among_unchanged_ones_with_four_devices_on_either_side(make):

@@ -30,6 +30,10 @@ SECTIONS = {
         ),
         # Commands of a feature: the others work if its folder is removed.
         "history": ("many.cli:history", "Show when tests became faster or slower over many runs."),
+        "rollout": (
+            "many.cli:rollout",
+            "Judge a change on some nodes against nodes without the change.",
+        ),
         "fleet": ("many.cli:fleet", "Find the node, GPU or link that is slower than its peers."),
     },
     "Keep baselines": {

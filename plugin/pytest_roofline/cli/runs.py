@@ -15,7 +15,6 @@ from ..baselines.comparing import Comparison
 from ..baselines.comparing import compare as compare_files
 from ..baselines.pairs import compare_by
 from ..baselines.picking import is_imported
-from ..baselines.rollout import judge_rollout
 from ..baselines.run_files import paths_of, resolve_run
 from ..baselines.run_rows import rows_of, rows_of_run
 from ..baselines.runs import Run, read_run
@@ -29,8 +28,6 @@ from ..report.comparison import (
     comparison_lines,
     contrast_as_json,
     contrast_text,
-    rollout_as_json,
-    rollout_text,
 )
 from ..report.conditions import peak_lines
 from ..report.devices import Quantity, device_tables, devices_as_json, devices_text
@@ -57,12 +54,6 @@ MOST_NAMED = 8
     help="Largest slowdown that passes: 5% or 0.05 (default: 5%, on a CPU 15%).",
 )
 @click.option(
-    "--control",
-    nargs=2,
-    metavar="OLD NEW",
-    help="Runs from before and after, on devices that were not changed.",
-)
-@click.option(
     "--table", is_flag=True, help="Show a column for each run of OLD, without NEW and verdicts."
 )
 @click.option(
@@ -84,7 +75,6 @@ def compare(
     old: str,
     new: str,
     tolerance: str | None,
-    control: tuple[str, str] | None,
     table: bool,
     by: str | None,
     base: str | None,
@@ -95,9 +85,6 @@ def compare(
     """Compare NEW with OLD, worst first. Each is a saved run (NAME or PATH), a folder, a pattern, or a baseline.
 
     Separate several by commas.
-
-    With --control a staged rollout: each device is compared with itself, less what the devices of --control did
-    meanwhile. These may be among OLD and NEW as well.
 
     With --table devices as columns: runs of several machines beside each other by test, such as CPU, MPS and CUDA.
 
@@ -122,16 +109,14 @@ def compare(
             ctx=ctx,
             param=next(parameter for parameter in ctx.command.params if parameter.name == "new"),
         )
-    if (new and table) or (of is not None and not table) or (table and control is not None):
+    if (new and table) or (of is not None and not table):
         raise BadInput(
-            "--table shows only the runs of OLD; leave out NEW and --control; give --of only together with --table: "
+            "--table shows only the runs of OLD; leave out NEW; give --of only together with --table: "
             "roofline compare cpu,a100,mi300x --table --of time"
         )
-    if (by is None and base is not None) or (
-        by is not None and (new or table or control is not None)
-    ):
+    if (by is None and base is not None) or (by is not None and (new or table)):
         raise BadInput(
-            "--by compares tests within OLD; leave out NEW, --table and --control; give --base only together with "
+            "--by compares tests within OLD; leave out NEW and --table; give --base only together with "
             "--by: roofline compare RUN --by execution --base eager"
         )
     if by is not None:
@@ -139,13 +124,6 @@ def compare(
     if table:
         return _print_table(_side(old, folder), of, as_json)
     sides = _side(old, folder), _side(new, folder)
-    if control is not None:
-        return _compare_rollout(
-            sides,
-            (_side(control[0], folder), _side(control[1], folder)),
-            accepted_slowdown,
-            as_json,
-        )
     comparison = compare_files(*sides, accepted_slowdown)
     note_cuts(comparison.runs)
     if comparison.only_old:
@@ -213,25 +191,6 @@ def _show(comparison: Any, convert: Callable[..., Any], as_json: bool) -> None:
         print_json(convert(comparison))
     else:
         say(convert(comparison, width(), sys.stdout.isatty()))
-
-
-def _compare_rollout(
-    sides: Sequence[Sequence[Path]],
-    control: Sequence[Sequence[Path]],
-    tolerance: float | None,
-    as_json: bool,
-) -> int:
-    """Judge and print a staged rollout. Return the exit status.
-
-    `sides` are the files of OLD and NEW, `control` those of both runs of --control.
-    """
-    before, after, control_before, control_after = (
-        [read_run(path) for path in side] for side in (*sides, *control)
-    )
-    note_cuts([*before, *after, *control_before, *control_after])
-    rollout = judge_rollout(before, after, (control_before, control_after), tolerance)
-    _show(rollout, rollout_as_json if as_json else rollout_text, as_json)
-    return status_of(rollout.rows, worse=rollout.has_losses)
 
 
 def _print_comparison(comparison: Comparison, old: Sequence[Path], new: Sequence[Path]) -> None:

@@ -11,7 +11,7 @@ from .errors import BadInput
 FEATURES: dict[str, tuple[str, ...]] = {
     "ab": ("ab",),
     "bisect": ("bisect",),
-    "many": ("fleet", "history"),
+    "many": ("fleet", "history", "rollout"),
     "exchange": ("export", "import_"),
     "observe": ("profiler",),
     "kernel_gate": (),

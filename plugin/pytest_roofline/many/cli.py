@@ -1,4 +1,4 @@
-"""The commands `roofline history` and `roofline fleet`. They judge thousands of run files."""
+"""The commands `roofline history`, `fleet` and `rollout`. They judge thousands of files."""
 
 import fnmatch
 import importlib.util
@@ -12,11 +12,13 @@ import click
 
 from ..baselines.picking import parse_moment
 from ..baselines.run_files import expand
-from ..cli.options import folder_option, json_option, print_json, say, width
+from ..cli.options import command, folder_option, json_option, print_json, say, width
 from ..core.errors import BadInput
-from ..core.units import count, parse_fraction, printable
+from ..core.units import count, parse_fraction, parse_tolerance, printable
+from .nodes import is_among, parse_nodes, silent_nodes
 
 if TYPE_CHECKING:
+    from .files import RunFile
     from .fleet import Fleet, SlowPart
     from .history import History
     from .reading import RunTables
@@ -62,7 +64,7 @@ def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     Exit status: 0 nothing became slower, 1 something did, 2 the input cannot be used.
     """
     smallest_change = parse_fraction(minimum, "--minimum")
-    tables = _read(**selection)
+    tables, _ = _read(**selection)
     from .history import history as history_of
     from .text import history_text
 
@@ -99,8 +101,16 @@ def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, o
     }
 
 
+host_option = click.option("--host", default="", metavar="NODE|PATTERN",
+    help="The node of logs that name none; as '{node}/*' or '*-{node}.log' where the paths name it.")  # fmt: skip
+nodes_option = click.option("--nodes", metavar="LIST|@FILE",
+    help="The nodes to expect, as gpu[001-050],login1: one that is silent is named.")  # fmt: skip
+
+
 @click.command()
 @_options
+@host_option
+@nodes_option
 @click.option(
     "--minimum",
     default="5%",
@@ -112,21 +122,28 @@ def _history_as_json(tables: "RunTables", run_history: "History") -> dict[str, o
     type=click.Choice(["node", "gpu", "link"]),
     help="Show only these levels (default: all).",
 )
-def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None:
+def fleet(
+    minimum: str, by: str | None, as_json: bool, nodes: str | None, host: str, **selection: Any
+) -> None:
     """Show which node, GPU or link of RUNS is slower than its peers of the same hardware; worst first.
 
-    RUNS are saved names, paths, folders, patterns, or - for a list on stdin.
+    RUNS are saved names, paths, folders, patterns, or - for a list on stdin: run files, or logs of nccl-tests,
+    nvbandwidth and others as they came.
 
-    Example: roofline fleet runs/ --since 2026-03-01 --tests 'memcpy_*'
+    Example: roofline fleet logs/ --nodes 'gpu[001-050]'
 
-    Exit status: 0 none was found, 1 one was, 2 the input cannot be used, or a node or file cannot be judged.
+    Exit status: 0 none was found, 1 one was, or a node of --nodes is silent, 2 the input cannot be used, or a node or
+    file cannot be judged.
     """
     smallest_slowdown = parse_fraction(minimum, "--minimum")
-    tables = _read(**selection)
+    expected_nodes = parse_nodes(nodes, "--nodes") if nodes is not None else ()
+    tables, files = _read(**selection, host=host, logs=True)
     from .fleet import fleet as fleet_of
     from .text import fleet_text
 
-    report = fleet_of(tables, smallest_slowdown)
+    report = replace(
+        fleet_of(tables, smallest_slowdown), silent=silent_nodes(expected_nodes, {"": files})
+    )
     findings = [finding for finding in report.findings if by in (None, finding.level)]
     if not as_json:
         say(fleet_text(tables, report, findings, width(), sys.stdout.isatty(), by))
@@ -143,7 +160,7 @@ def fleet(minimum: str, by: str | None, as_json: bool, **selection: Any) -> None
         print_json(_fleet_as_json(tables, report, findings))
     # The node of an unreadable file is unknown.
     has_unjudged = tables.unreadable or any(node.unjudged for node in report.incomplete)
-    sys.exit(1 if findings else 2 if has_unjudged else 0)
+    sys.exit(1 if findings or report.silent else 2 if has_unjudged else 0)
 
 
 def _fleet_as_json(
@@ -158,10 +175,102 @@ def _fleet_as_json(
     return {name: value for name, value in asdict(report).items() if name != "findings"} | details
 
 
+@command(folder_option)
+@click.argument("before")
+@click.argument("after")
+@click.option(
+    "--control", nargs=2, metavar="BEFORE AFTER", help="Runs of nodes that did not change."
+)
+@click.option("--changed", metavar="LIST|@FILE",
+              help="The nodes that changed, as gpu[001-050],login1; all others are controls.")  # fmt: skip
+@nodes_option
+@host_option
+@click.option("--label", nargs=2, metavar="OLD NEW",
+              help="What changed, if the files do not say: the versions of a driver, say.")  # fmt: skip
+@click.option(
+    "--tolerance",
+    help="Slowdown that still counts as the same: 3% or 0.03 (default: 3%, on a CPU 15%).",
+)
+@click.option("--name-only", is_flag=True,
+              help="Print only the nodes that are slower than their own group, one a line.")  # fmt: skip
+def rollout(
+    before: str,
+    after: str,
+    control: tuple[str, str] | None,
+    changed: str | None,
+    nodes: str | None,
+    host: str,
+    label: tuple[str, str] | None,
+    tolerance: str | None,
+    name_only: bool,
+    as_json: bool,
+    folder: Path,
+) -> int:
+    """Judge a change on some nodes against nodes without it: what it does to all, to each test, and slow nodes.
+
+    Each node is compared with itself, less what the nodes of the other group did meanwhile. BEFORE and AFTER are saved
+    names, paths, folders or patterns, several with commas between: run files, or logs of nccl-tests, nvbandwidth and
+    others as they came.
+
+    Example: roofline rollout before after --changed 'gpu[001-050]' --label 550.54 570.86
+
+    Exit status: 0 nothing is slower, 1 something is, or a node, device or test is missing, 2 it cannot tell, or the
+    input cannot be used.
+    """
+    if (control is None) == (changed is None):
+        raise BadInput(
+            "a roll-out needs nodes without the change; expected --control BEFORE AFTER or --changed LIST"
+        )
+    accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
+    changed_nodes = parse_nodes(changed, "--changed") if changed is not None else ()
+    expected_nodes = parse_nodes(nodes, "--nodes") if nodes is not None else ()
+    from .files import read_files
+    from .rollout import judge_rollout
+    from .rollout_text import rollout_as_json, rollout_text
+
+    sides = [
+        read_files(expand(_split(side), folder, logs=True), host)
+        for side in (before, after, *(control or ()))
+    ]
+    broken = [file.broken for side in sides for file in side if file.broken]
+    _note_left_out(broken, sum(map(len, sides)))
+    names = frozenset(changed_nodes)
+    is_changed = (lambda node: is_among(node, names)) if control is None else None
+    fleet_rollout = judge_rollout(
+        sides[0], sides[1], (sides[2], sides[3]) if control is not None else None,
+        is_changed=is_changed, tolerance=accepted_slowdown,
+    )  # fmt: skip
+    silent = silent_nodes(
+        tuple(dict.fromkeys((*changed_nodes, *expected_nodes))),
+        {"before": [file for side in sides[::2] for file in side],
+         "after": [file for side in sides[1::2] for file in side]},
+    )  # fmt: skip
+    fleet_rollout = replace(fleet_rollout, silent=silent, unreadable=len(broken))
+    if as_json:
+        print_json(rollout_as_json(fleet_rollout, label or (), broken))
+    elif name_only:
+        for node in fleet_rollout.slow_nodes:
+            say(printable(node.node))
+    else:
+        say(rollout_text(fleet_rollout, label or (), width(), sys.stdout.isatty()))
+    return fleet_rollout.status
+
+
+def _split(names: str) -> list[str]:
+    """Return the names of one side, which commas separate. A path that exists is not split."""
+    return [names] if Path(names).exists() else [name for name in names.split(",") if name]
+
+
 def _read(
-    runs: Sequence[str], folder: Path, since: str | None, patterns: Sequence[str]
-) -> "RunTables":
-    """Return the runs that a user names. Print on stderr which files are left out."""
+    runs: Sequence[str],
+    folder: Path,
+    since: str | None,
+    patterns: Sequence[str],
+    host: str = "",
+    *,
+    logs: bool = False,
+) -> "tuple[RunTables, list[RunFile]]":
+    """Return the runs that a user names, as tables and as files. Print on stderr which are left out."""
     missing = [name for name in ("pandas", "ruptures") if importlib.util.find_spec(name) is None]
     if missing:
         raise BadInput(
@@ -170,17 +279,22 @@ def _read(
     from .files import read_files
     from .reading import tables_of
 
-    paths = expand(runs, folder, sys.stdin if "-" in runs else ())
-    tables = tables_of(read_files(paths))
+    files = read_files(expand(runs, folder, sys.stdin if "-" in runs else (), logs=logs), host)
+    tables = tables_of(files)
     for note in tables.notes[:MOST_NAMED]:
         say(f"note: {printable(note)}", err=True)
-    if tables.left_out:
-        say(f"note: {len(tables.left_out)} of {tables.files} files are left out:", err=True)
-        for reason in tables.left_out[:MOST_NAMED]:
-            say(f"  {printable(reason)}", err=True)
-        if len(tables.left_out) > MOST_NAMED:
-            say(f"  … and {len(tables.left_out) - MOST_NAMED} more", err=True)
-    return _matching(_since(tables, since), patterns)
+    _note_left_out(tables.left_out, tables.files)
+    return _matching(_since(tables, since), patterns), files
+
+
+def _note_left_out(reasons: Sequence[str], files: int) -> None:
+    """Print on stderr which files are left out."""
+    if reasons:
+        say(f"note: {len(reasons)} of {files} files are left out:", err=True)
+    for reason in reasons[:MOST_NAMED]:
+        say(f"  {printable(reason)}", err=True)
+    if len(reasons) > MOST_NAMED:
+        say(f"  … and {len(reasons) - MOST_NAMED} more", err=True)
 
 
 def _since(tables: "RunTables", since: str | None) -> "RunTables":

@@ -1,23 +1,21 @@
-"""Text and JSON of `roofline compare` beside its table, and of a staged rollout."""
+"""Text and JSON of `roofline compare` beside its table."""
 
 from collections.abc import Callable, Sequence
-from statistics import fmean, geometric_mean, median
+from statistics import geometric_mean
 
 from ..baselines.comparing import Comparison
 from ..baselines.pairs import Contrast
 from ..baselines.picking import is_imported
 from ..baselines.remarks import odd_lines
-from ..baselines.rollout import Changes, Place, Rollout, RolloutSide
 from ..baselines.rows import odd_behind
 from ..baselines.runs import Run
-from ..core.rows import PEAK, TIME, Row, compared_verdicts, plain
-from ..core.units import count, format_percent, format_seconds, listed, printable
+from ..core.rows import PEAK, Row, compared_verdicts, plain
+from ..core.units import count, format_seconds, listed, printable
 from ..core.verdicts import Kind
 from ..hardware import identity_of
 from ..stats.analyses import ENOUGH_KNOWN
 from ..stats.causes import common_shift
 from ..stats.stats import growth
-from ..stats.verdicts import span_text
 from .overview import changed_texts, clock_line, device_line, shift_line, together_text
 from .tables import TextTable, render, styled
 from .words import baseline_text, is_value, now_text, tolerance_text, totals_text
@@ -249,168 +247,3 @@ def _speedup(change: float | None) -> float | None:
 
 def _speedup_text(speedup: float | None) -> str:
     return "" if speedup is None else f"{speedup:.2f}x"
-
-
-# Devices, tests or reasons that a line lists before it counts the others.
-MOST_PLACES = 6
-
-
-def rollout_text(rollout: Rollout, width: int, colour: bool) -> str:
-    """Return both sides, a row a test, and notes.
-
-    The worst row comes first. The notes tell the reasons of undecided tests, the devices whose
-    change stands out, and the tests that have no valid time any more.
-    """
-    lines = [*_side_lines("changed", rollout.treated), *_side_lines("control", rollout.controls)]
-    lines += filter(None, (tolerance_text(rollout.rows),))
-    notes = [*_open_lines(rollout.rows), *_outlier_lines(rollout), *_lost_lines(rollout)]
-    notes.append(f"spread of changes: {rollout.spread}")
-    return "\n".join(
-        [
-            *map(printable, lines),
-            _rollout_table(rollout, width, colour),
-            *map(printable, notes),
-            totals_text(rollout.rows),
-        ]
-    )
-
-
-def _side_lines(word: str, side: RolloutSide) -> list[str]:
-    """Return the devices of a side, and how they changed.
-
-    These are changes of the environment, and devices that only one of both times has.
-    """
-    lines = [f"{word}: {listed([_place_text(place) for place in side.devices], MOST_PLACES)}"]
-    changes = [
-        f"{change} on {device_count} of {len(side.devices)} devices"
-        for change, device_count in side.environment.items()
-    ]
-    lines += [f"  {listed(changes, MOST_PLACES, '; ')}"] if changes else []
-    lines += [f"  only before: {listed(side.gone, MOST_PLACES)}"] if side.gone else []
-    return lines + ([f"  only after: {listed(side.new, MOST_PLACES)}"] if side.new else [])
-
-
-def _place_text(place: Place) -> str:
-    """Return a device with its host, or the host alone.
-
-    It is the host alone where the device has the same name.
-    """
-    host, device = place
-    return host if host == device else f"{device} ({host})"
-
-
-def _rollout_table(rollout: Rollout, width: int, colour: bool) -> str:
-    """Return the table of mean changes on both sides.
-
-    The effect is their difference; `n` counts the units that changed and those of the control.
-    """
-    table = TextTable(("test", "left"), ("changed", "right"), ("control", "right"), ("effect", "right"),
-                      ("99 % interval", "right"), ("n", "right"), ("verdict", "left"))  # fmt: skip
-    for row in rollout.rows:
-        changes, verdict = rollout.changes_of(row), row.time_verdict
-        assert verdict is not None
-        assert verdict.interval is not None
-        table.add_row(
-            printable(row.label),
-            _mean_change_text(changes.treated),
-            _mean_change_text(changes.controls),
-            format_percent(row.change or 0.0),
-            span_text(verdict.interval),
-            ":".join(str(len(side)) for side in changes.units),
-            styled(row.verdict),
-        )
-    return render(table, width, colour)
-
-
-def _mean_change_text(changes: Changes) -> str:
-    """Return the mean change of devices in percent."""
-    return format_percent(growth(fmean(changes.values())))
-
-
-def _open_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the reason of each INCONCLUSIVE test."""
-    lines = [
-        f"INCONCLUSIVE {row.label}: {row.reason}"
-        for row in rows
-        if row.verdict == Kind.INCONCLUSIVE
-    ]
-    return lines[:MOST_PLACES] + (
-        [f"… and {len(lines) - MOST_PLACES} more"] if len(lines) > MOST_PLACES else []
-    )
-
-
-def _outlier_lines(rollout: Rollout) -> list[str]:
-    """Return the devices whose change stands out on their side.
-
-    Their change differs from the median of the side by more than the tolerance, which the mean in
-    the table hides. Of two devices neither can be called the odd one, so a side needs three.
-    """
-    lines = []
-    for row in rollout.rows:
-        device_changes = rollout.changes_of(row)
-        for changes in (device_changes.treated, device_changes.controls):
-            middle = median(changes.values())
-            outliers = [
-                f"{_place_text(place)} {format_percent(growth(change))}"
-                for place, change in changes.items()
-                if abs(growth(change - middle)) > (row.tolerance or 0.0)
-            ]
-            if outliers and len(changes) > 2:
-                middle_change = format_percent(growth(middle))
-                lines.append(
-                    f"{row.label}: {listed(outliers, MOST_PLACES)}, but the median of the same side is {middle_change}"
-                )
-    return lines
-
-
-def _lost_lines(rollout: Rollout) -> list[str]:
-    """Return the tests without a valid time after the change, and those without a control."""
-    lines = []
-    for label, places in rollout.lost.items():
-        devices = listed([_place_text(place) for place in places], MOST_PLACES)
-        lines.append(
-            f"lost: {label} has no valid time after the change on {devices} ({len(places)} of "
-            f"{len(rollout.treated.devices)} changed devices)"
-        )
-    return lines + (
-        [f"without a control: {listed(rollout.without_control, MOST_PLACES)}"]
-        if rollout.without_control
-        else []
-    )
-
-
-def rollout_as_json(rollout: Rollout) -> list[dict[str, object]]:
-    """Return a row a test as JSON, with each device's change.
-
-    Changes are shares of time. A test without a valid time after the change has an INVALID row.
-    """
-    reason = "no valid time after the change"
-    lost = [
-        Row(
-            test="",
-            label=label,
-            parameters={},
-            metric=TIME,
-            verdict=Kind.INVALID.value,
-            reason=reason,
-        )
-        for label in rollout.lost
-    ]
-    return [plain(row) | _device_fields(rollout, row) for row in (*rollout.rows, *lost)]
-
-
-def _device_fields(rollout: Rollout, row: Row) -> dict[str, object]:
-    """Return the p-value, and the change of each device on both sides.
-
-    They are empty for a test without a valid time after the change.
-    """
-    if row.key is None or row.time_verdict is None:
-        return {"p": None, "control_change": None, "devices": {}, "control_devices": {}}
-    changes = rollout.changes_of(row)
-    treated, controls = (
-        {_place_text(place): growth(change) for place, change in side.items()}
-        for side in (changes.treated, changes.controls)
-    )
-    control = growth(fmean(changes.controls.values()))
-    p = row.time_verdict.p_adjusted
-    return {"p": p, "control_change": control, "devices": treated, "control_devices": controls}

@@ -1,4 +1,4 @@
-"""A new driver, as `docs/compare.md` tells the story: every command of the page is run, and prints what it shows."""
+"""A new driver, as `docs/compare.md` and `fleet.md` tell the story: every command is run, and prints what it shows."""
 
 import glob
 import json
@@ -72,6 +72,8 @@ def steps() -> list[Step]:
     chapters = PAGE.read_text(encoding="utf-8").partition("## Two ways in one run")[0]
     # That is of machines of other products, whose runs the story does not have.
     chapters = re.sub(r"## Devices as columns\n.*?(?=\n## )", "", chapters, flags=re.DOTALL)
+    fleet = (PAGE.parent / "fleet.md").read_text(encoding="utf-8")
+    chapters += fleet.partition("## A change on some nodes")[2].partition("\n## ")[0]
     blocks = re.findall(r"```(sh|text)\n(.*?)```", chapters, re.DOTALL)
     found: list[Step] = []
     for kind, text in blocks:
@@ -146,15 +148,15 @@ class Story:
         return path
 
     def rollout(self) -> None:
-        """Runs of eight devices in folders: two nodes got the new driver, two did not, and all got slower by 1 %."""
+        """Runs of twelve devices in folders: three nodes got the new driver, three did not; all got slower by 1 %."""
         lines = self.desk.run_path("driver-550-a").read_text().splitlines()
         for folder in ("before", "after", "kept-before", "kept-after"):
             (self.desk.path / folder).mkdir()
         effects = {"memcpy_d2d": 1.15, "memcpy_d2d_triton": 1.14, "memcpy_h2d": 0.9}
-        for index in range(8):
+        for index in range(12):
             device, node = f"GPU-{index}", f"node{index // 2}"
             for side in ("before", "after"):
-                upgraded = side == "after" and index < 4
+                upgraded = side == "after" and index < 6
                 wobble = {name: 1 + 0.004 * ((5 * index + 3 * place + 7 * upgraded) % 8 - 3.5) / 3.5
                           for place, name in enumerate(NAMES)}  # fmt: skip
                 factors = {
@@ -167,7 +169,7 @@ class Story:
                 text = "".join(
                     as_of(line, f"{side}-{name}", device, node, driver, factors) for line in lines
                 )
-                folder = self.desk.path / (side if index < 4 else f"kept-{side}")
+                folder = self.desk.path / (side if index < 6 else f"kept-{side}")
                 (folder / f"{name}.jsonl").write_text(text)
 
 
@@ -212,7 +214,7 @@ def test_every_command_of_the_page_prints_what_stands_below_it(story):
     for step in steps():
         if "node-b.jsonl" in step.command:
             story.elsewhere("node-b", "driver-570", {"memcpy_d2d": 1.4})
-        if "--control" in step.command:
+        if "rollout" in step.command:
             story.rollout()
         status, printed = story.do(step.command)
         statuses.append(status)

@@ -1,0 +1,136 @@
+"""Nodes that were measured before and after a change: those that got it, and those that did not."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from ..core.errors import BadInput
+from ..core.keys import positional_names_note
+from ..hardware import identity_of
+from ..stats.verdicts import changes_between
+from .files import RunFile, environment_of, is_over_several, parse_test
+
+# A node and one of its devices. What no log tells apart has the name of its node twice.
+Place = tuple[str, str]
+# Log seconds, or their change, by node.
+NodeValues = dict[str, float]
+# By place, the mean log seconds of each test. Tests are as `files.text_of_test` writes them.
+_Times = dict[Place, dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """The nodes that got a change, or the controls.
+
+    Args:
+        nodes: those that were measured before and after.
+        gone: the places that were measured only before; `new` only after.
+        changes: by test, the change of each node in log seconds; positive is slower.
+        levels: by test, the log seconds of each node after the change.
+        lost: by test, the places without a time after the change.
+        environment: on how many nodes each fact of the environment changed.
+    """
+
+    nodes: tuple[str, ...]
+    gone: tuple[Place, ...]
+    new: tuple[Place, ...]
+    changes: Mapping[str, NodeValues]
+    levels: Mapping[str, NodeValues]
+    lost: Mapping[str, Sequence[Place]]
+    environment: Counter[str]
+
+
+def group_of(
+    before: Sequence[RunFile], after: Sequence[RunFile], belongs: Callable[[str], bool]
+) -> NodeGroup:
+    """Return one group of nodes. `belongs` tells which nodes are in it."""
+    sides = [[file for file in side if belongs(node_of(file))] for side in (before, after)]
+    old, new = map(_times, sides)
+    changes: dict[str, dict[str, list[float]]] = {}
+    levels: dict[str, dict[str, list[float]]] = {}
+    lost: dict[str, list[Place]] = {}
+    for place in old.keys() & new.keys():
+        for test, log_s in old[place].items():
+            if test in new[place]:
+                change = new[place][test] - log_s
+                changes.setdefault(test, {}).setdefault(place[0], []).append(change)
+                levels.setdefault(test, {}).setdefault(place[0], []).append(new[place][test])
+            else:
+                lost.setdefault(test, []).append(place)
+    nodes = {node for by_node in changes.values() for node in by_node}
+    return NodeGroup(
+        nodes=tuple(sorted(nodes)),
+        gone=tuple(sorted(old.keys() - new.keys())),
+        new=tuple(sorted(new.keys() - old.keys())),
+        changes=_means(changes),
+        levels=_means(levels),
+        lost={test: sorted(places) for test, places in sorted(lost.items())},
+        environment=_environment_changes(*sides),
+    )
+
+
+def node_of(file: RunFile) -> str:
+    """Return the node of a run."""
+    return environment_of(file.environment).host.name
+
+
+def refuse_same_runs(before: Iterable[RunFile], after: Iterable[RunFile]) -> None:
+    """Raise BadInput where a run is on both sides. The names of files do not matter."""
+    paths = {(file.run_id, file.started, node_of(file)): file.path for file in before}
+    for file in after:
+        path = paths.get((file.run_id, file.started, node_of(file)))
+        if path is not None:
+            names = path if path == file.path else f"the run in {path} and {file.path}"
+            raise BadInput(
+                f"{names} is on both sides, so it cannot differ; name a run from before the change "
+                "and another from after it"
+            )
+
+
+def _times(files: Sequence[RunFile]) -> _Times:
+    """Return the mean log seconds of each test by place. Only fit measurements on one node count."""
+    logs: dict[Place, dict[str, list[float]]] = {}
+    for file in files:
+        environment = environment_of(file.environment)
+        node = environment.host.name
+        device_of_run = "" if file.imported else identity_of(environment)
+        for test, unfit, hosts, device, seconds in file.rows:
+            by_position = positional_names_note(parse_test(test).key.parameters)
+            if not (unfit or by_position or is_over_several(hosts)):
+                place = node, device or device_of_run or node
+                logs.setdefault(place, {}).setdefault(test, []).append(math.log(seconds))
+    return {
+        place: {test: fmean(values) for test, values in tests.items()}
+        for place, tests in logs.items()
+    }
+
+
+def _means(values: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, NodeValues]:
+    """Return the mean over the devices of each node, by test; tests and nodes are sorted."""
+    return {
+        test: {node: fmean(by_node[node]) for node in sorted(by_node)}
+        for test, by_node in sorted(values.items())
+    }
+
+
+def _environment_changes(before: Iterable[RunFile], after: Iterable[RunFile]) -> Counter[str]:
+    """Return on how many nodes each fact of the environment changed."""
+    old, new = (_environments_by_node(side) for side in (before, after))
+    return Counter(
+        change
+        for node in sorted(old.keys() & new.keys())
+        for change in changes_between(
+            [environment_of(text).everything() for text in new[node]],
+            [environment_of(text).everything() for text in old[node]],
+        )
+    )
+
+
+def _environments_by_node(files: Iterable[RunFile]) -> dict[str, dict[str, None]]:
+    """Return the environments of each node, each once, in order."""
+    environments: dict[str, dict[str, None]] = {}
+    for file in files:
+        environments.setdefault(node_of(file), {})[file.environment] = None
+    return environments
