@@ -239,7 +239,7 @@ def _commands(foreign: tuple[str, ...]) -> list[Target]:
         *both("compare with a baseline", ("baseline",), "compare", "@", "@small-0.jsonl"),
         *(
             one(f"export {form}", RUNS, "export", "@", "--to", form, "-o", "exported")
-            for form in ("pytest-benchmark", "github-action-benchmark", "bencher")
+            for form in ("pytest-benchmark", "github-action-benchmark", "bencher", "openmetrics")
         ),
         one("report", RUNS, "report", "@", "-o", "page", share=0.004),
         *both("history", small, "history", "@", "@nights", leaves_out=True),

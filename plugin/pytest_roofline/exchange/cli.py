@@ -350,7 +350,7 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
     "format_name",
     required=True,
     metavar="FORMAT",
-    help="pytest-benchmark, github-action-benchmark, github-action-benchmark-rates or bencher.",
+    help="pytest-benchmark, github-action-benchmark, github-action-benchmark-rates, bencher or openmetrics.",
 )
 @click.option(
     "-o",
@@ -361,7 +361,7 @@ def _imported_json(run: _ImportedRun) -> dict[str, object]:
 def export(
     runs: tuple[str, ...], format_name: str, output: Path | None, as_json: bool, folder: Path
 ) -> None:
-    """Write RUNs (NAME or PATH) as another tool's JSON: pytest-benchmark, github-action-benchmark, Bencher.
+    """Write RUNs (NAME or PATH) for another tool: pytest-benchmark, github-action-benchmark, Bencher, OpenMetrics.
 
     Only numbers that can be trusted are written: what is INVALID, had wrong data, was oversubscribed, profiled, or
     slowed down by a drill is left out, and named on standard error. A test that is only slower is written.
@@ -387,7 +387,8 @@ def export(
             f"none of {measured_count} measurements can be exported as {format_name}; name another run"
         )
     summary = f"{len(exported_document.names)} of {measured_count} measurements exported"
-    text = json_text(exported_document.document, ensure_ascii=True)
+    document = exported_document.document
+    text = document if isinstance(document, str) else json_text(document, ensure_ascii=True)
     if target is None:
         print_document(text)
         say(summary, err=True)

@@ -18,6 +18,7 @@ from . import (
     layout_reading,
     nccl_tests,
     nvbandwidth,
+    openmetrics,
     osu,
     pytest_benchmark,
     transferbench,
@@ -159,8 +160,8 @@ def _refuse_contradiction(
 class ExportFormat:
     """One format for another tool.
 
-    `name` is the value of `--to`, `name_of` names a measurement, `write` makes the document; `why_not` returns why the
-    format cannot hold a measurement, or an empty text.
+    `name` is the value of `--to`, `name_of` names a measurement, `write` makes the document, plain data or a text;
+    `why_not` returns why the format cannot hold a measurement, or an empty text.
     """
 
     name: str
@@ -181,13 +182,14 @@ EXPORTS = (
         dashboards.why_no_rate,
     ),
     ExportFormat("bencher", attrgetter("row.label"), dashboards.write_bencher),
+    ExportFormat("openmetrics", attrgetter("row.label"), openmetrics.write),
 )
 EXPORT_NAMES = tuple(export_format.name for export_format in EXPORTS)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedDocument:
-    """A document for another tool as plain data.
+    """A document for another tool, as plain data or as a text.
 
     `document` is None where nothing may be written; `names` are those of its measurements.
     """
