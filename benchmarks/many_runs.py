@@ -1,7 +1,7 @@
-"""`roofline fleet` and `history` on thousands of run files with planted faults: what they find, and how long it takes.
+"""`roofline fleet`, `history` and `rollout` on thousands of files: what they find, and how long it takes.
 
     python benchmarks/many_runs.py -o docs/results/many-machines.md
-    python benchmarks/many_runs.py --files 400 --clean 0
+    python benchmarks/many_runs.py --files 400 --clean 0 --rollouts 20
 
 A fleet is 25 nights of nodes with four GPUs each; the files are written by the plugin's own records.
 """
@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from many.commands import Done, peer, roofline
+from many.commands import Done, peer, rollout, roofline
 from many.faults import Score, names, score_fleet, score_history
 from many.fleets import DEVICE, LINK, PROCESS, SESSION, Plan, planted, write
+from many.logs import write_logs
+from many.rollouts import BETWEEN_NODES, BETWEEN_RUNS, CHANGED, NODES, TESTS, silent_named, table
 from stamp import stamped
 from statsmodels.stats.proportion import proportion_confint
 
@@ -25,8 +27,10 @@ from pytest_roofline.core.errors import BadInput, RooflineError
 GPUS, NIGHTS = 4, 25
 FILES = (1_000, 10_000)
 CLEAN = 20
+ROLLOUTS = 200
 SEED = 8
 FEWEST_NODES = 4
+LOG_NODES = 1_000
 SCORES = {"fleet": score_fleet, "history": score_history}
 PAGE = """# Many machines
 
@@ -49,8 +53,7 @@ class Row:
 
     command: str
     files: int
-    first: Done | None
-    later: Done
+    done: Done
     score: Score | None = None
     planted: int = 0
 
@@ -58,14 +61,15 @@ class Row:
         """As a row of the table."""
         found = "" if self.score is None else f"{len(set(self.score.found))}/{self.planted}"
         invented = "" if self.score is None else str(len(self.score.invented))
-        first = ("", "") if self.first is None else _seconds(self.first)
-        peak = max(done.peak_bytes for done in (self.first, self.later) if done is not None)
-        took = [*first, *_seconds(self.later), f"{peak / 1e6:.0f}"]
-        return [self.command, f"{self.files:,}", *took, found, invented]
-
-
-def _seconds(done: Done) -> tuple[str, str]:
-    return f"{done.seconds:.1f}", f"{done.cpu_s:.1f}"
+        took = [f"{self.done.seconds:.1f}", f"{self.done.cpu_s:.1f}"]
+        return [
+            self.command,
+            f"{self.files:,}",
+            *took,
+            f"{self.done.peak_bytes / 1e6:.0f}",
+            found,
+            invented,
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +93,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--clean", type=int, default=CLEAN, help="fleets without faults (default: %(default)s)"
     )
+    parser.add_argument(
+        "--rollouts",
+        type=int,
+        default=ROLLOUTS,
+        help="roll-outs of each kind (default: %(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=SEED, help="default: %(default)s")
     parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
     options = parser.parse_args(arguments)
     try:
-        text = page(options.files, options.clean, options.seed)
+        text = page(options.files, options.clean, options.seed, options.rollouts)
     except RooflineError as error:
         print(f"many_runs: {error}", file=sys.stderr)
         return 2
@@ -104,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def page(files: Sequence[int], clean: int, seed: int) -> str:
+def page(files: Sequence[int], clean: int, seed: int, rollouts: int) -> str:
     """The page."""
     rows = [row for count in files for row in measure(plan_of(count, seed))]
     first = plan_of(files[0], seed)
@@ -112,7 +122,8 @@ def page(files: Sequence[int], clean: int, seed: int) -> str:
     spreads = {"process": PROCESS, "session": SESSION, "device": DEVICE, "link": LINK}
     shares = {name: f"{value * 100:g} %" for name, value in spreads.items()}
     text = PAGE.format(seed=seed, nights=NIGHTS, **shares, step=step)
-    parts = [text.strip(), _table(rows), _growth(rows, files), *_invented_lines(rows)]
+    parts = [text.strip(), _table(rows), _growth(rows), *_invented_lines(rows)]
+    parts.append(rollout_text(rollouts))
     if clean:
         parts.append(_clean_text(without_faults(clean, files[0], seed)))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -134,7 +145,7 @@ def plan_of(files: int, seed: int, *, faults: bool = True) -> Plan:
 
 
 def measure(plan: Plan) -> list[Row]:
-    """Both commands on one fleet, cold and warm, and the peers on the same files."""
+    """Both commands on one fleet, and the peers on the same files."""
     with tempfile.TemporaryDirectory(prefix="roofline-many-") as place:
         runs = Path(place) / "runs"
         runs.mkdir()
@@ -143,24 +154,16 @@ def measure(plan: Plan) -> list[Row]:
         rows = []
         for command, score in SCORES.items():
             _say(f"roofline {command}")
-            first, later = (roofline(command, runs, Path(place) / command) for _ in range(2))
-            told = score(plan, json.loads(later.out))
-            rows.append(
-                Row(
-                    f"`roofline {command}`",
-                    plan.files,
-                    first,
-                    later,
-                    told,
-                    len(names(plan, command)),
-                )
-            )
+            done = roofline(command, runs)
+            told = score(plan, json.loads(done.out))
+            planted_count = len(names(plan, command))
+            rows.append(Row(f"`roofline {command}`", plan.files, done, told, planted_count))
         for kind, name in (
             ("json", "`json.loads` and pandas, nothing judged"),
             ("read_run", "`read_run` and pandas"),
         ):
             _say(name)
-            rows.append(Row(name, plan.files, None, peer(kind, runs)))
+            rows.append(Row(name, plan.files, peer(kind, runs)))
     return rows
 
 
@@ -176,53 +179,54 @@ def without_faults(fleets: int, files: int, seed: int) -> Clean:
             runs.mkdir()
             write(plan, runs)
             for command, score in SCORES.items():
-                told = score(plan, json.loads(roofline(command, runs, Path(place)).out)).invented
+                told = score(plan, json.loads(roofline(command, runs).out)).invented
                 invented[command] += told
                 wrong[command] += bool(told)
     return Clean(fleets, files, invented, wrong)
 
 
+def rollout_text(count: int) -> str:
+    """Simulated roll-outs by every rule, silent nodes, and the time that logs of a thousand nodes take."""
+    _say(f"{count} roll-outs of each kind")
+    lines = "\n".join(table(count, count, count // 2))
+    silent = silent_named(count // 2)
+    _say(f"roofline rollout on {2 * LOG_NODES:,} logs")
+    with tempfile.TemporaryDirectory(prefix="roofline-many-") as place:
+        write_logs(Path(place), LOG_NODES)
+        done = rollout(Path(place), LOG_NODES)
+    sentence = json.loads(done.out)["sentence"]
+    return f"""## Roll-outs
+
+Made-up roll-outs on {NODES} nodes, of which {CHANGED} change, with {TESTS} tests:
+{BETWEEN_NODES * 100:g} % between nodes, {BETWEEN_RUNS * 100:g} % between runs.
+`roofline rollout` is `judge_rollout`, which the command calls, with its own tolerance of 3 %.
+Floors are 0.9 of the rate that was typical before; one standard deviation is that of all nodes; the t test compares
+the changed nodes after and before, at 5 %.
+
+{lines}
+
+Of five silent nodes of {NODES}, `--nodes` named exactly these in {silent} of {count // 2} roll-outs.
+
+{2 * LOG_NODES:,} logs of nccl-tests, of {LOG_NODES:,} nodes and 62 readings each, half of them 5 % slower after:
+{done.cpu_s:.1f} s of CPU, {done.peak_bytes / 1e6:.0f} MB, and `{sentence}`"""
+
+
 def _table(rows: Sequence[Row]) -> str:
-    head = [
-        "command",
-        "files",
-        "first time s",
-        "CPU s",
-        "later s",
-        "CPU s",
-        "peak RSS MB",
-        "found",
-        "invented",
-    ]
+    head = ["command", "files", "s", "CPU s", "peak RSS MB", "found", "invented"]
     lines = ["| " + " | ".join(cells) + " |" for cells in (head, *(row.cells() for row in rows))]
     return "\n".join([lines[0], "|---" + "|---:" * (len(head) - 1) + "|", *lines[1:]])
 
 
-def _growth(rows: Sequence[Row], files: Sequence[int]) -> str:
-    """How time and memory grow with the number of files, and how they compare with the peers."""
-    lines = [
-        "Times are of whole commands, interpreter and imports included. The first time reads every file and keeps an "
-        "index; later times read the index, and what changed since. Ratios are of CPU seconds, which what else the "
-        "machine does moves less."
-    ]
-    by = {(row.command, row.files): row for row in rows}
-    small, large = min(files), max(files)
-    for command in dict.fromkeys(row.command for row in rows if row.score is not None):
-        a, b = by[command, small], by[command, large]
-        assert a.first is not None
-        assert b.first is not None
-        if small != large:
-            lines.append(
-                f"{command}: {large / small:.0f} times the files take {b.first.cpu_s / a.first.cpu_s:.1f} times "
-                f"the CPU time at first, {b.later.cpu_s / a.later.cpu_s:.1f} times later, and "
-                f"{b.first.peak_bytes / a.first.peak_bytes:.1f} times the memory."
-            )
-        for peer_name in dict.fromkeys(row.command for row in rows if row.score is None):
-            took = by[peer_name, large].later.cpu_s
-            lines.append(
-                f"{command} on {large:,} files takes {b.first.cpu_s / took:.2f} times the CPU time of {peer_name} at "
-                f"first, and {b.later.cpu_s / took:.2f} times later."
-            )
+def _growth(rows: Sequence[Row]) -> str:
+    """How the time compares with that of the peers on the same files."""
+    lines = ["Times are of whole commands, interpreter and imports included; every file is read."]
+    for row in (row for row in rows if row.score is not None):
+        lines += [
+            f"{row.command} on {row.files:,} files takes {row.done.cpu_s / other.done.cpu_s:.2f} times the CPU time "
+            f"of {other.command}."
+            for other in rows
+            if other.score is None and other.files == row.files
+        ]
     return "\n".join(f"* {line}" for line in lines)
 
 

@@ -46,10 +46,19 @@ def run(command: Sequence[str]) -> Done:
     return Done(out, status, seconds, cpu_s, most * (1 if sys.platform == "darwin" else 1024))
 
 
-def roofline(name: str, runs: Path, folder: Path) -> Done:
+_MAIN = "from pytest_roofline.cli.main import main; main()"
+
+
+def roofline(name: str, runs: Path) -> Done:
     """`roofline fleet` or `history` over a folder of runs."""
-    code = "from pytest_roofline.cli.main import main; main()"
-    return run([sys.executable, "-c", code, name, str(runs), "--json", "--dir", str(folder)])
+    return run([sys.executable, "-c", _MAIN, name, str(runs), "--json"])
+
+
+def rollout(folder: Path, nodes: int) -> Done:
+    """`roofline rollout` over the logs that `logs.write_logs` wrote."""
+    sides = [str(folder / side) for side in ("before", "after")]
+    changed = f"gpu[0001-{nodes // 2:04}]"
+    return run([sys.executable, "-c", _MAIN, "rollout", *sides, "--changed", changed, "--json"])
 
 
 def peer(kind: str, runs: Path) -> Done:
