@@ -33,7 +33,7 @@ from pytest_roofline.bisect.search import (
 from pytest_roofline.bisect.searching import MOST_PROCESSES
 from pytest_roofline.core.verdicts import Kind
 from pytest_roofline.stats.paired import (
-    A_SIDE,
+    PROCESSES_PER_BLOCK_SIDE,
     Arm,
     TimedProcess,
     judge_paired,
@@ -121,7 +121,7 @@ class Bench:
         places: dict[Arm, Place] = {"A": sides[0], "B": sides[1], "control": sides[0]}
         blocks: list[list[TimedProcess]] = []
         number, paired = 0, None
-        for order in order_of_blocks(most // A_SIDE, seed):
+        for order in order_of_blocks(most // PROCESSES_PER_BLOCK_SIDE, seed):
             offset, block = self.machine.offset(), []
             for arm in order:
                 number += 1

@@ -35,7 +35,7 @@ from ..report.explain import explanation, explanation_as_json, note_labels, note
 from ..report.published import idle_lines
 from ..report.tables import comparison_table, exact_reason_lines, kernels_table
 from ..report.words import cut, totals_text
-from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, FEWEST_BLOCKS_RED
+from ..stats.paired import FEWEST_BLOCKS_RED, PROCESSES_PER_BLOCK_SIDE
 from .options import command, folder_option, note_cuts, print_json, say, width
 
 # The quantities of --table.

@@ -13,14 +13,14 @@ from statistics import fmean, variance
 
 from scipy import special
 
-from ..baselines.comparators import class_of_key
+from ..baselines.references import class_of_key
 from ..baselines.rows import compared_row, together_row
 from ..core.errors import BadInput
 from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..core.statuses import Status, status_of
 from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
-from ..stats.analyses import WORTHWHILE
+from ..stats.analyses import SUGGESTED_COUNTS
 from ..stats.outlook import detectable_effect
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, priors
 from ..stats.stats import CONFIDENCE, growth, interval_of
@@ -398,6 +398,6 @@ def _reason(verdict: Verdict, units: _Units, tests: int) -> str:
     needed = (
         f"needs about {count} nodes in either group"
         if count is not None
-        else f"{WORTHWHILE[-1]} nodes are too few to decide this close to the tolerance"
+        else f"{SUGGESTED_COUNTS[-1]} nodes are too few to decide this close to the tolerance"
     )
     return f"may be {span_text(verdict.interval)}; {needed}"

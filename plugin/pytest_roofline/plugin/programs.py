@@ -27,7 +27,6 @@ from ..processes.programs import (
     program_name,
     version_line,
 )
-from .launcher import launcher_of
 from .recording import CurrentTest, with_sanity
 from .results import lack
 from .selection import marks_of
@@ -180,7 +179,10 @@ class _ProgramRun:
         size, environ = self._command.ranks, self._command.around.environ
         if size is None:
             return self._words, environ
-        launcher = launcher_of(self._test.item.config)
+        require("ranks")
+        from .launcher import launcher_of
+
+        launcher = launcher_of(self._test.item.config, self._session.options)
         if reason := launcher.unavailable(size):
             lack(self._test.item, self._session.options, reason)
         launch = launcher.launch_program(size, self._words, environ)

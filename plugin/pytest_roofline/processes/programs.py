@@ -67,7 +67,9 @@ class Printed:
     def _path(self, stream: str) -> Path:
         return self.stem.with_name(f"{self.stem.name}.{stream}")
 
-    def run(self, words: Sequence[str], around: Surroundings, subject: str = "the program") -> float:
+    def run(
+        self, words: Sequence[str], around: Surroundings, subject: str = "the program"
+    ) -> float:
         """Run a program to its end, and return the seconds that it took.
 
         Args:

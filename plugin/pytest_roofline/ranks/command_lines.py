@@ -38,7 +38,7 @@ class Launch:
         exported: names of variables that every rank must get; their values are in the launcher's environment.
         environ: the variables of the launcher.
         folder: for the log files of the launcher.
-        program: what each rank runs; a worker of this package by default.
+        program: what each rank runs; a worker of this package where it is empty.
     """
 
     size: int
@@ -46,7 +46,7 @@ class Launch:
     exported: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
-    program: tuple[str, ...] = _RANK
+    program: tuple[str, ...] = ()
 
     @property
     def is_labelled(self) -> bool:
@@ -54,7 +54,7 @@ class Launch:
 
         The figures of a program would not be read behind it.
         """
-        return self.program is _RANK
+        return not self.program
 
     @property
     def forwarded(self) -> list[str]:
@@ -188,7 +188,7 @@ def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
         *_without_users_options(defaults, launch.arguments),
         *variables,
         *launch.arguments,
-        *launch.program,
+        *(launch.program or _RANK),
     ]
 
 
@@ -199,7 +199,7 @@ def srun(launch: Launch, plugin: str = "none") -> list[str]:
         *["--label"] * launch.is_labelled,
         *_step_options(launch, plugin),
         *launch.arguments,
-        *launch.program,
+        *(launch.program or _RANK),
     ]
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_roofline.ranks import launching
+from pytest_roofline.ranks import command_lines
 from pytest_roofline.ranks.launching import LauncherPlacement
 
 from ...ranks.real_ranks import until
@@ -31,7 +31,7 @@ def small_rank(tmp_path, monkeypatch):
     """A small script in place of the rank."""
     (tmp_path / "small_rank.py").write_text(PROGRAM)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(launching, "_RANK", (sys.executable, "-m", "small_rank"))
+    monkeypatch.setattr(command_lines, "_RANK", (sys.executable, "-m", "small_rank"))
 
 
 @pytest.mark.parametrize("name", ["mpirun", "torchrun"])
@@ -61,9 +61,9 @@ def test_torchrun_starts_ranks_on_the_nodes_of_an_allocation(small_rank, slurm):
     program = """
 import time
 import sys
-from pytest_roofline.ranks import launching
+from pytest_roofline.ranks import command_lines
 from pytest_roofline.ranks.launching import LauncherPlacement
-launching._RANK = (sys.executable, "-m", "small_rank")
+command_lines._RANK = (sys.executable, "-m", "small_rank")
 placement = LauncherPlacement("torchrun")
 placement.start(2, {"ROOFLINE_RANK_CONTROLLER": "5ec4e7"})
 while not placement.trouble():
