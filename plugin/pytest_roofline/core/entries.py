@@ -133,6 +133,7 @@ class Entry:
     test: CollectedTest = NO_TEST
 
     def __post_init__(self) -> None:
+        """Raise BadInput for a wide tolerance without a reason, or fields of another kind of entry."""
         refuse_wide(
             self.tolerance, bool(self.reason.strip()), "give the reason in the entry's `reason`"
         )
@@ -170,7 +171,10 @@ class Entry:
             )
 
     def _check_published(self) -> None:
-        """Raise BadInput unless a threshold or reference has a value with unit and source."""
+        """Raise BadInput unless a threshold or reference has a value with unit and source.
+
+        A threshold must also be a rate or a time, since only these can gate.
+        """
         missing = [
             name
             for name in ("value", "unit", "convention", "source", "confidence")
@@ -181,9 +185,10 @@ class Entry:
         if self.sessions:
             raise BadInput(f"a {self.kind} entry has sessions; expected a value instead")
         if isinstance(self.value, tuple):
+            smaller, larger = self.value
             # The smaller number of a range may be 0, as of "less than 100 GB/s".
-            require_positive(self.value[1:] if self.value[0] == 0 else self.value, "value")
-            if self.value[0] > self.value[1]:
+            require_positive((larger,) if smaller == 0 else self.value, "value")
+            if smaller > larger:
                 raise BadInput(
                     f"value is the range {self.value}; expected the smaller number first"
                 )
@@ -200,7 +205,10 @@ class Entry:
             )
 
     def _check_floor(self) -> None:
-        """Raise BadInput unless a floor is a share of a peak, with measured figures behind it or a reason."""
+        """Raise BadInput unless a floor is a share of a peak, with measured figures behind it or a reason.
+
+        `figures` is the number of published figures on which the floor rests.
+        """
         missing = [name for name in ("value", "source") if getattr(self, name) is None]
         if missing:
             raise BadInput(f"a floor entry lacks {', '.join(missing)}")
@@ -227,6 +235,7 @@ class Entry:
     def _check_unit(self) -> None:
         """Raise BadInput if the unit is not the metric's. A limit of 3 ms must not gate at 3 s."""
         suffix = self.metric if self.metric in _UNITS else rate_suffix(self.metric)
+        # Every rate that `_UNITS` does not list is in GB/s. A metric without a known unit may have any.
         expected = None if suffix is None else _UNITS.get(suffix, "GB/s")
         if expected is not None and self.unit != expected:
             raise BadInput(
@@ -251,7 +260,7 @@ class Entry:
 
     @property
     def identity(self) -> str:
-        """The entry's key as one string, for duplicates.
+        """The entry's key as one string, which only duplicates share.
 
         Published figures from different sources are different entries.
         """
@@ -275,7 +284,10 @@ class Entry:
         return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
     def matches(self, key: Key) -> bool:
-        """Return True if this entry is about the measurement with `key`."""
+        """Return True if this entry is about the measurement with `key`.
+
+        A measured entry must have the same key. A published one may leave open parts of its key.
+        """
         if (self.benchmark, self.name) != (key.benchmark, key.name) or not self.hardware.covers(
             key.hardware
         ):
@@ -301,7 +313,7 @@ class Entry:
         return self.metric in (key.metric, rate_suffix(key.metric), "time_s", PEAK_METRIC)
 
     def agrees_with(self, parameters: Mapping[str, object]) -> bool:
-        """Return True if a published entry's parameters agree with others.
+        """Return True if each of this entry's parameters has the same value in `parameters`.
 
         Parameters that the entry omits may have any value. 64 and 64.0 are equal, 1 and True are not.
         """
@@ -351,7 +363,7 @@ class ExactEntry:
 
     @property
     def identity(self) -> str:
-        """The key as one string, for duplicates."""
+        """The key as one string, which only duplicates share."""
         return self.key.identity
 
     @property

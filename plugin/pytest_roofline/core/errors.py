@@ -168,6 +168,7 @@ def without_our_frames(error: BaseException | None) -> Iterator[None]:
         frames = list(_frames(cause.__traceback__))
         original_frames += [(cause, frames)]
         user_frames = [frame for frame in frames if not _is_ours(frame)]
+        # Frames of pytest alone do not show the user where the error is.
         if any(_package(frame) not in ("_pytest", "pluggy") for frame in user_frames):
             _link(cause, user_frames)
     try:
@@ -185,7 +186,10 @@ def _frames(frame: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _link(error: BaseException, frames: list[TracebackType]) -> None:
-    """Make these frames the traceback of an error."""
+    """Make these frames the traceback of an error.
+
+    A traceback is a chain: each frame holds the next inner frame, and the error holds the outermost.
+    """
     for frame, following in itertools.pairwise([*frames, None]):
         assert frame is not None
         frame.tb_next = following

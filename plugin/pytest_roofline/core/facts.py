@@ -36,7 +36,10 @@ class HardwareKey:
     link: str | None = None
 
     def covers(self, hardware: "HardwareKey") -> bool:
-        """Return True if every fact of this key agrees with `hardware`."""
+        """Return True if every fact of this key agrees with `hardware`.
+
+        A fact that is None in this key agrees with any.
+        """
         return all(
             getattr(self, fact.name) in (None, getattr(hardware, fact.name))
             for fact in fields(self)
@@ -61,6 +64,7 @@ class HardwareKey:
         return all(getattr(self, fact.name) is not None for fact in fields(self))
 
     def __str__(self) -> str:
+        """Return the facts for people: `h100-sxm, 80gb, nvlink, 8 devices`."""
         parts = [self.product or "any product", self.memory or "any memory"]
         parts += [
             part for part in (self.partition, self.link) if part is not None and part != "none"
@@ -167,6 +171,7 @@ class Environment:
         They are driver, kernel, code, versions and variables, as text by name.
         """
         facts: dict[str, str | None] = {
+            # The tests' own code has the name `.`.
             **{
                 "code" if state.name == "." else f"code of {state.name}": str(state)
                 for state in self.code
@@ -322,6 +327,7 @@ class Unexpected:
     @property
     def remedy(self) -> str:
         """The remedy; for a fact without one, the advice to write a new file of expectations."""
+        # The number of an expected product differs. A product of which 0 are expected is of another kind of node.
         if self.subject == "GPUs" and self.expected != "0":
             return (
                 "list the GPUs with nvidia-smi -L (amd-smi list); check `dmesg` for a GPU that "

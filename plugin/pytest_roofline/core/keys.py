@@ -126,18 +126,24 @@ def scalar_of(value: object) -> object:
         )
     if isinstance(value, list | tuple):
         return _join_scalars("(", [(scalar_of(inner),) for inner in value], ")")
-    name = getattr(value, "__qualname__", None) or (
-        value.__name__ if isinstance(value, ModuleType) else None
-    )
-    # A `<` that remains is in the name of a lambda, or stands for an object without a name.
-    name = name.rpartition("<locals>.")[2] if isinstance(name, str) else "<"
-    return NAMELESS if "<" in name else encodable(name)
+    return _own_name(value)
+
+
+def _own_name(value: object) -> object:
+    """Return the name of a function, class or module; `NAMELESS` for any other object."""
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__qualname__", None)
+    if not isinstance(name, str):
+        return NAMELESS
+    # `outer.<locals>.inner` is the name of a function inside another one.
+    own_name = name.rpartition("<locals>.")[2]
+    is_lambda = "<" in own_name
+    return NAMELESS if is_lambda else encodable(own_name)
 
 
 def _join_scalars(opening: str, parts: Iterable[tuple[object, ...]], closing: str) -> object:
     """Return rows of scalars as one text: `(1, 2)`, `{a: 1}`.
 
-    `NAMELESS` if any of them is.
+    A row is a value, or a key and its value. The result is `NAMELESS` if any scalar is.
     """
     rows = list(parts)
     if any(scalar is NAMELESS for row in rows for scalar in row):

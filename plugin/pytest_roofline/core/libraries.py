@@ -35,7 +35,10 @@ def split_file(path: str) -> tuple[str, str]:
     Both are empty where the path is not of a shared library; the version is empty where the file's name has none.
     """
     match = _FILE.fullmatch(path)
-    return (match[1], match[2]) if match else ("", "")
+    if match is None:
+        return "", ""
+    name, version = match.groups()
+    return name, version
 
 
 def versions(libraries: Mapping[str, str]) -> dict[str, str]:

@@ -124,9 +124,9 @@ class OutOfMemory:
 
     @property
     def red(self) -> bool:
-        """True if the verdict fails its test.
+        """True if running out of memory fails the test.
 
-        The baseline then has a time or a kernel that is missing now.
+        The baseline then has a time or a kernel of the test that is missing now (`lost`).
         """
         return self.recorded and self.lost != NOTHING_LOST
 
@@ -157,15 +157,16 @@ def out_of_memory(error: BaseException | None) -> BaseException | None:
         if _tells_of_memory(error):
             return error
         if isinstance(error, ExceptionGroup):
-            members = [out_of_memory(member) for member in error.exceptions]
-            if None not in members:
-                return members[0]
+            memory_errors = [out_of_memory(member) for member in error.exceptions]
+            if None not in memory_errors:
+                return memory_errors[0]
         error = error.__cause__
     return None
 
 
 def _tells_of_memory(error: Exception) -> bool:
     """Return whether an error itself, by its type or message, says that memory ran out."""
+    # torch's class is found by its name, since torch may not be installed.
     if isinstance(error, MemoryError) or any(
         base.__name__ == _CLASS for base in type(error).__mro__
     ):
@@ -186,7 +187,7 @@ def parse_free_bytes(message: str) -> int | None:
 
 
 def _size(match: re.Match[str] | None) -> int | None:
-    """Return the bytes of a match of `_SIZE`; None without a match."""
+    """Return the bytes of a match, which has a number and its unit; None without a match."""
     if match is None:
         return None
     number, unit = match.groups()
@@ -278,8 +279,15 @@ class MemoryUse:
 
     @property
     def unseen_bytes(self) -> int | None:
-        """Bytes that the device's counter shows beyond the operators'. None without a counter."""
+        """Bytes of the call that the device's counter shows and no operator made.
+
+        None without a counter.
+        """
         if self.device_peak_bytes is None:
             return None
-        before = self.before_bytes if self.device_before_bytes is None else self.device_before_bytes
-        return (self.device_peak_bytes - before) - (self.peak_bytes - self.before_bytes)
+        device_before_bytes = (
+            self.before_bytes if self.device_before_bytes is None else self.device_before_bytes
+        )
+        device_growth = self.device_peak_bytes - device_before_bytes
+        operators_growth = self.peak_bytes - self.before_bytes
+        return device_growth - operators_growth

@@ -132,11 +132,11 @@ class Measurement:
 
         As Chowdhery et al. define it ("PaLM", appendix B): what is computed again to save memory does not count, so
         `Work.flops` must not hold it. None without tokens, or where the metric's roofline is not one of arithmetic.
-        Where that was measured for want of a datasheet (`ceiling.source`), the share is of it, and may exceed 1; the
-        run file then calls it `mfu_of_measured_product`.
+        Without a datasheet the roofline is a measured one (`ceiling.source`). The share is then of that roofline and
+        may exceed 1, and the run file calls it `mfu_of_measured_product`.
         """
-        arithmetic = self.ceiling is not None and rate_suffix(self.ceiling.metric) == "TFLOPS"
-        return self.share_of_ceiling if self.work.tokens and arithmetic else None
+        is_arithmetic = self.ceiling is not None and rate_suffix(self.ceiling.metric) == "TFLOPS"
+        return self.share_of_ceiling if self.work.tokens and is_arithmetic else None
 
     @property
     def share_of_ceiling(self) -> float | None:
@@ -153,8 +153,8 @@ class Measurement:
         )
 
     def derived(self) -> dict[str, float]:
-        """Return the rates that follow from work and time."""
-        of_datasheet = self.ceiling is None or self.ceiling.source == "datasheet"
+        """Return the median time and all rates that follow from work and time, without unknown ones."""
+        has_rated_peak = self.ceiling is None or self.ceiling.source == "datasheet"
         rates = {
             "median_s": self.median_s,
             **{metric: self._scaled(metric) for metric in RATE_UNITS if metric != "TFLOPS"},
@@ -164,7 +164,7 @@ class Measurement:
         }
         if self.work.tokens:
             rates["tokens_per_s"] = self.tokens_per_s
-            rates["mfu" if of_datasheet else "mfu_of_measured_product"] = self.mfu
+            rates["mfu" if has_rated_peak else "mfu_of_measured_product"] = self.mfu
         return {name: value for name, value in rates.items() if value is not None}
 
     def _scaled(self, metric: str) -> float | None:

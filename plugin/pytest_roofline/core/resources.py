@@ -65,9 +65,11 @@ def matrix_generation(figure: str) -> int:
     1 is of a warp or wave, 2 of a warpgroup, 3 of tensor memory; 0 means no matrix instruction.
     """
     match = _MATRIX.fullmatch(figure)
-    return (
-        0 if match is None else {"tensor_memory": 3, "warpgroup": 2}.get(match.lastgroup or "", 1)
-    )
+    if match is None:
+        return 0
+    # The pattern has a named group for each later generation, and none for the first.
+    generation_of_group = {"tensor_memory": 3, "warpgroup": 2}
+    return generation_of_group.get(match.lastgroup or "", 1)
 
 
 def is_count(figure: str) -> bool:
@@ -180,6 +182,7 @@ class Resources:
                 f"(HMMA, HGMMA, UTCHMMA, v_mfma, v_wmma, …) or one of {', '.join(names)}"
             )
         if "instructions" not in self.figures:
+            # No instructions were read. `figure` raises the error with the reason.
             self.figure(instruction)
         return self.figures.get(instruction, 0)
 

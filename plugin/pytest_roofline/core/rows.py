@@ -155,11 +155,12 @@ class Row(Columns):
 
     @property
     def by_peak(self) -> bool:
-        """True if only its memory explains its word."""
+        """True if the row's verdict is that on its memory, and its time has another verdict."""
         time_verdict = self.time_verdict
         if time_verdict is None or time_verdict.bad_peak is None:
             return False
-        return self.verdict == time_verdict.bad_peak.verdict != time_verdict.kind
+        memory_word = time_verdict.bad_peak.verdict
+        return self.verdict == memory_word and memory_word != time_verdict.kind
 
     @property
     def slowdown(self) -> float | None:
@@ -235,7 +236,7 @@ class Row(Columns):
                 reason=peak.reason,
             )
         peak_bytes = self.measurement.peak_bytes if self.measurement is not None else None
-        # Memory without a verdict has no baseline. Only the words of an invalid or untimed test are also the memory's.
+        # Memory without a verdict has no baseline. If the test is invalid or was not timed, so is its memory.
         has_time_verdict = self.time_verdict is not None and self.verdict != Kind.INVALID
         word = Kind.NO_BASELINE.value if has_time_verdict else self.verdict
         return Columns(**shared_columns, value=peak_bytes, verdict=word)

@@ -135,7 +135,7 @@ class Samples:
     def idle_share(self) -> float | None:
         """The share of a call in which the device is idle.
 
-        The call waits for it; None where none does.
+        It is known for calls that wait for the device; None for all others.
         """
         return None if self.device_s is None else max(0.0, 1 - self.device_s / self.median_s)
 
@@ -222,7 +222,6 @@ def merge_passes(passes: Sequence[Samples]) -> Samples:
         for samples in passes
         for block in samples.blocks or (Block(1),) * len(samples.seconds)
     ]
-    neighbours = {samples.neighbours for samples in passes}
     walls = [samples.wall_s for samples in passes if samples.wall_s is not None]
     working = [samples.device_s for samples in passes if samples.device_s is not None]
     return replace(
@@ -238,11 +237,7 @@ def merge_passes(passes: Sequence[Samples]) -> Samples:
         labels=tuple(sorted({label for samples in passes for label in samples.labels})),
         wall_s=median(walls) if walls else None,
         device_s=median(working) if working else None,
-        neighbours="seen"
-        if "seen" in neighbours
-        else "unknown"
-        if "unknown" in neighbours
-        else "none",
+        neighbours=_joined_neighbours(passes),
         throttle_known=all(samples.throttle_known for samples in passes),
     )
 

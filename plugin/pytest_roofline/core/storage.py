@@ -111,6 +111,7 @@ def to_record(raw: object, record: type[Record], where: str) -> Record:
         BadFile: with the path of the field, in JSONPath (`$.entries[3].tolerance`).
     """
     try:
+        # The twin refuses unknown fields, which the dataclass itself would not.
         strict: object = msgspec.convert(raw, strict_twin(record))
         return msgspec.convert(strict, record, from_attributes=True)
     except msgspec.ValidationError as error:
@@ -124,13 +125,23 @@ _OUTSIDE = re.compile(
 
 
 def _sentence(words: str, raw: object, record: type) -> str:
-    """Return a sentence about a value outside its range. Other mistakes are in msgspec's words."""
+    """Return a sentence about a value outside its range. Other mistakes are in msgspec's words.
+
+    Args:
+        words: msgspec's message, which gives the limit and the path of the field, but not the value.
+        raw: the plain data with that value.
+        record: the dataclass that the data should become.
+    """
     match = _OUTSIDE.fullmatch(words)
     if match is None:
         return words
-    ranges = _ranges_at(record, re.sub(r"\[[\d.]+\]", "", match["place"]).split("."))
-    for name, value in _values_at(raw, re.findall(r"\w+|\.{3}", match["place"]), ""):
+    # The names in the path lead to the type of the field; with the indices of lists they lead to its value.
+    field_names = re.sub(r"\[[\d.]+\]", "", match["place"]).split(".")
+    steps = re.findall(r"\w+|\.{3}", match["place"])
+    ranges = _ranges_at(record, field_names)
+    for name, value in _values_at(raw, steps, ""):
         for limited_type in ranges:
+            # The value that msgspec refuses with the same words is the one at fault.
             if _refusal(value, limited_type) == match["words"]:
                 owner = f" - at `$.{match['owner']}`" if match["owner"] else ""
                 return _observed(name, value, limited_type) + owner
@@ -156,17 +167,24 @@ def _inside(hint: Any) -> Iterator[Any]:
 def _values_at(value: Any, steps: Sequence[str], name: str) -> Iterator[tuple[str, Any]]:
     """Yield every value that a path may mean, with its name.
 
-    A path of msgspec contains no key of a mapping.
+    In place of the key of a mapping, msgspec's path has `...`, so each of its values may be meant.
+
+    Args:
+        value: where the path begins.
+        steps: the path: names of fields, indices of lists, and `...`.
+        name: of `value`, such as `tolerance` or `marks['slow']`.
     """
     if not steps:
         yield name, value
-    elif steps[0] == "...":
+        return
+    step, further_steps = steps[0], steps[1:]
+    if step == "...":
         for key, member in value.items():
-            yield from _values_at(member, steps[1:], f"{name}[{key!r}]")
+            yield from _values_at(member, further_steps, f"{name}[{key!r}]")
     elif isinstance(value, list):
-        yield from _values_at(value[int(steps[0])], steps[1:], f"{name}[{steps[0]}]")
-    elif isinstance(value, dict) and steps[0] in value:
-        yield from _values_at(value[steps[0]], steps[1:], steps[0])
+        yield from _values_at(value[int(step)], further_steps, f"{name}[{step}]")
+    elif isinstance(value, dict) and step in value:
+        yield from _values_at(value[step], further_steps, step)
 
 
 def _refusal(value: object, limited_type: Any) -> str:
@@ -179,7 +197,7 @@ def _refusal(value: object, limited_type: Any) -> str:
 
 
 def _observed(name: str, value: Any, limited_type: Any) -> str:
-    """Return `p is 2; expected a chance from 0 to 1`."""
+    """Return the sentence on a value outside its range: `p is 2; expected a chance from 0 to 1`."""
     (limits,) = limited_type.__metadata__
     if isinstance(value, list | dict):
         return f"{name} is empty; expected {limits.description}"

@@ -120,17 +120,18 @@ def three_digits(value: float) -> str:
 
 def parse_fraction(text: str, subject: str) -> float:
     """Return a share from `5%` or `0.05`."""
-    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(%?)\s*", text)
+    match = re.fullmatch(r"\s*(?P<number>[0-9.eE+-]+)\s*(?P<percent>%?)\s*", text)
+    is_percent = match is not None and match["percent"] == "%"
     try:
-        number = float(match[1]) if match else math.nan
+        number = float(match["number"]) if match else math.nan
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
         raise BadInput(f"{subject} is {text!r}; expected a share such as 5% or 0.05")
-    value = number / 100 if match and match[2] else number
+    value = number / 100 if is_percent else number
     if value <= 0:
         raise BadInput(f"{subject} is {text!r}; expected a share above zero, such as 5% or 0.05")
-    if value >= 1 and not (match and match[2]):
+    if value >= 1 and not is_percent:
         raise BadInput(
             f"{subject} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%"
         )
@@ -189,6 +190,7 @@ def printable(text: str) -> str:
 
     It may come from ids, files and drivers, and steers neither a terminal nor a log's reader.
     """
+    # Between its quotes, `repr` has the escape of a character.
     characters = (char if not steers(char) else repr(char)[1:-1] for char in text)
     return without_commands("".join(characters))
 
@@ -220,8 +222,15 @@ def without_commands(text: str, hash_sign: str = r"\x23") -> str:
     """Return lines that a CI takes for no command.
 
     An escape replaces the first character of each command, so that breaking lines makes no command either.
+    `hash_sign` is the escape of `#`.
     """
-    return _COMMAND.sub(lambda match: hash_sign if match[1] is None else rf"{match[1]}\x3a", text)
+
+    def escape(command: re.Match[str]) -> str:
+        # Only a command that begins with `:` has the blanks before it as a group.
+        blanks = command[1]
+        return hash_sign if blanks is None else rf"{blanks}\x3a"
+
+    return _COMMAND.sub(escape, text)
 
 
 def listed(texts: Sequence[str], at_most: int, by: str = ", ") -> str:
@@ -229,9 +238,11 @@ def listed(texts: Sequence[str], at_most: int, by: str = ", ") -> str:
 
     Example: `a, b and 3 more`; with another separator than a comma `a; b; and 3 more`.
     """
-    remainder = (
-        f"{by.replace(',', '')}and {len(texts) - at_most} more" if len(texts) > at_most else ""
-    )
+    remainder = ""
+    if len(texts) > at_most:
+        # There is no comma before `and`.
+        separator = by.replace(",", "")
+        remainder = f"{separator}and {len(texts) - at_most} more"
     return by.join(texts[:at_most]) + remainder
 
 

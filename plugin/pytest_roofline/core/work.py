@@ -45,6 +45,10 @@ class Work:
     calls: int = 0
 
     def __post_init__(self) -> None:
+        """Raise BadInput unless all fields are whole numbers from 0 on, and one of them counts work.
+
+        Tokens alone are no work.
+        """
         for field in fields(self):
             amount = getattr(self, field.name)
             if not isinstance(amount, int) or isinstance(amount, bool):

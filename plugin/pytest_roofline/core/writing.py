@@ -48,6 +48,7 @@ def json_text(
     chars = {
         char for char in set(text) - {"\n"} if steers(char) and not "\ud800" <= char <= "\udfff"
     }
+    # `json.dumps` gives the escape of a character between quotes, but leaves DEL as it is.
     escapes = {ord(char): json.dumps(char)[1:-1] if char != "\x7f" else r"\u007f" for char in chars}
     return without_commands(text.translate(escapes), r"\u0023")
 
@@ -123,9 +124,9 @@ def _acquire(lock: Path) -> Callable[[], None]:
 
 
 def _empty_file(lock: Path) -> tuple[int, int] | None:
-    """Return the number and change time of an empty lock.
+    """Return the inode and the change time of an empty lock file.
 
-    None where it names its process, or is no file.
+    None if the file names the process that made it, or is not there.
     """
     with contextlib.suppress(OSError):
         status = lock.lstat()
@@ -135,9 +136,9 @@ def _empty_file(lock: Path) -> tuple[int, int] | None:
 
 
 def _remove_empty(lock: Path, empty: tuple[int, int]) -> None:
-    """Remove an empty lock, unless it is another file by now.
+    """Remove an empty lock file, unless another process has replaced it.
 
-    Its process ended before it wrote who it is.
+    The process that made it ended before it wrote its number. `empty` is what `_empty_file` returned.
     """
     import fcntl
 
@@ -205,6 +206,7 @@ def refuse_overwriting(path: Path, inputs: Iterable[Path] = ()) -> None:
     try:
         check_schema(decode_json(read_bytes(path, "file"), "it"), "it")
     except BadFile:
+        # The file does not exist, or holds no data of this package.
         return
     raise BadInput(
         f"{path} is a baseline, or another input of pytest-roofline; expected another name"
@@ -217,7 +219,7 @@ def _cannot(path: Path, error: OSError | UnicodeEncodeError) -> CannotStore:
 
 
 def _mode(path: Path) -> int:
-    """Return the permissions of this file, or of a new one."""
+    """Return the permissions of a file; `SHARED` for a new one."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
