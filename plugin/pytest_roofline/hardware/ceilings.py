@@ -59,12 +59,15 @@ def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
     """
     if gpu is None or gpu.pcie_generation is None or gpu.pcie_generation_rated is None:
         return link
-    behind = gpu.pcie_generation_rated - gpu.pcie_generation
-    if behind <= 0:
+    generations_behind = gpu.pcie_generation_rated - gpu.pcie_generation
+    if generations_behind <= 0:
         return link
     origin = f"{link.origin}, at PCIe generation {gpu.pcie_generation}, rated {gpu.pcie_generation_rated}"
     return replace(
-        link, value=link.value / 2**behind, limit=link.limit or link.value, origin=origin
+        link,
+        value=link.value / 2**generations_behind,
+        limit=link.limit or link.value,
+        origin=origin,
     )
 
 
@@ -133,11 +136,11 @@ def _at_full_clock(product: Product, name: str) -> float | None:
     units, clock = product.facts.get("units"), product.facts.get("clock_MHz")
     if flops is None or units is None or clock is None:
         return None
-    rated, most = (
-        product.peaks[name].value * RATE_UNITS["TFLOPS"],
-        units.value * clock.value * 1e6 * flops,
-    )
-    return most if LEAST_RATED * most <= rated < most else None
+    rated = product.peaks[name].value * RATE_UNITS["TFLOPS"]
+    clock_hz = clock.value * 1e6
+    at_full_clock = units.value * clock_hz * flops
+    is_plausible = LEAST_RATED * at_full_clock <= rated < at_full_clock
+    return at_full_clock if is_plausible else None
 
 
 def is_arithmetic(ceiling: Ceiling) -> bool:
@@ -164,7 +167,9 @@ def above_peak(
     """
     if ceiling is None or ceiling.source != "datasheet" or not ceiling.bounds or share is None:
         return ""
-    if share <= UPPER_BOUND * (ceiling.limit or ceiling.value) / ceiling.value:
+    # `limit` is the highest rate that is possible, where that is above the rated one.
+    possible_share = (ceiling.limit or ceiling.value) / ceiling.value
+    if share <= UPPER_BOUND * possible_share:
         return ""
     if not is_large(work, labels, computes=is_arithmetic(ceiling)):
         return ""
@@ -205,14 +210,18 @@ def device_bounds(device: DeviceFacts) -> list[Ceiling]:
     product = product_of(device)
     if product is None:
         return []
-    flops = [
+    arithmetic_names = [
         name for name, peak in product.peaks.items() if name.endswith("_TFLOPS") and peak.trusted
     ]
-    peak_names = [("memory_GBps", "traffic_GBps")] if "memory_GBps" in product.peaks else []
-    if flops:
-        peak_names.append((max(flops, key=lambda name: product.peaks[name].value), "TFLOPS"))
+    metric_by_peak = {}
+    if "memory_GBps" in product.peaks:
+        metric_by_peak["memory_GBps"] = "traffic_GBps"
+    if arithmetic_names:
+        fastest = max(arithmetic_names, key=lambda name: product.peaks[name].value)
+        metric_by_peak[fastest] = "TFLOPS"
     return [
-        ceiling_of(product.peaks[name], metric, RATE_UNITS[metric]) for name, metric in peak_names
+        ceiling_of(product.peaks[name], metric, RATE_UNITS[metric])
+        for name, metric in metric_by_peak.items()
     ]
 
 
@@ -253,7 +262,8 @@ def link_ceiling(product: Product | None, hardware: HardwareKey, metric: str) ->
 
 def _of_link(peak: Peak, metric: str) -> Ceiling:
     """Return a link's peak one way, or the sum of both ways; the metric decides."""
-    if "bidir" not in metric or "per_dir" in metric:
+    is_one_way = "bidir" not in metric or "per_dir" in metric
+    if is_one_way:
         return ceiling_of(peak, "payload_GBps", 1e9)
     both_ways = ceiling_of(peak, "payload_GBps", 1e9, amount=2 * peak.value)
     return replace(both_ways, origin=f"sum of both directions: {both_ways.origin}")

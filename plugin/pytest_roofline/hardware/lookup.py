@@ -84,7 +84,8 @@ def _text_mistakes(product: Product) -> Iterator[Mistake]:
             )
     sources = {f"name {name.name!r} source": name.source for name in product.names}
     texts = {"variant": product.variant, "architecture": product.architecture, **sources}
-    for field in [field for field, text in texts.items() if not text.strip()]:
+    empty_fields = [field for field, text in texts.items() if not text.strip()]
+    for field in empty_fields:
         yield Mistake(
             f"{where} {field}",
             "empty",
@@ -105,7 +106,9 @@ def _figure_mistakes(product: Product) -> Iterator[Mistake]:
                     "empty",
                     "an address, or `recalled` where the confidence is recalled too",
                 )
-            least, most = RANGES.get(name.rpartition("_")[2], (0.0, 1e5))
+            # The name of a figure ends in its unit: `memory_GBps`.
+            _, _, unit = name.rpartition("_")
+            least, most = RANGES.get(unit, (0.0, 1e5))
             if not least <= figure.value <= most:
                 yield Mistake(where, f"{figure.value:g}", f"{least:g} to {most:g}")
 
@@ -114,6 +117,7 @@ class ProductIndex:
     """A catalogue with its products by name. Of several with one name the first counts."""
 
     def __init__(self, catalogue: Catalogue) -> None:
+        """Sort the products of a catalogue by each name under which a driver shows them."""
         self.catalogue = catalogue
         self.by_name: dict[str, Product] = {}
         # Names that several products share, each of which needs more facts to agree.

@@ -138,19 +138,14 @@ class Product:
 
         A fact that the device does not report disagrees.
         """
-        units, rated_bytes, visible_bytes = (
-            self.facts.get("units"),
-            self.memory_bytes,
-            device.memory_bytes,
-        )
+        units = self.facts.get("units")
         # Architectures are compared without a suffix: torch's `gfx942:sramecc+`, and our `sm_89-geforce`.
+        device_architecture, _, _ = (device.architecture or "").partition(":")
+        own_architecture, _, _ = self.architecture.partition("-")
         agrees = {
-            "architecture": (device.architecture or "").split(":")[0]
-            == self.architecture.split("-")[0],
+            "architecture": device_architecture == own_architecture,
             "units": units is not None and device.units == units.value,
-            "memory": rated_bytes is not None
-            and visible_bytes is not None
-            and ALIKE[0] * rated_bytes < visible_bytes < ALIKE[1] * rated_bytes,
+            "memory": _is_alike(self.memory_bytes, device.memory_bytes),
         }
         return all(agrees[need] for need in needs)
 
@@ -193,3 +188,11 @@ class Catalogue:
     def architecture(self, name: str) -> Architecture | None:
         """Return an architecture by its name."""
         return next((chip for chip in self.architectures if chip.name == name), None)
+
+
+def _is_alike(rated_bytes: float | None, visible_bytes: int | None) -> bool:
+    """Return True where a device shows about the rated memory of a whole product."""
+    if rated_bytes is None or visible_bytes is None:
+        return False
+    least, most = ALIKE
+    return least * rated_bytes < visible_bytes < most * rated_bytes
