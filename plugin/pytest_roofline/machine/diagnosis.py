@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..core.facts import Finding, Gpu, Machine
+from ..core.facts import Finding, Gpu, HostFacts, Machine
 from ..core.units import GIB, MIB, format_amount
 from ..engine.devices.cpu import QUIETEN, occupied_text
 from .health import degradations
@@ -69,7 +69,17 @@ def _accelerators(machine: Machine) -> Iterator[Finding]:
 
 
 def _gpu(gpu: Gpu) -> Iterator[Finding]:
-    """Yield findings on one GPU."""
+    """Yield findings on one GPU: its use, its health and its settings."""
+    yield from _gpu_use(gpu)
+    # There is no run, so the facts are the same at both ends, and there are no measurements.
+    for finding in degradations(before=gpu, after=gpu, measurements=()):
+        yield replace(finding, kind="limit")
+    yield from _withheld_facts(gpu)
+    yield from _gpu_settings(gpu)
+
+
+def _gpu_use(gpu: Gpu) -> Iterator[Finding]:
+    """Yield findings on throttling and on other processes of a GPU."""
     if not gpu.throttle_known:
         yield Finding(
             "unknown",
@@ -94,9 +104,10 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "other processes make times longer and noisier",
             "ask the scheduler for the whole device, or end these processes",
         )
-    # There is no run, so the facts are the same at both ends, and there are no measurements.
-    for finding in degradations(before=gpu, after=gpu, measurements=()):
-        yield replace(finding, kind="limit")
+
+
+def _withheld_facts(gpu: Gpu) -> Iterator[Finding]:
+    """Yield a finding if the driver withholds facts on power, PCIe or memory errors."""
     withheld = [name for name, fact in (
         ("power limit", gpu.power_limit_w), ("PCIe generation", gpu.pcie_generation), ("PCIe width", gpu.pcie_width),
         ("ECC errors", gpu.ecc_errors if gpu.ecc is not False else 0),
@@ -109,6 +120,10 @@ def _gpu(gpu: Gpu) -> Iterator[Finding]:
             "a lowered limit, a narrow link or faulty memory would not be noticed",
             "check these values on the host; a virtual GPU does not report them",
         )
+
+
+def _gpu_settings(gpu: Gpu) -> Iterator[Finding]:
+    """Yield findings on the compute mode, the partition and the persistence mode of a GPU."""
     if gpu.compute_mode not in (None, "default"):
         yield Finding(
             "limit",
@@ -176,6 +191,12 @@ def _host(machine: Machine) -> Iterator[Finding]:
             "measurements of a CPU, also over ranks, become INVALID, and a host that submits late slows a GPU",
             QUIETEN,
         )
+    yield from _governor(host)
+    yield from _core_limits(host)
+
+
+def _governor(host: HostFacts) -> Iterator[Finding]:
+    """Yield a finding if the cores may change their clocks with the load."""
     if host.governor is None:
         yield Finding(
             "unknown",
@@ -192,6 +213,10 @@ def _host(machine: Machine) -> Iterator[Finding]:
             "clocks change with the load; launches and CPU copies vary",
             "cpupower frequency-set -g performance",
         )
+
+
+def _core_limits(host: HostFacts) -> Iterator[Finding]:
+    """Yield findings on limits of the cores that this process may use."""
     if host.usable_cores == 1 and host.cores > 1:
         yield Finding(
             "limit",
@@ -221,27 +246,8 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             "collectives on one node fail or take a slower path",
             "docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with medium Memory",
         )
-    uses_memlock = bool(machine.gpus or machine.accelerator_nodes)
-    if (
-        uses_memlock
-        and machine.memlock_bytes is not None
-        and machine.memlock_bytes < LEAST_MEMLOCK_BYTES
-    ):
-        yield Finding(
-            "limit",
-            "memlock",
-            f"a process may lock {format_amount(machine.memlock_bytes)} of memory",
-            "RDMA and pinned buffers are refused",
-            "ulimit -l unlimited; docker run --ulimit memlock=-1",
-        )
-    if uses_memlock and not machine.memlock_known:
-        yield Finding(
-            "unknown",
-            "memlock",
-            "this system does not report the limit",
-            "RDMA and pinned buffers may be refused",
-            "none on this system",
-        )
+    if machine.gpus or machine.accelerator_nodes:
+        yield from _memlock(machine)
     if host.cgroup_memory_bytes is not None:
         yield Finding(
             "limit",
@@ -249,4 +255,24 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             f"{format_amount(host.cgroup_memory_bytes)} of {format_amount(host.memory_bytes)} memory",
             "large host buffers are skipped",
             "raise the container's memory limit for the full sweep",
+        )
+
+
+def _memlock(machine: Machine) -> Iterator[Finding]:
+    """Yield a finding if a process may lock too little memory for an accelerator, or the limit is unknown."""
+    if machine.memlock_bytes is not None and machine.memlock_bytes < LEAST_MEMLOCK_BYTES:
+        yield Finding(
+            "limit",
+            "memlock",
+            f"a process may lock {format_amount(machine.memlock_bytes)} of memory",
+            "RDMA and pinned buffers are refused",
+            "ulimit -l unlimited; docker run --ulimit memlock=-1",
+        )
+    if not machine.memlock_known:
+        yield Finding(
+            "unknown",
+            "memlock",
+            "this system does not report the limit",
+            "RDMA and pinned buffers may be refused",
+            "none on this system",
         )

@@ -62,9 +62,9 @@ class Expectation:
     def __post_init__(self) -> None:
         products = [group.product for group in self.gpus]
         if len(set(products)) < len(products):
-            twice = next(product for product in products if products.count(product) > 1)
+            repeated = next(product for product in products if products.count(product) > 1)
             raise BadInput(
-                f"gpus names {twice!r} twice; expected one group for each product, with its count"
+                f"gpus names {repeated!r} twice; expected one group for each product, with its count"
             )
 
 
@@ -110,6 +110,7 @@ def _common(gpus: list[ExpectedGpus]) -> ExpectedGpus:
     values_by_fact = {
         field.name: {getattr(gpu, field.name) for gpu in gpus} for field in fields(ExpectedGpus)
     }
+    # A set of one value shows that all GPUs agree.
     facts = {
         name: values.pop() if len(values) == 1 else None for name, values in values_by_fact.items()
     }
@@ -177,8 +178,9 @@ def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
     """Yield the facts of one GPU that differ from the expectation."""
     for fact in ("pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition"):
         expected_fact, actual_fact = getattr(expected, fact), getattr(gpu, fact)
-        # A whole device has no partition, but the expectation needs a word for it.
-        actual_fact = actual_fact or WHOLE if fact == "partition" else actual_fact
+        if fact == "partition":
+            # A whole device has no partition, but the expectation needs a word for it.
+            actual_fact = actual_fact or WHOLE
         if expected_fact is not None and expected_fact != actual_fact:
             yield Unexpected(gpu.label, fact, _text(expected_fact), _text(actual_fact))
     if expected.memory_bytes is not None and not _is_about(expected.memory_bytes, gpu.memory_bytes):
@@ -190,6 +192,7 @@ def _gpu_differences(expected: ExpectedGpus, gpu: Gpu) -> Iterator[Unexpected]:
 def _driver_differences(expected: Expectation, machine: Machine) -> Iterator[Unexpected]:
     """Yield each other version of the driver; a machine without GPUs has none."""
     if expected.driver is not None:
+        # None, which differs from every version, stands for the driver of a machine without GPUs.
         drivers = {gpu.driver for gpu in machine.gpus} or {None}
         for driver in sorted(drivers - {expected.driver}, key=str):
             yield Unexpected("driver", "version", expected.driver, _text(driver))

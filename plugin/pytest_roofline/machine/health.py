@@ -78,9 +78,10 @@ def _device_findings(
     Facts that make data wrong come first, then those that slow everything, then those that slow
     copies. `ends` are the facts of the device before and after the run.
     """
-    label, active_causes = (
-        (_named_end(ends).label, ends[-1].active) if ends else (_label(measurements), None)
-    )
+    label, active_causes = _label(measurements), None
+    if ends:
+        last_end = ends[-1]
+        label, active_causes = _named_end(ends).label, last_end.active
     finding_by_fact = {
         "ecc_errors": _errors(ends),
         "remap_failed": _remapping(ends, "remap_failed"),
@@ -122,13 +123,12 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
     if not any(counts):
         return None
     error_count = max(counts)
-    growth_text = (
-        f", {counts[-1] - counts[0]} of these during the run" if counts[-1] > counts[0] else ""
-    )
+    new_count = counts[-1] - counts[0]
+    growth_text = f", {new_count} of these during the run" if new_count > 0 else ""
+    errors_text = f"{error_count} uncorrected ECC error{'s' if error_count > 1 else ''}"
     return _finding(
         ends,
-        f"{error_count} uncorrected ECC error{'s' * (error_count > 1)} since the driver was loaded"
-        f"{growth_text}, expected none",
+        f"{errors_text} since the driver was loaded{growth_text}, expected none",
         "data in the GPU's memory may be wrong, and a program that reads wrong data is killed",
         f"{_RESET.format(ends[-1].index)}; if the errors come back, run the vendor's diagnostics (dcgmi diag "
         "-r 3) and replace the card",
@@ -136,7 +136,10 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
 
 
 def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
-    """Return a finding on faulty memory that is not replaced, if there is any."""
+    """Return a finding on faulty memory that is not replaced, if there is any.
+
+    `fact` is `remap_failed`, or `remap_pending` if the memory is replaced at the next reset.
+    """
     if not any(getattr(gpu, fact) for gpu in ends):
         return None
     observed, effect, remedy = _REMAPPING[fact]
@@ -200,7 +203,10 @@ def _rated_links(gpu: Gpu) -> int | None:
 
 
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
-    """Return a finding on a PCIe link, if it was always below its rating."""
+    """Return a finding on a PCIe link, if it was below its rating at both ends of the run.
+
+    `fact` is `pcie_generation` or `pcie_width`.
+    """
     readings = [reading for gpu in ends if (reading := getattr(gpu, fact)) is not None]
     ratings = [reading for gpu in ends if (reading := getattr(gpu, f"{fact}_rated")) is not None]
     if not readings or not ratings or max(readings) >= max(ratings):
@@ -293,6 +299,15 @@ _CAUSES = {
 }
 
 
+def _shares_text(counts: Counter[str], total: int) -> str:
+    """Return the share of all blocks that each cause spoiled, the largest first."""
+    return ", ".join(
+        f"{cause} in {count} of {total} blocks ({count / total:.0%})"
+        for cause, count in counts.most_common()
+        if count
+    )
+
+
 def persistent_slowdown(
     label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()
 ) -> Finding | None:
@@ -305,28 +320,24 @@ def persistent_slowdown(
         measurements: of the run.
         active: the causes that are still active after the run.
     """
-    counts_by_cause = [
+    # For each measurement, its blocks by the cause that spoiled them; empty is the cause of a good block.
+    block_counts = [
         Counter(block.excluded for block in measurement.samples.blocks)
         for measurement in measurements
     ]
-    slow_counts = [sum(counts[cause] for cause in _CAUSES) for counts in counts_by_cause]
-    total = sum(counts.total() for counts in counts_by_cause)
+    slow_counts = [sum(counts[cause] for cause in _CAUSES) for counts in block_counts]
+    total = sum(counts.total() for counts in block_counts)
     slow_measurement_count = sum(
         slow_count > MOST_EXCLUDED * counts.total()
-        for slow_count, counts in zip(slow_counts, counts_by_cause, strict=True)
+        for slow_count, counts in zip(slow_counts, block_counts, strict=True)
     )
     is_slow_run = total >= FEWEST_BLOCKS and sum(slow_counts) > MOST_EXCLUDED * total
     if not is_slow_run and slow_measurement_count < FEWEST_MEASUREMENTS:
         return None
-    totals = Counter({cause: sum(counts[cause] for counts in counts_by_cause) for cause in _CAUSES})
-    causes = [(cause, number) for cause, number in totals.most_common() if number]
-    shares = ", ".join(
-        f"{cause} in {number} of {total} blocks ({number / total:.0%})" for cause, number in causes
-    )
-    measurements_text = (
-        f", mostly in {slow_measurement_count} of {len(counts_by_cause)} measurements"
-    )
-    main_cause, _ = causes[0]
+    totals = Counter({cause: sum(counts[cause] for counts in block_counts) for cause in _CAUSES})
+    main_cause, _ = totals.most_common(1)[0]
+    shares = _shares_text(totals, total)
+    measurements_text = f", mostly in {slow_measurement_count} of {len(block_counts)} measurements"
     active_text = "; still active after the last test" if main_cause in active else ""
     effect, remedy = _CAUSES[main_cause]
     return Finding("degraded", label, f"{shares}{measurements_text}{active_text}", effect, remedy)
