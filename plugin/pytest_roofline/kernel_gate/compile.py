@@ -156,6 +156,7 @@ def _check_options(backend: Any, options: Mapping[str, object], target: str) -> 
         field.name
         for field in dataclasses.fields(type(backend.parse_options({"enable_fp_fusion": True})))
     }
+    # These follow from the target, so Triton ignores a user's value.
     names -= {"arch", "backend_name", "warp_size"}
     unknown = [name for name in options if name not in names]
     if unknown:
@@ -166,7 +167,10 @@ def _check_options(backend: Any, options: Mapping[str, object], target: str) -> 
 
 
 def _failure(kernel: str, target: str, options: Mapping[str, object], error: Exception) -> str:
-    """Return the message of a kernel that cannot be compiled."""
+    """Return the message of a kernel that cannot be compiled.
+
+    It ends with the last lines of the error, where Triton names the cause.
+    """
     error_lines = [
         line for line in f"{type(error).__name__}: {error}".splitlines() if line.strip()
     ][-LAST_LINES:]
@@ -272,6 +276,7 @@ def refuse_changed_globals(function: Any, constants: Iterable[object]) -> None:
     ):
         # Reading the key makes Triton record the globals.
         _ = jit_function.cache_key
+        # Triton keeps the first value of each global, and the namespace that holds its present value.
         for (name, _), (before, scope) in jit_function.used_global_vals.items():
             if name not in scope or scope[name] != before:
                 raise BadInput(
@@ -294,7 +299,7 @@ def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any
     """Return Triton's `ASTSource` of a kernel for a launch with some arguments.
 
     An argument is a type as Triton writes it, a tensor or its descriptor, a dtype, a number, None, or a constant's
-    value.
+    value. Triton compiles some values as constants, and the facts of others, such as a multiple of 16, into the kernel.
     """
     _refuse_other_names(kernel, arguments)
     types: dict[str, str] = {}
@@ -337,15 +342,21 @@ def _refuse_other_names(kernel: Any, arguments: Mapping[str, object]) -> None:
         if name not in arguments and not param.has_default
     ]
     if unknown or missing:
-        complaints = [f"no argument for {', '.join(missing)}"] * bool(missing)
-        complaints += [f"unknown arguments: {', '.join(map(str, unknown))}"] * bool(unknown)
+        complaints = []
+        if missing:
+            complaints.append(f"no argument for {', '.join(missing)}")
+        if unknown:
+            complaints.append(f"unknown arguments: {', '.join(map(str, unknown))}")
         raise BadInput(
             f"kernel {kernel.__name__} has {' and '.join(complaints)}; expected {', '.join(parameters)}"
         )
 
 
 def _specialise(param: Any, value: object, backend: Any) -> tuple[str, list[Any]]:
-    """Return the type and facts of a value, by the function that a launch calls."""
+    """Return the type and facts of a value, by the function that a launch calls.
+
+    Facts are what Triton compiles into the kernel, such as that a pointer is a multiple of 16.
+    """
     from triton._C.libtriton import native_specialize_impl
     from triton.runtime.jit import MockTensor
 
@@ -365,16 +376,16 @@ def _specialise(param: Any, value: object, backend: Any) -> tuple[str, list[Any]
     except (TypeError, KeyError):
         # Triton has no type for some values, such as torch's complex numbers.
         kind, facts = None, None
-    if not isinstance(kind, str):
+    has_type = isinstance(kind, str)
+    if not has_type:
         raise BadInput(
             f"argument {param.name} is {value!r}; expected a type such as {_EXAMPLES}, a tensor (on the meta device "
             "too), a torch dtype, a number, a bool or None"
         )
-    hints = (
-        backend.parse_attr(facts)
-        if isinstance(facts, str) and kind != "constexpr" and is_specialised
-        else []
-    )
+    hints = []
+    if isinstance(facts, str) and kind != "constexpr" and is_specialised:
+        hints = backend.parse_attr(facts)
+    # The type that the kernel declares holds, except for None, which is always a constant.
     return (declared if declared and value is not None else kind), hints
 
 
@@ -393,35 +404,41 @@ def _parse_type(param: Any, text: str) -> tuple[str, list[Any], object]:
         )
     kind, hint = match["type"], match["hint"]
     if param.is_const and kind.startswith("*"):
+        # Triton writes a pointer to constant data as `*k…`.
         kind = f"*k{kind[1:].removeprefix('k')}"
     is_integer = re.fullmatch(r"[iu](?:8|16|32|64)", kind) is not None
     # The hints that a launch would find: `1` for an integer without a declared type, `16` for a multiple of 16.
     hints = {"1"} if is_integer and not param.annotation_type else set()
     if (is_integer or kind.startswith("*")) and not param.do_not_specialize_on_alignment:
         hints.add("16")
-    if kind != (param.annotation_type or kind) or (
-        hint and (hint not in hints or param.do_not_specialize)
-    ):
+    is_other_type = kind != (param.annotation_type or kind)
+    is_impossible_hint = hint and (hint not in hints or param.do_not_specialize)
+    if is_other_type or is_impossible_hint:
         raise BadInput(
             f"argument {param.name} is {text!r}; expected {(param.annotation_type or kind)!r}, the type that a "
             "launch of this kernel passes"
         )
-    return ("constexpr", [], 1) if hint == "1" else (kind, _DIVISIBLE if hint else [], None)
+    if hint == "1":
+        # A launch compiles an integer of value 1 as a constant.
+        return "constexpr", [], 1
+    return kind, _DIVISIBLE if hint else [], None
 
 
 def describe(source: Any) -> dict[str, str]:
     """Return the arguments of a source by name: `*bf16:16`, or `64` for a constant."""
-    text = {}
+    text_by_name = {}
     for index, (name, kind) in enumerate(source.signature.items()):
         if kind == "constexpr":
-            text[name] = _constant(getattr(source, "constants", {}).get((index,)))
-        else:
-            facts = dict(getattr(source, "attrs", {}).get((index,), []))
-            text[name] = kind + (
-                f":{facts['tt.divisibility']}" if "tt.divisibility" in facts else ""
-            )
-            text[name] += " within 2 GiB" if "tt.pointer_range" in facts else ""
-    return text
+            text_by_name[name] = _constant(getattr(source, "constants", {}).get((index,)))
+            continue
+        facts = dict(getattr(source, "attrs", {}).get((index,), []))
+        text = kind
+        if "tt.divisibility" in facts:
+            text += f":{facts['tt.divisibility']}"
+        if "tt.pointer_range" in facts:
+            text += " within 2 GiB"
+        text_by_name[name] = text
+    return text_by_name
 
 
 def _constant(value: object) -> str:

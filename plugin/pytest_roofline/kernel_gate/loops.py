@@ -41,10 +41,11 @@ def loops_of(code: Sequence[Instruction]) -> list[Loop]:
 
 
 def _successors(code: Sequence[Instruction], index: int) -> list[int]:
-    """Return the indices of the instructions that may follow one."""
+    """Return the indices of the instructions that may follow the one at `index`."""
     instruction = code[index]
     indices = [] if instruction.ends else [index + 1]
-    indices += [] if instruction.target is None else [instruction.target]
+    if instruction.target is not None:
+        indices.append(instruction.target)
     # A branch may lead out of this code.
     return [successor for successor in indices if 0 <= successor < len(code)]
 
@@ -55,11 +56,14 @@ def _back_edges(successors: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]
     A depth-first search finds them: the last instruction leads back to one that is on the path to it. Code that no
     branch leads to, for example after an indirect branch, begins a path of its own.
     """
+    # `path` holds the instructions from the root to the present one, `stack` too, each with its unvisited successors.
     seen, path = set[int](), set[int]()
     for root in range(len(successors)):
-        stack = [] if root in seen else [(root, iter(successors[root]))]
+        if root in seen:
+            continue
+        stack = [(root, iter(successors[root]))]
         seen.add(root)
-        path.update(start for start, _ in stack)
+        path.add(root)
         while stack:
             index, open_successors = stack[-1]
             successor = next(open_successors, None)

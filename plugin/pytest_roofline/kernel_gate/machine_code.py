@@ -45,7 +45,7 @@ def code_of_sass(function: Mapping[str, Any]) -> list[Instruction]:
 
 
 def _instruction_of_sass(fields: Mapping[str, str], start: int) -> Instruction:
-    """Return one instruction from its fields.
+    """Return one instruction from its fields in the output of `nvdisasm`.
 
     A branch names a byte of the section, in which the function begins at the byte `start`.
     """

@@ -67,7 +67,10 @@ def shared_limits() -> dict[str, int]:
 
 @functools.cache
 def _limits(field: str) -> dict[str, int]:
-    """Return a limit of a block by target, from `targets.json`."""
+    """Return a limit of a block by target, from `targets.json`.
+
+    `field` names the limit there, such as `tensor_memory_columns`.
+    """
     text = resources.files(__package__).joinpath("targets.json").read_text(encoding="utf-8")
     return {
         target: limit
@@ -81,16 +84,15 @@ def above_limit(target: str, figures: Mapping[str, int]) -> str:
 
     It is empty if the kernel can, or if the target's limits are unknown.
     """
-    shared, shared_limit = figures.get("shared_bytes", 0), shared_limits().get(target)
+    shared = figures.get("shared_bytes", 0)
+    shared_limit = shared_limits().get(target)
     if shared_limit is not None and shared > shared_limit:
         return (
             f"needs {shared:,} bytes of shared memory ({format_bytes(shared)}), but {target} has only {shared_limit:,} "
             f"({format_bytes(shared_limit)}) for a block"
         )
-    columns, columns_limit = (
-        figures.get("tmem_columns", 0),
-        _limits("tensor_memory_columns").get(target),
-    )
+    columns = figures.get("tmem_columns", 0)
+    columns_limit = _limits("tensor_memory_columns").get(target)
     if columns_limit is not None and columns > columns_limit:
         return f"needs {columns} columns of tensor memory, but {target} has only {columns_limit} for a block"
     return ""
@@ -102,7 +104,9 @@ def read_binary(compiled_kernel: Any, target: str) -> tuple[dict[str, int], dict
     The versions of the tools follow, and the reason why a part could not be read; it is empty if
     all was read.
     """
-    return (_read_nvidia if target.startswith("sm_") else _read_amd)(compiled_kernel)
+    if target.startswith("sm_"):
+        return _read_nvidia(compiled_kernel)
+    return _read_amd(compiled_kernel)
 
 
 # NVIDIA.
@@ -168,6 +172,7 @@ def read_instructions(text: str, capability: int) -> tuple[dict[str, int], str]:
 def count_nvidia(opcodes: list[str]) -> dict[str, int]:
     """Count opcodes by kind: `HMMA.16816.F32.BF16` is one HMMA."""
     kinds = Counter(opcode.partition(".")[0] for opcode in opcodes)
+    # An exponential is counted apart from the other functions of its kind, MUFU.
     kinds["MUFU.EX2"] = sum(opcode.startswith("MUFU.EX2") for opcode in opcodes)
     counts = {
         "spill_stores": kinds["STL"],
@@ -196,11 +201,8 @@ def _read_nvidia(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], 
             listing = _run_tool("nvdisasm", "-json", str(cubin))
             counts, version = read_instructions(listing, compiled_kernel.metadata.target.arch)
         except _Deprecated as error:
-            return (
-                figures,
-                {"ptxas": _assembler(compiled_kernel)},
-                f"the instructions were not counted, since nvdisasm failed: {error}",
-            )
+            unread = f"the instructions were not counted, since nvdisasm failed: {error}"
+            return figures, {"ptxas": _assembler(compiled_kernel)}, unread
     return figures | counts, {"ptxas": version or _assembler(compiled_kernel)}, ""
 
 
@@ -355,5 +357,7 @@ def _read_amd(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str
             "Triton has not kept the assembly, which holds AMD's figures; unset TRITON_STORE_BINARY_ONLY, and remove "
             "Triton's cache if it was filled under this variable"
         )
+    # Some versions of Triton do not tell the revision of LLVM.
     revision = getattr(compiler, "get_amd_codegen_revision", None)
-    return read_assembly(text), {} if revision is None else {"llvm": str(revision())[:12]}, ""
+    versions = {} if revision is None else {"llvm": str(revision())[:12]}
+    return read_assembly(text), versions, ""

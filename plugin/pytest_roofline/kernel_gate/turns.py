@@ -27,7 +27,7 @@ def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) ->
         warpgroups: whether the target multiplies matrices by warpgroups. Only then are there serialized products and
             exposed exponentials.
     """
-    figures = dict.fromkeys(("serialized_wgmma", "exposed_exponentials") * warpgroups, 0)
+    figures = {"serialized_wgmma": 0, "exposed_exponentials": 0} if warpgroups else {}
     figures["narrow_lds"] = 0
     for code in codes:
         for loop in loops_of(code):
@@ -47,14 +47,16 @@ def _turn(code: Sequence[Instruction], loop: Loop) -> tuple[int, int]:
     serialized ones.
     """
     serialized_indices = _serialized_indices(code, loop)
+    # The first turn only shows which matrix instructions are under way at its end.
     flight = _Flight()
     for index in loop.body:
         flight.take(index, code[index])
     exposed_count = 0
     for index in loop.body:
         if index in loop.direct and code[index].opcode.startswith("MUFU.EX2"):
+            # This is true if nothing is under way, too.
             has_only_serialized = flight.under_way <= serialized_indices
-            exposed_count += has_only_serialized
+            exposed_count += int(has_only_serialized)
         flight.take(index, code[index])
     return len(serialized_indices & loop.direct), exposed_count
 
@@ -65,6 +67,7 @@ def _serialized_indices(code: Sequence[Instruction], loop: Loop) -> set[int]:
     Each is issued while no other is under way, and waited for before the next one is issued.
     """
     flight, indices = _Flight(), set[int]()
+    # A first turn only shows which matrix instructions are under way at its end.
     for index in loop.body:
         flight.take(index, code[index])
     # Two turns, since the last instruction of a turn is waited for in the next turn.
@@ -101,11 +104,13 @@ class _Flight:
         """
         if _is_warpgroup(instruction):
             self._open.add(index)
+            # The last instruction of a group is marked so.
             if "gsb0" in instruction.operands:
                 self._groups.append(self._open)
                 self._open = set()
         elif instruction.opcode.startswith("WARPGROUP.DEPBAR"):
             match = re.search(r"0x([0-9a-f]+)$", instruction.operands)
+            # The operand says how many of the latest groups may still be under way.
             remaining_count = int(match[1], 16) if match else 0
             self._groups = self._groups[-remaining_count:] if remaining_count else []
 
