@@ -87,6 +87,7 @@ def fewest_red(reference_processes: int, strange: float) -> int:
     if reference_processes >= ENOUGH_KNOWN:
         fewest = min(fewest, SECOND_ANALYSIS)
     if strange > 0:
+        # The chance that all of them are in the other mode, `strange` to the power of their number, is at most STRICT.
         fewest = max(fewest, math.ceil(math.log(STRICT) / math.log(strange)))
     return fewest
 
@@ -106,8 +107,10 @@ def adjusted_p(p_spent: Sequence[float], comparisons: int) -> list[float]:
     """
     from scipy.stats import false_discovery_control
 
-    missing = max(0, max(comparisons, FEWEST_TESTS) - len(p_spent))
-    return [float(p) for p in false_discovery_control([*p_spent, *[1.0] * missing])[: len(p_spent)]]
+    missing_count = max(0, max(comparisons, FEWEST_TESTS) - len(p_spent))
+    unchanged = [1.0] * missing_count
+    adjusted = false_discovery_control([*p_spent, *unchanged])
+    return [float(p) for p in adjusted[: len(p_spent)]]
 
 
 def rounds_for(processes: int) -> int:

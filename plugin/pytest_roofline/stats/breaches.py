@@ -110,7 +110,8 @@ def _breach(limit: Limit, new: Sequence[Group], prior: Prior, analyses: Analyses
     # Red needs three processes, or all that the run takes.
     fewest = min(FEWEST_RED, centre.processes if analyses.ended else analyses.most)
     # The spread of a single process is merely assumed, so it may not be red where a second may follow.
-    is_assumed = within(new)[1] == 0 and len(new) == 1
+    _, freedom_within = within(new)
+    is_assumed = freedom_within == 0 and len(new) == 1
     must_wait = is_assumed and analyses.most > 1 and not analyses.ended
     may_be_red = analyses.due(centre.processes) and not must_wait and centre.processes >= fewest
     return Breach(

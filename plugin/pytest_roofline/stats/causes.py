@@ -66,10 +66,10 @@ class ClockChange:
     def overshoots(self, tolerance: float) -> bool:
         """Return True where the clock alone explains more than the change."""
         clock_logs = math.log(self.after_hz / self.before_hz)
-        beyond = abs(self.in_cycles) >= math.log1p(tolerance)
+        is_beyond = abs(self.in_cycles) >= math.log1p(tolerance)
         # The change in time, as a share of the change that the clock alone would make.
         observed_share = 1 - self.in_cycles / clock_logs
-        return beyond and 0 < observed_share < 1
+        return is_beyond and 0 < observed_share < 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +231,7 @@ def _round_up(share: float) -> float:
 
     These are 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100 % and so on.
     """
+    # The small numbers keep a share that is round already, but for the rounding of floats.
     scale = 10 ** math.floor(math.log10(max(share, 0.01)) + 1e-9)
     steps = (1, 2, 3, 4, 5, 6, 8, 10) if scale < 0.1 else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
     return float(next(step * scale for step in steps if step * scale >= share - 1e-9))

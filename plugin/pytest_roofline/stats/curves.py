@@ -34,14 +34,16 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
     has no rate, the size over its time stands in for one.
     """
     sweeps: dict[tuple[str, str], dict[int, list[Point]]] = {}
-    for m in measurements:
-        size = m.key.parameters.get("size_bytes")
-        rate = (
-            m.rate if m.key.metric != JOB_METRIC or not isinstance(size, int) else size / m.median_s
-        )
-        if isinstance(size, int) and rate is not None and not m.invalid:
-            point = m.median_s, rate, math.nan if m.share_of_ceiling is None else m.share_of_ceiling
-            points = sweeps.setdefault((_sweep_label(m.key), m.key.metric), {})
+    for measurement in measurements:
+        key, median_s = measurement.key, measurement.median_s
+        size = key.parameters.get("size_bytes")
+        if not isinstance(size, int) or measurement.invalid:
+            continue
+        rate = size / median_s if key.metric == JOB_METRIC else measurement.rate
+        if rate is not None:
+            share = measurement.share_of_ceiling
+            point = median_s, rate, math.nan if share is None else share
+            points = sweeps.setdefault((_sweep_label(key), key.metric), {})
             points.setdefault(size, []).append(point)
     return [
         _summary(label, metric, {size: points[size] for size in sorted(points)})
@@ -68,7 +70,9 @@ def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSu
         np.array([median(point[column] for point in at_size) for at_size in points.values()])
         for column in range(3)
     )
-    plateau = float(np.median(rates[-max(2, len(rates) // 3) :]))
+    # The plateau is the rate of the largest third of the sizes.
+    largest_count = max(2, len(rates) // 3)
+    plateau = float(np.median(rates[-largest_count:]))
     # In the metric's own counting: a local copy's traffic is twice its size.
     counted = float(rates[-1] * seconds[-1] / sizes[-1])
     return CurveSummary(
@@ -79,7 +83,7 @@ def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSu
         reached={f"{share:.0%}": _size_from(share * plateau, sizes, rates) for share in SHARES},
         of_roof={}
         if np.isnan(of_roof).any()
-        else {f"{s:.0%}": _size_from(s, sizes, of_roof) for s in SHARES[1:]},
+        else {f"{share:.0%}": _size_from(share, sizes, of_roof) for share in SHARES[1:]},
         fit=fit_latency_bandwidth(counted * sizes, seconds),
     )
 
@@ -158,7 +162,8 @@ def judge_curves(rows: Iterable[Row]) -> list[CurveVerdict]:
     curves = []
     for (label, metric), points in sweeps.items():
         compared = sorted(
-            (point for point in points if point[1].compared), key=lambda point: point[0]
+            ((size, verdict) for size, verdict in points if verdict.compared),
+            key=lambda size_and_verdict: size_and_verdict[0],
         )
         if len(compared) >= FEWEST_POINTS:
             # A size without a baseline is red where it misses a published limit.
@@ -180,15 +185,12 @@ def _judge_curve(
     estimate, error = fmean(estimates), fmean(difference.error for difference in differences)
     freedom = min(difference.degrees for difference in differences)
     tolerance = min(verdict.tolerance for verdict in verdicts)
-    # The third level is that of a sweep twice as slow as the tolerance: one half demands nothing.
-    levels = (*FIRST_LEVELS[:2], 0.5)
-    kind = kind_unless_red(
-        estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels
-    )
     if red:
         kind = Kind.REGRESSED
-    elif any(point.kind is Kind.SHIFTED for point in verdicts):
+    elif any(verdict.kind is Kind.SHIFTED for verdict in verdicts):
         kind = Kind.SHIFTED
+    else:
+        kind = _kind_of_mean(estimate, error, freedom, tolerance)
     half = quantile((1 + CONFIDENCE) / 2, freedom) * error
     sizes = [size for size, _ in points]
     first, last, worst_estimate = _worst_region(list(zip(sizes, estimates, strict=True)))
@@ -210,6 +212,19 @@ def _judge_curve(
     )
 
 
+def _kind_of_mean(estimate: float, error: float, freedom: float, tolerance: float) -> Kind:
+    """Return IMPROVED, PASSED or INCONCLUSIVE for the mean difference of a sweep, in log seconds.
+
+    `error` is its standard error, and `freedom` the degrees of freedom of that.
+    """
+    false_improved, passed_at_tolerance, _ = FIRST_LEVELS
+    # The third level is that of a sweep twice as slow as the tolerance: one half demands nothing.
+    levels = (false_improved, passed_at_tolerance, 0.5)
+    return kind_unless_red(
+        estimate, lambda confidence: quantile(confidence, freedom) * error, tolerance, levels
+    )
+
+
 def _worst_region(points: Sequence[tuple[int, float]]) -> tuple[int, int, float]:
     """Return the first size, last size and mean of the worst region.
 
@@ -219,4 +234,5 @@ def _worst_region(points: Sequence[tuple[int, float]]) -> tuple[int, int, float]
     width = max(1, round(len(points) / 4))
     windows = [points[start : start + width] for start in range(len(points) - width + 1)]
     worst = max(windows, key=lambda window: fmean(estimate for _, estimate in window))
-    return worst[0][0], worst[-1][0], fmean(estimate for _, estimate in worst)
+    sizes = [size for size, _ in worst]
+    return sizes[0], sizes[-1], fmean(estimate for _, estimate in worst)

@@ -61,12 +61,13 @@ class KeyResults:
 
     def unsound(self, reference: Reference | None) -> dict[str, Reason]:
         """Return the processes without a sound attempt, each with a reason."""
-        processes = {measurement.process for measurement in self.sound(reference)}
-        return {
-            attempt.process: _trouble(attempt, reference)[0]
-            for attempt in self.measurements
-            if attempt.process not in processes
-        }
+        sound_processes = {measurement.process for measurement in self.sound(reference)}
+        reasons = {}
+        for attempt in self.measurements:
+            if attempt.process not in sound_processes:
+                first_reason, *_ = _trouble(attempt, reference)
+                reasons[attempt.process] = first_reason
+        return reasons
 
     def invalid(self, reference: Reference | None) -> tuple[Reason, ...]:
         """Return why nothing can be judged; empty where enough processes are sound.
@@ -78,7 +79,9 @@ class KeyResults:
         count = unsound_count + len(self.sound(reference))
         if not reasons or unsound_count <= MOST_EXCLUDED * count:
             return ()
-        return (reasons[-1] if count == 1 else of_processes(reasons[-1], unsound_count, count),)
+        last_reason = reasons[-1]
+        # The only process of a run needs no number.
+        return (last_reason if count == 1 else of_processes(last_reason, unsound_count, count),)
 
     def hopeless(self, reference: Reference | None) -> bool:
         """Return True where another process would hardly be sound either."""

@@ -75,7 +75,8 @@ def gating_limits(
 ) -> tuple[list[Limit], list[Idle]]:
     """Return the published limits that may fail a measurement.
 
-    They are followed by the entries that cannot apply here, each with a reason.
+    They are followed by the entries that cannot apply here, each with a reason. `summed` returns the new processes
+    under a statistic, or a text on why that is impossible.
     """
     limits, idle = [], []
     for entry in entries:
@@ -110,12 +111,9 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     # A peak that does not bound a rate (some hosts have a faster link) serves too: it is only easier to reach.
     if ceiling.confidence not in ("high", "medium"):
         return None
-    unpartitioned = measurement.key.hardware.partition == "none"
-    if (
-        measurement.share_of_ceiling is None
-        or not unpartitioned
-        or class_of("device", measurement.key.metric) == "host"
-    ):
+    is_whole_device = measurement.key.hardware.partition == "none"
+    host_does_the_work = class_of("device", measurement.key.metric) == "host"
+    if measurement.share_of_ceiling is None or not is_whole_device or host_does_the_work:
         return None
     amount = measurement.work.amount(ceiling.metric)
     # Small work cannot reach the roofline, or stays in a cache.
@@ -185,13 +183,9 @@ def _idle_reason(
             if "cache_resident" in measurement.samples.labels
             else ""
         )
-    lowered = (
-        gpu is not None
-        and gpu.power_limit_w
-        and gpu.power_default_w
-        and gpu.power_limit_w < gpu.power_default_w
-    )
-    if gpu is None or not lowered:
+    if gpu is None or not gpu.power_limit_w or not gpu.power_default_w:
+        return ""
+    if gpu.power_limit_w >= gpu.power_default_w:
         return ""
     return f"the power limit is {gpu.power_limit_w:g} W; the default of the card is {gpu.power_default_w:g} W"
 

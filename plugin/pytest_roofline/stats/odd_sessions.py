@@ -153,7 +153,10 @@ class _Levels:
         return sorted(candidates, key=lambda candidate: -candidate[0].strange)
 
     def _odd_session(self, device: str, place: int) -> tuple[OddSession, frozenset[str]] | None:
-        """Return the session in a column with its strange tests, or None."""
+        """Return the session in a column with its strange tests, or None if it is not odd.
+
+        `place` is the index of its column in `level`.
+        """
         other_sessions = np.delete(self.level, place, axis=1)
         low, high = np.nanmin(other_sessions, axis=1), np.nanmax(other_sessions, axis=1)
         # [2, tests]: how far this session lies above all others, and how far below them.
@@ -165,15 +168,19 @@ class _Levels:
         # This session is further from each other session than these are from one another.
         strange = gaps > np.maximum(least, high - low)
         # All strange tests of an odd session differ in one direction: the one with more of them.
-        odd_tests = strange[int(np.argmax(strange.sum(axis=1)))]
+        direction = int(np.argmax(strange.sum(axis=1)))
+        odd_tests = strange[direction]
+        odd_count = int(odd_tests.sum())
         measured = int(np.sum(~np.isnan(self.level[:, place])))
-        if odd_tests.sum() < FEWEST_STRANGE or odd_tests.sum() * ONE_IN < measured:
+        is_small_share = odd_count * ONE_IN < measured
+        if odd_count < FEWEST_STRANGE or is_small_share:
             return None
+        # How far each odd test lies from the median of the other sessions, in log seconds.
         distances = (self.level[:, place] - np.nanmedian(other_sessions, axis=1))[odd_tests]
         session = OddSession(
             device=device,
             started=self.sessions[place],
-            strange=int(odd_tests.sum()),
+            strange=odd_count,
             measured=measured,
             change=growth(float(np.median(distances))),
         )
@@ -226,6 +233,7 @@ def _shared_shift(means: Floats) -> Floats:
     most alike in all tests.
     """
     counts = np.sum(~np.isnan(means), axis=0)
+    # Each session is tried as the zero; `shared` keeps the result of the one with the least width.
     shared, least = np.full(means.shape[1], math.nan), math.inf
     # A session with less than half as many tests as the largest is no zero.
     for zero in np.flatnonzero(2 * counts >= counts.max()):

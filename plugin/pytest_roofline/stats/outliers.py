@@ -67,7 +67,7 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
     deviation = qn(values) if few else median_deviation(values)
     # The quantile lies far out where the parts are in two camps.
     deviation = upper if upper > TWO_CAMPS * deviation else deviation
-    freedom = (EFFICIENCY if few else EFFICIENCY_OF_MANY) * (len(values) - 1)
+    freedom = (EFFICIENCY if are_few else EFFICIENCY_OF_MANY) * (len(values) - 1)
     joined = (freedom * deviation**2 + ASSUMED_FREEDOM * assumed**2) / (freedom + ASSUMED_FREEDOM)
     return Scale(centre, math.sqrt(joined), freedom + ASSUMED_FREEDOM)
 

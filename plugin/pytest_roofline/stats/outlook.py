@@ -131,7 +131,7 @@ class Outlook:
 
     @property
     def may_decide(self) -> bool:
-        """Return True where a later analysis could decide.
+        """Return True where a later analysis of the same run could decide.
 
         A test that looks slow could be red. Another could be green if its centre moves by one standard
         error.
@@ -161,8 +161,8 @@ class Outlook:
         """
         if self._may_pass(processes):
             return True
-        slow = self.looks_slow and processes >= self.needed
-        return slow and self.difference.estimate - self.worthy > self.bound_at(
+        may_be_red = self.looks_slow and processes >= self.needed
+        return may_be_red and self.difference.estimate - self.worthy > self.bound_at(
             processes, self._red_level
         )
 
@@ -184,6 +184,7 @@ class Outlook:
         It is empty where the test looks slow, or where no tolerance that is allowed is wide enough.
         """
         most = max(self.count, self.policy.analyses.most)
+        # The first level is that of IMPROVED, which needs no tolerance.
         _, near, far = (
             self.difference.estimate + self.bound_at(most, level)
             for level in self.policy.analyses.levels(most)

@@ -211,10 +211,12 @@ def order_of_blocks(blocks: int, seed: int) -> list[tuple[Arm, ...]]:
     generator = random.Random(seed)
     orders: list[tuple[Arm, ...]] = []
     for start in range(0, blocks, 4):
+        # Four blocks: two pairs, of one order with A and one with B at the beginning.
         group = [order for _ in range(2) for order in generator.sample(ORDERS, 2)]
         if start + 4 <= blocks:
             place = generator.randrange(2)
-            group[place] = (*group[place][:2], "control", *group[place][2:])
+            first, second, *last_two = group[place]
+            group[place] = (first, second, "control", *last_two)
         orders += group
     return orders[:blocks]
 
@@ -249,11 +251,14 @@ def _design(places: tuple[tuple[int, Arm, int], ...]) -> _Design | None:
     """
     if not places:
         return None
+    last_block, _, _ = places[-1]
+    _, _, first_place = places[0]
+    # Each of these is a column of the fit, with one number for each process.
     blocks = [
-        [float(block == number) for block, _, _ in places] for number in range(places[-1][0] + 1)
+        [float(block == number) for block, _, _ in places] for number in range(last_block + 1)
     ]
     control, side = ([float(arm == name) for _, arm, _ in places] for name in ("control", "B"))
-    drift = [float(place - places[0][2]) for _, _, place in places]
+    drift = [float(place - first_place) for _, _, place in places]
     columns = np.array([*blocks, drift, control, side]).T
     control_index, side_index = len(blocks) + 1, len(blocks) + 2
     freedom = len(places) - int(np.linalg.matrix_rank(columns))
@@ -261,7 +266,7 @@ def _design(places: tuple[tuple[int, Arm, int], ...]) -> _Design | None:
     if freedom < 1 or weights is None:
         return None
     residual = np.eye(len(places)) - columns @ np.linalg.pinv(columns)
-    control_weights = _weights(columns, control_index)[1] if any(control) else None
+    _, control_weights = _weights(columns, control_index) if any(control) else (0.0, None)
     return _Design(
         difference=weights,
         control=control_weights,
@@ -302,22 +307,30 @@ def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:
     pooled = max(
         LEAST_SPREAD, math.sqrt(math.fsum(observed.squares for observed in observations) / freedom)
     )
-    # Bartlett (1937), "Properties of sufficiency and statistical tests". It overlooks a single wide test, so `widest`
-    # is the p of the widest test, times the number of tests (Bonferroni).
-    scores = [
-        (observed.design.freedom, observed.squares / observed.design.freedom / pooled**2)
-        for observed in observations
-    ]
-    statistic = math.fsum(
-        -freedom_of_test * math.log(max(LEAST_SPREAD, ratio)) for freedom_of_test, ratio in scores
-    )
-    statistic /= 1 + (
-        math.fsum(1 / freedom_of_test for freedom_of_test, _ in scores) - 1 / freedom
-    ) / (3 * (len(observations) - 1))
-    widest = len(observations) * min(observed.chance_under(pooled) for observed in observations)
-    if min(special.chdtrc(len(observations) - 1, statistic), widest) < ALIKE:
+    # Bartlett's test overlooks a single wide test, so the p of the widest test, times the number of tests
+    # (Bonferroni), counts too.
+    widest_p = len(observations) * min(observed.chance_under(pooled) for observed in observations)
+    if min(_equal_spreads_p(observations, pooled), widest_p) < ALIKE:
         return prior, False
     return replace(prior, process=pooled, freedom=float(freedom)), True
+
+
+def _equal_spreads_p(observations: Sequence[_Observations], pooled: float) -> float:
+    """Return the p of Bartlett's test, small where the spreads of the tests differ.
+
+    Bartlett (1937), "Properties of sufficiency and statistical tests". `pooled` is the spread of all tests together.
+    """
+    freedoms = [observed.design.freedom for observed in observations]
+    # The variance of each test, as a multiple of that of all tests together.
+    ratios = [observed.squares / observed.design.freedom / pooled**2 for observed in observations]
+    statistic = math.fsum(
+        -freedom * math.log(max(LEAST_SPREAD, ratio))
+        for freedom, ratio in zip(freedoms, ratios, strict=True)
+    )
+    # Bartlett's correction for small samples.
+    excess = math.fsum(1 / freedom for freedom in freedoms) - 1 / sum(freedoms)
+    statistic /= 1 + excess / (3 * (len(observations) - 1))
+    return float(special.chdtrc(len(observations) - 1, statistic))
 
 
 def _judge(

@@ -150,16 +150,12 @@ def shared_of(
     days = join_days([Group((), device, started) for device, started in sessions])
     if len(days) < ENOUGH_SESSIONS or len(complete) < FEWEST_OTHERS + 1:
         return None
-    names = list(complete)
     # Mean log seconds: [tests, sessions] of the references, and [tests] of the new session.
-    before = _fill(
-        np.array(
-            [
-                [_session_mean(side.reference, session) for session in sessions]
-                for side in complete.values()
-            ]
-        )
-    )
+    rows = [
+        [_session_mean(side.reference, session) for session in sessions]
+        for side in complete.values()
+    ]
+    before = _fill(np.array(rows))
     now = np.array([math.fsum(side.new.logs) / len(side.new.logs) for side in complete.values()])
     coefficient, session_shifts, new_shifts = shared_shift(before, now)
     shifts = {
@@ -167,12 +163,11 @@ def shared_of(
             float(new_shifts[row]),
             dict(zip(sessions, session_shifts[row].tolist(), strict=True)),
         )
-        for row, name in enumerate(names)
-        if not complete[name].canary
+        for row, (name, side) in enumerate(complete.items())
+        if not side.canary
     }
-    return Shared(
-        _judge_together(complete, sessions, before, tolerance, prior, analyses), coefficient, shifts
-    )
+    together = _judge_together(complete, sessions, before, tolerance, prior, analyses)
+    return Shared(together, coefficient, shifts)
 
 
 def hold_shared(
@@ -234,9 +229,9 @@ def leave_one_out(values: Floats) -> Floats:
     rank[order] = np.arange(len(values))
     # The middle ranks of all values but one. Each moves up by one where the value left out is not above it.
     low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
-    return np.asarray(
-        (ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2, dtype=np.float64
-    )
+    low_ranks = np.where(rank <= low, low + 1, low)
+    high_ranks = np.where(rank <= high, high + 1, high)
+    return np.asarray((ordered[low_ranks] + ordered[high_ranks]) / 2, dtype=np.float64)
 
 
 def _median_error(values: Floats) -> float:
@@ -256,13 +251,16 @@ def _session_keys(reference: Reference) -> list[Session]:
 
 
 def _sessions(sides: Mapping[str, Side]) -> list[Session]:
-    """Return the dated sessions that most tests have.
+    """Return the dated sessions that the largest number of tests have.
 
     Tests that left a session out as odd count as well, if enough others kept it.
     """
     kept_counts, odd_counts = Counter[Session](), Counter[Session]()
     for side in sides.values():
-        dated_sessions = {session for session in _session_keys(side.reference) if session[1]}
+        # A session without a date began at an unknown time, so it cannot be found in other tests.
+        dated_sessions = {
+            (device, started) for device, started in _session_keys(side.reference) if started
+        }
         kept_counts.update(dated_sessions)
         odd_counts.update((session.device, session.started) for session in side.reference.odd)
     most = max((kept_counts + odd_counts).values(), default=0)
@@ -303,6 +301,25 @@ def _session_logs(reference: Reference, session: Session) -> list[float]:
     ]
 
 
+def _process_medians(
+    rows: Sequence[tuple[Sequence[float], float]], enough: float
+) -> tuple[float, ...]:
+    """Return the median over tests of each process of one session, as multiples of the tests' centres.
+
+    A process that measured fewer than `enough` tests ends the list.
+
+    Args:
+        rows: for each test, the log seconds of its processes, and the centre of the test.
+    """
+    medians = []
+    for place in range(max(len(logs) for logs, _ in rows)):
+        column = [logs[place] - centre for logs, centre in rows if place < len(logs)]
+        if len(column) < enough:
+            break
+        medians.append(math.exp(median(column)))
+    return tuple(medians)
+
+
 def _judge_together(
     sides: Mapping[str, Side],
     sessions: Sequence[Session],
@@ -313,34 +330,27 @@ def _judge_together(
 ) -> Verdict | None:
     """Return the verdict on all tests as if they were one.
 
-    The number of a process is the median over tests of its distance from the centre of the test.
-    None where too few sessions, or no new process, measured enough of the tests.
+    The time of a process is the median over tests of its distance from the centre of the test.
+    None where too few sessions, or no new process, measured enough of the tests. `before` holds the
+    mean log seconds of the references, [tests, sessions].
     """
     tests = [
         (side, centre) for side, centre in zip(sides.values(), before.mean(axis=1), strict=True)
     ]
     enough = max(FEWEST_OTHERS + 1, WHOLE * len([side for side, _ in tests if not side.canary]))
-
-    def process_medians(rows: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
-        # Each row holds the log seconds of a test's processes, and the centre of the test.
-        medians = []
-        for place in range(max(len(logs) for logs, _ in rows)):
-            column = [logs[place] - centre for logs, centre in rows if place < len(logs)]
-            if len(column) < enough:
-                break
-            medians.append(math.exp(median(column)))
-        return tuple(medians)
-
     groups = []
     for session in sessions:
-        medians_s = process_medians(
-            [(_session_logs(side.reference, session), centre) for side, centre in tests]
+        medians_s = _process_medians(
+            [(_session_logs(side.reference, session), centre) for side, centre in tests], enough
         )
-        groups += [Group(medians_s, *session)] if medians_s else []
-    new = process_medians([(side.new.logs, centre) for side, centre in tests])
+        if medians_s:
+            groups.append(Group(medians_s, *session))
+    new = _process_medians([(side.new.logs, centre) for side, centre in tests], enough)
     if len(groups) < ENOUGH_SESSIONS or not new:
         return None
-    device = tests[0][0].new.device
+    # All tests were measured on one device.
+    first_side, *_ = sides.values()
+    device = first_side.new.device
     reference = Reference(tuple(groups), TOGETHER)
     plan = analyses or default_analyses(reference, device, prior)
     policy = Policy(tolerance, prior=prior, analyses=plan)

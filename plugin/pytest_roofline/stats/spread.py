@@ -150,7 +150,10 @@ def between_sessions(groups: Sequence[Group]) -> tuple[float, int, float]:
         )
         freedom += len(groups_of_device) - 1
         weight += total - sum(count**2 for count in counts) / total
-    return (squares / freedom if freedom else 0.0), freedom, (weight / freedom if freedom else 1.0)
+    if not freedom:
+        return 0.0, 0, 1.0
+    mean_square, typical_size = squares / freedom, weight / freedom
+    return mean_square, freedom, typical_size
 
 
 def join_days(groups: Sequence[Group]) -> tuple[Group, ...]:
@@ -163,15 +166,18 @@ def join_days(groups: Sequence[Group]) -> tuple[Group, ...]:
     # By device: the place in `joined` of its last session, and when that session began.
     last: dict[str, tuple[int, datetime.datetime]] = {}
     dated = [(moment(group.started), group) for group in groups]
-    for time, group in sorted(
-        dated, key=lambda pair: pair[0].timestamp() if pair[0] is not None else math.inf
-    ):
-        previous = last.get(group.device)
-        if time is not None and previous is not None and time - previous[1] < ONE_DAY:
-            place = previous[0]
-            joined[place] = replace(
-                joined[place], medians_s=joined[place].medians_s + group.medians_s
-            )
+
+    def timestamp(time_and_group: tuple[datetime.datetime | None, Group]) -> float:
+        # Sessions without a date come last.
+        time, _ = time_and_group
+        return time.timestamp() if time is not None else math.inf
+
+    for time, group in sorted(dated, key=timestamp):
+        last_place, last_time = last.get(group.device, (None, None))
+        is_same_day = time is not None and last_time is not None and time - last_time < ONE_DAY
+        if is_same_day and last_place is not None:
+            place, day = last_place, joined[last_place]
+            joined[place] = replace(day, medians_s=day.medians_s + group.medians_s)
         else:
             place = len(joined)
             joined.append(group)
@@ -232,19 +238,23 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
     if prior.least:
         return prior
     joined = [join_days(groups) for groups in tests]
-    several = [groups for groups in joined if within(groups)[1]]
-    single = [groups for groups in joined if len(groups) > 1 and not within(groups)[1]]
+    # Tests with several processes in a session, and tests whose sessions have one process each.
+    several, single = [], []
+    for groups in joined:
+        _, freedom_within = within(groups)
+        if freedom_within:
+            several.append(groups)
+        elif len(groups) > 1:
+            single.append(groups)
     shared = borrow(
         prior, [(squares / freedom, freedom) for squares, freedom in map(within, several)]
     )
     if len(single) >= ENOUGH_TESTS:
         estimates = [(square, freedom) for square, freedom, _ in map(between_sessions, single)]
         total = borrow(replace(prior, freedom=PRIOR_FREEDOM), estimates)
-        shared = (
-            replace(shared, total=Spread(total.process, total.origin, total.freedom))
-            if total.borrowed
-            else shared
-        )
+        if total.borrowed:
+            total_spread = Spread(total.process, total.origin, total.freedom)
+            shared = replace(shared, total=total_spread)
     return replace(
         shared, lent=_pool_sessions(shared, several), strange=_strange_share(joined, STRANGE[kind])
     )
@@ -285,7 +295,7 @@ def _trimmed_mean(values: Sequence[float]) -> float:
 
 
 def _trimmed_share(freedom: int) -> float:
-    """Return the trimmed mean of χ² by its mean.
+    """Return the mean of the lower four fifths of χ², as a share of the mean of all of it.
 
     E[χ²; χ² < c] is f · P(χ²_{f+2} < c).
     """
@@ -330,6 +340,7 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
         for square, freedom in usable
     ]
     centre = fmean(scores)
+    # The variance of the scores beyond the one that the few degrees of freedom of each test cause.
     excess = math.fsum((score - centre) ** 2 for score in scores) / (len(scores) - 1)
     excess -= fmean(_trigamma(freedom / 2) for _, freedom in usable)
     # Half the degrees of freedom of the inverse χ².

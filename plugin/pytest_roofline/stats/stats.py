@@ -124,13 +124,7 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
     # The factor of the variance between sessions: 1/N + 1/M, or 1/N where `process` includes that of the reference.
     session_factor = 1 / new_centre.sessions + (0 if spreads.alone else 1 / old_centre.sessions)
     # The estimated parts of the variance, each with its degrees of freedom.
-    parts = [
-        (spreads.new.value**2 / new_centre.processes, spreads.new.degrees),
-        (spreads.process.value**2 / old_centre.processes, spreads.process.degrees),
-    ]
-    # One estimate serves both sides.
-    if spreads.new is spreads.process:
-        parts = [(math.fsum(part for part, _ in parts), spreads.process.degrees)]
+    parts = _process_parts(spreads, new_centre.processes, old_centre.processes)
     device = None
     if not is_paired:
         device = device_spread(compared, prior)
@@ -154,6 +148,20 @@ def difference(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
         hidden=spreads.hidden,
         parts=tuple((part, _none_if_infinite(freedom)) for part, freedom in parts),
     )
+
+
+def _process_parts(
+    spreads: Spreads, new_processes: int, old_processes: int
+) -> list[tuple[float, float]]:
+    """Return the parts of a difference's variance that lie between processes.
+
+    There is one for each side, with its degrees of freedom; one for both if they share an estimate.
+    """
+    new_part = spreads.new.value**2 / new_processes
+    old_part = spreads.process.value**2 / old_processes
+    if spreads.new is spreads.process:
+        return [(math.fsum((new_part, old_part)), spreads.process.degrees)]
+    return [(new_part, spreads.new.degrees), (old_part, spreads.process.degrees)]
 
 
 def _freedom(variance: float, parts: Sequence[tuple[float, float]]) -> float:
@@ -245,6 +253,7 @@ def _spreads_of_single_processes(
     squares = mean_square * freedom
     total = join_prior(squares, freedom, prior, origin)
     new_squares, new_freedom = within(new)
+    # The new sessions hold one process each, too.
     new_is_alone = len(new) > 1 and not new_freedom
     if new_is_alone:
         new_square, new_freedom, _ = between_sessions(new)
@@ -351,12 +360,13 @@ def _by_device(groups: Sequence[Group], shares: Sequence[float]) -> dict[str, fl
 
 def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
     """Return the spread between devices, assumed for fewer than three."""
-    means: dict[str, list[float]] = {}
+    logs_by_device: dict[str, list[float]] = {}
     for group in groups:
-        means.setdefault(group.device, []).extend(group.logs)
-    centres = [fmean(logs) for logs in means.values()]
+        logs_by_device.setdefault(group.device, []).extend(group.logs)
+    centres = [fmean(logs) for logs in logs_by_device.values()]
     if len(centres) < ENOUGH_SESSIONS:
-        return Spread(prior.device, f"prior, {len(centres)} device{'s' * (len(centres) > 1)}")
+        devices_text = "1 device" if len(centres) == 1 else f"{len(centres)} devices"
+        return Spread(prior.device, f"prior, {devices_text}")
     middle = fmean(centres)
     freedom = len(centres) - 1
     variance = math.fsum((centre - middle) ** 2 for centre in centres) / freedom

@@ -103,26 +103,25 @@ def judge(
         return limit_verdicts[0] if limit_verdicts and is_green else compared
     if limit_verdicts:
         return limit_verdicts[0]
-    if breaches:
-        # All limits are kept: the nearest one is named.
-        nearest = breaches[0]
-        reason = nearest.reason(ReasonCode.WITHIN_LIMIT)
-        return Verdict(
-            Kind.PASSED,
-            policy.tolerance,
-            subject,
-            reasons=(reason, *text_reasons(why_none)),
-            limit=nearest.limit.time_limit,
-            processes=count,
-            peak=peak,
-        )
-    return Verdict(
+    without_baseline = Verdict(
         Kind.NO_BASELINE,
         policy.tolerance,
         subject,
         reasons=text_reasons(why_none),
         processes=count,
         peak=peak,
+    )
+    return _name_kept_limit(without_baseline, breaches[0]) if breaches else without_baseline
+
+
+def _name_kept_limit(verdict: Verdict, nearest: Breach) -> Verdict:
+    """Return NO_BASELINE as PASSED: all limits are kept, and the nearest one is named."""
+    reason = nearest.reason(ReasonCode.WITHIN_LIMIT)
+    return replace(
+        verdict,
+        kind=Kind.PASSED,
+        reasons=(reason, *verdict.reasons),
+        limit=nearest.limit.time_limit,
     )
 
 
@@ -156,7 +155,7 @@ def _compare(
 ) -> Verdict:
     """Return the verdict on new processes against a reference."""
     change = difference(new, reference.moved or reference.groups, policy.prior)
-    count, analyses = sum(len(group.medians_s) for group in new), policy.analyses
+    count = sum(len(group.medians_s) for group in new)
     centre = fmean(log_s for group in new for log_s in group.logs)
     # As in `difference`: only the processes of the same device, where the reference holds some.
     device_groups = reference.on({group.device for group in new})
@@ -174,19 +173,8 @@ def _compare(
         hot=_heat(new, device_groups, change),
     )
     p = p_slower_than(change, outlook.worthy)
-    red_is_due = analyses.due(count) and count >= outlook.needed and not outlook.hot
-    # Every analysis that may be red has the same share of the chance.
-    p_spent = min(1.0, p * analyses.red_analyses(fewest)) if red_is_due else 1.0
-    if reference.shift and change.estimate + reference.shift <= outlook.worthy:
-        # The test is slower than the others in this session, but no slower than it was itself.
-        p_spent = 1.0
-    kind = Kind.INCONCLUSIVE
-    if outlook.looks_slow and red_at_once(p_spent, policy.comparisons):
-        kind = Kind.REGRESSED
-    elif analyses.due(count):
-        kind = kind_unless_red(
-            change.estimate, partial(bound_of, change), policy.tolerance, analyses.levels(count)
-        )
+    p_spent = _p_spent(p, outlook)
+    kind = _kind_compared(p_spent, outlook)
     is_open = kind is Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
@@ -210,6 +198,32 @@ def _compare(
         futile=is_open and not outlook.may_decide,
         peak=peak,
     )
+
+
+def _p_spent(p: float, outlook: Outlook) -> float:
+    """Return p times the number of analyses that may be red; 1 where this one may not.
+
+    Every analysis that may be red has the same share of the chance of error.
+    """
+    analyses, estimate = outlook.policy.analyses, outlook.difference.estimate
+    shift = outlook.reference.shift
+    red_is_due = analyses.due(outlook.count) and outlook.count >= outlook.needed and not outlook.hot
+    # The test is slower than the others in this session, but no slower than it was itself.
+    is_no_slower_itself = bool(shift) and estimate + shift <= outlook.worthy
+    if not red_is_due or is_no_slower_itself:
+        return 1.0
+    return min(1.0, p * analyses.red_analyses(outlook.processes_for_red))
+
+
+def _kind_compared(p_spent: float, outlook: Outlook) -> Kind:
+    """Return the verdict of a comparison with a reference; INCONCLUSIVE if no analysis is due."""
+    policy, change, count = outlook.policy, outlook.difference, outlook.count
+    if outlook.looks_slow and red_at_once(p_spent, policy.comparisons):
+        return Kind.REGRESSED
+    if not policy.analyses.due(count):
+        return Kind.INCONCLUSIVE
+    levels = policy.analyses.levels(count)
+    return kind_unless_red(change.estimate, partial(bound_of, change), policy.tolerance, levels)
 
 
 def kind_unless_red(
@@ -271,17 +285,16 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
     """
     change, tolerance = verdict.difference, verdict.tolerance
     assert change is not None
-    for count in (number for number in SUGGESTED_COUNTS if number > now):
+    larger_counts = [count for count in SUGGESTED_COUNTS if count > now]
+    for count in larger_counts:
         freedom = max(count - 1.0, change.degrees)
         foreseen_change = replace(
             change, error=change.error * math.sqrt(now / count), freedom=freedom
         )
-        is_sure = p_slower_than(
-            foreseen_change, math.log1p(WORTH_REPORTING * tolerance)
-        ) < FALSE_RED / max(tests, FEWEST_TESTS)
-        if (verdict.looks_slow and is_sure) or judge_once(
-            foreseen_change, tolerance
-        ).kind is not Kind.INCONCLUSIVE:
+        p = p_slower_than(foreseen_change, math.log1p(WORTH_REPORTING * tolerance))
+        is_red = verdict.looks_slow and p < FALSE_RED / max(tests, FEWEST_TESTS)
+        kind_if_not_red = judge_once(foreseen_change, tolerance).kind
+        if is_red or kind_if_not_red is not Kind.INCONCLUSIVE:
             return count
     return None
 
@@ -297,7 +310,7 @@ def default_analyses(reference: Reference | None, device: str, prior: Prior) -> 
     processes = sum(len(group.medians_s) for group in groups)
     needed = fewest_red(processes, prior.strange)
     # A few processes may all be in one mode, and a few days may not show the other modes.
-    is_sure = processes >= ENOUGH_KNOWN and (not _few_days(reference.groups))
+    is_sure = processes >= ENOUGH_KNOWN and not _few_days(reference.groups)
     return Analyses(
         SECOND_ANALYSIS if is_sure and needed <= SECOND_ANALYSIS else MOST_ROUNDS, slow_only=True
     )
@@ -318,13 +331,11 @@ def _heat(new: Sequence[Group], reference: Sequence[Group], change: Difference) 
     It is 0 where that may be chance. It is also 0 where a session of the reference holds further
     rounds too, since heat slows both sides then.
     """
-    if (
-        len(new) > 1
-        or len(new[0].medians_s) < 2
-        or any(len(group.medians_s) > 1 for group in reference)
-    ):
+    session, *further_sessions = new
+    reference_has_further_rounds = any(len(group.medians_s) > 1 for group in reference)
+    if further_sessions or len(session.medians_s) < 2 or reference_has_further_rounds:
         return 0.0
-    first, *later = new[0].logs
+    first, *later = session.logs
     above = fmean(later) - first
     return above if above > HOT * change.process.value * math.sqrt(1 + 1 / len(later)) else 0.0
 
@@ -372,10 +383,8 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
     for name in dict.fromkeys(
         [*now, *(name for facts in before for name in facts if name.startswith("$"))]
     ):
-        value, old = (
-            fact_text(now, name),
-            {fact_text(facts, name) for facts in before} - {"unknown"},
-        )
+        value = fact_text(now, name)
+        old = {fact_text(facts, name) for facts in before} - {"unknown"}
         if old and value not in (*old, "unknown"):
             changes.append(f"{name} {', '.join(sorted(old))} → {value}")
     return changes
