@@ -124,8 +124,9 @@ def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]
         first = verify.first_wrong(sets)
         if first is None:
             return ""
-        verdict = _verdict_text(verify, sets[first], len(sets))
-        return f"wrong data in argument set {first}{verdict or ': reported by first_wrong'}"
+        # `verify` checks this set once more by itself, for its own words on the fault.
+        fault = _verdict_text(verify, sets[first], len(sets)) or ": reported by first_wrong"
+        return f"wrong data in argument set {first}{fault}"
     texts = (_verdict_text(verify, arguments, len(sets)) for arguments in sets)
     return next(
         (f"wrong data in argument set {index}{text}" for index, text in enumerate(texts) if text),
@@ -164,10 +165,10 @@ def _after_refill(
         verdict_text = (
             _verdict_text(timed.verify, arguments, len(sets)) if timed.verify is not None else ""
         )
-        first_wrong_text = first_wrong_text or (
-            verdict_text
-            and f"wrong data in argument set {index}, after refill changed it{verdict_text}"
-        )
+        if verdict_text and not first_wrong_text:
+            first_wrong_text = (
+                f"wrong data in argument set {index}, after refill changed it{verdict_text}"
+            )
     return first_wrong_text
 
 
@@ -210,10 +211,17 @@ def dense_tensors(arguments: object) -> Iterator[Any]:
     if isinstance(arguments, tuple | list):
         for member in arguments:
             yield from dense_tensors(member)
-    elif str(getattr(arguments, "layout", "")) == "torch.strided" and not hasattr(
-        arguments, "__tensor_flatten__"
-    ):
+    elif _is_dense(arguments):
         yield arguments
+
+
+def _is_dense(candidate: object) -> bool:
+    """Return whether an object is a tensor with values of its own in memory.
+
+    A tensor's subclass with `__tensor_flatten__` only wraps other tensors.
+    """
+    is_strided = str(getattr(candidate, "layout", "")) == "torch.strided"
+    return is_strided and not hasattr(candidate, "__tensor_flatten__")
 
 
 def rotation_sets(
@@ -318,12 +326,17 @@ def fill(
             if facts.type == "cpu" and too_busy(neighbours.cores_taken()):
                 # Busy neighbours are the reason, not `make_args`, and the measurement will be INVALID for them.
                 continue
-            tell(
-                f"make_args took {took_s:.0f} s for {len(sets)} of the {count} sets of arguments to rotate through. "
-                f"All sets take about {took_s / len(sets) * count:.0f} s. Return parts of one allocation, or use "
-                "cache='flush', which needs only one set"
-            )
+            tell(_slow_text(took_s, len(sets), count))
     return is_cold(count, work, room.cache_bytes)
+
+
+def _slow_text(took_s: float, made_count: int, count: int) -> str:
+    """Return how long `make_args` takes for all of `count` sets, and what would be faster."""
+    return (
+        f"make_args took {took_s:.0f} s for {made_count} of the {count} sets of arguments to rotate through. "
+        f"All sets take about {took_s / made_count * count:.0f} s. Return parts of one allocation, or use "
+        "cache='flush', which needs only one set"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,14 +370,17 @@ def agreed_room(peers: Peers, room: Room) -> Room:
     pool = host_number(peers) if room.on_host else -1.0 - int(peers)
     memory = float("inf") if room.memory_bytes is None else room.memory_bytes
     rows = peers.gather((room.free_bytes, room.cache_bytes, pool, memory, room.set_bytes))
-    pools = [row[2] for row in rows]
+    # Each name is a column: the number of every rank, by rank.
+    free_sizes, cache_sizes, pools, memory_sizes, set_sizes = zip(*rows, strict=True)
+    rank_counts = [pools.count(rank_pool) for rank_pool in pools]
     free_bytes, memory_bytes = (
-        min(row[column] / pools.count(row[2]) for row in rows) for column in (0, 3)
+        min(size / rank_count for size, rank_count in zip(sizes, rank_counts, strict=True))
+        for sizes in (free_sizes, memory_sizes)
     )
     return Room(
         int(free_bytes),
-        int(max(row[1] for row in rows)),
+        int(max(cache_sizes)),
         None if memory_bytes == float("inf") else int(memory_bytes),
-        int(max(row[4] for row in rows)),
+        int(max(set_sizes)),
         room.on_host,
     )

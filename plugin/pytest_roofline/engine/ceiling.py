@@ -120,9 +120,9 @@ def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
             return _best_product(device, kind, name)
     except (RuntimeError, DeviceError) as error:
         # There is no memory, no kernel for this type, or the device failed. The user's own measurement reports that.
-        return MeasuredProduct(
-            None, settled=not isinstance(error, DeviceError) and out_of_memory(error) is None
-        )
+        # A later attempt may succeed, unless torch has no kernel for this type.
+        may_succeed_later = isinstance(error, DeviceError) or out_of_memory(error) is not None
+        return MeasuredProduct(None, settled=not may_succeed_later)
 
 
 def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
@@ -130,7 +130,8 @@ def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
 
     It is not settled if memory cut the size, and None if too little memory made it too small.
     """
-    (left, right, out), was_cut = _largest_matrices(device, kind, getattr(torch, TYPES[name]))
+    dtype = getattr(torch, TYPES[name])
+    (left, right, out), was_cut = _largest_matrices(device, kind, dtype)
     rows = left.shape[0]
     if was_cut and rows < FAIR_PRODUCT:
         return MeasuredProduct(None, settled=False)
@@ -254,7 +255,8 @@ def measure_canary(
     # A graph would leave out the launches, which one of the canaries measures.
     plan = Plan(canary.fn, sets=[()], budget_s=CANARY_S, timing=canary.timing, graph=False)
     evicts_cache = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)
-    samples = time_plan(device, plan, CANARY, *(() if evicts_cache else ("cache_resident",)))
+    labels = (CANARY,) if evicts_cache else (CANARY, "cache_resident")
+    samples = time_plan(device, plan, *labels)
     key = Key(
         CANARY_BENCHMARK, canary.parameters, canary.metric, hardware, "warm", canary.timing, name
     )

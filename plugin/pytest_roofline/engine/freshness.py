@@ -60,6 +60,7 @@ class Refill:
     def __call__(self) -> None:
         """Give every tensor new values."""
         self._call_count += 1
+        # Seven factors in turn, between 9/16 and 15/16.
         factor = 1 - (self._call_count % 7 + 1) / 16
         for index, (part, template) in enumerate(zip(self._parts, self._templates, strict=True)):
             # Each tensor's values move by another distance. Otherwise tensors with equal content would stay equal, and
@@ -121,6 +122,10 @@ class FreshnessCheck:
     def __init__(
         self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool
     ) -> None:
+        """Note what tensors hold before the first call, to see later which of them calls write to.
+
+        Without `before` nothing is noted.
+        """
         self._fn = fn
         # A reference to the list, not to a set, so that replacing a set frees its buffers.
         self._sets = sets
@@ -174,11 +179,12 @@ class FreshnessCheck:
         """
         # A function that only changes its own output may leave it as it is: a tensor that was clamped does not change
         # when it is clamped again. So the function must also read another tensor.
-        if not any(
-            _is_changeable(tensor)
-            and all(tensor is not written_to for written_to in written_tensors)
+        read_only_tensors = [
+            tensor
             for tensor in self._tensors
-        ):
+            if all(tensor is not written_to for written_to in written_tensors)
+        ]
+        if not any(map(_is_changeable, read_only_tensors)):
             return []
         own_storages = {
             _storage(tensor) for tensor in dense_tensors(self._sets[0]) if _is_plain(tensor)
@@ -194,9 +200,9 @@ class FreshnessCheck:
             for output in outputs
         )
         spots = _one_per_storage([*written_tensors, *second])
-        if [_storage(tensor) for tensor in first] != [
-            _storage(tensor) for tensor in second
-        ] or not all(map(_is_changeable, spots)):
+        # The second call may have written to new memory, or only some tensors can be spoiled.
+        same_memory = [*map(_storage, first)] == [*map(_storage, second)]
+        if not same_memory or not all(map(_is_changeable, spots)):
             return []
         return [_flat(tensor) for tensor in spots]
 
@@ -257,7 +263,8 @@ class FreshnessCheck:
             )
             for by_id in copies
         ]
-        return outcomes[0] == outcomes[1] != first
+        of_first_copy, of_second_copy = outcomes
+        return of_first_copy == of_second_copy and of_second_copy != first
 
     def _leaves_unwritten(
         self, fn: Callable[..., object], originals: list[tuple[Any, Any]], level: float
@@ -386,6 +393,7 @@ def _spoil(flat: Any, content: Any, level: float) -> None:
     import torch
 
     low, high = (float(bound) for bound in content.aminmax())
+    # The constant also makes a number for content of zeros.
     above = 20 * max(-low, high) + 1.7
     above = min(above, torch.finfo(content.dtype).max) if math.isfinite(above) else 1.0
     with torch.inference_mode():

@@ -142,6 +142,7 @@ def _cgroup_folders(controller: str) -> Iterator[Path]:
     """
     base = ROOT / "sys/fs/cgroup"
     for line in (read(ROOT / "proc/self/cgroup") or "").splitlines():
+        # A line is `4:cpu,cpuacct:/path`; in version 2 there is one, `0::/path`, for all controllers.
         _, names, path = line.split(":", 2)
         if names == "" or controller in names.split(","):
             top = base if names == "" else base / controller

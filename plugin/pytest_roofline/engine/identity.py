@@ -123,13 +123,15 @@ def libraries() -> dict[str, str]:
     an environment is given from its packages on, so that it is the same in each copy of the environment.
     """
     lines = (read(Path("/proc/self/maps")) or "").splitlines()
+    # The path is the sixth field of a line, and may hold blanks.
     mapped = sorted({line.split(maxsplit=5)[5] for line in lines if ".so" in line})
     chosen = _chosen_for_loader()
-    paths = [
-        _in_packages(path) or path
-        for path in mapped
-        if split_file(path)[0] in NAMES or {path, path.rpartition("/")[0]} & chosen
-    ]
+
+    def matters(path: str) -> bool:
+        (name, _), (folder, _, _) = split_file(path), path.rpartition("/")
+        return name in NAMES or path in chosen or folder in chosen
+
+    paths = [_in_packages(path) or path for path in mapped if matters(path)]
     versions = {path: _version_of_wheel(path) or split_file(path)[1] or "unknown" for path in paths}
     return _linked_into_torch() | versions
 
@@ -276,8 +278,9 @@ def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
     for distribution in metadata.distributions():
         origin = _origin(distribution)
         if origin.commit or origin.editable:
+            name, _ = _name_and_version(distribution)
             # Of two distributions with one name, Python imports the first on its path.
-            origins.setdefault(_name_and_version(distribution)[0], origin)
+            origins.setdefault(name, origin)
     for name, origin in sorted(origins.items()):
         if origin.folder is None:
             yield Code(name, origin.commit)

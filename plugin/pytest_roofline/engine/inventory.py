@@ -92,8 +92,8 @@ def _memlock() -> tuple[int | None, bool]:
     resource = limits()
     if resource is None:
         return None, False
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    return (None if limit == resource.RLIM_INFINITY else limit), True
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return (None if soft_limit == resource.RLIM_INFINITY else soft_limit), True
 
 
 def _mps() -> bool:
@@ -133,9 +133,11 @@ def link_between(first: int, second: int) -> Link:
         with contextlib.suppress(Exception):
             return amd_link(amd.start_amdsmi(), *map(amd.pci_address, properties))
         return UNKNOWN
-    uuids = [str(getattr(gpu_properties, "uuid", "")) or None for gpu_properties in properties]
+    first_uuid, second_uuid = (
+        str(getattr(gpu_properties, "uuid", "")) or None for gpu_properties in properties
+    )
     with nvidia.open_nvml() as nvml:
-        return UNKNOWN if nvml is None else nvidia_link(nvml, uuids[0], uuids[1])
+        return UNKNOWN if nvml is None else nvidia_link(nvml, first_uuid, second_uuid)
 
 
 def kind_among(names: Sequence[str]) -> str:
@@ -223,12 +225,12 @@ def amd_link(smi: Any, first: str | None, second: str | None) -> Link:
     }
     if first is None or second is None or not {first.lower(), second.lower()} <= handles.keys():
         return UNKNOWN
-    link_type = smi.amdsmi_topo_get_link_type(handles[first.lower()], handles[second.lower()])[
-        "type"
-    ]
+    link = smi.amdsmi_topo_get_link_type(handles[first.lower()], handles[second.lower()])
     xgmi, pcie = _amd_types(smi)
     # The library states the number of hops, but not the number of links.
-    return Link("xgmi") if link_type == xgmi else Link("pcie") if link_type == pcie else UNKNOWN
+    if link["type"] == xgmi:
+        return Link("xgmi")
+    return Link("pcie") if link["type"] == pcie else UNKNOWN
 
 
 def _amd_types(smi: Any) -> tuple[int | None, int | None]:

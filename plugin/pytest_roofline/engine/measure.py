@@ -115,6 +115,7 @@ class _Steps:
     """The steps of one measurement. It holds all buffers, and `close` releases them."""
 
     def __init__(self, device: Device, request: Request, observer: Observer, peers: Peers) -> None:
+        """Prepare the steps of one measurement. `observer` hears of blocks, of the end and of failures."""
         self.device, self.request, self.observer, self.peers = device, request, observer, peers
         self.sets: list[tuple[object, ...]] = []
         self.phase: Phase = "arguments"
@@ -134,12 +135,7 @@ class _Steps:
         siblings_busy = busy_text(device) if request.over_host_link else ""
         # Only the engine refers to the plan. A local name would keep its buffers alive in the traceback of a failure.
         engine = self.engine = Engine(device, self._plan(renew))
-        labels = {
-            "cache_resident": not is_cold,
-            "replaced": self.fn is not request.target.call,
-            "refilled": request.refill,
-        }
-        engine.log.labels |= {*request.labels, *(label for label, holds in labels.items() if holds)}
+        engine.log.labels |= self._labels(is_cold)
         watch = CoreWatch(self.peers, on_processors=self.facts.type == "cpu")
         self.phase = "calls"
         engine.run()
@@ -155,11 +151,9 @@ class _Steps:
         data_are_right, wrong = verify_data(
             self.peers, device, request.target, engine.calls.called_sets
         )
-        doubt = engine.blocks.left_running or (
-            ""
-            if wrong or freshness_check is None
-            else self._why_stale(freshness_check, engine, measured.samples)
-        )
+        doubt = engine.blocks.left_running
+        if not doubt and not wrong and freshness_check is not None:
+            doubt = self._why_stale(freshness_check, engine, measured.samples)
         measured = replace(
             measured,
             verified=data_are_right,
@@ -170,6 +164,15 @@ class _Steps:
         )
         self.observer.finished(measured, self.fn, self.sets)
         return measured
+
+    def _labels(self, is_cold: bool) -> set[str]:
+        """Return the labels of the request, and those that follow from how it is measured."""
+        conditions = {
+            "cache_resident": not is_cold,
+            "replaced": self.fn is not self.request.target.call,
+            "refilled": self.request.refill,
+        }
+        return {*self.request.labels, *(label for label, holds in conditions.items() if holds)}
 
     def partial(self) -> MeasuredRequest | None:
         """Return the outcome of the blocks so far; None without a sample."""
@@ -289,10 +292,15 @@ class _Spinning:
         share: float,
         sets: Sequence[tuple[object, ...]] | None,
     ) -> None:
+        """Wrap `fn`, to spin for `share` of its duration after each call.
+
+        The first call finds the duration with its own arguments, and with `sets` unless that is None.
+        """
         self._fn, self._device, self._share, self._sets = fn, device, share, sets
         self._cycles: int | None = None
 
     def __call__(self, *arguments: object) -> object:
+        """Call the function, keep the device busy behind it, and return its result."""
         if self._cycles is None:
             self._cycles = self._find_cycles(arguments)
         output = self._fn(*arguments)
@@ -316,9 +324,9 @@ class _Spinning:
     def _call_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
         """Return the device seconds of a call, from the median of a few spans of these calls."""
         span_s = median(self._span_s(calls, calibration) for _ in range(SCOUTING))
-        return max(span_s - calibration.event_pair_s, calibration.tick_s / MOST_SCOUTED) / len(
-            calls
-        )
+        # Noise may make a span shorter than what two stamps cost, but no call takes zero or less.
+        least_s = calibration.tick_s / MOST_SCOUTED
+        return max(span_s - calibration.event_pair_s, least_s) / len(calls)
 
     def _span_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
         """Return the device seconds of calls behind a spin, during which the host submits them."""

@@ -109,9 +109,8 @@ class CoreWatch:
 
         It is the same on every rank.
         """
-        own_cores = (time.process_time() - self._own_s) / max(
-            time.perf_counter() - self._began_s, 1e-9
-        )
+        worked_s, lasted_s = time.process_time() - self._own_s, time.perf_counter() - self._began_s
+        own_cores = worked_s / max(lasted_s, 1e-9)
         cores_taken = self._watch.cores_taken() if self._on_processors else None
         if self._peers.size == 1:
             return cpu.too_busy(cores_taken)

@@ -53,6 +53,7 @@ class Timed:
     args: tuple[object, ...] | list[object] | None = None
 
     def __post_init__(self) -> None:
+        """Raise BadInput for a field of the wrong type, and for fields that exclude or need each other."""
         _check_callable(self.call)
         for name, description in FUNCTIONS.items():
             argument = getattr(self, name)
@@ -151,6 +152,7 @@ class Request:
     ranks: RankOptions | None = None
 
     def __post_init__(self) -> None:
+        """Raise BadInput for an argument that is not allowed, also in view of the others."""
         if self.metric is not None:
             _check_metric(self.metric, self.work)
         one_of("cache", self.cache, CACHES if self.ranks is None else ("warm", "rotate"))
@@ -244,7 +246,9 @@ def _check_callable(fn: Callable[..., object]) -> None:
     inner: Any = fn
     while isinstance(inner, functools.partial):
         inner = inner.func
-    inner = inner if inspect.isroutine(inner) else getattr(inner, "__call__", inner)  # noqa: B004
+    if not inspect.isroutine(inner):
+        # Of an object of a class, it is the method `__call__` that may be async.
+        inner = getattr(inner, "__call__", inner)  # noqa: B004
     if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
         raise BadInput(
             f"{getattr(fn, '__name__', fn)!r} is async, so calling it does no work; expected a plain function that "

@@ -54,12 +54,14 @@ class Engine:
     """Times one function on one device."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
+        """Prepare to time the plan's function on a device."""
         self.device = device
         self.plan = plan
         self.log = Log(len(plan.sets), plan.first_calls)
         if plan.timing == "device" and not device.traits.stamps:
             self.log.labels.add("wall_clock")
         self.calls = CallSequence(plan.fn, plan.sets)
+        # What is done before each sample.
         before = plan.flush if plan.refill is None else self._refill
         self.watch = Stopwatch(device, plan.timing == "wall", before, plan.peers, plan.isolated)
         self.blocks = Blocks(self.watch, self.log, plan.budget_s, plan.after_block)

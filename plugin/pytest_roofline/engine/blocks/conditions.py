@@ -54,17 +54,26 @@ class Conditions:
     """
 
     def __init__(self, device: Device, stops: Stops) -> None:
+        """Prepare to judge blocks by the counters of a device.
+
+        `stops` counts how often this process was stopped.
+        """
         self._device = device
         self._stops = stops
         self._stops_before = 0
+        # The first state of the device, and when it was asked for.
         self._first: Counters | None = None
         self._began_s = 0.0
+        # The states before and after the blocks that the newest round of questions judged.
         self._before = Counters()
         self._after = Counters()
+        # The device is asked only every so many seconds, since asking takes time.
         self._interval_s = 0.0
         self._last_ask_s = float("-inf")
+        # Blocks since the last round of questions, and their host seconds.
         self._unjudged_count, self._wall_s = 0, 0.0
         self._probes_differed = False
+        # The results: see `BlockState`.
         self.spoiled_reason = ""
         self.judged_count = 0
         self.power_capped: bool | None = None
@@ -92,6 +101,7 @@ class Conditions:
             self._unjudged_count, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
             self._stops_before = self._stops.count
         if self._unjudged_count:
+            # The state before the oldest of these blocks is the one to compare with.
             return
         self._before = self._ask() if self._is_due() else self._after
         self._wall_s = 0.0
@@ -120,14 +130,16 @@ class Conditions:
         self._unjudged_count += 1
         self._wall_s += wall_s
         self.spoiled_reason, self.judged_count, self.power_capped = "", 0, None
-        probes_differ = (
-            clocks_hz is not None and abs(clocks_hz[1] / clocks_hz[0] - 1) > PROBE_SPREAD
-        )
+        probes_differ = False
+        if clocks_hz is not None:
+            before_hz, after_hz = clocks_hz
+            probes_differ = abs(after_hz / before_hz - 1) > PROBE_SPREAD
         self._probes_differed = self._probes_differed or probes_differ
         if self._is_due():
             self._judge()
         if was_stopped:
             return STOPPED
+        # Samples cannot take longer than the block that holds them.
         if samples_s > (1 + CLOCKS_DIFFER) * wall_s + CLOCKS_DIFFER_S:
             return JUMPED
         if host_was_ahead is False:
@@ -151,15 +163,12 @@ class Conditions:
         # With other ranks, interruptions are no sign of a neighbour: a collective wakes its own threads some 4000 times
         # a second (measured).
         harmless = "" if alone else PREEMPTED
-        cause, spoiled_reason = (
-            "" if code == harmless else code for code in (cause, self.spoiled_reason)
-        )
         return BlockState(
-            cause,
+            "" if cause == harmless else cause,
             self.power_capped,
             self.neighbours,
             self.throttle_known,
-            spoiled_reason=spoiled_reason,
+            spoiled_reason="" if self.spoiled_reason == harmless else self.spoiled_reason,
             judged_count=self.judged_count,
             clock_moved=self.clock_moved,
         )
@@ -280,6 +289,16 @@ class Conditions:
         return True
 
 
+def _any_capped(caps: tuple[float, ...]) -> bool | None:
+    """Return whether the power cap was active on any rank.
+
+    A rank gives 1 if it was, 0 if it was not, or `UNKNOWN`. None if a rank does not know, and no rank gives 1.
+    """
+    if 1.0 in caps:
+        return True
+    return None if UNKNOWN in caps else False
+
+
 def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
     """Return the state that all ranks agree upon.
 
@@ -288,6 +307,7 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
     if agreement.is_alone:
         return replace(state, cause_text=state.cause)
     capped = UNKNOWN if state.power_capped is None else float(state.power_capped)
+    # Ranks exchange numbers only, so texts go by their index. That of the empty text is 0.
     numbers = (
         CODES.index(state.cause),
         capped,
@@ -305,6 +325,10 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
         min((code for code in codes if code), default=0.0) for codes in (causes, spoiled_reasons)
     )
     cause = CODES[int(cause_code)]
+    cause_text = cause
+    if cause:
+        ranks = [rank for rank, code in enumerate(causes) if code == cause_code]
+        cause_text += of_ranks(ranks, len(causes))
     # Ranks ask at different times. If some have a spoiled reason, the longest of their rows of blocks is spoiled.
     judged_count = max(
         (count for count, code in zip(judged_counts, spoiled_reasons, strict=True) if code),
@@ -312,12 +336,10 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
     )
     return BlockState(
         cause,
-        power_capped=True if 1.0 in caps else None if UNKNOWN in caps else False,
+        power_capped=_any_capped(caps),
         neighbours=NEIGHBOURS[int(max(neighbours))],
         throttle_known=all(throttles_known),
-        cause_text=cause
-        + of_ranks([rank for rank, code in enumerate(causes) if code == cause_code], len(causes))
-        * bool(cause),
+        cause_text=cause_text,
         spoiled_reason=CODES[int(spoiled_code)],
         judged_count=int(judged_count),
         clock_moved=any(clocks_moved),

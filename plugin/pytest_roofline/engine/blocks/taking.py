@@ -45,6 +45,14 @@ class Blocks:
         budget_s: float,
         after_block: Callable[[Log], object] | None,
     ) -> None:
+        """Prepare to take blocks into a log.
+
+        Args:
+            watch: times the blocks, on its device.
+            log: gets the blocks.
+            budget_s: the most seconds of the whole measurement.
+            after_block: called after each block; None calls nothing.
+        """
         self.conditions = Conditions(watch.device, watch.stops)
         self._watch = watch
         self._log = log
@@ -131,16 +139,12 @@ class Blocks:
         self._late_work.append(
             rank_times.late_work_s > max(LEAST_LATE_WORK_S, LATE_WORK_SHARE * rank_times.wall_s)
         )
-        clock_hz = times.clocks_hz[1] if times.clocks_hz and self._traits.spin_is_clock else None
+        clock_hz = None
+        if times.clocks_hz and self._traits.spin_is_clock:
+            _, clock_hz = times.clocks_hz
         wall_s = times.wall_s / (calls * len(times.spans))
-        # Behind a spin, in a graph and by the host's clock the host cannot set the pace. A call that waits inside has a
-        # label of its own for that.
-        may_be_paced = (
-            not block_plan.shape.spin_s
-            and block_plan.mode == "events"
-            and "waits_inside" not in block_plan.labels
-        )
-        paced = may_be_paced and sets_the_pace(times, calls)
+        paced = _may_be_paced(block_plan) and sets_the_pace(times, calls)
+        # This state stays if the device fails before it has told its own.
         state = BlockState(UNKNOWN, cause_text=UNKNOWN)
         try:
             cause = self.conditions.end_block(
@@ -177,6 +181,7 @@ class Blocks:
             return True
         if log.measuring_s < EARLIEST_STOP * budget_s:
             return False
+        # The time for all blocks, as a multiple of the time so far.
         horizon = (budget_s - log.preparing_s) / log.measuring_s if log.measuring_s else 1.0
         return is_known(log.counted_medians(), self._traits.precision, horizon)
 
@@ -198,6 +203,19 @@ class Blocks:
         )
         if span_s < TICKS_PER_SAMPLE * log.tick_s:
             log.labels.add("unresolved")
+
+
+def _may_be_paced(block_plan: BlockPlan) -> bool:
+    """Return whether the host can set the pace of a block.
+
+    It cannot behind a spin, in a graph and by the host's clock. A call that waits inside has a label of its own for
+    that.
+    """
+    return (
+        not block_plan.shape.spin_s
+        and block_plan.mode == "events"
+        and "waits_inside" not in block_plan.labels
+    )
 
 
 def sets_the_pace(times: BlockTimes, calls: int) -> bool:
@@ -241,7 +259,8 @@ def trend(seconds: Sequence[float]) -> float:
     if len(seconds) < 4:
         return 0.0
     middle = len(seconds) // 2
-    return median(seconds[middle:]) / median(seconds[:middle]) - 1
+    first_half, second_half = seconds[:middle], seconds[middle:]
+    return median(second_half) / median(first_half) - 1
 
 
 def is_steady(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:
@@ -266,12 +285,15 @@ def _rises_or_falls(seconds: Sequence[float]) -> bool:
     The score is the number of rising pairs less that of falling ones (Kendall, Rank Correlation Methods).
     """
     count = len(seconds)
-    score = sum(
-        (later > earlier) - (later < earlier)
-        for earlier, later in itertools.combinations(seconds, 2)
-    )
+    if count < 2:
+        return False
+    pairs = list(itertools.combinations(seconds, 2))
+    rising_count = sum(later > earlier for earlier, later in pairs)
+    falling_count = sum(later < earlier for earlier, later in pairs)
+    score = rising_count - falling_count
+    # The standard deviation of the score of values without a trend.
     spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    return (abs(score) - 1) / spread > 1.96 if count > 1 else False
+    return (abs(score) - 1) / spread > 1.96
 
 
 def is_known(seconds: Sequence[float], precision: float, horizon: float = 1.0) -> bool:

@@ -147,6 +147,7 @@ class Amdsmi:
         """Return the present state. `own_bytes` are allocated by torch in this process."""
         metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
         seconds: dict[str, float] = {}
+        # Several fields may count cycles of one cause.
         for field, cause in _RESIDENCIES.items():
             count = _number(metrics.get(field))
             if count is not None:
@@ -192,11 +193,9 @@ class Amdsmi:
         """Return the known facts of the GPU, as arguments of `Gpu`."""
         memory = self._ask("amdsmi_get_gpu_vram_usage") or {}
         static = (self._ask("amdsmi_get_pcie_info") or {}).get("pcie_static", {})
-        total, used, active = (
-            _number(memory.get("vram_total")),
-            _number(memory.get("vram_used")),
-            self._active(),
-        )
+        # Memory is in MiB.
+        total, used = _number(memory.get("vram_total")), _number(memory.get("vram_used"))
+        active = self._active()
         return self.facts() | _without_unknown(
             product=(self._ask("amdsmi_get_gpu_asic_info") or {}).get("market_name", "unknown"),
             uuid=self._ask("amdsmi_get_gpu_device_uuid"),
@@ -241,10 +240,9 @@ class Amdsmi:
 
         They are whether ECC is on, the uncorrected errors, and whether bad pages could be retired.
         """
-        blocks, pages = (
-            _number(self._ask("amdsmi_get_gpu_ecc_enabled")),
-            self._ask("amdsmi_get_gpu_bad_page_info"),
-        )
+        # One bit for each block of the GPU that has ECC on.
+        blocks = _number(self._ask("amdsmi_get_gpu_ecc_enabled"))
+        pages = self._ask("amdsmi_get_gpu_bad_page_info")
         ecc = None if blocks is None else bool(int(blocks) & _MEMORY_BLOCK)
         counts = self._ask("amdsmi_get_gpu_total_ecc_count") or {}
         # Without bad pages, older versions of the library return a sentence instead of a list.
@@ -313,7 +311,10 @@ def _watts(cap: Any) -> float | None:
     Some versions of the library give microwatts: a number above ten thousand cannot be watts.
     """
     power = _number(cap)
-    return None if power is None else power / 1e6 if power > 1e4 else float(power)
+    if power is None:
+        return None
+    is_microwatts = power > 1e4
+    return power / 1e6 if is_microwatts else float(power)
 
 
 def driver_version() -> str | None:

@@ -344,12 +344,13 @@ def others_bytes(
             is in use by now, since some process has then ended.
     """
     if os.getpid() in holders:
+        # The list is complete, so everything that it does not give to this run is of others.
         return max(
             0, used_bytes - sum(size for process, size in holders.items() if _is_own(process))
         )
     other_use_bytes = max(0, used_bytes - torch_bytes)
     # A process that started this one has an idle context too.
-    starters_bytes = OWN_CONTEXT_BYTES * bool(_starters)
+    starters_bytes = OWN_CONTEXT_BYTES if _starters else 0
     if before_bytes is None or other_use_bytes < before_bytes:
         return (
             None
@@ -376,7 +377,9 @@ def _parent(process: int) -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         # The parent stands behind the name, which is in parentheses and may hold any character.
         content = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(content.rpartition(")")[2].split()[1])
+        _, _, behind_name = content.rpartition(")")
+        _, parent, *_ = behind_name.split()
+        return int(parent)
     return None
 
 

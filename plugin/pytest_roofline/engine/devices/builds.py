@@ -32,7 +32,8 @@ def runs(entry: str, capability: tuple[int, int]) -> bool:
     compiled = int(major), int(minor)
     if suffix == "a":
         return compiled == capability
-    if kind == "compute" and not suffix:
+    is_portable_ptx = kind == "compute" and not suffix
+    if is_portable_ptx:
         return compiled <= capability
     return compiled[0] == capability[0] and compiled <= capability
 

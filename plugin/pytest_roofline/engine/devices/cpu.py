@@ -43,6 +43,7 @@ class CpuDevice(RealDevice):
     """The CPU, timed by `perf_counter_ns`. Its work is done when a call returns."""
 
     def __init__(self) -> None:
+        """Describe the CPU as a device: it has no queue, and its clock is that of the host."""
         self.name = "cpu"
         self.traits = Traits(
             tick_s=_tick_s(),
@@ -146,12 +147,13 @@ class Neighbours:
         busy_s, wall_s = _busy_s(), time.perf_counter() - self._wall_s
         if busy_s is None or self._busy_s is None or wall_s < SHORTEST_WATCH_S:
             return None
-        return max(0.0, busy_s - self._busy_s - (_own_s() - self._own_s)) / wall_s
+        all_s, own_s = busy_s - self._busy_s, _own_s() - self._own_s
+        return max(0.0, all_s - own_s) / wall_s
 
     def taken_by(self) -> tuple[str, ...]:
         """Return the busiest readable processes, each with its cores: `cc1 (7) 1.0`.
 
-        Empty without `named`. Processes that began during the watch are left out.
+        Empty if the watch was made without `named`. Processes that began during the watch are left out.
         """
         if not self._processes_s:
             return ()

@@ -28,6 +28,7 @@ class CudaDevice(EventDevice):
     library = torch.cuda
 
     def __init__(self, index: int) -> None:
+        """Open the GPU with an index among the visible ones, of CUDA or ROCm."""
         super().__init__(index)
         self.is_hip = torch.version.hip is not None
         self.traits = CUDA
@@ -185,11 +186,10 @@ def open_cuda(index: int, option: str = "--roofline-device") -> CudaDevice:
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if index >= count:
-        devices_text = (
-            "no CUDA or ROCm device"
-            if count == 0
-            else f"{count} device{'s' * (count > 1)}, cuda:0 to cuda:{count - 1}"
-        )
+        devices_text = "no CUDA or ROCm device"
+        if count > 0:
+            noun = "device" if count == 1 else "devices"
+            devices_text = f"{count} {noun}, cuda:0 to cuda:{count - 1}"
         build_text = (
             "" if torch.version.cuda or torch.version.hip else "; this torch supports the CPU only"
         )

@@ -99,6 +99,10 @@ class FakeDevice:
         traits: Traits | None = None,
         gpu: dict[str, Any] | None = None,
     ) -> None:
+        """Make a device that computes nothing: its clocks, its load and its failures are scripted.
+
+        The class describes each argument.
+        """
         self.name = "fake"
         self.traits = traits or Traits(
             tick_s=tick_s, shortest_span_s=200 * tick_s, spins=True, graphs=True
@@ -199,6 +203,7 @@ class FakeDevice:
         """
         if not (self.dirty_share and size_bytes):
             return 1.0
+        # The bytes of this kernel that stay in the cache, and those of earlier kernels that it pushes out.
         stays = min(written_bytes, int(self.dirty_share * self._cache_bytes))
         evicted = min(self._dirty_bytes, size_bytes)
         self._dirty_bytes += stays - evicted
@@ -214,7 +219,8 @@ class FakeDevice:
     def _takes_s(self, seconds: float, touch: object, size_bytes: int, cached: float) -> float:
         """Return how long a kernel takes now, and fill the cache with it."""
         factor = self._slowdown(self.works) / self._clock(self.busy_s)
-        factor *= cached if touch is not None and self._touch(touch, size_bytes) else 1.0
+        was_cached = touch is not None and self._touch(touch, size_bytes)
+        factor *= cached if was_cached else 1.0
         self.works += 1
         self._be_busy(seconds * factor)
         return seconds * factor
@@ -316,7 +322,8 @@ class FakeDevice:
 
         Only the first counts what the driver keeps back.
         """
-        used = self.context_bytes + self._held_bytes + (self._use_by_others[0] or 0)
+        others_bytes, _ = self._use_by_others
+        used = self.context_bytes + self._held_bytes + (others_bytes or 0)
         return used + self.driver_bytes, used
 
     def counters(self) -> Counters:

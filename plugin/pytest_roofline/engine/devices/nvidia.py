@@ -87,7 +87,8 @@ def ask(nvml: Any, question: Callable[..., Any] | str, *arguments: Any) -> Any:
     # Newer versions of the library have an error of their own for a driver that is older than the question.
     mismatch = getattr(nvml, "NVMLLibraryMismatchError", AttributeError)
     try:
-        answer = (getattr(nvml, question) if isinstance(question, str) else question)(*arguments)
+        function = getattr(nvml, question) if isinstance(question, str) else question
+        answer = function(*arguments)
     except (nvml.NVMLError, AttributeError, mismatch):
         return None
     return answer.decode() if isinstance(answer, bytes) else answer
@@ -145,6 +146,10 @@ class Nvml:
     """
 
     def __init__(self, uuid: str | None, before_bytes: int | None = None) -> None:
+        """Open the library for the GPU with a UUID. `silent` is why it answers nothing; empty if it answers.
+
+        `before_bytes` is the memory in use before this process had a context; None if it is unknown.
+        """
         self._nvml: Any = None
         self._handle: Any = None
         self._before_bytes = before_bytes
@@ -238,6 +243,7 @@ def _as_running(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
         "driver": nvml.nvmlSystemGetDriverVersion,
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
         "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+        # The first number is the present mode, the second the mode after the next reset.
         "partition": lambda: "mig" if nvml.nvmlDeviceGetMigMode(handle)[0] else None,
     }
 
@@ -286,10 +292,15 @@ def gpu(uuid: str | None) -> Gpu | None:
         return None if index is None else _gpu(nvml, handle, index)
 
 
-def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
-    """Return the present facts of a GPU; those that NVML does not state are unknown."""
+def _links_up(nvml: Any, handle: Any) -> int | None:
+    """Return how many NVLinks of a GPU are up; None if NVML states none."""
     states = [ask(nvml, "nvmlDeviceGetNvLinkState", handle, link) for link in range(MOST_LINKS)]
     known_links = [bool(state) for state in states if state is not None]
+    return sum(known_links) if known_links else None
+
+
+def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
+    """Return the present facts of a GPU; those that NVML does not state are unknown."""
     answers = _answers(
         nvml,
         _as_running(nvml, handle)
@@ -324,7 +335,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> Gpu:
     )
     return Gpu(
         index,
-        links=sum(known_links) if known_links else None,
+        links=_links_up(nvml, handle),
         throttle_known=throttle_known,
         **{"product": "unknown"} | answers,
     )

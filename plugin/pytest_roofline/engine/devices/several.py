@@ -32,6 +32,7 @@ class SeveralDevices(RealDevice):
     """Two or more devices of one kind as one device. It has the facts of the first."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
+        """Join devices of one kind, to be timed as one. Raise BadInput for fewer than two."""
         if len(devices) < 2:
             raise BadInput(f"{len(devices)} devices cannot form a group; expected two or more")
         kinds = {device.traits for device in devices}
@@ -49,6 +50,7 @@ class SeveralDevices(RealDevice):
         """Return a stamp on each device. After a spin has ended, the devices first wait for each other."""
         if self._spin_ended:
             self._meet()
+        # The first stamp after a spin is the one that ends it.
         self._spun, self._spin_ended = False, self._spun
         return tuple(device.stamp() for device in self.devices)
 

@@ -19,10 +19,12 @@ class XpuDevice(EventDevice):
     library = torch.xpu
 
     def __init__(self, index: int) -> None:
+        """Open the Intel GPU with an index."""
         super().__init__(index)
         # torch has no kernel here that counts cycles, so a chain of small matrix products keeps the device busy. If it
         # idled, the times of its events would be wrong (intel/llvm 6514).
         self.traits = Traits(tick_s=1e-6, shortest_span_s=200e-6, spins=True, spin_is_clock=False)
+        # The matrices of that chain: a factor and a result. They are made by the first spin.
         self._links: tuple[torch.Tensor, torch.Tensor] | None = None
         torch.xpu.set_device(index)
 
@@ -36,6 +38,7 @@ class XpuDevice(EventDevice):
             torch.mm(left, left, out=out)
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
+        """Return the seconds between two stamps. Raise DeviceError if this torch cannot tell them."""
         try:
             return super().elapsed_s(start, end)
         except NotImplementedError:
@@ -50,6 +53,7 @@ class XpuDevice(EventDevice):
         return total - torch.xpu.memory_allocated(self.index)
 
     def facts(self) -> DeviceFacts:
+        """Return the facts from torch's properties; a fact that this torch lacks is unknown."""
         properties: Any = torch.xpu.get_device_properties(self.index)
         return DeviceFacts(
             type="xpu",

@@ -69,7 +69,8 @@ def _spin_hz(device: Device) -> float:
     for _ in range(MOST_ATTEMPTS):
         device.spin(int(GUESSED_HZ * WARM_S))
         attempts.append(_spin_hz_now(device))
-        if len(attempts) > FEWEST_ATTEMPTS and abs(attempts[-1] / attempts[-2] - 1) <= AGREEMENT:
+        before_hz, last_hz = attempts[-2:]
+        if len(attempts) > FEWEST_ATTEMPTS and abs(last_hz / before_hz - 1) <= AGREEMENT:
             break
     return attempts[-1]
 
@@ -86,7 +87,8 @@ def _spin_hz_now(device: Device) -> float:
         device.spin(cycles)
         end = device.stamp()
         spans.append(device.elapsed_s(start, end))
-    difference_s = spans[1] - spans[0]
+    short_s, long_s = spans
+    difference_s = long_s - short_s
     return GUESSED_HZ * LEAD_S / difference_s if difference_s > 0 else GUESSED_HZ
 
 
@@ -101,7 +103,8 @@ def _empty_spans(device: Device, spin_hz: float | None) -> list[float]:
         if spin_hz:
             device.spin(int(spin_hz * LEAD_S))
         stamps: list[tuple[Stamp, Stamp]] = [(device.stamp(), device.stamp()) for _ in range(pairs)]
-        first_stamp = stamps[0][0]
+        first_stamp, _ = stamps[0]
+        # If the device had reached the first stamp by now, the spin ended too early.
         host_was_ahead = spin_hz is None or not device.reached(first_stamp)
         spans = [device.elapsed_s(start, end) for start, end in stamps]
         if host_was_ahead:

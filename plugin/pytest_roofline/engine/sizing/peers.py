@@ -65,6 +65,7 @@ class Agreement:
     """
 
     def __init__(self, peers: Peers, host_s: Callable[[], float]) -> None:
+        """Prepare to exchange numbers with `peers`. `host_s` returns the time of this rank's host."""
         self.is_alone = peers.size == 1
         self._peers = peers
         self._host_s = host_s
@@ -82,6 +83,7 @@ class Agreement:
         """Return the numbers of every rank, by rank."""
         if self.is_alone:
             return [numbers]
+        # The first number of a row is the rank's time.
         rows = self._peers.gather((self._host_s() - self._epoch_s, *numbers))
         self._agreed_s = max(row[0] for row in rows)
         return [row[1:] for row in rows]

@@ -56,6 +56,7 @@ class Sizing:
     """The search for the shape of a function's blocks. It tries blocks, within a budget."""
 
     def __init__(self, watch: Stopwatch, calls: CallSequence, log: Log, budget_s: float) -> None:
+        """Prepare to find a plan for `calls`, timed by `watch` within `budget_s`. The log counts the calls made."""
         self.watch = watch
         self.calls = calls
         self.log = log
@@ -130,9 +131,8 @@ class Sizing:
         log, began_s = self.log, self.watch.agreement.now_s()
         try:
             until_s = began_s + self.budget_s - log.preparing_s
-            return self._plan_graph(
-                plan, graph if self.watch.agreement.is_alone else False, until_s
-            )
+            use_graph = graph if self.watch.agreement.is_alone else False
+            return self._plan_graph(plan, use_graph, until_s)
         finally:
             lasted_s = self.watch.agreement.now_s() - began_s
             log.preparing_s += lasted_s
@@ -172,7 +172,8 @@ class Sizing:
         if idle_s > DEAREST_SHARE * self.budget_s or TRIAL_CALLS * (call_s + flush_s) > remaining_s:
             # There is no time for several attempts. Try one call behind a spin, if there is time for that.
             fits = LEAD_IN_S + spin_for(idle_s) + call_s + PROBE_S + flush_s <= remaining_s
-            return (self._plan_one_ahead(idle_s) if fits else None) or self._plan_behind(call_s)
+            one_ahead = self._plan_one_ahead(idle_s) if fits else None
+            return one_ahead or self._plan_behind(call_s)
         if self._waits_inside(idle_s):
             # The call synchronizes, or it submits more work than the queue holds.
             plan = self._plan_behind(call_s, "waits_inside")
@@ -219,9 +220,8 @@ class Sizing:
             if span_s >= self.resolved_s or shape.calls == self.most_calls:
                 break
             call_s = max(span_s, self.calibration.tick_s) / shape.calls
-        return self._plan(
-            shape, "events" if self.traits.queues and not self.watch.wall else "host", call_s=call_s
-        )
+        mode: Mode = "events" if self.traits.queues and not self.watch.wall else "host"
+        return self._plan(shape, mode, call_s=call_s)
 
     def _direct_shape(self, call_s: float) -> BlockShape:
         span_s, batch = self.shortest_s(call_s), not self.watch.wall
@@ -337,7 +337,9 @@ class Sizing:
         if count is None:
             return plan
         replay = self._capture(partial(self.calls, count))
-        replay_times = replay and self._time_replay(replay, plan.call_s * count, count, until_s)
+        replay_times = None
+        if replay is not None:
+            replay_times = self._time_replay(replay, plan.call_s * count, count, until_s)
         if replay is None or replay_times is None:
             # A capture does not do its work, so the sets of its calls do not count as used.
             self.calls.made = calls_made
@@ -410,10 +412,8 @@ class Sizing:
         replay = self._capture(lambda: None) if fits else None
         if replay is None:
             return self.calibration.event_pair_s
-        return max(
-            0.0,
-            median(self.watch.time_ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S)).spans),
-        )
+        times = self.watch.time_ahead(replay, BlockShape(1, EMPTY_REPLAYS, TRIAL_SPIN_S))
+        return max(0.0, median(times.spans))
 
 
 def _trial_spin_s(idle_s: float) -> float:

@@ -55,7 +55,9 @@ def direct_shape(
             sample, since the calls would share one wait.
     """
     aim_s = min(DIRECT_SHARE * budget_s, DIRECT_BLOCK_S)
-    calls = _calls(call_s, max(span_s, batch * aim_s / MOST_SAMPLES), most_calls)
+    # Samples of this length fill the block with as many of them as it may have.
+    batch_s = aim_s / MOST_SAMPLES if batch else 0.0
+    calls = _calls(call_s, max(span_s, batch_s), most_calls)
     return BlockShape(calls, _samples(calls * call_s + flush_s, aim_s))
 
 

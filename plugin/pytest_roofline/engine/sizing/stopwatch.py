@@ -122,6 +122,7 @@ class Stopwatch:
         peers: Peers = ALONE,
         isolated: bool = False,
     ) -> None:
+        """Prepare to time calls on a device, by its stamps or by the host's clock (`wall`)."""
         self.device = device
         self.flush = flush
         self.wall = wall or not device.traits.stamps
@@ -171,7 +172,9 @@ class Stopwatch:
         began_s = self.device.host_s()
         submit()
         self.wait_until_done()
-        return self.agreement.most(self.device.host_s() - began_s)[0]
+        lasted_s = self.device.host_s() - began_s
+        (longest_s,) = self.agreement.most(lasted_s)
+        return longest_s
 
     def host_cost_s(self, submit: Callable[[], None], spin_s: float) -> float:
         """Return the host seconds that submitting takes behind a spin of `spin_s`."""
@@ -181,7 +184,8 @@ class Stopwatch:
             self._ask(self.device.spin, self._cycles(spin_s))
         self._submit(submit)
         self.wait_until_done()
-        return self.agreement.most(self.submit_s)[0]
+        (longest_s,) = self.agreement.most(self.submit_s)
+        return longest_s
 
     def _begin(self, isolated: bool) -> None:
         """Wait for the device and for the other ranks before a span or a block.
@@ -259,7 +263,7 @@ class Stopwatch:
         lead = self._spin(shape.spin_s)
         submitting_began_s = self.device.host_s()
         pairs = self._submit_pairs(submit, shape.samples)
-        first_stamp = pairs[0][0]
+        first_stamp, _ = pairs[0]
         host_was_ahead = not self._ask(self.device.reached, first_stamp)
         host_s = self.device.host_s() - submitting_began_s
         tail = self._spin(PROBE_S)

@@ -46,6 +46,7 @@ class WarmUp:
     def __init__(
         self, watch: Stopwatch, calls: CallSequence, log: Log, budget_s: float, most_calls: int
     ) -> None:
+        """Prepare to warm up with `calls`, at most `most_calls` in a span. The log counts them as warm-up."""
         self._watch = watch
         self._sequence = calls
         self._log = log
@@ -76,10 +77,12 @@ class WarmUp:
         for index in range(max(1, count)):
             log.warmup_iterations += 1
             submit = self._sequence.first if index == 0 else partial(self._sequence, 1)
-            log.first_calls_s.append(self._watch.alone_s(submit))
-            log.warmup_s += log.first_calls_s[-1]
+            call_s = self._watch.alone_s(submit)
+            log.first_calls_s.append(call_s)
+            log.warmup_s += call_s
+        last_call_s = log.first_calls_s[-1]
         last_is_warm = count > 1 and not self._traits.queues
-        return log.first_calls_s[-1] >= (SHARE_DIRECT if last_is_warm else 1) * self._budget_s
+        return last_call_s >= (SHARE_DIRECT if last_is_warm else 1) * self._budget_s
 
     def time_warm_calls(self) -> None:
         """Time a few warm calls in the same way as the first calls.
@@ -135,6 +138,7 @@ class WarmUp:
         self._median_call_s = median(window.seconds)
         if window.lasted_s >= self._window_s:
             window.clock_hz = self._watch.clock_hz()
+            # Only the last two full windows are compared.
             self._windows = [*self._windows[-2:], _Window()]
 
     @property
@@ -143,7 +147,8 @@ class WarmUp:
         enough_calls = self.call_count >= FEWEST_CALLS or self.lasted_s >= 2 * self.shortest_s
         if self.lasted_s < self.shortest_s or not enough_calls or len(self._windows) < 3:
             return False
-        before, last = self._windows[-3], self._windows[-2]
+        # The newest window is not full yet.
+        before, last, _ = self._windows[-3:]
         before_s, last_s = median(before.seconds), median(last.seconds)
         if abs(last_s - before_s) > self._traits.precision * before_s:
             return False
