@@ -47,7 +47,7 @@ class HardwareKey:
 
     @property
     def alone(self) -> "HardwareKey":
-        """The key of a single device of this hardware.
+        """The hardware key of a single device of this hardware.
 
         It is the same for any number of devices and any link.
         """
@@ -326,7 +326,10 @@ class Unexpected:
 
     @property
     def remedy(self) -> str:
-        """The remedy; for a fact without one, the advice to write a new file of expectations."""
+        """The remedy for a fact of a node that differs from the expectation.
+
+        If the fact has no remedy, it is the advice to write a new file of expectations.
+        """
         # The number of an expected product differs. A product of which 0 are expected is of another kind of node.
         if self.subject == "GPUs" and self.expected != "0":
             return (

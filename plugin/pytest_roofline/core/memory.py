@@ -271,6 +271,7 @@ class MemoryUse:
     allocator: tuple[AllocatorPoint, ...] = ()
 
     def __post_init__(self) -> None:
+        """Raise BadInput for a peak of zero bytes that is divided into categories."""
         # A share of an empty peak cannot be computed.
         if self.categories and not self.peak_bytes:
             raise BadInput(

@@ -184,6 +184,7 @@ class Figure:
     unit: Unit
 
     def __post_init__(self) -> None:
+        """Raise BadInput unless the figure has a name, a known unit and a finite value."""
         if not self.name:
             raise BadInput("a figure has no name; expected a name that says what the figure is")
         if self.unit not in UNITS:

@@ -128,6 +128,7 @@ class Reason:
     texts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Raise BadInput unless the reason has every number and text that its code needs."""
         needs = _NEEDS[self.code]
         missing = [name for name in needs.numbers if name not in self.numbers]
         missing += [name for name in needs.texts if name not in self.texts]

@@ -295,6 +295,7 @@ class Ranks:
     fresh: bool = False
 
     def __post_init__(self) -> None:
+        """Raise BadInput unless each list has a member for every rank or is empty, and all ranks fit together."""
         for name in ("hosts", "seconds", "lag_s"):
             count = len(getattr(self, name))
             if count not in (0, self.size):

@@ -84,6 +84,7 @@ def renewal(
         return None
 
     def renew(count: int) -> None:
+        """Spoil the results in the first `count` argument sets, or make these sets once more."""
         if all_can_spoil and isinstance(timed.verify, ForAll):
             timed.verify.spoil(sets[:count])
             return

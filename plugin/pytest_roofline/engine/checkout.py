@@ -72,7 +72,9 @@ def _changes(top: Path, state: bytes) -> str:
         return ""
     (difference,) = git(top, ("diff", "HEAD", "--submodule=diff", "--no-ext-diff", "--no-textconv"))
     # Files outside of version control are not in the difference, so their contents are added.
-    names = [entry[3:] for entry in state.split(b"\0") if entry.startswith(b"?? ")]
+    # Their entries are `?? NAME`.
+    entries = state.split(b"\0")
+    names = [entry.removeprefix(b"?? ") for entry in entries if entry.startswith(b"?? ")]
     content = state + (difference or b"") + _contents(top, names)
     return hashlib.sha256(content).hexdigest()[:8]
 

@@ -102,13 +102,11 @@ def last_level_cache_bytes() -> int:
     # By level and the cores that share it, so that a cache counts once.
     caches: dict[tuple[int, str], int] = {}
     for index in (ROOT / "sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
-        match = re.fullmatch(r"(\d+)([KMG]?)", read(index / "size") or "")
+        size_bytes = _cache_bytes(read(index / "size") or "")
         level = read(index / "level") or index.name.removeprefix("index")
-        if match and level.isdigit():
-            shared = read(index / "shared_cpu_list") or ""
-            caches[int(level), shared] = (
-                int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
-            )
+        if size_bytes is not None and level.isdigit():
+            sharing_cores = read(index / "shared_cpu_list") or ""
+            caches[int(level), sharing_cores] = size_bytes
     last = max((level for level, _ in caches), default=0)
     mac_bytes = _sysctl("hw.l3cachesize") or _sysctl("hw.perflevel0.l2cachesize")
     linux_bytes = sum(size for (level, _), size in caches.items() if level == last)
@@ -123,6 +121,15 @@ def _kilobytes(file: str, field: str) -> int | None:
     """Return a field of a file of the kernel, in bytes. The file states it in kB."""
     match = re.search(rf"^{field}:\s+(\d+) kB$", read(ROOT / file) or "", re.MULTILINE)
     return int(match[1]) * 1024 if match else None
+
+
+def _cache_bytes(text: str) -> int | None:
+    """Return the bytes of a size such as `512K`; None for another text."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", text)
+    if match is None:
+        return None
+    number, unit = match.groups()
+    return int(number) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[unit]
 
 
 def memory_bytes() -> int:

@@ -142,7 +142,8 @@ def _version_of_wheel(path: str) -> str:
     The library's file name states only a part of the version. The wheel's name may end in the version of CUDA:
     `nvidia-cublas-cu12`, or `nvidia-cublas`.
     """
-    part = _WHEELS.get(split_file(path)[0], "")
+    name, _ = split_file(path)
+    part = _WHEELS.get(name, "")
     if not part or not path.startswith("nvidia/"):
         return ""
     cuda = str(getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None))
@@ -273,7 +274,10 @@ def _origin(distribution: metadata.Distribution) -> _Origin:
 
 
 def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
-    """Yield the state of packages that were installed from a repository or as editable folders."""
+    """Yield the state of packages that were installed from a repository or as editable folders.
+
+    `side` is that of `roofline ab`, whose folder stands for its checkout; None outside of it.
+    """
     origins: dict[str, _Origin] = {}
     for distribution in metadata.distributions():
         origin = _origin(distribution)

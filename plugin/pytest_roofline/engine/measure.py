@@ -142,6 +142,15 @@ class _Steps:
         measured = self.partial()
         assert measured is not None
         measured = replace(measured, disturbance=watch.disturbance(), siblings_busy=siblings_busy)
+        measured = self._check_calls(engine, measured, freshness_check)
+        self.observer.finished(measured, self.fn, self.sets)
+        return measured
+
+    def _check_calls(
+        self, engine: Engine, measured: MeasuredRequest, freshness_check: FreshnessCheck | None
+    ) -> MeasuredRequest:
+        """Return the outcome with the memory of a call, and with the checks that calls did their work."""
+        request = self.request
         self.phase = "peak_bytes"
         peak_bytes = engine.peak_bytes() if request.peak_bytes else None
         self.phase = "held_bytes"
@@ -149,12 +158,12 @@ class _Steps:
         self.phase = "verify"
         engine.watch.wait_until_done()
         data_are_right, wrong = verify_data(
-            self.peers, device, request.target, engine.calls.called_sets
+            self.peers, self.device, request.target, engine.calls.called_sets
         )
         doubt = engine.blocks.left_running
         if not doubt and not wrong and freshness_check is not None:
             doubt = self._why_stale(freshness_check, engine, measured.samples)
-        measured = replace(
+        return replace(
             measured,
             verified=data_are_right,
             wrong=wrong,
@@ -162,8 +171,6 @@ class _Steps:
             peak_bytes=peak_bytes,
             held_bytes=held_bytes,
         )
-        self.observer.finished(measured, self.fn, self.sets)
-        return measured
 
     def _labels(self, is_cold: bool) -> set[str]:
         """Return the labels of the request, and those that follow from how it is measured."""

@@ -54,7 +54,7 @@ class Engine:
     """Times one function on one device."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
-        """Prepare to time the plan's function on a device."""
+        """Prepare to time the plan's function on a device. Nothing is called yet."""
         self.device = device
         self.plan = plan
         self.log = Log(len(plan.sets), plan.first_calls)

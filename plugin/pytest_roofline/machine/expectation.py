@@ -60,6 +60,7 @@ class Expectation:
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
+        """Raise BadInput if two groups of expected GPUs have the same product."""
         products = [group.product for group in self.gpus]
         if len(set(products)) < len(products):
             repeated = next(product for product in products if products.count(product) > 1)

@@ -96,7 +96,7 @@ def _device_findings(
 
 
 def _named_end(ends: Sequence[Gpu]) -> Gpu:
-    """Return the later end of the run at which the device told its product.
+    """Return the facts of the device after the run; those before it, if only they name the product.
 
     A device that was lost during the run tells nothing after it.
     """
@@ -118,12 +118,16 @@ def _finding(ends: Sequence[Gpu], observed: str, effect: str, remedy: str) -> Fi
 
 
 def _errors(ends: Sequence[Gpu]) -> Finding | None:
-    """Return a finding on uncorrected memory errors, if there are any."""
+    """Return a finding on uncorrected memory errors, if there are any.
+
+    `ends` are the facts of the device before and after the run.
+    """
     counts = [gpu.ecc_errors for gpu in ends if gpu.ecc_errors is not None]
     if not any(counts):
         return None
     error_count = max(counts)
-    new_count = counts[-1] - counts[0]
+    first_count, last_count = counts[0], counts[-1]
+    new_count = last_count - first_count
     growth_text = f", {new_count} of these during the run" if new_count > 0 else ""
     errors_text = f"{error_count} uncorrected ECC error{'s' if error_count > 1 else ''}"
     return _finding(
@@ -138,7 +142,8 @@ def _errors(ends: Sequence[Gpu]) -> Finding | None:
 def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
     """Return a finding on faulty memory that is not replaced, if there is any.
 
-    `fact` is `remap_failed`, or `remap_pending` if the memory is replaced at the next reset.
+    `fact` is `remap_failed`, or `remap_pending` if the memory is replaced at the next reset. `ends` are the facts of
+    the device before and after the run.
     """
     if not any(getattr(gpu, fact) for gpu in ends):
         return None
@@ -147,7 +152,10 @@ def _remapping(ends: Sequence[Gpu], fact: str) -> Finding | None:
 
 
 def _power(ends: Sequence[Gpu]) -> Finding | None:
-    """Return a finding on a power limit, if it is below the default."""
+    """Return a finding on a power limit, if it is below the default.
+
+    `ends` are the facts of the device before and after the run.
+    """
     limits = [gpu.power_limit_w for gpu in ends if gpu.power_limit_w]
     default_w = next((gpu.power_default_w for gpu in ends if gpu.power_default_w), None)
     if default_w is None or not limits or min(limits) >= default_w:
@@ -169,7 +177,7 @@ def _links(ends: Sequence[Gpu]) -> Finding | None:
     """Return a finding on NVLinks, if some of them are down.
 
     A device with no link up at all may be right so: a virtual machine may have it alone, or a card may have no bridge.
-    A partition of a device tells nothing of its links.
+    A partition of a device tells nothing of its links. `ends` are the facts of the device before and after the run.
     """
     counts = [gpu.links for gpu in ends if gpu.links is not None and gpu.partition is None]
     rated = _rated_links(_named_end(ends)) if counts else None
@@ -205,7 +213,7 @@ def _rated_links(gpu: Gpu) -> int | None:
 def _pcie(ends: Sequence[Gpu], fact: str) -> Finding | None:
     """Return a finding on a PCIe link, if it was below its rating at both ends of the run.
 
-    `fact` is `pcie_generation` or `pcie_width`.
+    `fact` is `pcie_generation` or `pcie_width`. `ends` are the facts of the device before and after the run.
     """
     readings = [reading for gpu in ends if (reading := getattr(gpu, fact)) is not None]
     ratings = [reading for gpu in ends if (reading := getattr(gpu, f"{fact}_rated")) is not None]

@@ -59,14 +59,14 @@ class Analyses:
         return self.ended or processes >= self.most or processes in self.counts
 
     def red_analyses(self, fewest: int) -> int:
-        """Return how many analyses may be red; at least one.
+        """Return how many of a run's interim analyses may be red; at least one.
 
         `fewest` is the number of processes that red needs.
         """
         return max(1, sum(count >= fewest for count in self.counts))
 
     def levels(self, processes: int) -> tuple[float, float, float]:
-        """Return three chances of error at an analysis.
+        """Return three chances of error at the interim analysis after so many processes.
 
         They are those of a false IMPROVED, of PASSED for a test as slow as its tolerance, and of
         PASSED for one twice as slow.
@@ -114,7 +114,7 @@ def adjusted_p(p_spent: Sequence[float], comparisons: int) -> list[float]:
 
 
 def rounds_for(processes: int) -> int:
-    """Return the rounds to take for so many processes.
+    """Return the number of rounds that gives at least so many processes, and a verdict at its end.
 
     It is the next number at which `--roofline-rounds=auto` judges; beyond all of these, it is `processes`.
     """

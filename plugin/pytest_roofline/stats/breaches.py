@@ -46,7 +46,7 @@ class Breach:
 
     @property
     def sure(self) -> bool:
-        """Return True where the time surely lies beyond the limit.
+        """Return True where the new processes surely take longer than a published limit.
 
         The confidence of 99 % is shared among the interim analyses; the limit itself has no error.
         """
@@ -157,7 +157,7 @@ def _remedy(breach: Breach, analyses: Analyses) -> Reason:
 
 
 def _decides(breach: Breach, analyses: Analyses, processes: int, estimate: float) -> bool:
-    """Return True where so many processes with this estimate would be red."""
+    """Return True where so many processes with this estimate would surely lie beyond the limit."""
     fewest = min(FEWEST_RED, analyses.most)
     freedom = breach.freedom + processes - breach.processes
     bound = _bound(1 / analyses.red_analyses(fewest), freedom)

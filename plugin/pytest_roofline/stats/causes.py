@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, geometric_mean, median
+from statistics import fmean, geometric_mean, median, median_low
 
 from ..core.verdicts import Verdict
 from .outlook import WORTH_REPORTING
@@ -67,7 +67,8 @@ class ClockChange:
         """Return True where the clock alone explains more than the change."""
         clock_logs = math.log(self.after_hz / self.before_hz)
         is_beyond = abs(self.in_cycles) >= math.log1p(tolerance)
-        # The change in time, as a share of the change that the clock alone would make.
+        # `in_cycles` is the change in log seconds plus that of the clock. The clock alone would change the log seconds
+        # by `-clock_logs`; this is the share of that which was observed.
         observed_share = 1 - self.in_cycles / clock_logs
         return is_beyond and 0 < observed_share < 1
 
@@ -213,13 +214,16 @@ def detectable_effects(verdicts: Sequence[Verdict]) -> list[tuple[float, int, in
     """Return the slowdowns that a run could detect.
 
     Each is detected 80 times in 100. They are the median and the largest over its tests, rounded
-    up, each as (slowdown, number of tests that would show it, number of tests).
+    up, each as (slowdown, number of tests that would show it, number of tests). A verdict's `reach` is
+    the slowdown that its own test could show.
     """
     reaches = sorted(verdict.reach for verdict in verdicts if verdict.reach is not None)
     if not reaches:
         return []
-    median_and_largest = (reaches[(len(reaches) - 1) // 2], reaches[-1])
-    slowdowns = dict.fromkeys(_round_up(reach) for reach in median_and_largest)
+    # Of two in the middle the smaller counts.
+    median_reach, largest_reach = median_low(reaches), reaches[-1]
+    # Both may be the same after rounding.
+    slowdowns = dict.fromkeys([_round_up(median_reach), _round_up(largest_reach)])
     return [
         (slowdown, sum(reach <= slowdown for reach in reaches), len(reaches))
         for slowdown in slowdowns

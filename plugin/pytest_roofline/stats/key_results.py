@@ -51,7 +51,11 @@ class KeyResults:
         return len({measurement.process for measurement in self.measurements})
 
     def sound(self, reference: Reference | None) -> list[Measurement]:
-        """Return the slowest sound attempt of each process that has one."""
+        """Return the slowest sound attempt of each process of a test.
+
+        A process without a sound attempt is left out. `reference` is the baseline of the test, which an
+        attempt must be comparable with.
+        """
         slowest: dict[str, Measurement] = {}
         for attempt in self._sound_attempts(reference):
             previous = slowest.get(attempt.process)
@@ -88,7 +92,10 @@ class KeyResults:
         return len(self.unsound(reference)) >= MOST_UNSOUND
 
     def representative(self, reference: Reference | None) -> Measurement:
-        """Return the measurement of the middle sound process, else the last."""
+        """Return the measurement that stands for a test: that of the middle sound process.
+
+        Without enough sound processes it is the last measurement.
+        """
         sound = self.sound(reference)
         if not sound or self.invalid(reference):
             return self.measurements[-1]

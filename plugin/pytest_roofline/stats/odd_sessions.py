@@ -41,8 +41,9 @@ WIDE = math.log1p(STRANGE["device"])
 def odd_sessions(
     tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
 ) -> dict[OddSession, frozenset[str]]:
-    """Return the sessions that are strange in many tests.
+    """Return the sessions that are odd: strange in many tests.
 
+    A session is strange in a test if it lies further from each other session than these lie apart.
     Each comes with the names of these tests; of a device the sessions with the most tests come
     first. Only tests with three or more sessions count, and a test has one strange session at most,
     so that two sessions always remain.
@@ -193,8 +194,8 @@ class _Levels:
     def _mean_deviations(self, other_sessions: Floats) -> Floats:
         """Return the standard deviation of a session's mean, per test.
 
-        It is estimated from the test, and is no less than the tests of its class show together: a few sessions may
-        agree by luck.
+        It is estimated from the sessions of the test. A few of these may agree by luck, so it is no less than the
+        tests of its class show together.
 
         Args:
             other_sessions: [tests, sessions], all columns of `level` but that of the session in question.

@@ -53,7 +53,7 @@ class Scale:
 
 
 def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
-    """Return the scale of parts, with a robust spread.
+    """Return the centre and the robust spread of like parts of a machine, such as its GPUs.
 
     Args:
         values: log seconds, one of each part.

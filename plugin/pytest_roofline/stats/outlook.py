@@ -75,7 +75,7 @@ class Outlook:
 
     @property
     def needed(self) -> int:
-        """Return how many processes red needs with these times.
+        """Return how many new processes of the test REGRESSED needs with these times.
 
         Times that the baseline has shown before may be its slow mode, so they need at least five.
         """
@@ -99,7 +99,7 @@ class Outlook:
         return self.difference.estimate > self.limit
 
     def bound_at(self, processes: int, level: float) -> float:
-        """Return the distance of a one-sided bound from the estimate.
+        """Return the distance of a one-sided bound from the test's estimate, in log seconds.
 
         It is foreseen for so many processes, at a chance of error of `level`.
         """
@@ -117,7 +117,9 @@ class Outlook:
         most = self.count if analyses.ended else max(self.count, analyses.most)
         if most < self.processes_for_red:
             return None
+        # An estimate beyond this is surely worth reporting.
         least = self.worthy + self.bound_at(most, self._red_level)
+        # A true slowdown must lie that much higher to be estimated there 80 times in 100.
         return growth(max(self.limit, least) + self.bound_at(most, 1 - POWER))
 
     @property
@@ -147,7 +149,7 @@ class Outlook:
         return self._may_pass(most, play)
 
     def _may_pass(self, processes: int, play: float = 0.0) -> bool:
-        """Return True where so many processes could be green.
+        """Return True where the test could be green after so many processes.
 
         The centre may move by `play` log seconds; the spreads stay the same.
         """
@@ -155,7 +157,7 @@ class Outlook:
         return self.difference.estimate - play + self.bound_at(processes, level) < self.limit
 
     def _decides(self, processes: int) -> bool:
-        """Return True where so many processes would be green or red.
+        """Return True where the test would be green or red after so many processes.
 
         Neither the centre nor the spreads move.
         """

@@ -280,13 +280,16 @@ def _design(places: tuple[tuple[int, Arm, int], ...]) -> _Design | None:
 def _weights(columns: Floats, index: int) -> tuple[float, Floats | None]:
     """Return the square of a column that the others leave unexplained, and weights.
 
-    The weights, times the log seconds, give the column's coefficient in the fit. They are None where
-    the other columns explain it.
+    `columns` are those of a least squares fit, and `index` is that of the column. The weights, times the log seconds,
+    give the column's coefficient in the fit. They are None where the other columns explain it.
     """
     other_columns, column = np.delete(columns, index, axis=1), columns[:, index]
-    residuals = column - other_columns @ np.linalg.lstsq(other_columns, column)[0]
+    coefficients, *_ = np.linalg.lstsq(other_columns, column)
+    residuals = column - other_columns @ coefficients
     unexplained = float(residuals @ residuals)
-    return unexplained, (residuals / unexplained if unexplained > 1e-9 * len(residuals) else None)
+    # Less than this is the rounding of the arithmetic.
+    is_explained = unexplained <= 1e-9 * len(residuals)
+    return unexplained, None if is_explained else residuals / unexplained
 
 
 def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:

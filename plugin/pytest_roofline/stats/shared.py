@@ -61,7 +61,7 @@ class Shared:
 
     @property
     def is_removed(self) -> bool:
-        """Return True where the shared change is removed from each test.
+        """Return True where the change that all tests share is removed from each of them.
 
         It stays while it is open whether all tests together are slower.
         """

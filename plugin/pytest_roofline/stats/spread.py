@@ -93,7 +93,11 @@ class Prior:
 
     @property
     def of_total(self) -> "Prior":
-        """Return the prior of sessions of one process each."""
+        """Return the prior for sessions of one process each.
+
+        Such sessions show the spreads between processes and between sessions together, which is
+        `total`. If no other tests gave it, the prior of processes alone is used, as a mere guess.
+        """
         if self.total is None:
             return replace(self, borrowed=False)
         total = self.total
@@ -304,21 +308,21 @@ def _trimmed_share(freedom: int) -> float:
 
 
 def _strange_share(tests: Sequence[Sequence[Group]], distance: float) -> float:
-    """Return the share of all processes that lie in another mode.
+    """Return the share of all processes that lie in another, slower mode than their test's median.
 
     `distance` is the least share of time by which such a process is slower than the median.
     """
     if len(tests) < ENOUGH_TESTS:
         return 0.0
-    modes = count = 0
+    slow_count = count = 0
     for groups in tests:
         logs = [log_s for group in groups for log_s in group.logs]
         middle = median(logs)
         deviation = NORMAL_DEVIATION * median(abs(log_s - middle) for log_s in logs)
         border = middle + max(math.log1p(distance), STRANGE_DEVIATIONS * deviation)
-        modes += sum(log_s > border for log_s in logs)
+        slow_count += sum(log_s > border for log_s in logs)
         count += len(logs)
-    return modes / count
+    return slow_count / count
 
 
 def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:

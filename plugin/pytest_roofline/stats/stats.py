@@ -244,26 +244,28 @@ def _session_variance(reference: Sequence[Group], process: Spread) -> tuple[floa
 def _spreads_of_single_processes(
     new: Sequence[Group], reference: Sequence[Group], prior: Prior
 ) -> Spreads:
-    """Return the spreads where each session holds one process.
+    """Return the spreads of a reference whose sessions hold one process each.
 
-    The distance between such sessions holds both spreads.
+    How far such sessions lie apart shows the spread between processes and that between sessions together.
     """
     origin, prior = "estimated from sessions of one process", prior.of_total
     mean_square, freedom, _ = between_sessions(reference)
     squares = mean_square * freedom
     total = join_prior(squares, freedom, prior, origin)
     new_squares, new_freedom = within(new)
-    # The new sessions hold one process each, too.
-    new_is_alone = len(new) > 1 and not new_freedom
-    if new_is_alone:
+    # The new side has several sessions, which hold one process each, too.
+    new_is_like_reference = len(new) > 1 and not new_freedom
+    if new_is_like_reference:
         new_square, new_freedom, _ = between_sessions(new)
         new_squares = new_square * new_freedom
     pooled = join_prior(squares + new_squares, freedom + new_freedom, prior, origin)
     # The part of `pooled` that lies between sessions matters once a new session holds several processes.
     least = max(prior.session, pooled.value * math.sqrt(LEAST_SHARE_ALONE))
-    if new_is_alone or not new_freedom:
+    if new_is_like_reference or not new_freedom:
         session = Spread(0.0, "within the spread between processes")
-        return Spreads(pooled, pooled, session, hidden=0.0 if new_is_alone else least, alone=True)
+        # Further processes of a single new session would not narrow this part of the spread.
+        hidden = 0.0 if new_is_like_reference else least
+        return Spreads(pooled, pooled, session, hidden=hidden, alone=True)
     new_square = max(LEAST_SPREAD**2, new_squares / new_freedom)
     session = Spread(least, f"estimated, {len(reference)} sessions", total.freedom)
     # New processes agree better than sessions of one process did: the excess lies between sessions.

@@ -96,7 +96,10 @@ class Conditions:
         self._interval_s = min(costs) / MOST_ASKING
 
     def begin(self, anew: bool = False) -> None:
-        """Begin a block. With `anew` it is the first of a row, and earlier blocks are forgotten."""
+        """Begin a block, and ask the device for its state before it if that is due.
+
+        With `anew` it is the first block of a row, and earlier blocks are forgotten.
+        """
         if anew:
             self._unjudged_count, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
             self._stops_before = self._stops.count
@@ -299,6 +302,20 @@ def _any_capped(caps: tuple[float, ...]) -> bool | None:
     return None if UNKNOWN in caps else False
 
 
+def _as_numbers(state: BlockState) -> tuple[float, ...]:
+    """Return a state as numbers, which ranks can exchange. A text is given by its index."""
+    capped = UNKNOWN if state.power_capped is None else float(state.power_capped)
+    return (
+        float(CODES.index(state.cause)),
+        capped,
+        float(NEIGHBOURS.index(state.neighbours)),
+        float(state.throttle_known),
+        float(CODES.index(state.spoiled_reason)),
+        float(state.judged_count),
+        float(state.clock_moved),
+    )
+
+
 def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
     """Return the state that all ranks agree upon.
 
@@ -306,21 +323,11 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
     """
     if agreement.is_alone:
         return replace(state, cause_text=state.cause)
-    capped = UNKNOWN if state.power_capped is None else float(state.power_capped)
-    # Ranks exchange numbers only, so texts go by their index. That of the empty text is 0.
-    numbers = (
-        CODES.index(state.cause),
-        capped,
-        NEIGHBOURS.index(state.neighbours),
-        state.throttle_known,
-        CODES.index(state.spoiled_reason),
-        state.judged_count,
-        state.clock_moved,
-    )
     # Each name is a column: the number of every rank, by rank.
     causes, caps, neighbours, throttles_known, spoiled_reasons, judged_counts, clocks_moved = zip(
-        *agreement.rows(*map(float, numbers)), strict=True
+        *agreement.rows(*_as_numbers(state)), strict=True
     )
+    # The smallest index of a text counts; 0 is that of the empty text.
     cause_code, spoiled_code = (
         min((code for code in codes if code), default=0.0) for codes in (causes, spoiled_reasons)
     )

@@ -43,6 +43,7 @@ class CudaDevice(EventDevice):
 
         It must be called before the device is made current. That gives this process a context, which takes memory too.
         """
+        # Once CUDA is initialized, this process may hold memory of the GPU itself.
         if not self.is_hip and not torch.cuda.is_initialized():
             # The device opens without the library, if that fails in any way.
             with contextlib.suppress(Exception):

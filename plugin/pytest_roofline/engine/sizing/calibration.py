@@ -127,6 +127,7 @@ def _record_host_s(device: Device) -> float:
     """Return the host seconds to submit one stamp to an idle device."""
     device.synchronize()
     cost_s = _cost_s(device, device.stamp, PAIRS)
+    # The next step finds the device idle again.
     device.synchronize()
     return cost_s
 

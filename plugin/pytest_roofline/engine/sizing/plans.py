@@ -185,6 +185,7 @@ class Sizing:
     def _plan_one_ahead(self, idle_s: float) -> BlockPlan | None:
         """Return a plan of single calls behind a spin, after one attempt.
 
+        The spin keeps the device busy while the host submits the call, so that the host is ahead of it.
         None if the host was not ahead of the call, or if the clock cannot resolve the call.
         """
         shape = BlockShape(1, 1, spin_for(idle_s))
@@ -230,16 +231,18 @@ class Sizing:
         )
 
     def _plan_behind(self, call_s: float, *labels: str) -> BlockPlan:
-        """Return a plan without a spin. Its samples hold the gaps that the host leaves.
+        """Return a plan without a spin in front of the calls.
 
-        The blocks show later whether the host set the pace.
+        The samples hold the gaps in which the device waits for the host. The blocks show later whether the host set
+        the pace.
         """
         return self._plan(self._direct_shape(call_s), "events", labels=frozenset(labels))
 
     def _waits_inside(self, idle_s: float) -> bool:
         """Return whether a call waits for the device.
 
-        One call is made behind a spin. If it waits, its host time holds the length of the spin.
+        One call is made behind a spin, which keeps the device busy. If it waits, its host time holds the length of
+        the spin.
         """
         spin_s = _trial_spin_s(idle_s)
         self.log.warmup_iterations += 1
@@ -262,8 +265,9 @@ class Sizing:
     def _plan_queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
         """Return a plan of blocks that the host stays ahead of.
 
-        Blocks are tried until one succeeds: after a success the next has more calls if the clock needs them, after a
-        failure it is smaller, and once it is a single call its spin doubles. None if none succeeds by `until_s`.
+        A spin before a block keeps the device busy while the host submits the calls. Blocks are tried until one
+        succeeds: after a success the next has more calls if the clock needs them, after a failure it is smaller, and
+        once it is a single call its spin doubles. None if none succeeds by `until_s`.
         """
         most_calls, failures = self.most_calls, 0
         shape = self._queued_shape(call_s, host_s, most_calls)

@@ -72,8 +72,9 @@ def queued_shape(
 ) -> BlockShape:
     """Return the shape of a block that the host submits behind a spin.
 
-    It uses half of the queue's `depth`, since a call may make more than one entry. `host_s` are the host's seconds to
-    submit a call; all others are as in `direct_shape`.
+    The spin keeps the device busy until all calls are submitted. The block uses half of the queue's `depth`, since a
+    call may make more than one entry. `host_s` are the host's seconds to submit a call; all others are as in
+    `direct_shape`.
     """
     room = (depth or ASSUMED_DEPTH) // 2
     aim_s = min(BLOCK_SHARE * budget_s, LONGEST_BLOCK_S)

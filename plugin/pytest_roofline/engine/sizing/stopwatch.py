@@ -62,7 +62,7 @@ class BlockShape:
     spin_s: float = 0.0
 
     def relaxed(self) -> "BlockShape":
-        """Return half the samples behind twice the spin.
+        """Return a block with half the samples behind a spin of twice the length.
 
         The host fell behind this block; it can stay ahead of such a block more easily.
         """
@@ -70,7 +70,7 @@ class BlockShape:
         return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
 
     def smaller(self) -> "BlockShape | None":
-        """Return a block of a quarter of the samples, else of the calls.
+        """Return a block with a quarter of the samples; of a single sample, a quarter of its calls.
 
         The queue may have been full. None if a single call is left.
         """
@@ -177,7 +177,10 @@ class Stopwatch:
         return longest_s
 
     def host_cost_s(self, submit: Callable[[], None], spin_s: float) -> float:
-        """Return the host seconds that submitting takes behind a spin of `spin_s`."""
+        """Return the host seconds that submitting takes behind a spin of `spin_s`.
+
+        A spin keeps the device busy for that long; 0 is without a spin.
+        """
         self._begin(isolated=False)
         self.wait_until_done()
         if spin_s:
@@ -252,7 +255,8 @@ class Stopwatch:
     def time_ahead(self, submit: Callable[[], None], shape: BlockShape) -> BlockTimes:
         """Time samples behind a spin, and probe the device's clock before and after.
 
-        Each isolated sample has its own spin.
+        The spin keeps the device busy until the host has submitted all samples, so that no gap of the
+        host is in their times. The cycles of a spin in a second are the clock. Each isolated sample has its own spin.
         """
         if self.isolated:
             return self._agree(self._time_isolated(submit, shape))
@@ -349,7 +353,7 @@ class Stopwatch:
         self._ask(self.device.spin, int(LEAD_IN_S / PROBE_S * self._cycles(PROBE_S)))
 
     def _spin(self, seconds: float) -> tuple[Stamp, Stamp]:
-        """Submit a spin of so many seconds, and return the stamps before and after it."""
+        """Keep the device busy for so many seconds, and return the stamps before and after that."""
         with answering(self.device):
             start = self.device.stamp()
             self.device.spin(self._cycles(seconds))
