@@ -149,7 +149,10 @@ def _sentence(words: str, raw: object, record: type) -> str:
 
 
 def _ranges_at(record: Any, names: Sequence[str]) -> list[Any]:
-    """Return the types with a range in a field. `names` lead to it, from record to record."""
+    """Return the types with a range in the annotation of a field: `Count` of `Count | None`.
+
+    `names` are the fields that lead from `record` to it, through records inside of records.
+    """
     hint = record
     for name in names:
         owner = next(kind for kind in _inside(hint) if dataclasses.is_dataclass(kind))

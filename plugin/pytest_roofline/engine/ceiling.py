@@ -190,6 +190,7 @@ def _product_s(device: Device, matrices: tuple["torch.Tensor", ...]) -> float:
     """
     left, right, out = matrices
     seconds: list[float] = []
+    # After `TRIES` products, more are tried only while none was short enough, since the next may be.
     while sum(seconds) < PATIENCE_S and (len(seconds) < TRIES or min(seconds) > LONGEST_PRODUCT_S):
         device.synchronize()
         began_s = device.host_s()

@@ -128,7 +128,8 @@ def libraries() -> dict[str, str]:
     chosen = _chosen_for_loader()
 
     def matters(path: str) -> bool:
-        (name, _), (folder, _, _) = split_file(path), path.rpartition("/")
+        name, _ = split_file(path)
+        folder, _, _ = path.rpartition("/")
         return name in NAMES or path in chosen or folder in chosen
 
     paths = [_in_packages(path) or path for path in mapped if matters(path)]

@@ -208,6 +208,7 @@ def published_s(entry: Entry, value: float, work: Work) -> float | None:
     if value == 0 or entry.metric == PEAK_METRIC or entry.kind == "floor":
         return None
     if suffix is None:
+        # The metric is no rate, so the value is a time already.
         return float(value)
     amount = work.amount(entry.metric)
     return None if amount is None else amount / (value * RATE_UNITS[suffix])

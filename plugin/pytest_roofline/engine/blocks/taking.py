@@ -123,6 +123,7 @@ class Blocks:
         was_asked = self.conditions.end_row()
         if not was_asked and agreement.is_alone:
             return True
+        # Other ranks may have asked their devices, so all ranks exchange what they know.
         self._log.state = agreed_state(agreement, self.conditions.state("", agreement.is_alone))
         self._log.judge(self._log.state)
         return self._may_end()

@@ -148,7 +148,7 @@ class FakeDevice:
         )
 
     def _submit(self, seconds: float, host_s: float) -> float:
-        """Submit an entry of so many seconds, and return the time at which it will be done.
+        """Put an entry of so many seconds into the scripted queue, and return the time at which it will be done.
 
         Submitting takes the host `host_s`. If the queue is full, the host waits for the oldest entry.
         """
@@ -210,14 +210,20 @@ class FakeDevice:
         return 1.0 + (evicted - stays) / size_bytes
 
     def _clock(self, busy_s: float) -> float:
-        """Return the present clock, as a share of the full one, after so many busy seconds."""
+        """Return the scripted clock, as a share of the full one, after so many busy seconds.
+
+        A power cap lowers it, and so does a device that was idle before.
+        """
         ramped = 1.0
         if busy_s < self.clock_ramp_s:
             ramped = IDLE_CLOCK + (1 - IDLE_CLOCK) * busy_s / self.clock_ramp_s
         return self._scripted_clock(busy_s) * self._capped * ramped
 
     def _takes_s(self, seconds: float, touch: object, size_bytes: int, cached: float) -> float:
-        """Return how long a kernel takes now, and fill the cache with it."""
+        """Return how long a kernel takes now by the script, and put its buffer `touch` into the cache.
+
+        A buffer that was in the cache already makes it `cached` times as long.
+        """
         factor = self._slowdown(self.works) / self._clock(self.busy_s)
         was_cached = touch is not None and self._touch(touch, size_bytes)
         factor *= cached if was_cached else 1.0

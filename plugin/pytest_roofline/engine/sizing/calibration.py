@@ -67,6 +67,7 @@ def _spin_hz(device: Device) -> float:
     """
     attempts = [GUESSED_HZ]
     for _ in range(MOST_ATTEMPTS):
+        # This spin only raises the clock.
         device.spin(int(GUESSED_HZ * WARM_S))
         attempts.append(_spin_hz_now(device))
         before_hz, last_hz = attempts[-2:]

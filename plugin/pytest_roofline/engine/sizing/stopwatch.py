@@ -66,6 +66,7 @@ class BlockShape:
 
         The host fell behind this block; it can stay ahead of such a block more easily.
         """
+        # A spin that is longer than the longest already keeps its length.
         longer_s = max(self.spin_s, min(2 * self.spin_s, LONGEST_SPIN_S))
         return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
 
