@@ -132,7 +132,8 @@ class Code:
     pull_request: str = ""
 
     def __str__(self) -> str:
-        return self.commit[:10] + f" with changes {self.changes}" * bool(self.changes)
+        commit = self.commit[:10]
+        return f"{commit} with changes {self.changes}" if self.changes else commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,8 +133,9 @@ class Reason:
         missing = [name for name in needs.numbers if name not in self.numbers]
         missing += [name for name in needs.texts if name not in self.texts]
         if missing:
+            first_missing_name = missing[0]
             raise BadInput(
-                f"reason {self.code} has no {missing[0]}; every reason of this code needs this value"
+                f"reason {self.code} has no {first_missing_name}; every reason of this code needs this value"
             )
 
     @property

@@ -348,6 +348,7 @@ def _is_changeable(tensor: Any) -> bool:
         or "float4" in str(tensor.dtype)
     ):
         return False
+    # Dense memory is contiguous if its dimensions are ordered by their strides.
     by_stride = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), dim), reverse=True)
     return bool(tensor.permute(by_stride).is_contiguous())
 

@@ -192,8 +192,11 @@ def cgroup_cpus() -> float | None:
                 read(folder / "cpu.cfs_quota_us") or "",
                 read(folder / "cpu.cfs_period_us") or "",
             ]
-        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) > 0:
-            quotas.append(int(words[0]) / int(words[1]))
+        # Both are in microseconds. The word `max`, or -1 in version 1, means no quota.
+        if len(words) == 2 and all(word.isdigit() for word in words):
+            quota_us, period_us = map(int, words)
+            if period_us > 0:
+                quotas.append(quota_us / period_us)
     return min(quotas, default=None)
 
 
@@ -240,8 +243,9 @@ def free_memory_bytes() -> int:
         cache = re.search(r"^total_inactive_file (\d+)$", stat, re.M) or re.search(
             r"^inactive_file (\d+)$", stat, re.M
         )
+        cached = int(cache[1]) if cache else 0
         if used.isdigit():
-            free.append(limit - int(used) + (int(cache[1]) if cache else 0))
+            free.append(limit - int(used) + cached)
     return max(0, min(free))
 
 

@@ -133,7 +133,10 @@ def libraries() -> dict[str, str]:
         return name in NAMES or path in chosen or folder in chosen
 
     paths = [_in_packages(path) or path for path in mapped if matters(path)]
-    versions = {path: _version_of_wheel(path) or split_file(path)[1] or "unknown" for path in paths}
+    versions = {}
+    for path in paths:
+        _, version_in_name = split_file(path)
+        versions[path] = _version_of_wheel(path) or version_in_name or "unknown"
     return _linked_into_torch() | versions
 
 

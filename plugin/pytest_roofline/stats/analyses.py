@@ -71,7 +71,8 @@ class Analyses:
         They are those of a false IMPROVED, of PASSED for a test as slow as its tolerance, and of
         PASSED for one twice as slow.
         """
-        return FIRST_LEVELS if processes <= self.counts[0] or self.most == 1 else LATER_LEVELS
+        is_first = processes <= self.counts[0]
+        return FIRST_LEVELS if is_first or self.most == 1 else LATER_LEVELS
 
 
 def fewest_red(reference_processes: int, strange: float) -> int:

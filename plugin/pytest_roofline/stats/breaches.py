@@ -138,7 +138,8 @@ def _bound(share: float, freedom: float) -> float:
 
 def open_reasons(breach: Breach, analyses: Analyses) -> tuple[Reason, ...]:
     """Return why a limit is undecided, with a remedy."""
-    if breach.interval[0] <= 0:
+    lower_end, _ = breach.interval
+    if lower_end <= 0:
         return breach.reason(ReasonCode.MAY_MISS_LIMIT), _remedy(breach, analyses)
     least = min(FEWEST_RED, analyses.most)
     if breach.processes < least:

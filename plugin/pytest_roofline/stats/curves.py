@@ -74,7 +74,8 @@ def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSu
     largest_count = max(2, len(rates) // 3)
     plateau = float(np.median(rates[-largest_count:]))
     # In the metric's own counting: a local copy's traffic is twice its size.
-    counted = float(rates[-1] * seconds[-1] / sizes[-1])
+    largest_rate, largest_s, largest_size = rates[-1], seconds[-1], sizes[-1]
+    counted = float(largest_rate * largest_s / largest_size)
     return CurveSummary(
         label=label,
         metric=metric,
@@ -113,12 +114,14 @@ def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
     deviation = residual / math.sqrt(len(weights) - len(free)) if residual > LEAST_RESIDUAL else 0.0
     deviations = deviation * np.sqrt(np.diag(np.linalg.inv(columns.T @ columns))) / scale
     errors = dict(zip(free.tolist(), deviations.tolist(), strict=True))
-    per_byte_s, per_byte_error_s = float(values[1]), errors.get(1)
+    # The first parameter is the latency, the second the seconds per byte.
+    latency_s, per_byte_s = values.tolist()
+    latency_error_s, per_byte_error_s = errors.get(0), errors.get(1)
     return Fit(
-        latency_s=float(values[0]),
+        latency_s=latency_s,
         bandwidth=1 / per_byte_s if per_byte_s > 0 else None,
         misfit=float(residual) / math.sqrt(len(weights)),
-        latency_error_s=errors.get(0),
+        latency_error_s=latency_error_s,
         # Of a small relative error of a value its reciprocal has the same.
         bandwidth_error=None if per_byte_error_s is None else per_byte_error_s / per_byte_s**2,
     )

@@ -151,7 +151,12 @@ class _Levels:
         most_odd = min(MOST_ODD, max(1, measured_sessions // MOST_ODD_IN))
         if len(candidates) > most_odd:
             return []
-        return sorted(candidates, key=lambda candidate: -candidate[0].strange)
+
+        def strange_count(candidate: tuple[OddSession, frozenset[str]]) -> int:
+            session, _ = candidate
+            return session.strange
+
+        return sorted(candidates, key=strange_count, reverse=True)
 
     def _odd_session(self, device: str, place: int) -> tuple[OddSession, frozenset[str]] | None:
         """Return the session in a column with its strange tests, or None if it is not odd.

@@ -153,7 +153,8 @@ class Outlook:
 
         The centre may move by `play` log seconds; the spreads stay the same.
         """
-        level = self.policy.analyses.levels(processes)[1]
+        # The levels are those of IMPROVED, and of PASSED at the tolerance and at twice the tolerance.
+        _, level, _ = self.policy.analyses.levels(processes)
         return self.difference.estimate - play + self.bound_at(processes, level) < self.limit
 
     def _decides(self, processes: int) -> bool:
@@ -193,7 +194,7 @@ class Outlook:
         )
         # As PASSED needs it: one bound below the tolerance, the other below twice the tolerance.
         needed = max(growth(near), growth(far) / 2)
-        # Rounded first, since 100 times 0.58 is less than 58.
+        # At least one percent more than now; rounded first, since 100 times 0.58 is less than 58.
         percent = max(
             math.ceil(100 * needed), math.floor(round(100 * self.policy.tolerance, 6)) + 1
         )
@@ -213,6 +214,7 @@ class Outlook:
         days = len(join_days(self.reference.groups))
         if days < ENOUGH_SESSIONS:
             return Reason(ReasonCode.FEW_DAYS, {"days": days})
-        error, _ = foreseen_error(difference, self.count, SUGGESTED_COUNTS[-1])
+        most_processes = SUGGESTED_COUNTS[-1]
+        error, _ = foreseen_error(difference, self.count, most_processes)
         is_near = error * NEAR > abs(difference.estimate - self.limit)
         return Reason(ReasonCode.FEW_PROCESSES if is_near else ReasonCode.FEW_SESSIONS)

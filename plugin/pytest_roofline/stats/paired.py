@@ -408,7 +408,8 @@ def _may_decide(
     limit, worthy = math.log1p(verdict.tolerance), math.log1p(WORTH_REPORTING * verdict.tolerance)
     fastest, slowest = difference.estimate - play, difference.estimate + play
     # A test that could end as IMPROVED could also end as PASSED, so only PASSED is tried.
-    if fastest + quantile(1 - LATER_LEVELS[1], freedom) * error < limit:
+    _, passed_level, _ = LATER_LEVELS
+    if fastest + quantile(1 - passed_level, freedom) * error < limit:
         return True
     level = FALSE_RED * analyses.share(min(fewest, most)) / max(tests, FEWEST_TESTS)
     return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error

@@ -193,7 +193,8 @@ def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
 
 def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
     """Return the spreads of both sides, assumed where unknown."""
-    within_freedom, between_freedom = within(reference)[1], between_sessions(reference)[1]
+    _, within_freedom = within(reference)
+    _, between_freedom, _ = between_sessions(reference)
     if between_freedom and not within_freedom:
         return _spreads_of_single_processes(new, reference, prior)
     if len(reference) < ENOUGH_SESSIONS:
@@ -344,6 +345,8 @@ def centre_of(groups: Sequence[Group]) -> Centre:
     counts = [len(group.medians_s) for group in groups]
     processes = sum(counts)
     shares = [count / processes for count in counts]
+    # `sessions` is the number of equally large sessions whose mean would vary as much. `device` is the factor by which
+    # the variance between devices enters that of the mean.
     return Centre(
         value=math.fsum(log_s for group in groups for log_s in group.logs) / processes,
         processes=processes,

@@ -94,15 +94,17 @@ def judge(
         for breach in breaches
         if breach.estimate > 0
     ]
-    if limit_verdicts and limit_verdicts[0].kind is Kind.REGRESSED:
-        return limit_verdicts[0]
+    # Sure and large breaches come first.
+    worst_limit = limit_verdicts[0] if limit_verdicts else None
+    if worst_limit is not None and worst_limit.kind is Kind.REGRESSED:
+        return worst_limit
     if reference is not None:
         compared = _compare(new, reference, policy, subject, peak)
         # A test that is as fast as ever is not fast enough where it may miss a limit.
         is_green = compared.kind in (Kind.PASSED, Kind.IMPROVED)
-        return limit_verdicts[0] if limit_verdicts and is_green else compared
-    if limit_verdicts:
-        return limit_verdicts[0]
+        return worst_limit if worst_limit is not None and is_green else compared
+    if worst_limit is not None:
+        return worst_limit
     without_baseline = Verdict(
         Kind.NO_BASELINE,
         policy.tolerance,
@@ -321,8 +323,9 @@ def _few_days(groups: Sequence[Group]) -> bool:
 
     Two days of one process each are not called few: their spread includes that between sessions.
     """
-    joined = join_days(groups)
-    return len(joined) < ENOUGH_SESSIONS and (len(joined) == 1 or within(joined)[1] > 0)
+    days = join_days(groups)
+    _, freedom_within = within(days)
+    return len(days) < ENOUGH_SESSIONS and (len(days) == 1 or freedom_within > 0)
 
 
 def _heat(new: Sequence[Group], reference: Sequence[Group], change: Difference) -> float:

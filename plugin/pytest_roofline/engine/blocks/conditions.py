@@ -185,6 +185,7 @@ class Conditions:
         if not self._unjudged_count:
             return False
         self._judge()
+        # Blocks that could not be judged now never will be.
         self._unjudged_count = 0
         self._note_clock_moved()
         return True

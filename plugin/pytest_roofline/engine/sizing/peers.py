@@ -111,4 +111,5 @@ def of_ranks(ranks: Sequence[int], size: int) -> str:
     """Return ` (rank 3)` or ` (ranks 0, 3)`; empty if these are all `size` ranks."""
     if len(ranks) == size:
         return ""
-    return f" (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))})"
+    noun = "ranks" if len(ranks) > 1 else "rank"
+    return f" ({noun} {', '.join(map(str, ranks))})"

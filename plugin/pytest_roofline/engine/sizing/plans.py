@@ -191,9 +191,10 @@ class Sizing:
         shape = BlockShape(1, 1, spin_for(idle_s))
         self.log.warmup_iterations += 1
         times = self.watch.time_ahead(partial(self.calls, 1), shape)
-        if not times.host_was_ahead or times.spans[0] < self.resolved_s:
+        (call_s,) = times.spans
+        if not times.host_was_ahead or call_s < self.resolved_s:
             return None
-        return self._plan(shape, "events", call_s=times.spans[0])
+        return self._plan(shape, "events", call_s=call_s)
 
     def _plan(
         self,
@@ -258,8 +259,8 @@ class Sizing:
         """
         shape = BlockShape(1, 1, _trial_spin_s(idle_s))
         self.log.warmup_iterations += 1
-        call_s = self.watch.time_ahead(partial(self.calls, 1), shape).spans[0]
-        wait_s = self.watch.time_ahead(self.watch.device.synchronize, shape).spans[0]
+        (call_s,) = self.watch.time_ahead(partial(self.calls, 1), shape).spans
+        (wait_s,) = self.watch.time_ahead(self.watch.device.synchronize, shape).spans
         return max(0.0, call_s - wait_s)
 
     def _plan_queued(self, call_s: float, host_s: float, until_s: float) -> BlockPlan | None:
@@ -312,7 +313,8 @@ class Sizing:
             self.log.warmup_iterations += 1
             times = self.watch.time_ahead(partial(self.calls, 1), BlockShape(1, 1, spin_s))
             if times.host_was_ahead:
-                call_s = max(times.spans[0], self.calibration.tick_s)
+                (span_s,) = times.spans
+                call_s = max(span_s, self.calibration.tick_s)
                 sample_count = int(BLOCK_SHARE * self.budget_s / (spin_s + call_s))
                 shape = BlockShape(1, max(1, min(MOST_SAMPLES, sample_count)), spin_s)
                 return self._plan(shape, "events", call_s=call_s)
@@ -379,7 +381,7 @@ class Sizing:
             times = self.watch.time_ahead(replay, BlockShape(count, 1, spin_for(host_s)))
             host_s, lasted_s = times.host_s, times.wall_s
             if times.host_was_ahead:
-                spans.append(times.spans[0])
+                spans += times.spans
         if not spans:
             self.log.graph_refusal = "the host is never ahead of a replay"
             return None
