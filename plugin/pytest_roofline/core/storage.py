@@ -53,14 +53,14 @@ def read_lines(path: Path, kind: str) -> Iterator[bytes]:
     Each is a JSON text, or blank; it is read only when it is needed.
     """
     with _open_file(path, kind) as file:
-        blank = True
+        is_blank = True
         for number in itertools.count(1):
             line = _refuse_long(file.readline(MOST_BYTES + 1), f"{kind} {path}, line {number}")
-            blank = blank and not line.strip()
+            is_blank = is_blank and not line.strip()
             if not line:
                 break
             yield line
-    if blank:
+    if is_blank:
         raise BadFile(f"{kind} {path} is empty; expected JSON")
 
 

@@ -76,9 +76,10 @@ def card_spread(key: Key) -> float:
 def judge_sibling(
     suspect: Sibling, siblings: Sequence[Sibling], left_out: Sequence[Reason] = ()
 ) -> Verdict:
-    """Return the verdict on one of several siblings.
+    """Return the verdict on one of several siblings, which are like devices or links of a machine.
 
-    `left_out` gives the reasons why some of its processes do not count.
+    It is compared with the others, of which there must be enough that can be trusted. `left_out` gives the reasons
+    why some of its processes do not count.
     """
     sound = _without_shared_end(suspect, [sibling for sibling in siblings if not sibling.invalid])
     subject = _subject(suspect, left_out)

@@ -203,7 +203,10 @@ def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -
 
 
 def _spreads_of_sessions(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
-    """Return the spreads from three sessions or more."""
+    """Return the spreads of a reference of three sessions or more.
+
+    The spread between its sessions is no less than what other tests make one believe.
+    """
     squares, freedom = within([*new, *reference])
     process = join_prior(squares, freedom, prior, "estimated")
     variance, session_freedom = _session_variance(reference, process)
@@ -284,6 +287,7 @@ def paired_difference(
     Each of two or more processes timed both sides, so what slows a process cancels. The spread of
     the pairs is joined with the prior only where that was borrowed from other tests.
     """
+    # The log of such a ratio is the pair's difference in log seconds.
     pairs = Group(tuple(new / old for new, old in zip(new_s, reference_s, strict=True)))
     squares, freedom = within([pairs])
     estimated = Spread(

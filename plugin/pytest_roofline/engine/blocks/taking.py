@@ -106,6 +106,7 @@ class Blocks:
             log.measuring_s = self._watch.agreement.now_s() - began_s
             cause = self._keep(times, block_plan)
             if cause == HOST_GAP:
+                # The device had to wait for the host, so the host gets more time for the next blocks.
                 block_plan = replace(block_plan, shape=block_plan.shape.relaxed())
             if cause == STOPPED:
                 # The block of a stop counts for nothing, so its time is given back to the budget.
@@ -227,6 +228,7 @@ def sets_the_pace(times: BlockTimes, calls: int) -> bool:
     """
     samples, span_s = len(times.spans), median(times.spans)
     calls_in_a_row = calls if times.one_by_one else samples * calls
+    # How long after the host the device was done, with a sample or with the whole row.
     behind_s = (
         fmean(times.spans) - times.host_s / samples
         if times.one_by_one
