@@ -73,9 +73,8 @@ def _action_text(change: Change) -> str:
     """
     reason = change.why
     if change.action == "joined" and change.before_s and change.after_s:
-        reason = "; ".join(
-            filter(None, (format_percent(change.after_s / change.before_s - 1), reason))
-        )
+        time_change = format_percent(change.after_s / change.before_s - 1)
+        reason = f"{time_change}; {reason}" if reason else time_change
     return change.action + (f" ({printable(reason)})" if reason else "")
 
 
@@ -103,30 +102,43 @@ def health_table(healths: Sequence[Health], width: int, colour: bool) -> str:
     rates = [_rate_cell(health) for health in healths]
     # A unit that all rates share is the heading; the cells have the number alone.
     units = {rate.rpartition(" ")[2] for rate in rates if rate}
-    heading = units.pop() if len(units) == 1 else ""
+    shared_unit = units.pop() if len(units) == 1 else ""
     has_several_drivers = any(health.drivers != healths[0].drivers for health in healths)
     has_peaks = any(health.entry.peak_bytes is not None for health in healths)
-    columns = [("entry", "left"), ("time", "right"), (heading or "rate", "right"), *[("peak", "right")] * has_peaks,
-               ("d/s/p", "right"),
-               ("spread %", "right"), ("finds %", "right"), ("newest", "left")]  # fmt: skip
-    table = TextTable(
-        *columns, *([("driver", "left")] if has_several_drivers else []), ("", "left")
-    )
+    # `LEGEND` explains the short headings.
+    columns = [("entry", "left"), ("time", "right"), (shared_unit or "rate", "right")]
+    columns += [("peak", "right")] if has_peaks else []
+    columns += [("d/s/p", "right"), ("spread %", "right"), ("finds %", "right"), ("newest", "left")]
+    columns += [("driver", "left")] if has_several_drivers else []
+    table = TextTable(*columns, ("", "left"))
     for health, rate in zip(healths, rates, strict=True):
-        entry = health.entry
-        table.add_row(
-            printable(entry.label),
-            format_seconds(health.time_s),
-            rate.removesuffix(heading).strip(),
-            *["" if entry.peak_bytes is None else format_memory(entry.peak_bytes)] * has_peaks,
-            f"{health.devices}/{len(entry.sessions)}/{len(entry.medians)}",
-            f"{_spread_cell(health.process)} {_spread_cell(health.session)}",
-            f"{health.mde * 100:.1f}",
-            printable(health.newest[:10]),
-            *([printable(", ".join(health.drivers))] if has_several_drivers else []),
-            "prov." if health.provisional else "",
-        )
+        cells = [printable(health.entry.label), format_seconds(health.time_s)]
+        cells.append(rate.removesuffix(shared_unit).strip())
+        cells += [_peak_cell(health.entry)] if has_peaks else []
+        cells += _evidence_cells(health)
+        cells += [printable(", ".join(health.drivers))] if has_several_drivers else []
+        table.add_row(*cells, "prov." if health.provisional else "")
     return render(table, width, colour)
+
+
+def _peak_cell(entry: Entry) -> str:
+    """Return the peak memory of an entry; empty where it has none."""
+    return "" if entry.peak_bytes is None else format_memory(entry.peak_bytes)
+
+
+def _evidence_cells(health: Health) -> list[str]:
+    """Return the cells from `d/s/p` to `newest` of the health table.
+
+    They are the counts of devices, sessions and processes, the spreads, the detectable effect, and
+    the day of the newest session.
+    """
+    entry = health.entry
+    return [
+        f"{health.devices}/{len(entry.sessions)}/{len(entry.medians)}",
+        f"{_spread_cell(health.process)} {_spread_cell(health.session)}",
+        f"{health.mde * 100:.1f}",
+        printable(health.newest[:10]),
+    ]
 
 
 # The explanation of the columns, printed below the table: headings of 80 columns have no room for it.
@@ -208,6 +220,7 @@ def provisional_note(healths: Sequence[Health]) -> str:
     if not provisional:
         return ""
     few_count = sum(len(health.entry.sessions) < ENOUGH_SESSIONS for health in provisional)
+    # `mde` is the smallest slowdown that one new process detects (minimum detectable effect).
     blind_count = sum(health.mde > health.tolerance for health in provisional)
     reasons = [f"{few_count} with fewer than {ENOUGH_SESSIONS} sessions"] if few_count else []
     reasons += (
@@ -239,16 +252,18 @@ def _creep_line(entry: Entry) -> str:
     It reads `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0,
     +4.1 %)`.
     """
-    # A renewal that accepted slower code starts the creep anew; it is listed with its date.
+    # A renewal that accepted slower code starts the creep anew; it is listed with its day.
     accepted_texts = [
-        renewal.approved[:10] + f" ({renewal.reason})" * bool(renewal.reason)
+        renewal.approved[:10] + (f" ({renewal.reason})" if renewal.reason else "")
         for renewal in entry.renewals
         if renewal.accepted_slower or renewal.reason
     ]
     drifts = [format_percent(renewal.drift) for renewal in since_accepted(entry.renewals)]
     text = f"{entry.label}: "
     if drifts:
-        text += f"{drifts[-1]} since {since(entry)}, in {count(len(drifts), 'renewal')}"
+        # Each drift is measured from the same start, so the last drift is the whole creep.
+        whole_creep = drifts[-1]
+        text += f"{whole_creep} since {since(entry)}, in {count(len(drifts), 'renewal')}"
         if len(drifts) > 1:
             text += f" ({', '.join(drift.removesuffix(' %') for drift in drifts[-5:])} %)"
     elif accepted_texts:

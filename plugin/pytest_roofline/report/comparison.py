@@ -61,11 +61,11 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
     # The most demanding test, so that the advice is enough for every test.
     verdict = max(verdicts, key=lambda verdict: verdict.processes_for_red)
     old_processes = len(verdict.baseline_medians_s)
-    enough, side = (
-        (verdict.processes_for_red, "the new side")
-        if old_processes >= ENOUGH_KNOWN
-        else (ENOUGH_KNOWN, "each side")
-    )
+    # With few old processes, more new processes alone are not enough.
+    if old_processes >= ENOUGH_KNOWN:
+        enough, side = verdict.processes_for_red, "the new side"
+    else:
+        enough, side = ENOUGH_KNOWN, "each side"
     remedy = f"Measure {side} with --roofline-rounds={enough} --roofline-save=NAME, or"
     if new and all(map(is_imported, new)):
         remedy = "Import more logs, and"
@@ -104,22 +104,27 @@ def _names(runs: Sequence[Run], name_of: Callable[[Run], str]) -> list[str]:
 def comparison_as_json(comparison: Comparison) -> list[dict[str, object]]:
     """Return the rows as JSON, with the comparison's own fields.
 
-    These are added for times and kernels; peak memory has none.
+    A row is an object for each of its metrics: its time, and its peak memory if it was measured.
     """
     shift = common_shift(compared_verdicts(comparison.rows))
     suite_change = growth(shift.estimate) if shift is not None else None
     return [
-        plain(columns)
-        | (
-            kernel_as_json(row)
-            if row.exact
-            else {}
-            if columns.metric == PEAK
-            else _time_fields(row, suite_change)
-        )
+        plain(columns) | _comparison_fields(row, columns.metric, suite_change)
         for row in comparison.everything
         for columns in row.columns()
     ]
+
+
+def _comparison_fields(
+    row: Row, metric: str | None, suite_change: float | None
+) -> dict[str, object]:
+    """Return the fields that a comparison adds to one metric of a row.
+
+    They are added to times and kernels; peak memory has none.
+    """
+    if row.exact:
+        return kernel_as_json(row)
+    return {} if metric == PEAK else _time_fields(row, suite_change)
 
 
 def _time_fields(row: Row, suite_change: float | None) -> dict[str, object]:
@@ -154,6 +159,7 @@ def kernel_as_json(row: Row) -> dict[str, object]:
 
 def contrast_as_json(contrast: Contrast) -> list[dict[str, object]]:
     """Return the rows as JSON, with both values and the speed-up."""
+    # The largest change of the time is the smallest speed-up.
     return [
         plain(row)
         | {
@@ -186,9 +192,10 @@ def contrast_text(contrast: Contrast, width: int, colour: bool) -> str:
         for sentence, labels in labels_by_sentence.items()
     ]
     sentences += [_value_sentence(contrast, value) for value in values]
-    head = tolerance_text(row for _, row in contrast.rows)
+    tolerance = tolerance_text(row for _, row in contrast.rows)
+    heading = [tolerance] if tolerance else []
     table = render(_contrast_table(contrast, values), width, colour)
-    return "\n".join([*filter(None, (head,)), table, *map(printable, sentences)])
+    return "\n".join([*heading, table, *map(printable, sentences)])
 
 
 def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
@@ -196,16 +203,17 @@ def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
 
     Where several values are compared with the base, a column names the value of each row.
     """
-    has_several = len(values) > 1
-    heads = (
+    has_several_values = len(values) > 1
+    value_column = [(printable(contrast.parameter), "left")] if has_several_values else []
+    number_headings = (
         printable(contrast.base),
-        "other" if has_several else printable(values[0]),
+        "other" if has_several_values else printable(values[0]),
         "speed-up",
         "99 % interval",
         "n",
     )
-    table = TextTable(("test", "left"), *[(printable(contrast.parameter), "left")] * has_several,
-                      *[(head, "right") for head in heads], ("verdict", "left"))  # fmt: skip
+    number_columns = [(heading, "right") for heading in number_headings]
+    table = TextTable(("test", "left"), *value_column, *number_columns, ("verdict", "left"))
     for value, row in contrast.rows:
         times = [
             "" if time_s is None else format_seconds(time_s)

@@ -77,19 +77,22 @@ def device_tables(rows: Sequence[Row], quantity: Quantity | None = None) -> list
     show their rate and all others their time.
     """
     devices = _devices(rows)
-    # By label, since node ids of imported tests begin with the name of their file.
+    # Rows of the same test in several runs have the same label. Their test ids may differ, since the id of an imported
+    # test begins with the name of its file.
     tests = group_by((row for row in rows if row.metric == TIME), lambda row: row.label)
     # Rows of tests that failed, were skipped or ran out of memory before they had a number.
     rows_without_number = {(row.test, row.run): row for row in rows if row.metric in (None, MEMORY)}
+    # By benchmark, quantity and SI unit of a table: by the label of a test, its row on each device.
     groups: dict[tuple[str, Quantity, str], dict[str, tuple[Row | None, ...]]] = {}
     for members in tests.values():
-        by_run = {row.run: row for row in members}
-        first = by_run[members[0].run]
+        row_by_run = {row.run: row for row in members}
+        # A run may have measured the test again; its last row counts.
+        first = row_by_run[members[0].run]
         table_quantity: Quantity = quantity or ("rate" if first.rate_unit == "B/s" else "time")
-        if any(_value(row, table_quantity) is not None for row in by_run.values()):
+        if any(_value(row, table_quantity) is not None for row in row_by_run.values()):
             si = {"time": "s", "peak": "B"}.get(table_quantity) or first.rate_unit or ""
             line = tuple(
-                by_run.get(run) or rows_without_number.get((first.test, run)) for run in devices
+                row_by_run.get(run) or rows_without_number.get((first.test, run)) for run in devices
             )
             groups.setdefault((first.benchmark, table_quantity, si), {})[first.label] = line
     return [_table(*group, tuple(devices.values()), lines) for group, lines in groups.items()]
@@ -118,7 +121,10 @@ def _table(
     """Return a table in the unit that suits its median value."""
     values = (_value(row, quantity) for line in lines.values() for row in line)
     middle = median(value for value in values if value is not None)
-    scale, unit = next((pair for pair in _UNITS[si] if middle >= pair[0]), _UNITS[si][-1])
+    # The units of `_UNITS` are the largest first; a median below all of them has the smallest.
+    *_, smallest_unit = _UNITS[si]
+    fitting_units = ((scale, unit) for scale, unit in _UNITS[si] if middle >= scale)
+    scale, unit = next(fitting_units, smallest_unit)
     return DeviceTable(benchmark, quantity, si, unit, scale, devices, lines)
 
 
@@ -132,16 +138,19 @@ def _value(row: Row | None, quantity: Quantity) -> float | None:
 
 
 def devices_text(tables: Sequence[DeviceTable], width: int, colour: bool) -> str:
-    """Return the tables below each other."""
+    """Return the tables below each other.
+
+    A table with many devices is wider than `width`, so that its columns stay readable.
+    """
     blocks = []
     for table in tables:
-        names = ("\n".join(textwrap.wrap(name, _HEADING)) for name in table.devices)
-        text_table = TextTable(("test", "left"), *((name, "right") for name in names))
+        headings = ("\n".join(textwrap.wrap(name, _HEADING)) for name in table.devices)
+        text_table = TextTable(("test", "left"), *((heading, "right") for heading in headings))
         for label, line in table.lines.items():
             text_table.add_row(printable(label), *map(table.cell, line))
-        blocks.append(
-            f"{table.title}\n{render(text_table, max(width, _HEADING * (2 + len(table.devices))), colour)}"
-        )
+        # The id of the test has the room of two columns of devices.
+        least_width = _HEADING * (2 + len(table.devices))
+        blocks.append(f"{table.title}\n{render(text_table, max(width, least_width), colour)}")
     return "\n\n".join(blocks)
 
 

@@ -11,15 +11,19 @@ from .words import baseline_text, difference_text, now_text
 
 def status_word(row: Row) -> str:
     """Return the text after PASSED in a verbose run: `12.5 J energy +0.0 %`."""
-    passed = row.exact is not None and row.verdict == Kind.PASSED
-    texts = now_text(row), row.metric, difference_text(row), "" if passed else row.verdict
+    is_compared_and_passed = row.exact is not None and row.verdict == Kind.PASSED
+    verdict_text = "" if is_compared_and_passed else row.verdict
+    texts = (now_text(row), row.metric, difference_text(row), verdict_text)
     return printable(" ".join(filter(None, texts)))
 
 
 def failure_message(row: Row, where: str) -> str:
-    """Return why a result is red, the difference first."""
+    """Return why a result is red, the difference first.
+
+    `where` is the run file with the details; it is empty where the run could not be saved.
+    """
     before = baseline_text(row)
-    figures = f"({now_text(row)}{f', baseline {before}' if before else ''})"
+    figures = f"({now_text(row)}, baseline {before})" if before else f"({now_text(row)})"
     headline = " ".join(filter(None, (difference_text(row), row.metric, figures, row.verdict)))
     remarks = row.exact.remarks if row.exact is not None else ()
     details = f"Details: {where}" if where else "The run could not be saved"
@@ -32,10 +36,11 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
     pairs = []
     for row in rows:
         prefix = "roofline." + (f"{row.name}." if row.name else "") + f"{row.metric}"
+        # By the end of a property's name; the value itself has the prefix alone as its name.
         figures = {"": row.value, ".baseline_value": row.baseline_value, ".change": row.change}
-        texts = {name: f"{value:.6g}" for name, value in figures.items() if value is not None}
+        texts = {ending: f"{value:.6g}" for ending, value in figures.items() if value is not None}
         texts[".verdict"] = row.verdict
-        pairs += [(printable(prefix + name), text) for name, text in texts.items()]
+        pairs += [(printable(prefix + ending), text) for ending, text in texts.items()]
     return pairs
 
 

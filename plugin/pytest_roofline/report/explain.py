@@ -66,17 +66,16 @@ def _no_verdict_reason(row: Row) -> str:
     """Return why a measurement has no verdict."""
     if row.header is not None and row.header.command[:2] == ("roofline", "import"):
         return "only `roofline compare` judges an imported run"
-    reason = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
-    return "the test failed before its verdict" + (
-        f": {reason}" if reason else ", or the run was cut before its end"
-    )
+    failure = row.ended.reason if row.ended is not None and row.ended.outcome != "passed" else ""
+    if failure:
+        return f"the test failed before its verdict: {failure}"
+    return "the test failed before its verdict, or the run was cut before its end"
 
 
 def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
-    """Return a line for each process, on one common scale.
+    """Return a heading and the lines of each process.
 
-    The line has the median, the samples as a strip, and the number of blocks. Lines on first calls,
-    compiling and blocks that were left out may follow it.
+    The strips of all processes have one common scale, which the heading tells.
     """
     seconds = sorted(
         sample_s for measurement in measurements for sample_s in measurement.samples.seconds
@@ -87,26 +86,38 @@ def _sample_lines(measurements: Sequence[Measurement], width: int) -> list[str]:
     lines = [
         f"samples by process, each strip from {kept_text(metric, low)} to {kept_text(metric, high)}:"
     ]
+    # The text beside a strip needs 64 columns.
+    strip_width = min(STRIP, max(8, width - 64))
     for measurement in measurements:
-        samples = measurement.samples
-        strip = _strip(samples.seconds, low, high, min(STRIP, max(8, width - 64)))
-        invalid_text = f"; left out: {measurement.invalid}" if measurement.invalid else ""
-        middle = kept_text(metric, measurement.median_s)
-        lines.append(
-            f"  round {measurement.round}, process {measurement.process[:6]}: {middle} "
-            f"|{strip}| {count(len(samples.seconds), 'sample')} in "
-            f"{count(len(samples.block_medians), 'block')}{invalid_text}"
-        )
-        if samples.first_calls_s:
-            lines.append(f"      first calls: {first_call_text(measurement)}")
-        if measurement.compile_s is not None:
-            lines.append(
-                f"      compiling: {format_seconds(measurement.compile_s)} longer than a warm call"
-            )
-        if samples.excluded:
-            causes = ", ".join(f"{number} by {cause}" for cause, number in samples.excluded.items())
-            lines.append(f"      blocks left out: {causes}")
+        strip = _strip(measurement.samples.seconds, low, high, strip_width)
+        lines += _process_lines(measurement, strip)
     return [printable(line) for line in lines]
+
+
+def _process_lines(measurement: Measurement, strip: str) -> list[str]:
+    """Return the lines on one process of a test.
+
+    The first line has the median, the samples as a strip, and the number of blocks. Lines on first
+    calls, compiling and blocks that were left out may follow it.
+    """
+    samples = measurement.samples
+    invalid_text = f"; left out: {measurement.invalid}" if measurement.invalid else ""
+    middle = kept_text(measurement.key.metric, measurement.median_s)
+    lines = [
+        f"  round {measurement.round}, process {measurement.process[:6]}: {middle} "
+        f"|{strip}| {count(len(samples.seconds), 'sample')} in "
+        f"{count(len(samples.block_medians), 'block')}{invalid_text}"
+    ]
+    if samples.first_calls_s:
+        lines.append(f"      first calls: {first_call_text(measurement)}")
+    if measurement.compile_s is not None:
+        lines.append(
+            f"      compiling: {format_seconds(measurement.compile_s)} longer than a warm call"
+        )
+    if samples.excluded:
+        causes = ", ".join(f"{number} by {cause}" for cause, number in samples.excluded.items())
+        lines.append(f"      blocks left out: {causes}")
+    return lines
 
 
 def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str:
@@ -131,8 +142,8 @@ def _reference_lines(verdict: Verdict) -> list[str]:
     for session in verdict.reference.groups:
         medians_s = sorted(session.medians_s)
         metric = verdict.subject.metric
-        ends = f"{kept_text(metric, medians_s[0])} … {kept_text(metric, medians_s[-1])}"
-        span = f" ({ends})" * (len(medians_s) > 1)
+        fastest, slowest = kept_text(metric, medians_s[0]), kept_text(metric, medians_s[-1])
+        span = f" ({fastest} … {slowest})" if len(medians_s) > 1 else ""
         device = f" on {session.device}" if session.device else ""
         lines.append(
             f"  session of {session.started or 'an unknown time'}{device}: "
@@ -145,31 +156,39 @@ def _reasoning_lines(verdict: Verdict) -> list[str]:
     """Return the steps that led to a verdict, each with its figures."""
     reason = reason_text(verdict)
     if verdict.estimate is None or verdict.difference is None or verdict.interval is None:
-        word = printable(f"{verdict.kind}: {reason or 'nothing to compare with'}")
-        if verdict.interval is None:
-            return [word]
-        side = "beyond the limit" if verdict.limit is not None else "against the others"
-        processes = count(verdict.processes, "process", "es")
-        return [printable(f"{difference_text(verdict)}, {side}, from {processes}"), word]
-    limit, least_effect = verdict.tolerance, WORTH_REPORTING * verdict.tolerance
-    slower, word = (
-        verdict.estimate > math.log1p(limit),
-        "worse" if verdict.subject.metric else "slower",
-    )
+        return _short_reasoning_lines(verdict, reason)
+    tolerance, least_effect = verdict.tolerance, WORTH_REPORTING * verdict.tolerance
+    # The estimate is the logarithm of the ratio of both times.
+    is_beyond = verdict.estimate > math.log1p(tolerance)
+    # A program's own figure, such as a rate, has a metric; it gets worse instead of slower.
+    comparative = "worse" if verdict.subject.metric else "slower"
     change = format_percent(growth(verdict.own_estimate or 0.0))
     lines = [
         _sides_line(verdict, verdict.difference),
         f"difference {difference_text(verdict)}",
         _spreads_line(verdict.difference),
         _chances_line(verdict, verdict.difference),
-        f"is this {word} than the tolerance? {change} is "
-        f"{'more' if slower else 'not more'} than {format_tolerance(limit)}",
+        f"is this {comparative} than the tolerance? {change} is "
+        f"{'more' if is_beyond else 'not more'} than {format_tolerance(tolerance)}",
         f"is this surely more than the smallest effect worth reporting, {format_tolerance(round(least_effect, 6))}? "
         f"{_p_text(verdict)}",
         *(f"note: {line}" for line in (*since_lines(verdict), *remarks(verdict))),
         f"{verdict.kind}" + (f": {reason}" if reason else ""),
     ]
     return [printable(line) for line in lines]
+
+
+def _short_reasoning_lines(verdict: Verdict, reason: str) -> list[str]:
+    """Return the lines on a verdict without the difference of two sides.
+
+    Such a verdict compares with a limit or with sibling tests, or with nothing.
+    """
+    conclusion = printable(f"{verdict.kind}: {reason or 'nothing to compare with'}")
+    if verdict.interval is None:
+        return [conclusion]
+    side = "beyond the limit" if verdict.limit is not None else "against the others"
+    processes = count(verdict.processes, "process", "es")
+    return [printable(f"{difference_text(verdict)}, {side}, from {processes}"), conclusion]
 
 
 def _memory_line(peak: ExactVerdict) -> str:
@@ -186,7 +205,10 @@ def _memory_line(peak: ExactVerdict) -> str:
 
 
 def _p_text(verdict: Verdict) -> str:
-    """Return `yes` where a difference is significant, with its p-values."""
+    """Return `yes` where a difference is significant, with its p-values.
+
+    It is `not asked` where no p-value was computed.
+    """
     if verdict.p is None or verdict.p_adjusted is None:
         return "not asked"
     return (
@@ -249,16 +271,18 @@ def _chances_line(verdict: Verdict, difference: Difference) -> str:
 
 def _sides_line(verdict: Verdict, difference: Difference) -> str:
     """Return both centres, with devices, sessions and processes of each."""
-    sessions, processes = verdict.sessions, len(verdict.baseline_medians_s)
-    metric = verdict.subject.metric
-    devices = len({session.device for session in sessions})
-    device = (
-        "another device" if difference.device else "paired" if difference.paired else "one device"
-    )
+    sessions, metric = verdict.sessions, verdict.subject.metric
+    new_processes = count(verdict.processes, "process", "es")
+    old_processes = count(len(verdict.baseline_medians_s), "process", "es")
+    devices = count(len({session.device for session in sessions}), "device")
+    device_relation = "paired" if difference.paired else "one device"
+    # A spread between devices is there only if the baseline is from another device.
+    if difference.device:
+        device_relation = "another device"
     return (
-        f"now {kept_text(metric, difference.new_s)} from {count(verdict.processes, 'process', 'es')} of 1 session; "
-        f"baseline {kept_text(metric, difference.reference_s)} from {count(processes, 'process', 'es')} of "
-        f"{count(len(sessions), 'session')} on {count(devices, 'device')} ({device})"
+        f"now {kept_text(metric, difference.new_s)} from {new_processes} of 1 session; "
+        f"baseline {kept_text(metric, difference.reference_s)} from {old_processes} of "
+        f"{count(len(sessions), 'session')} on {devices} ({device_relation})"
     )
 
 
@@ -318,8 +342,9 @@ def explanation_as_json(run: Run, tests: Sequence[tuple[str, str]]) -> dict[str,
 def _test_fields(run: Run, label: str) -> dict[str, object]:
     """Return every record that a run has of one label."""
 
-    def records(name: str) -> list[dict[str, object]]:
-        return [asdict(record) for record in getattr(run, name) if record.label == label]
+    def records(field: str) -> list[dict[str, object]]:
+        """Return the records of this label in a list of the run."""
+        return [asdict(record) for record in getattr(run, field) if record.label == label]
 
     verdicts = (asdict(verdict) for verdict in run.verdicts if verdict.subject.label == label)
     return {
@@ -331,7 +356,7 @@ def _test_fields(run: Run, label: str) -> dict[str, object]:
         ],
         "kernel": next(iter(records("resources")), None),
         "kernel_judgement": next(iter(records("exact")), None),
-        **{name: records(name) for name in ("figures", "memory_uses", "profiles")},
+        **{field: records(field) for field in ("figures", "memory_uses", "profiles")},
     }
 
 

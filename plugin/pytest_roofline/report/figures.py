@@ -47,7 +47,8 @@ def figure_lines(figures: Sequence[Figure], at_most: int = MOST_LISTED) -> list[
 def figure_text(figure: Figure) -> str:
     """Return `efficiency 87.3 %`."""
     # Formatters choose a unit by the size of a positive number, so the sign is written here.
-    return f"{figure.name} {'-' * (figure.value < 0)}{_FORMS[figure.unit](abs(figure.value))}"
+    sign = "-" if figure.value < 0 else ""
+    return f"{figure.name} {sign}{_FORMS[figure.unit](abs(figure.value))}"
 
 
 _FORMS: dict[str, Callable[[float], str]] = {
@@ -79,11 +80,18 @@ def first_call_lines(rows: Sequence[Row], at_most: int = MOST_FIRST_CALLS) -> li
     lines = [
         f"{printable(row.label)}: {first_call_text(row.measurement, row.tolerance)}"
         for row in rows
-        # The only first call of a function that compiles is shown by the column `compile`.
-        if row.measurement is not None
-        and len(row.measurement.samples.first_calls_s) > (row.measurement.compile_s is not None)
+        if row.measurement is not None and _has_first_calls_to_show(row.measurement)
     ]
     return cut(lines, at_most, "with first calls")
+
+
+def _has_first_calls_to_show(measurement: Measurement) -> bool:
+    """Return True where the first calls need a line.
+
+    The only first call of a function that compiles is shown by the column `compile`.
+    """
+    shown_elsewhere_count = 1 if measurement.compile_s is not None else 0
+    return len(measurement.samples.first_calls_s) > shown_elsewhere_count
 
 
 def first_call_text(measurement: Measurement, tolerance: float | None = None) -> str:
@@ -95,26 +103,25 @@ def first_call_text(measurement: Measurement, tolerance: float | None = None) ->
         measurement: with first calls. Their times and the steady time are of single calls, by the host's clock.
         tolerance: of its verdict, as a share of the time; by default the measurement's own.
     """
-    steady_s, calls = measurement.samples.alone_s, measurement.samples.first_calls_s
+    steady_s, calls_s = measurement.samples.alone_s, measurement.samples.first_calls_s
     # Warm calls were timed only where the samples are by another clock, the device's.
     clock = " by the host's clock" if measurement.samples.warm_calls_s else ""
     steady_call = steady_from(measurement, tolerance)
     ranks = " on new ranks" if measurement.ranks is not None and measurement.ranks.fresh else ""
     parts = [
-        f"call 0{ranks} took {format_seconds(calls[0])}, {format_factor(calls[0] / steady_s)} the steady "
+        f"call 0{ranks} took {format_seconds(calls_s[0])}, {format_factor(calls_s[0] / steady_s)} the steady "
         f"{format_seconds(steady_s)}{clock}"
     ]
-    later_calls = calls[
-        1 : 1 + (MOST_CALLS if steady_call is None else min(MOST_CALLS, steady_call))
-    ]
+    # The calls after call 0 up to the first steady call, which is listed too.
+    later_count = MOST_CALLS if steady_call is None else min(MOST_CALLS, steady_call)
     parts += [
-        f"call {number} {format_factor(seconds / steady_s)}"
-        for number, seconds in enumerate(later_calls, 1)
+        f"call {number} {format_factor(call_s / steady_s)}"
+        for number, call_s in enumerate(calls_s[1 : 1 + later_count], 1)
     ]
     if steady_call is not None:
         parts.append(f"steady from call {steady_call} on")
-    elif len(calls) > 1:
-        parts.append(f"not steady within {len(calls)} calls")
+    elif len(calls_s) > 1:
+        parts.append(f"not steady within {len(calls_s)} calls")
     return "; ".join(parts)
 
 
@@ -127,12 +134,13 @@ def steady_from(measurement: Measurement, tolerance: float | None = None) -> int
     their number more than a sample does. A call as fast as the slowest warm call is always steady.
     """
     samples = measurement.samples
-    allowed = tolerance or measurement.tolerance or DEFAULT_TOLERANCE
-    deviation_s = median(abs(sample_s - samples.median_s) for sample_s in samples.seconds)
-    sigma_s = MAD_TO_SIGMA * deviation_s * math.sqrt(samples.iterations)
-    limit_s = max(
-        samples.alone_s * (1 + allowed) + DEVIATIONS * sigma_s, *samples.warm_calls_s, 0.0
-    )
+    tolerated_share = tolerance or measurement.tolerance or DEFAULT_TOLERANCE
+    sample_deviation_s = median(abs(sample_s - samples.median_s) for sample_s in samples.seconds)
+    call_sigma_s = MAD_TO_SIGMA * sample_deviation_s * math.sqrt(samples.iterations)
+    # The time of a single warm call, by the host's clock.
+    warm_s = samples.alone_s
+    steady_limit_s = warm_s * (1 + tolerated_share) + DEVIATIONS * call_sigma_s
+    limit_s = max(steady_limit_s, *samples.warm_calls_s, 0.0)
     # Calls are numbered from 0; each slow call is listed by the number of the call after it.
     after_slow = [
         number for number, seconds in enumerate(samples.first_calls_s, 1) if seconds > limit_s
@@ -173,17 +181,16 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
     They tell how the ranks were started, each straggler, the part of a whole program that is its
     work, and which tests had more ranks than cores.
     """
-    all_measurements = [row.measurement for row in rows if row.measurement is not None]
     pairs = [
-        (measurement, measurement.ranks)
-        for measurement in all_measurements
-        if measurement.ranks is not None
+        (row.measurement, row.measurement.ranks)
+        for row in rows
+        if row.measurement is not None and row.measurement.ranks is not None
     ]
     measurements = [measurement for measurement, _ in pairs]
     has_collectives = any(
         rate_suffix(measurement.key.metric) == "busbw_GBps" for measurement in measurements
     )
-    lines = [BUSBW] * has_collectives
+    lines = [BUSBW] if has_collectives else []
     lines += [f"ranks: {text}" for text in dict.fromkeys(launch_text(ranks) for _, ranks in pairs)]
     stragglers = [
         straggler_text(measurement, ranks)
@@ -192,17 +199,22 @@ def rank_lines(rows: Sequence[Row]) -> list[str]:
     ]
     lines += cut(stragglers, MOST_RANKS, "with a straggler")
     lines += [text for measurement in measurements for text in job_text(measurement, measurements)]
-    oversubscribed = [
+    return lines + _oversubscribed_lines(measurements)
+
+
+def _oversubscribed_lines(measurements: Sequence[Measurement]) -> list[str]:
+    """Return the line on tests with more ranks than cores, if any."""
+    names = [
         printable(measurement.label)
         for measurement in measurements
         if OVERSUBSCRIBED in measurement.samples.labels
     ]
-    if oversubscribed:
-        lines.append(
-            "oversubscribed: a node has more ranks than cores, so these times mostly show the scheduler of the system "
-            f"and never gate: {listed(oversubscribed, MOST_RANKS)}"
-        )
-    return lines
+    if not names:
+        return []
+    return [
+        "oversubscribed: a node has more ranks than cores, so these times mostly show the scheduler of the system "
+        f"and never gate: {listed(names, MOST_RANKS)}"
+    ]
 
 
 def launch_text(ranks: Ranks) -> str:
@@ -228,6 +240,7 @@ def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
     assert ranks.straggler is not None
     host = f" on {ranks.hosts[ranks.straggler]}" if ranks.hosts else ""
     lag_s = ranks.lag_s[ranks.straggler] if ranks.lag_s else 0.0
+    # `format_percent` writes a change, so it puts a `+` before the share.
     share = format_percent(lag_s / measurement.median_s).replace("+", "")
     return (
         f"straggler: rank {ranks.straggler}{printable(host)} takes {format_seconds(lag_s)} longer for its part of "
@@ -239,13 +252,16 @@ def job_text(job: Measurement, measurements: Sequence[Measurement]) -> list[str]
     """Return how much of a whole program is one steady call.
 
     The list is empty where `job` is no whole program, and where its test measured no steady call.
+
+    Args:
+        job: the measurement of the whole program.
+        measurements: all measurements of the run; those of the same test and work are steady calls.
     """
+    if job.key.metric != JOB_METRIC:
+        return []
     return [
         f"{printable(job.label)}: the whole program takes {format_seconds(job.median_s)}, of which one steady call of "
         f"its work is {format_seconds(call.median_s)}; the rest is start, imports, rendezvous, warm-up and exit"
         for call in measurements
-        if job.key.metric == JOB_METRIC
-        and call.test_id == job.test_id
-        and call.work == job.work
-        and call is not job
+        if call.test_id == job.test_id and call.work == job.work and call is not job
     ]

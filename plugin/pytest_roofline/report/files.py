@@ -52,7 +52,9 @@ def write_report(
         except Exception as error:
             # A fault in one file, or in a record that it shows, must not keep the others from being written.
             text = reason(error)
-            troubles.append(text if str(folder / name) in text else f"{folder / name}: {text}")
+            # Errors of writing name the file already.
+            names_file = str(folder / name) in text
+            troubles.append(text if names_file else f"{folder / name}: {text}")
     if troubles:
         raise CannotStore("; ".join(troubles))
     return [folder / name for name in FILES]
@@ -66,8 +68,11 @@ def reason(error: Exception) -> str:
     """
     if isinstance(error, RooflineError):
         return str(error)
-    *_, last = traceback.extract_tb(error.__traceback__) or [traceback.FrameSummary("?", 0, "?")]
-    place = f"{Path(last.filename).name}, line {last.lineno}"
+    # The last frame is the one that raised. An error that was never raised has no frames.
+    *_, raising_frame = traceback.extract_tb(error.__traceback__) or [
+        traceback.FrameSummary("?", 0, "?")
+    ]
+    place = f"{Path(raising_frame.filename).name}, line {raising_frame.lineno}"
     return f"{type(error).__name__}: {error} ({place}); this is a defect of pytest-roofline, please report it"
 
 
@@ -96,8 +101,10 @@ def append_summary(runs: Sequence[Run], path: Path, rows: Sequence[Row] | None =
     """
     try:
         before = path.read_bytes() if path.exists() else b""
+        # Ends the last line of the earlier content, where it has no end.
         start = "\n" if before and not before.endswith(b"\n") else ""
-        text = summary(runs, rows, MOST_BYTES - len(before) - len(start))
+        free_bytes = MOST_BYTES - len(before) - len(start)
+        text = summary(runs, rows, free_bytes)
         if not text:
             raise CannotStore(
                 f"{path} holds {len(before)} bytes and has no room for a summary; the limit of GitHub is 1 MiB"
@@ -133,6 +140,7 @@ def _csv_cell(value: object) -> object:
     """Return a value as a cell.
 
     Text has no control characters. An apostrophe in front of it keeps a spreadsheet from computing it.
+    Lists, mappings and booleans are written as JSON; numbers and None stay as they are.
     """
     if isinstance(value, dict | list | bool):
         return json_text(value, ensure_ascii=True, indent=None).rstrip()
@@ -171,7 +179,8 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
 
 def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, object]:
     """Return `run.json` as plain data."""
-    names, results = run_names(runs), rows_of(runs) if rows is None else rows
+    names = run_names(runs)
+    results = rows_of(runs) if rows is None else rows
     rows_by_path = group_by(results, lambda row: row.path)
     return {
         "schema": SCHEMA,

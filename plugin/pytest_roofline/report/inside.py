@@ -4,6 +4,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ..core.memory import WORD, MemoryUse, OutOfMemory
 from ..core.profiles import LAUNCH, AttentionTime, KernelTime, OperatorTime, Profile
@@ -43,11 +44,7 @@ def profile_lines(profiles: Sequence[Profile], width: int) -> list[str]:
         traces = [profile.trace for profile in other_profiles if profile.trace]
         folders = dict.fromkeys(os.path.dirname(trace) for trace in traces)  # noqa: PTH120
         where = " and ".join(["the run file", *folders])
-        lines.append(
-            printable(
-                f"and {len(other_profiles)} more profile{'s' * (len(other_profiles) > 1)}, in {where}"
-            )
-        )
+        lines.append(printable(f"and {count(len(other_profiles), 'more profile')}, in {where}"))
     return lines
 
 
@@ -58,21 +55,23 @@ def one_profile_lines(profile: Profile, width: int) -> list[str]:
         f"profile of {profile.label} on {profile.device}, {calls}; never judged, in no baseline"
     ]
     lines += [f"  {sentence}" for sentence in clock_sentences(profile)]
-    lines += [f"  {classes_text(profile)}"] * bool(profile.classes)
-    lines += ["  " + line for line in _kernel_table(profile, width - 2)] * (
-        profile.on_device or not profile.operators
-    )
-    lines += ["  " + line for line in _operator_table(profile, width - 2)]
-    lines += [f"  launches: {launches_text(profile)}"] * bool(launches_text(profile))
-    lines += [f"  parts: {parts_text(profile)}"] * bool(profile.parts)
+    if profile.classes:
+        lines.append(f"  {classes_text(profile)}")
+    # Without a device the kernels are operators, which the table of operators shows.
+    if profile.on_device or not profile.operators:
+        lines += [f"  {line}" for line in _kernel_table(profile, width - 2)]
+    lines += [f"  {line}" for line in _operator_table(profile, width - 2)]
+    if launches := launches_text(profile):
+        lines.append(f"  launches: {launches}")
+    if profile.parts:
+        lines.append(f"  parts: {parts_text(profile)}")
     lines += [
         f"  attention, {attention_text(attention, profile.calls)}"
         for attention in profile.attention
     ]
     lines += [f"  not in this profile: {sentence}" for sentence in profile.missing]
-    lines += [f"  trace: {profile.trace} (open it at https://ui.perfetto.dev)"] * bool(
-        profile.trace
-    )
+    if profile.trace:
+        lines.append(f"  trace: {profile.trace} (open it at https://ui.perfetto.dev)")
     return [printable(line) for line in lines]
 
 
@@ -91,7 +90,7 @@ def clock_sentences(profile: Profile) -> list[str]:
         times.append(
             f"operators at work on the host for {format_share(profile.host_s / profile.span_s)} of the span"
         )
-    sentences = [f"a call: {', '.join(times)}"] * bool(times)
+    sentences = [f"a call: {', '.join(times)}"] if times else []
     measured_s, profiled_s = profile.measured_s, profile.profiled_s
     if measured_s and profiled_s is not None and profiled_s > MOST_OVERHEAD * measured_s:
         sentences.append(
@@ -106,6 +105,7 @@ def classes_text(profile: Profile) -> str:
     text = ", ".join(
         f"{class_time.name} {format_share(class_time.share)}" for class_time in profile.classes
     )
+    # Rounding alone may take the sum a little above 1.
     if sum(class_time.share for class_time in profile.classes) > 1.01:
         return f"{text} of the span; streams overlap, so the classes add up to more than the span"
     return f"{text} of the span"
@@ -145,17 +145,20 @@ def _table(
     """
     if not rows:
         return []
-    cells = [columns, *(cells for _, cells in rows)]
+    cells = [columns, *(row_cells for _, row_cells in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    room = max(SHORTEST_NAME, min(LONGEST_NAME, width - sum(widths) - 2 * len(widths)))
-    names = [heading, *(short_name(name, room) for name, _ in rows)]
+    # Two blanks are before each column.
+    free_width = width - sum(widths) - 2 * len(widths)
+    name_width = max(SHORTEST_NAME, min(LONGEST_NAME, free_width))
+    names = [heading, *(short_name(name, name_width) for name, _ in rows)]
     longest = max(map(len, names))
     return [
         name.ljust(longest)
         + "".join(
-            f"  {cell.rjust(column_width)}" for cell, column_width in zip(row, widths, strict=True)
+            f"  {cell.rjust(column_width)}"
+            for cell, column_width in zip(row_cells, widths, strict=True)
         )
-        for name, row in zip(names, cells, strict=True)
+        for name, row_cells in zip(names, cells, strict=True)
     ]
 
 
@@ -215,6 +218,7 @@ def short_name(name: str, at_most: int) -> str:
     These are its return type, name spaces and argument list.
     """
     short = _NOISE.sub("", name)
+    # The parentheses of a copy hold its direction, as in `Memcpy DtoH (Device -> Pinned)`.
     if not short.startswith(("Memcpy", "Memset")):
         short = short.partition("(")[0]
     short = printable(short.strip() or name)
@@ -226,15 +230,13 @@ def parts_text(profile: Profile, at_most: int = MOST_PARTS) -> str:
 
     The time of a part does not include the parts inside it.
     """
-    texts = [
-        f"{part.part or '(in no part)'} {format_seconds(part.forward_s / profile.calls)} forward"
-        + (
-            f" {format_seconds(part.backward_s / profile.calls)} backward"
-            if part.backward_s
-            else ""
-        )
-        for part in profile.parts[:at_most]
-    ]
+    texts = []
+    for part in profile.parts[:at_most]:
+        name = part.part or "(in no part)"
+        text = f"{name} {format_seconds(part.forward_s / profile.calls)} forward"
+        if part.backward_s:
+            text += f" {format_seconds(part.backward_s / profile.calls)} backward"
+        texts.append(text)
     remaining = len(profile.parts) - at_most
     return ", ".join(texts) + (f", and {remaining} more in the run file" if remaining > 0 else "")
 
@@ -353,22 +355,23 @@ def over_time_text(use: MemoryUse) -> str:
     """
     sizes = [point.total_bytes for point in use.over_time]
     bar_count, least = min(len(sizes), _WIDEST), min(sizes)
-    heights = (
-        max(sizes[number * len(sizes) // bar_count : (number + 1) * len(sizes) // bar_count])
-        for number in range(bar_count)
-    )
+    # Bar number `n` shows the points from bound `n` to bound `n + 1`.
+    bounds = [number * len(sizes) // bar_count for number in range(bar_count + 1)]
+    bar_sizes = (max(sizes[start:end]) for start, end in pairwise(bounds))
+    # The rise is 1 where all sizes are equal, so that nothing is divided by 0.
     rise = (max(sizes) - least) or 1
-    bars = "".join(
-        _BARS[max(0, math.ceil(len(_BARS) * (size - least) / rise) - 1)] for size in heights
-    )
-    return f"{format_memory(sizes[0])} {bars} {format_memory(sizes[-1])}"
+    heights = (math.ceil(len(_BARS) * (size - least) / rise) for size in bar_sizes)
+    bars = "".join(_BARS[max(0, height - 1)] for height in heights)
+    first_size, last_size = sizes[0], sizes[-1]
+    return f"{format_memory(first_size)} {bars} {format_memory(last_size)}"
 
 
 def categories_text(use: MemoryUse) -> str:
     """Return `activations 3.10 GiB (66 %), parameters 461 MiB (10 %)`."""
-    ordered = sorted(use.categories.items(), key=lambda pair: -pair[1])
+    largest_first = sorted(use.categories, key=lambda name: -use.categories[name])
     return ", ".join(
-        f"{name} {format_memory(size)} ({_share(size / use.peak_bytes)})" for name, size in ordered
+        f"{name} {format_memory(use.categories[name])} ({_share(use.categories[name] / use.peak_bytes)})"
+        for name in largest_first
     )
 
 
@@ -378,7 +381,7 @@ def _share(share: float) -> str:
 
 def _signed_text(size_bytes: int) -> str:
     # Formatters choose a unit by the size of a positive number, so the sign is written here.
-    return "-" * (size_bytes < 0) + format_memory(abs(size_bytes))
+    return ("-" if size_bytes < 0 else "") + format_memory(abs(size_bytes))
 
 
 def status_word(record: OutOfMemory) -> str:
@@ -394,6 +397,7 @@ def failure_message(record: OutOfMemory, where: str) -> str:
     """
     allocation = record.allocation
     sizes = f" ({allocation.sizes})" if allocation.sizes else ""
+    # The entries of the baseline that this test could not measure again.
     losses = [
         format_seconds(seconds)
         + (f" for {printable(name)}" if name and name != record.name else "")
@@ -424,8 +428,7 @@ def out_of_memory_lines(records: Sequence[OutOfMemory], at_most: int = 12) -> li
 def circumstances(record: OutOfMemory) -> str:
     """Return how a test ran out of memory.
 
-    It reads `asked for 2.00 GiB, 1.10 GiB free, during the calls, 77.0 GiB allocated by torch`. Published
-    cases that ran out of memory too follow.
+    It reads `asked for 2.00 GiB, 1.10 GiB free, during the calls, 77.0 GiB allocated by torch`.
     """
     where = "outside of measure" if record.phase is None else _DOING[record.phase]
     allocation = record.allocation

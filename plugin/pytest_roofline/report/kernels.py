@@ -51,8 +51,9 @@ def advice_lines(changes: Sequence[FigureChange], warning: str = "") -> list[str
     """
     worse = [change.figure for change in changes if change.verdict == "worse"]
     lines = [f"{figure}: {ADVICE[figure]}" for figure in worse if figure in ADVICE]
-    words = [f"ptxas: {warning}"] if warning and "serialized_wgmma" in worse else []
-    return [*lines, *words]
+    if warning and "serialized_wgmma" in worse:
+        lines.append(f"ptxas: {warning}")
+    return lines
 
 
 def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
@@ -97,15 +98,14 @@ def status_word(row: Row) -> str:
 def failure_message(row: Row, where: str) -> str:
     """Return why a test is red, the worse figures first.
 
-    A second line has all other differences, and the command that accepts them.
+    A second line has all other differences, and the command that accepts them. `where` is the run
+    file with the details; it is empty where the run could not be saved.
     """
     resources, exact = row.resources, row.exact
     assert resources is not None
     assert exact is not None
-    label, details = (
-        printable(row.label),
-        f"Details: {where}" if where else "The run could not be saved",
-    )
+    label = printable(row.label)
+    details = f"Details: {where}" if where else "The run could not be saved"
     if row.verdict == Kind.NO_BASELINE:
         return (
             f"{label}: NO BASELINE ({printable(exact.reason)}), and a baseline is required\n"
@@ -141,7 +141,10 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def explanation(run_path: str, resources: Resources, judgement: ExactVerdict | None) -> list[str]:
-    """Return all facts on a compiled kernel of a run, as lines."""
+    """Return all facts on a compiled kernel of a run, as lines.
+
+    `judgement` is its verdict, with the changes from the baseline; None where it was not judged.
+    """
     lines = [
         f"{resources.label} in {run_path}",
         f"compiled for {resources.target} by {_pairs(resources.compiler)}",
@@ -153,18 +156,20 @@ def explanation(run_path: str, resources: Resources, judgement: ExactVerdict | N
         lines.append(
             f"shared memory: {resources.shared_bytes:,} of {resources.shared_limit_bytes:,} bytes"
         )
-    lines += [f"not read: {resources.unread}"] * bool(resources.unread)
-    lines += [f"slack: {_pairs(resources.slack)}"] * bool(resources.slack)
+    if resources.unread:
+        lines.append(f"not read: {resources.unread}")
+    if resources.slack:
+        lines.append(f"slack: {_pairs(resources.slack)}")
     if judgement is None:
         reason = (
             resources.invalid
             or "the test failed before its verdict, or the run was cut before its end"
         )
         return [printable(line) for line in [*lines, f"no verdict: {reason}"]]
-    lines += [f"baseline: {judgement.source}"] * bool(judgement.source)
+    if judgement.source:
+        lines.append(f"baseline: {judgement.source}")
     lines += [
-        f"  {change_text(change)}" + f" ({_MEANING[change.verdict]})"
-        for change in judgement.changes
+        f"  {change_text(change)} ({_MEANING[change.verdict]})" for change in judgement.changes
     ]
     lines += [f"note: {remark}" for remark in judgement.remarks]
     lines += [f"note: {advice}" for advice in advice_lines(judgement.changes, resources.warning)]

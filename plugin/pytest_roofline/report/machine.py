@@ -12,28 +12,29 @@ from .tables import TextTable, render
 def machine_lines(machine: Machine) -> list[str]:
     """Return the processor, memory and every GPU."""
     host = machine.host
-    usable_text = f", of which {format_amount(host.usable_memory_bytes)} usable" * (
-        host.usable_memory_bytes < host.memory_bytes
+    is_limited = host.usable_memory_bytes < host.memory_bytes
+    usable_text = (
+        f", of which {format_amount(host.usable_memory_bytes)} usable" if is_limited else ""
     )
+    gpus_text = count(len(machine.gpus), "GPU") if machine.gpus else "no GPUs"
     torch_text = "" if machine.torch_devices is None else f"; torch uses {machine.torch_devices}"
     return [
         f"host {printable(host.name)}: {printable(host.cpu_model)}, {host.usable_cores} of {host.cores} cores, "
         f"{format_amount(host.memory_bytes)} memory{usable_text}, kernel {printable(host.kernel)}",
         *(printable(_gpu_line(gpu)) for gpu in machine.gpus),
-        f"{len(machine.gpus) or 'no'} GPU{'s' * (len(machine.gpus) != 1)} seen{torch_text}",
+        f"{gpus_text} seen{torch_text}",
     ]
 
 
 def _gpu_line(gpu: Gpu) -> str:
     """Return the known facts of one GPU."""
+    has_pcie = gpu.pcie_generation is not None or gpu.pcie_width is not None
     facts = [
         None if gpu.memory_bytes is None else format_amount(gpu.memory_bytes),
         gpu.partition,
         None if gpu.driver is None else f"driver {gpu.driver}",
         None if gpu.power_limit_w is None else f"{gpu.power_limit_w:g} W",
-        None
-        if gpu.pcie_generation is None and gpu.pcie_width is None
-        else f"PCIe {gpu.pcie_generation or '?'} × {gpu.pcie_width or '?'}",
+        f"PCIe {gpu.pcie_generation or '?'} × {gpu.pcie_width or '?'}" if has_pcie else None,
         None if gpu.links is None else f"{gpu.links} links up",
         None if gpu.ecc is None else f"ECC {'on' if gpu.ecc else 'off'}",
     ]
@@ -123,12 +124,13 @@ def product_lines(product: Product) -> Iterator[str]:
 
     They are its components, the names that drivers print, and its figures, each with its source.
     """
-    parts = (product.memory_type, product.pcie, product.nvlink, product.xgmi)
-    components = ", ".join(part for part in (product.architecture, *parts) if part)
+    parts = (product.architecture, product.memory_type, product.pcie, product.nvlink, product.xgmi)
+    components = ", ".join(part for part in parts if part)
     yield printable(
         f"{product.product} {product.memory} ({product.variant}; {components}), family {product.family}"
     )
     for name in product.names:
+        # Two products may share a name; then these facts of the device decide.
         needs = f", where {', '.join(name.needs)} agree" if name.needs else ""
         yield printable(f'  printed as "{name.name}"{needs}: {name.source}')
     for label, figure in (*product.peaks.items(), *product.facts.items()):

@@ -41,10 +41,8 @@ def shift_line(rows: Sequence[Row]) -> list[str]:
     shift = common_shift(compared_verdicts(rows))
     if shift is None:
         return []
-    direction, by = (
-        "slower" if shift.estimate > 0 else "faster",
-        format_percent(growth(shift.estimate)),
-    )
+    direction = "slower" if shift.estimate > 0 else "faster"
+    by = format_percent(growth(shift.estimate))
     return [
         f"ALL TESTS SHIFTED: {shift.moved} of {shift.tests} are {direction}, by {by} in the median. Look for one "
         "common cause (clock, power limit, other processes, driver) before you look at single tests"
@@ -72,23 +70,20 @@ def clock_line(rows: Sequence[Row]) -> list[str]:
     Counted in clock cycles, these tests are not slower.
     """
     slow = [
-        row
+        (row, row.time_verdict)
         for row in rows
         if row.time_verdict is not None and row.time_verdict.kind in (Kind.REGRESSED, Kind.SHIFTED)
     ]
     explained = []
-    for row in slow:
-        clock = clock_change(row.time_verdict) if row.time_verdict is not None else None
+    for row, verdict in slow:
+        clock = clock_change(verdict)
         if clock is not None and clock.explains(row.tolerance or 0.0):
-            explained.append(
-                f"{printable(row.label)} (clock {format_percent(clock.after_hz / clock.before_hz - 1)})"
-            )
+            clock_text = format_percent(clock.after_hz / clock.before_hz - 1)
+            explained.append(f"{printable(row.label)} (clock {clock_text})")
+    if not explained:
+        return []
     names = listed(explained, MOST_NAMED)
-    return (
-        [f"a lower clock explains {len(explained)} of {len(slow)} slowdowns: {names}"]
-        if names
-        else []
-    )
+    return [f"a lower clock explains {len(explained)} of {len(slow)} slowdowns: {names}"]
 
 
 def device_line(rows: Sequence[Row]) -> list[str]:
@@ -157,7 +152,7 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
     effects = detectable_effects(verdicts)
     parts = [
         f"{format_tolerance(round(effect, 6))} on {_tests_text(test_count, len(verdicts))}"
-        for effect, test_count, _ in effects
+        for effect, test_count, _compared_count in effects
     ]
     lines = [f"the run detects a slowdown of {', '.join(parts)} (80 % power)"] if parts else []
     # The processes that red needs, for each test that cannot detect anything.
@@ -171,13 +166,9 @@ def power_lines(rows: Sequence[Row]) -> list[str]:
 
 def _tests_text(number: int, total: int) -> str:
     """Return `3 of 5 tests`, `all 5 tests` or `the one test`."""
-    return (
-        f"{number} of {total} tests"
-        if number < total
-        else f"all {total} tests"
-        if total > 1
-        else "the one test"
-    )
+    if number < total:
+        return f"{number} of {total} tests"
+    return f"all {total} tests" if total > 1 else "the one test"
 
 
 def curve_verdict_line(curve: CurveVerdict) -> str:
@@ -188,9 +179,10 @@ def curve_verdict_line(curve: CurveVerdict) -> str:
     """
     first, last = (format_bytes(size) for size in curve.worst)
     region = first if first == last else f"{first} to {last}"
+    new_processes, baseline_processes = curve.processes
     return printable(
         f"{curve.label}: {curve.kind.value} {format_percent(growth(curve.estimate))} "
-        f"({bounds_text(curve.interval)}, {curve.processes[0]} against {curve.processes[1]}), "
+        f"({bounds_text(curve.interval)}, {new_processes} against {baseline_processes}), "
         f"{curve.passed} of {curve.points} sizes passed; worst {region}, "
         f"{format_percent(growth(curve.worst_estimate))}"
     )

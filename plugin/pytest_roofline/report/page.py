@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ..baselines.run_files import run_names
 from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run
-from ..core.facts import DeviceFacts, HostFacts
+from ..core.facts import Code, DeviceFacts, HostFacts
 from ..core.groups import group_by
 from ..core.libraries import folders, versions
 from ..core.rows import Row, badness, worst_first
@@ -157,7 +157,8 @@ def _result(row: Row, has_several_runs: bool) -> dict[str, Cell]:
     return {
         "test": Cell(row.label, full=row.test),
         "verdict": Cell(row.verdict, badness(row.verdict)[0], why=reason(row), word=row.verdict),
-        "run": Cell((row.run or "") * has_several_runs),
+        # `_table` leaves out a column whose cells are all empty.
+        "run": Cell(row.run or "" if has_several_runs else ""),
         **{name: columns[name] for name in _FIRST},
         **columns,
     }
@@ -196,12 +197,14 @@ def machine_table(runs: Sequence[Run]) -> Table:
     """
     facts, names = [_facts(run) for run in runs], run_names(runs)
     has_several_runs = len(runs) > 1
-    columns = ["fact", *(names[run.path] for run in runs), *["between runs"] * has_several_runs]
+    columns = ["fact", *(names[run.path] for run in runs)]
+    columns += ["between runs"] if has_several_runs else []
     rows = []
+    # Every name that a run has, once, in the order of its first mention.
     for name in dict.fromkeys(chain(*facts)):
         values = [facts_of_run.get(name, "") for facts_of_run in facts]
         mark = "differs" if len(set(values)) > 1 else ""
-        rows.append([name, *values, *[mark] * has_several_runs])
+        rows.append([name, *values, *([mark] if has_several_runs else [])])
     return Table(
         "Environment",
         [Column(name, is_number=False) for name in columns],
@@ -214,36 +217,50 @@ def _facts(run: Run) -> dict[str, str]:
 
     They are its start, end and command, its device, host, software and code, and its environment.
     """
-    header, footer, environment = run.header, run.footer, run.environment
-    finished = (
-        "was cut before its end"
-        if footer is None
-        else f"{footer.finished}, exit status {footer.exit_status}"
-    )
-    facts = {
-        "run": header.run_id,
-        "started": header.started,
-        "finished": finished,
-        "command": " ".join(header.command),
-        "tool": header.tool,
-    }
+    environment = run.environment
+    facts = _run_facts(run)
     facts |= _measured_facts("device", environment.device)
     facts |= _measured_facts("host", environment.host)
     libraries = versions(environment.libraries) | folders(environment.libraries)
     software = environment.software | libraries
     facts |= {f"software {name}": version for name, version in software.items()}
     for code in environment.code:
-        repository = "" if code.name == "." else f" of {code.name}"
-        values = {
-            "code": str(code),
-            "branch": code.branch,
-            "merge base": code.merge_base,
-            "pull request": code.pull_request,
-        }
-        facts |= {f"{name}{repository}": value for name, value in values.items() if value}
+        facts |= _code_facts(code)
     facts |= {f"${name}": value for name, value in environment.variables.items()}
     facts |= {f"{name} cache": state for name, state in environment.caches.items()}
     return facts | {f"package {name}": version for name, version in environment.packages.items()}
+
+
+def _run_facts(run: Run) -> dict[str, str]:
+    """Return the start, the end and the command of a run by name."""
+    header, footer = run.header, run.footer
+    finished = (
+        "was cut before its end"
+        if footer is None
+        else f"{footer.finished}, exit status {footer.exit_status}"
+    )
+    return {
+        "run": header.run_id,
+        "started": header.started,
+        "finished": finished,
+        "command": " ".join(header.command),
+        "tool": header.tool,
+    }
+
+
+def _code_facts(code: Code) -> dict[str, str]:
+    """Return the known facts of a repository by name.
+
+    The names tell the repository, unless it is that of the run itself, whose name is `.`.
+    """
+    repository = "" if code.name == "." else f" of {code.name}"
+    values = {
+        "code": str(code),
+        "branch": code.branch,
+        "merge base": code.merge_base,
+        "pull request": code.pull_request,
+    }
+    return {f"{name}{repository}": value for name, value in values.items() if value}
 
 
 def _measured_facts(owner: str, record: DeviceFacts | HostFacts) -> dict[str, str]:
@@ -254,10 +271,14 @@ def _measured_facts(owner: str, record: DeviceFacts | HostFacts) -> dict[str, st
     facts = {}
     for name, value in asdict(record).items():
         stem, _, unit = name.rpartition("_")
+        # A name without `_` has no stem, so its last word is no unit.
         format_value = _UNITS.get(unit) if stem else None
-        if value is not None:
-            label = (stem if format_value else name).replace("_", " ")
-            facts[f"{owner} {label}"] = format_value(value) if format_value else f"{value}"
+        if value is None:
+            continue
+        if format_value is not None:
+            facts[f"{owner} {stem.replace('_', ' ')}"] = format_value(value)
+        else:
+            facts[f"{owner} {name.replace('_', ' ')}"] = f"{value}"
     return facts
 
 

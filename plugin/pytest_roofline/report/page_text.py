@@ -143,9 +143,11 @@ def reds(rows: Sequence[Row]) -> list[Red]:
     Each measurement of a test has an element. The numbers of tests, of measurements of a test, and
     of plots are limited.
     """
-    detailed = [row for test in _by_test(rows)[:MOST_DETAILED] for row in test[:MOST_OF_A_TEST]]
-    plotted = [id(row) for row in detailed if row.measurements][:MOST_DRAWN]
-    return [_red(row, plotted=id(row) in plotted) for row in detailed]
+    tests = _by_test(rows)[:MOST_DETAILED]
+    detailed = [row for rows_of_test in tests for row in rows_of_test[:MOST_OF_A_TEST]]
+    # Ids of the rows with samples to plot, since two rows may be equal.
+    plotted_ids = [id(row) for row in detailed if row.measurements][:MOST_DRAWN]
+    return [_red(row, plotted=id(row) in plotted_ids) for row in detailed]
 
 
 def left_out_reds(rows: Sequence[Row]) -> str:
@@ -155,15 +157,14 @@ def left_out_reds(rows: Sequence[Row]) -> str:
     are none.
     """
     tests = _by_test(rows)
-    measurements = sum(len(test[MOST_OF_A_TEST:]) for test in tests[:MOST_DETAILED])
-    parts = (
-        [count(len(tests) - MOST_DETAILED, "more failed test")]
-        if len(tests) > MOST_DETAILED
-        else []
+    measurement_count = sum(
+        len(rows_of_test[MOST_OF_A_TEST:]) for rows_of_test in tests[:MOST_DETAILED]
     )
-    parts += (
-        [f"{count(measurements, 'more measurement')} of the tests above"] if measurements else []
-    )
+    parts = []
+    if len(tests) > MOST_DETAILED:
+        parts.append(count(len(tests) - MOST_DETAILED, "more failed test"))
+    if measurement_count:
+        parts.append(f"{count(measurement_count, 'more measurement')} of the tests above")
     return f"… and {' and '.join(parts)}, in the table of all results." if parts else ""
 
 
@@ -177,9 +178,7 @@ def _red(row: Row, *, plotted: bool) -> Red:
     """Return one measurement of a failed test, with its samples if they are to be plotted."""
     failure = row.ended.reason if row.ended is not None else ""
     # The page shows the label above the message, so the message does not begin with it.
-    message = (
-        failure.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)
-    ).splitlines()
+    message = failure.removeprefix("Failed: ").removeprefix(f"{row.label}: ") or reason(row)
     # The first line of an explanation is its heading.
     lines = explanation(row, WIDTH)[1:] if row.metric in (TIME, FIGURE, KERNEL) else []
     # The message has the difference and the verdict already.
@@ -214,11 +213,11 @@ def inside_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """
     names = run_names(runs)
     labels = [(run, label) for run in runs for label in note_labels(run)]
-    # The first line of the notes is a heading for the terminal.
-    notes = [
-        (label + f", run {names[run.path]}" * (len(runs) > 1), note_lines(run, label, WIDTH)[1:])
-        for run, label in labels[:MOST_LINES]
-    ]
+    notes = []
+    for run, label in labels[:MOST_LINES]:
+        heading = f"{label}, run {names[run.path]}" if len(runs) > 1 else label
+        # The first line of the notes is a heading for the terminal.
+        notes.append((heading, note_lines(run, label, WIDTH)[1:]))
     remaining = len(labels) - MOST_LINES
     return notes + ([(f"… and {remaining} more in the run file", [])] if remaining > 0 else [])
 
@@ -281,15 +280,14 @@ def _run_line(run: Run, name: str, shows_product: bool, tolerance: str) -> str:
         header.started.replace("T", " ").replace("Z", " UTC"),
         header.environment.host.name,
     ]
-    facts += [header.environment.device.product] * shows_product
+    facts += [header.environment.device.product] if shows_product else []
     if footer is not None:
+        counts = counts_line({"measured": footer.measured, "compiled": footer.compiled}, {})
         # The rows of the tests give the reasons.
         not_measured_count = sum(footer.not_measured.values())
-        facts.append(
-            counts_line({"measured": footer.measured, "compiled": footer.compiled}, {})
-            + f", {not_measured_count} not measured" * bool(not_measured_count)
-        )
-        facts.append(shadow_text(run))
+        if not_measured_count:
+            counts += f", {not_measured_count} not measured"
+        facts += [counts, shadow_text(run)]
     facts.append(tolerance)
     if footer is None or run.cut:
         facts.append("the run was cut before its end; the results until then follow")
@@ -301,9 +299,10 @@ def drill_line(runs: Sequence[Run]) -> str:
 
     It tells the slowdown if the command of the run has it.
     """
-    if not any(
+    is_drill = any(
         "replaced" in measurement.samples.labels for run in runs for measurement in run.measurements
-    ):
+    )
+    if not is_drill:
         return ""
     shares = [run.drill for run in runs if run.drill]
     by_how_much = f", by {listed(list(dict.fromkeys(shares)), 3)}" if shares else ""

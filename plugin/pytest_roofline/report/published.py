@@ -34,9 +34,11 @@ def published_lines(rows: Sequence[Row], at_most: int = 12, *, verbose: bool = F
             *(f"    {text}" for text in figure_texts(row) if verbose),
         )
     ]
-    remaining = count(len(published) - len(selected), "more measurement")
-    note = f"… and published figures for {remaining} (-v shows all)"
-    return lines + [note] * (len(selected) < len(published))
+    remaining = len(published) - len(selected)
+    if remaining:
+        measurements = count(remaining, "more measurement")
+        lines.append(f"… and published figures for {measurements} (-v shows all)")
+    return lines
 
 
 def figure_texts(row: Row) -> tuple[str, ...]:
@@ -97,10 +99,11 @@ def _published_line(row: Row) -> str:
         if parts
         else "; no plausible published figure"
     )
-    implausible = [entry for entry in entries if entry.implausible]
-    if implausible:
-        number = count(len(implausible), "implausible figure")
-        text += f" ({number} left out: {implausible[0].implausible})"
+    # The reasons why figures are implausible; the first one is shown.
+    reasons = [entry.implausible for entry in entries if entry.implausible]
+    if reasons:
+        number = count(len(reasons), "implausible figure")
+        text += f" ({number} left out: {reasons[0]})"
     return printable(text)
 
 
@@ -127,21 +130,37 @@ def _span_text(row: Row, entries: Sequence[Entry]) -> str:
     It is in the measurement's own unit, with the number of figures and the nearest source.
     """
     times = _seconds(row, entries)
-    slowest, fastest = (figure(row, bound(seconds for _, seconds in times)) for bound in (max, min))
+    slowest = figure(row, max(seconds for _, seconds in times))
+    fastest = figure(row, min(seconds for _, seconds in times))
     # The slowest figure is the lowest rate, but the highest time.
     low, high = (slowest, fastest) if slowest.endswith("/s") else (fastest, slowest)
     low_value, _, unit = low.rpartition(" ")
     # A unit that both have is written once.
     low_text = low_value if high.endswith(f" {unit}") else low
     text = low if low == high else f"{low_text} … {high}"
-    nearest, _ = min(times, key=lambda pair: abs(math.log(pair[1] / (row.time_s or 1.0))))
+    nearest_entry = _nearest(times, row.time_s or 1.0)
+    # A range has two times, but is one figure.
     distinct = {entry.identity: entry for entry, _ in times}
     note_count = sum(bool(entry.note) for entry in distinct.values())
     figures = count(len(distinct), "figure") + (
         f", {note_count} with a note (-v)" if note_count else ""
     )
+    source = _short_source(nearest_entry)
+    if low != high:
+        source = f"nearest {source}"
     job = f"; {WHOLE_PROGRAM}" if row.counting == JOB_METRIC else ""
-    return f"{text} ({figures}; {'nearest ' * (low != high)}{_short_source(nearest)}{job})"
+    return f"{text} ({figures}; {source}{job})"
+
+
+def _nearest(times: Sequence[tuple[Entry, float]], time_s: float) -> Entry:
+    """Return the entry whose time has the smallest ratio to `time_s`."""
+
+    def distance(pair: tuple[Entry, float]) -> float:
+        _, seconds = pair
+        return abs(math.log(seconds / time_s))
+
+    entry, _ = min(times, key=distance)
+    return entry
 
 
 def _peak_text(entries: Sequence[Entry]) -> str:
@@ -150,7 +169,7 @@ def _peak_text(entries: Sequence[Entry]) -> str:
     It reads `peak 17.4 MiB (2 figures; …)`.
     """
     amounts = _amounts(entries)
-    low, high = (format_memory(bound(amounts)) for bound in (min, max))
+    low, high = format_memory(min(amounts)), format_memory(max(amounts))
     span = low if low == high else f"{low} … {high}"
     return f"peak {span} ({count(len(entries), 'figure')}; {_short_source(entries[0])})"
 
@@ -169,11 +188,14 @@ def _seconds(row: Row, entries: Iterable[Entry]) -> list[tuple[Entry, float]]:
         return []
     times = []
     for entry in entries:
-        for value in entry.value if isinstance(entry.value, tuple) else (entry.value,):
+        values = entry.value if isinstance(entry.value, tuple) else (entry.value,)
+        # A value may also be a word: the test ran out of memory.
+        for value in values:
             seconds = (
                 published_s(entry, value, row.work) if isinstance(value, float | int) else None
             )
-            times += [(entry, seconds)] if seconds is not None else []
+            if seconds is not None:
+                times.append((entry, seconds))
     return times
 
 
@@ -183,10 +205,14 @@ def _lag(row: Row) -> float:
     It is minus the logarithm of the time over the slowest published time, and 0 without a lag. So the
     largest lag comes first.
     """
+    # An entry with an upper bound only has no time to lag behind.
     figures = [entry for entry in _figures(row) if not (entry.implausible or only_below(entry))]
     times = [seconds for _, seconds in _seconds(row, figures)]
+    if not times:
+        return 0.0
     # Rounded, so that noise in the last digits does not change the order of tests.
-    return -max(0.0, round(math.log((row.time_s or 1.0) / max(times)), 3)) if times else 0.0
+    lag = round(math.log((row.time_s or 1.0) / max(times)), 3)
+    return -max(0.0, lag)
 
 
 def _short_source(entry: Entry) -> str:
@@ -202,8 +228,10 @@ def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
         if row.time_verdict is not None and row.time_verdict.limit is not None
     ]
     lines = [printable(f"limit: {source}: {names}") for source, names in _group_names(limits)]
+    if len(lines) <= at_most:
+        return lines
     remaining = count(len(lines) - at_most, "more source")
-    return lines[:at_most] + [f"… and limits of {remaining}"] * (len(lines) > at_most)
+    return [*lines[:at_most], f"… and limits of {remaining}"]
 
 
 def idle_lines(rows: Iterable[Row]) -> list[str]:

@@ -30,6 +30,7 @@ def sentence_of(run: Run, rows: Sequence[Row]) -> str:
     # Items that a run adds at its end, such as the device's health, have no `::`: they are no tests of a file.
     tests = list({row.test: None for row in rows_of_run if "::" in row.test})
     reds = reds_of(endings(run), results)
+    # The last closing line is the sentence; the lines before it are for the terminal.
     *_, text = closing_lines(results, reds, tests, status=status, settings=settings)
     return printable(text)
 
@@ -40,8 +41,8 @@ def sentences(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
     Where there are several runs, it follows the run's name.
     """
     names = run_names(runs)
-    lines = [
-        f"{names[run.path]}: " * (len(runs) > 1) + sentence_of(run, rows)
-        for run in runs[:MOST_ENDED]
-    ]
+    lines = []
+    for run in runs[:MOST_ENDED]:
+        sentence = sentence_of(run, rows)
+        lines.append(f"{names[run.path]}: {sentence}" if len(runs) > 1 else sentence)
     return lines or ["GREY: nothing was compared"]

@@ -58,10 +58,8 @@ def summary(
             it does not fit, the summary is empty.
     """
     worst = worst_first(rows_of(runs) if rows is None else rows)
-    skipped, results = (
-        [row for row in worst if (row.metric is None and row.verdict == SKIPPED) == is_skipped]
-        for is_skipped in (True, False)
-    )
+    skipped = [row for row in worst if _is_skipped(row)]
+    results = [row for row in worst if not _is_skipped(row)]
     counts = ["", f"**{counts_text(worst)}**"] if worst else []
     head = _join(
         [
@@ -80,6 +78,11 @@ def summary(
     )
     text = head + table + tail
     return text if len(text.encode()) <= most_bytes else ""
+
+
+def _is_skipped(row: Row) -> bool:
+    """Return True where a test was skipped before it had a result."""
+    return row.metric is None and row.verdict == SKIPPED
 
 
 def _heading(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
@@ -149,8 +152,11 @@ def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
 
     The second number is that of all results with a verdict.
     """
-    texts = [row_texts for row in rows if (row_texts := _remarks_on(row)) is not None]
-    return Counter(text for row_texts in texts for text in dict.fromkeys(row_texts)), len(texts)
+    remarks_by_row = [_remarks_on(row) for row in rows]
+    judged = [row_remarks for row_remarks in remarks_by_row if row_remarks is not None]
+    # A result counts once, even if it has the same remark twice.
+    counts = Counter(remark for row_remarks in judged for remark in dict.fromkeys(row_remarks))
+    return counts, len(judged)
 
 
 def _remarks_on(row: Row) -> tuple[str, ...] | None:
@@ -165,15 +171,17 @@ def _change_lines(rows: Sequence[Row]) -> list[str]:
     numbers, total = remarks_of(rows)
     if not numbers:
         has_baseline = any(row.exact is not None or row.baseline_medians_s for row in rows)
-        return [
-            "",
-            "No recorded fact of this machine changed since the baseline.",
-        ] * has_baseline
+        if not has_baseline:
+            return []
+        return ["", "No recorded fact of this machine changed since the baseline."]
     lines = ["", "Different from the baseline:", ""]
     for text, number in numbers.most_common(MOST_CHANGES):
-        lines.append(f"* {code(text)}{f' ({number} of {total} results)' * (number < total)}")
+        share_text = f" ({number} of {total} results)" if number < total else ""
+        lines.append(f"* {code(text)}{share_text}")
     remaining = len(numbers) - MOST_CHANGES
-    return lines + [f"* and {count(remaining, 'more remark')}"] * (remaining > 0)
+    if remaining > 0:
+        lines.append(f"* and {count(remaining, 'more remark')}")
+    return lines
 
 
 def _skipped_lines(skipped: Sequence[Row]) -> list[str]:
@@ -185,7 +193,8 @@ def _skipped_lines(skipped: Sequence[Row]) -> list[str]:
     listed = reasons.most_common(MOST_REASONS)
     remaining = len(skipped) - sum(number for _, number in listed)
     lines = [f"* {number} skipped: {code(reason)}" for reason, number in listed]
-    lines += [f"* and {remaining} more for other reasons"] * bool(remaining)
+    if remaining:
+        lines.append(f"* and {remaining} more for other reasons")
     return ["", *lines] if lines else []
 
 
@@ -194,21 +203,22 @@ def _table(rows: Sequence[Row], *, has_several_runs: bool, most_bytes: int) -> s
 
     A row is shown whole or not at all. A line below the table counts the rows that are left out.
     """
+    if not rows:
+        return ""
     names = [*_HEADING, *(["run"] if has_several_runs else [])]
     lines = [
         "",
         line(names),
         "|" + "|".join("---:" if name in _RIGHT else "---" for name in names) + "|",
     ]
-    if not rows:
-        return ""
     # The room for rows, beside the heading and the line on rows that are left out.
     free_bytes = most_bytes - len(_join([*lines, *_left_out_lines(len(rows))]).encode())
-    for number, row in enumerate(rows):
+    for shown_count, row in enumerate(rows):
         text = line([*_cells(row), *([code(row.run or "")] if has_several_runs else [])])
+        # The end of the line is one byte more.
         free_bytes -= len(text.encode()) + 1
         if free_bytes < 0:
-            return _join([*lines, *_left_out_lines(len(rows) - number)])
+            return _join([*lines, *_left_out_lines(len(rows) - shown_count)])
         lines.append(text)
     return _join(lines)
 
@@ -326,7 +336,9 @@ def annotations(
         errors: whether to annotate failed tests; False where another plugin annotates them.
         most: the limit of commands. One more line counts the annotations that are left out.
     """
+    # Rows are worst first, so the first row of a test is its worst.
     worst = [members[0] for members in group_by(worst_first(rows), lambda row: row.test).values()]
+    # A red test needs an error; another plugin may write it. A test that is not red may need a warning.
     annotated = [row for row in worst if (errors if row.red else _is_doubtful(row))]
     lines = [_command(row, place_of(row.test)) for row in annotated[:most]]
     if len(annotated) > most:
@@ -368,7 +380,9 @@ def _escape(text: str, special: str, most_bytes: int) -> str:
     The cut is between two characters; the limit is in bytes as written.
     """
     parts = [f"%{ord(char):02X}" if char in special else char for char in printable(text)]
-    ends = list(accumulate(len(part.encode()) for part in parts))
-    if not ends or ends[-1] <= most_bytes:
+    # The bytes of the text up to and with each part.
+    sizes_so_far = list(accumulate(len(part.encode()) for part in parts))
+    if not parts or sizes_so_far[-1] <= most_bytes:
         return "".join(parts)
-    return "".join(parts[: bisect_right(ends, most_bytes - len("…".encode()))]) + "…"
+    fitting_count = bisect_right(sizes_so_far, most_bytes - len("…".encode()))
+    return "".join(parts[:fitting_count]) + "…"

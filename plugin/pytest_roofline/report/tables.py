@@ -57,44 +57,60 @@ class TextTable:
 
         A line is longer where the cells beside the id do not fit.
         """
+        # The first column is always shown; others where a row has text in them.
         is_shown = [
-            not column or any(row[column].plain for row in self._rows)
-            for column in range(len(self._columns))
+            number == 0 or any(row[number].plain for row in self._rows)
+            for number in range(len(self._columns))
         ]
         columns = list(compress(self._columns, is_shown))
         rows = [list(compress(row, is_shown)) for row in self._rows]
         heads = [name.split("\n") for name, _ in columns]
         widths = [
-            max(*map(cell_len, head), *(row[column].cell_len for row in rows), 0)
-            for column, head in enumerate(heads)
+            max(*map(cell_len, head), *(row[number].cell_len for row in rows), 0)
+            for number, head in enumerate(heads)
         ]
-        id_column = next(
-            (column for column, (name, _) in enumerate(columns) if name in ("test", "entry")), None
+        id_number = next(
+            (number for number, (name, _) in enumerate(columns) if name in ("test", "entry")), None
         )
-        if id_column is not None:
+        if id_number is not None:
             # Columns are two spaces apart; the id gets what the others leave.
-            room = width - sum(widths) - 2 * len(widths) + 2 + widths[id_column]
-            widths[id_column] = max(len(columns[id_column][0]), min(widths[id_column], room))
-        text, most_lines = Text(), max(map(len, heads))
-        for line in zip(*([""] * (most_lines - len(head)) + head for head in heads), strict=True):
-            text.append_text(_line([Text(part) for part in line], columns, widths))
-        text.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
+            room = width - sum(widths) - 2 * len(widths) + 2 + widths[id_number]
+            id_heading, _ = columns[id_number]
+            widths[id_number] = max(len(id_heading), min(widths[id_number], room))
+        text = _heading(heads, columns, widths)
         for row in rows:
-            if id_column is not None and row[id_column].cell_len > widths[id_column]:
-                text.append("".join(f"{line}\n" for line in fold(row[id_column].plain, width)))
-                row[id_column] = Text()
+            if id_number is not None and row[id_number].cell_len > widths[id_number]:
+                text.append("".join(f"{line}\n" for line in fold(row[id_number].plain, width)))
+                row[id_number] = Text()
             text.append_text(_line(row, columns, widths))
         return text
+
+
+def _heading(
+    heads: Sequence[list[str]], columns: Sequence[tuple[str, str]], widths: Sequence[int]
+) -> Text:
+    """Return the lines of the heading, and the rule below them.
+
+    Args:
+        heads: the lines of each column's heading. A short heading has empty lines above it.
+        columns: the heading and the alignment of each column.
+        widths: of the columns, in cells of the terminal.
+    """
+    text, most_lines = Text(), max(map(len, heads))
+    padded_heads = ([""] * (most_lines - len(head)) + head for head in heads)
+    for line in zip(*padded_heads, strict=True):
+        text.append_text(_line([Text(part) for part in line], columns, widths))
+    return text.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
 
 
 def _line(cells: Sequence[Text], columns: Sequence[tuple[str, str]], widths: Sequence[int]) -> Text:
     """Return cells as one line, each padded to the width of its column."""
     text = Text()
     for cell, (_, justify), width in zip(cells, columns, widths, strict=True):
-        blank = " " * (width - cell.cell_len)
-        text.append(blank * (justify == "right")).append_text(cell).append(
-            blank * (justify == "left") + "  "
-        )
+        blanks = " " * (width - cell.cell_len)
+        before, after = (blanks, "") if justify == "right" else ("", blanks)
+        # Two spaces part the columns.
+        text.append(before).append_text(cell).append(f"{after}  ")
     text.rstrip()
     return text.append("\n")
 
@@ -163,10 +179,16 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
         if has_failed
         else list(rows)
     )
-    row_cells = [(row, cells(row)) for row in ordered]
+    texts_by_row = [_cell_texts(row, _FIRST) for row in ordered]
+    # A unit that all rates share goes into the heading, which leaves more room for ids.
+    units = {texts["rate"].rpartition(" ")[2] for texts in texts_by_row if texts["rate"]}
+    shared_unit = units.pop() if len(units) == 1 else ""
+    if shared_unit:
+        for texts in texts_by_row:
+            texts["rate"] = texts["rate"].removesuffix(f" {shared_unit}")
     lines = [
-        [row.label, *(texts[name][0] for name in _FIRST), against_text(row), row.verdict]
-        for row, texts in row_cells
+        [row.label, *texts.values(), against_text(row), row.verdict]
+        for row, texts in zip(ordered, texts_by_row, strict=True)
     ]
     # A unit that all rates share goes into the heading, which leaves more room for ids. The rate is the third cell.
     units = {line[2].partition(" ")[2] for line in lines if line[2]}
@@ -182,13 +204,12 @@ def more_table(rows: Sequence[Row], width: int) -> str:
 
     They are size, tokens, limit, baseline, memory, compiling and processes.
     """
-    row_cells = [(row.label, cells(row)) for row in rows]
-    lines = [[label, *(texts[name][0] for name in _MORE), ""] for label, texts in row_cells]
-    return (
-        _align(["test", *_MORE, ""], lines, width, colour=False)
-        if any(any(line[1:]) for line in lines)
-        else ""
-    )
+    texts_by_row = [list(_cell_texts(row, _MORE).values()) for row in rows]
+    if not any(any(texts) for texts in texts_by_row):
+        return ""
+    # The last column of `_align` is for a verdict, which this table does not have.
+    lines = [[row.label, *texts, ""] for row, texts in zip(rows, texts_by_row, strict=True)]
+    return _align(["test", *_MORE, ""], lines, width, colour=False)
 
 
 def warm_up_table(rows: Sequence[Row], width: int) -> str:
@@ -199,8 +220,11 @@ def warm_up_table(rows: Sequence[Row], width: int) -> str:
     series = [
         (row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None
     ]
+    # The last column of `_align` is for a verdict, which this table does not have.
     lines = [
-        [label, *(deviation_text(*pair) for pair in pairs), ""] for label, pairs in series if pairs
+        [label, *(deviation_text(mean_s, std_s) for mean_s, std_s in pairs), ""]
+        for label, pairs in series
+        if pairs
     ]
     headings = ["test", *(f"after {number}" for number in WARM_UPS), ""]
     title = f"mean and standard deviation of {STEPS} steps after {listed(list(map(str, WARM_UPS)), 3)} warm-up steps:\n"
@@ -243,12 +267,14 @@ def roofline_note(rows: Sequence[Row]) -> str:
     token_ceilings = {
         measurement.ceiling for _, measurement in pairs if measurement.mfu is not None
     }
-    parts = [
-        f"{'* ' * (ceiling.source == 'measured')}{ceiling.metric} {format_ceiling(ceiling)}, "
-        f"{ceiling.source}: {printable(ceiling.origin)}"
-        + (_MFU[ceiling.source] if ceiling in token_ceilings else "")
-        for ceiling in sorted(ceilings, key=lambda ceiling: (ceiling.source, ceiling.metric))
-    ]
+    parts = []
+    for ceiling in sorted(ceilings, key=lambda ceiling: (ceiling.source, ceiling.metric)):
+        mark = "* " if ceiling.source == "measured" else ""
+        mfu_note = _MFU[ceiling.source] if ceiling in token_ceilings else ""
+        parts.append(
+            f"{mark}{ceiling.metric} {format_ceiling(ceiling)}, "
+            f"{ceiling.source}: {printable(ceiling.origin)}{mfu_note}"
+        )
     if cached:
         names = listed([printable(row.label) for row in cached], MOST_CACHED)
         parts.append(
@@ -260,9 +286,9 @@ def roofline_note(rows: Sequence[Row]) -> str:
 
 def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     """Return the table of a comparison, in the order of the rows."""
-    has_peaks = any(peak_text(row) for row in rows)
+    # A column without any text, such as that of peak memory, is not shown.
     table = TextTable(("test", "left"), ("old", "right"), ("new", "right"), ("diff", "right"),
-                      ("99 % interval", "left"), ("n", "right"), *[("peak", "right")] * has_peaks,
+                      ("99 % interval", "left"), ("n", "right"), ("peak", "right"),
                       ("verdict", "left"))  # fmt: skip
     for row in rows:
         table.add_row(
@@ -272,7 +298,7 @@ def comparison_table(rows: Sequence[Row], width: int, colour: bool) -> str:
             difference_text(row),
             span_text(row),
             processes_text(row),
-            *[peak_text(row)] * has_peaks,
+            peak_text(row),
             styled(row.verdict),
         )
     return render(table, width, colour)
@@ -341,12 +367,14 @@ def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
 
     The advice on the changes follows, each sentence once.
     """
-    lines, advice = [], list[str]()
+    lines: list[str] = []
+    advice: list[str] = []
     for row in rows:
         assert row.exact is not None
         advice += advice_lines(row.exact.changes)
-        changes = (changes_text(row.exact.changes), ", ".join(row.exact.remarks))
-        texts = [row.exact.reason, *(changes if row.exact.changes else ())]
+        texts = [row.exact.reason]
+        if row.exact.changes:
+            texts += [changes_text(row.exact.changes), ", ".join(row.exact.remarks)]
         if any(texts):
             lines.append(printable(f"{row.verdict} {row.label}: {'; '.join(filter(None, texts))}"))
     return [*lines, *dict.fromkeys(advice)]

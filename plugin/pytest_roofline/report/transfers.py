@@ -1,7 +1,6 @@
 """Copies between devices: matrices, and lines that take several transfers together."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from statistics import median
 
 from ..baselines.references import class_of_key
@@ -98,7 +97,7 @@ def _link(row: Row) -> str:
 
 def _list_pairs(pairs: Sequence[str]) -> str:
     """Return the first pairs as a list: `0→1, 0→2 …`."""
-    return ", ".join(pairs[:MOST_NAMED]) + " …" * (len(pairs) > MOST_NAMED)
+    return ", ".join(pairs[:MOST_NAMED]) + (" …" if len(pairs) > MOST_NAMED else "")
 
 
 def _matrix(rows: Sequence[Row], width: int) -> list[str]:
@@ -107,7 +106,8 @@ def _matrix(rows: Sequence[Row], width: int) -> list[str]:
     It is split into several tables where not all targets fit into `width` columns.
     """
     cells = {pair: _cell(row) for row in rows if (pair := pair_of(row)) is not None}
-    sources, targets = (sorted({pair[end] for pair in cells}) for end in (0, 1))
+    sources = sorted({source for source, _ in cells})
+    targets = sorted({target for _, target in cells})
     column_width = max(_COLUMN, *(len(cell) + 1 for cell in cells.values()))
     column_count = max(1, (width - _COLUMN) // column_width)
     lines: list[str] = []
@@ -169,6 +169,7 @@ def _twin(row: Row, rows: Sequence[Row]) -> Row | None:
     """
     name, parameters = row.benchmark.removesuffix(BY_KERNEL), {MEMORY: "pinned"} | row.parameters
     copies = (copy for copy in rows if copy.benchmark == name and copy.run == row.run)
+    # The same copy has no parameter that the row does not have with the same value.
     return next((copy for copy in copies if copy.parameters.items() <= parameters.items()), None)
 
 
@@ -199,13 +200,17 @@ def fan_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _fan(row: Row, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the line on a row if it is a fan."""
+    """Yield the line on a row if it is a fan.
+
+    A fan is a copy between one device and all others at once.
+    """
     key, rate = row.key, row.rate
     ends = [name for name in ("source", "target") if index_of(row, name) is not None]
     if key is None or len(ends) != 1 or (key.hardware.devices or 1) <= 2 or rate is None:
         return
+    (only_end,) = ends
     link_count = (key.hardware.devices or 1) - 1
-    rates = _rates_of_links(rows, row, ends[0])
+    rates = _rates_of_links(rows, row, only_end)
     text = f"{printable(row.label)}: {format_rate(rate)} over {link_count} links at once"
     if len(rates) == link_count:
         total = sum(rates)
@@ -227,6 +232,7 @@ def _rates_of_links(rows: Iterable[Row], fan: Row, end: str) -> list[float]:
     """
 
     def common_parameters(row: Row) -> tuple[str | None, int | None, int | None]:
+        """Return the metric, the size and the device at this end."""
         return row.counting, index_of(row, "size_bytes"), index_of(row, end)
 
     rates = {
@@ -372,22 +378,23 @@ def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]
     The rate is that of the link, else that of the slower plateau. Nothing is yielded where PyTorch
     or MPI has too few sizes for a curve.
     """
-    processes = [
-        [process for row in rows.values() for process in row.measurements]
-        for rows in (pytorch, mpi)
-    ]
-    curves = [summarise(measurements) for measurements in processes]
-    if not all(curves):
+    pytorch_processes = [process for row in pytorch.values() for process in row.measurements]
+    mpi_processes = [process for row in mpi.values() for process in row.measurements]
+    # Each list has the one curve of its side, or none.
+    pytorch_curves, mpi_curves = summarise(pytorch_processes), summarise(mpi_processes)
+    if not pytorch_curves or not mpi_curves:
         return
-    ceilings = [process.ceiling for process in chain(*processes) if process.ceiling]
-    links = [ceiling.value for ceiling in ceilings if ceiling.source == "datasheet"]
-    rate, name = (
-        (max(links), "the link")
-        if links
-        else (min(curve.plateau for (curve,) in curves), "the slower plateau")
-    )
+    ceilings = [process.ceiling for process in pytorch_processes + mpi_processes if process.ceiling]
+    link_rates = [ceiling.value for ceiling in ceilings if ceiling.source == "datasheet"]
+    if link_rates:
+        rate, name = max(link_rates), "the link"
+    else:
+        (pytorch_curve,), (mpi_curve,) = pytorch_curves, mpi_curves
+        rate, name = min(pytorch_curve.plateau, mpi_curve.plateau), "the slower plateau"
+    # The first share, of 50 %, is left out.
     for share in SHARES[1:]:
-        pytorch_size, mpi_size = (_reached_from(share * rate, rows) for rows in (pytorch, mpi))
+        pytorch_size = _reached_from(share * rate, pytorch)
+        mpi_size = _reached_from(share * rate, mpi)
         texts = (f"{side} {f'from {format_bytes(size)}' if size else 'at no size'}"
                  for side, size in (("PyTorch", pytorch_size), ("MPI", mpi_size)))  # fmt: skip
         yield f"{share:.0%} of {name} ({format_rate(share * rate)}): {', '.join(texts)}{_shift(pytorch_size, mpi_size)}"
@@ -406,5 +413,6 @@ def _shift(first: int | None, second: int | None) -> str:
 
 def _reached_from(rate: float, rows: Mapping[int, Row]) -> int | None:
     """Return the size from which on all sizes reach a rate, or None."""
-    below = max((size for size, row in rows.items() if (row.rate or 0.0) < rate), default=0)
-    return min((size for size in rows if size > below), default=None)
+    slow_sizes = (size for size, row in rows.items() if (row.rate or 0.0) < rate)
+    largest_slow_size = max(slow_sizes, default=0)
+    return min((size for size in rows if size > largest_slow_size), default=None)

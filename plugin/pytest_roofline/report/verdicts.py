@@ -21,9 +21,11 @@ def status_word(row: Row) -> str:
     """
     text, verdict = now_text(row), row.time_verdict
     if verdict is not None and row.change is not None:
-        processes = against(row) if row.baseline_processes else f"{row.processes} processes"
-        processes = f"against {verdict.siblings} siblings" if verdict.siblings else processes
-        text += f" {format_percent(row.change)} ({span_text(row)}, {processes})"
+        if verdict.siblings:
+            evidence = f"against {verdict.siblings} siblings"
+        else:
+            evidence = against(row) if row.baseline_processes else f"{row.processes} processes"
+        text += f" {format_percent(row.change)} ({span_text(row)}, {evidence})"
     elif limit_text(row):
         text += f" (limit {limit_text(row)})"
     return text if verdict is None or row.verdict == Kind.PASSED else f"{text} {row.verdict}"
@@ -40,9 +42,8 @@ def status_words(rows: Sequence[Row]) -> list[str]:
     )
     if len(rows) < 2 or not are_passed_siblings:
         return [status_word(row) for row in rows]
-    # The slowest sibling first.
-    ordered = sorted(rows, key=lambda row: -(row.time_s or 0.0))
-    return [f"{len(rows)} siblings, {figure(ordered[0])} to {figure(ordered[-1])}"]
+    slowest, *_, fastest = sorted(rows, key=lambda row: -(row.time_s or 0.0))
+    return [f"{len(rows)} siblings, {figure(slowest)} to {figure(fastest)}"]
 
 
 def against(row: Row) -> str:
@@ -135,7 +136,8 @@ def _limit_message(row: Row, verdict: Verdict, details: str) -> str:
 def _slower_message(row: Row, verdict: Verdict, details: str) -> str:
     """Return the message of a time that was compared with a baseline."""
     assert row.change is not None
-    processes = f"{against(row)} process{'es' * ((row.baseline_processes or 0) > 1)}"
+    noun = "processes" if (row.baseline_processes or 0) > 1 else "process"
+    processes = f"{against(row)} {noun}"
     first_line = (
         f"{printable(row.label)}: {format_percent(row.change)}{subject_text(row)} ({now_text(row)}, baseline "
         f"{baseline_text(row)}) {verdict.kind}, tolerance {format_tolerance(verdict.tolerance)}, "

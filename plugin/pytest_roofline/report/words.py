@@ -188,9 +188,11 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     A cell is its text and the number that it is sorted by; an unknown cell is empty text and None.
     """
     measurement = row.measurement
-    has_time = measurement is not None and not is_value(row)
-    time_s = row.time_s or (measurement.median_s if measurement and has_time else None)
+    time_s = row.time_s
+    if not time_s and measurement is not None and not is_value(row):
+        time_s = measurement.median_s
     peak_bytes = measurement.peak_bytes if measurement is not None else None
+    peak_amount, _ = _amount_cell(peak_bytes, format_memory)
     return {
         "size": _amount_cell(row.size_bytes or None, lambda size: format_size(int(size))),
         "time": _amount_cell(time_s, format_seconds),
@@ -201,10 +203,7 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
         "baseline": _amount_cell(row.baseline_time_s, format_seconds)
         if not is_value(row)
         else (baseline_text(row), row.baseline_value),
-        "peak": (
-            f"{_amount_cell(peak_bytes, format_memory)[0]} {peak_text(row)}".strip(),
-            peak_bytes,
-        ),
+        "peak": (f"{peak_amount} {peak_text(row)}".strip(), peak_bytes),
         "held": _amount_cell(row.held_bytes, format_memory),
         "compile": _amount_cell(row.compile_s, format_seconds),
         "diff %": _amount_cell(row.change, lambda change: f"{change * 100:+.1f}"),
@@ -254,7 +253,8 @@ def roof_text(row: Row) -> str:
         return CACHED
     if row.roofline_share >= 10:
         return ">999%"
-    return f"{row.roofline_share:.0%}" + "*" * (ceiling.source == "measured")
+    mark = "*" if ceiling.source == "measured" else ""
+    return f"{row.roofline_share:.0%}{mark}"
 
 
 def peak_text(row: Row) -> str:
@@ -281,7 +281,9 @@ def sentence(row: Row) -> str:
     texts = [row.reason]
     is_timed = row.exact is None and not row.by_peak
     if is_timed and row.tolerance is not None and row.change is not None:
-        parts = [now_text(row), *(f"baseline {text}" for text in [baseline_text(row)] if text)]
+        parts = [now_text(row)]
+        if baseline := baseline_text(row):
+            parts.append(f"baseline {baseline}")
         change = difference_text(row) + subject_text(row)
         texts.insert(0, f"{change} ({', '.join(parts)}), 99 % interval {interval_text(row)}, "
                        f"tolerance {format_tolerance(row.tolerance)}")  # fmt: skip
@@ -331,13 +333,16 @@ def slow_text(rows: Iterable[Row]) -> str:
 
     It is empty for none.
     """
-    slow = [
-        f"{printable(row.label)} "
-        + (difference_text(row) if row.change < 0 else f"+{format_tolerance(round(row.change, 3))}")
-        for row in rows
-        if looks_slow(row) and row.change is not None
-    ]
-    return listed(slow, MOST_SLOW)
+    texts = []
+    for row in rows:
+        if looks_slow(row) and row.change is not None:
+            # A figure of which higher is better gets worse by a negative change.
+            is_negative = row.change < 0
+            rounded_change = f"+{format_tolerance(round(row.change, 3))}"
+            texts.append(
+                f"{printable(row.label)} {difference_text(row) if is_negative else rounded_change}"
+            )
+    return listed(texts, MOST_SLOW)
 
 
 def totals_text(rows: Sequence[Row]) -> str:
