@@ -85,8 +85,10 @@ class AttachedProcesses:
         they go on by themselves, or exit, and nobody leads them any more.
         """
         # A round only borrows the channels, so it sends nothing, and leaves them open for rank 0.
-        for rank in [] if self._borrowed else list(self._channels):
-            self._send(rank, {"do": word})
+        if not self._borrowed:
+            # `_send` removes the channel of a process that is gone, so the loop is over a copy.
+            for rank in list(self._channels):
+                self._send(rank, {"do": word})
         if word != JOIN:
             for rank in list(self._channels):
                 self._channels.pop(rank).close(shut=not self._borrowed)
@@ -104,9 +106,8 @@ class AttachedProcesses:
         order = {"do": method, "what": arguments, "mark": mark}
         reached_ranks = [rank for rank in ranks if self._send(rank, order)]
         until_s = time.monotonic() + seconds
-        return dict.fromkeys(ranks) | {
-            rank: self._reply(rank, mark, until_s) for rank in reached_ranks
-        }
+        no_replies = dict.fromkeys(ranks)
+        return no_replies | {rank: self._reply(rank, mark, until_s) for rank in reached_ranks}
 
     def lend(self) -> tuple[dict[str, str], tuple[int, ...]]:
         """Return the variables and descriptors that a round inherits.
@@ -117,9 +118,9 @@ class AttachedProcesses:
             [rank, channel.fileno(), self.hosts[rank], self.local_ranks[rank]]
             for rank, channel in self._channels.items()
         ]
-        return {LENT_VARIABLE: json.dumps(entries)}, tuple(
-            channel.fileno() for channel in self._channels.values()
-        )
+        variables = {LENT_VARIABLE: json.dumps(entries)}
+        descriptors = tuple(channel.fileno() for channel in self._channels.values())
+        return variables, descriptors
 
     def _send(self, rank: int, order: dict[str, Any]) -> bool:
         """Send an order to a rank's process, and return whether that worked.
@@ -142,6 +143,7 @@ class AttachedProcesses:
         """
         try:
             while True:
+                # A reply that has come already is read even if time is up.
                 reply = self._channels[rank].receive(max(0.01, until_s - time.monotonic()))
                 if reply["mark"] == mark:
                     return reply["done"]
@@ -185,8 +187,9 @@ def gather(
     def check(missing: list[int]) -> None:
         """Raise RanksFailed if ranks are missing after the time-out."""
         if time.monotonic() > until_s:
+            noun = "ranks" if len(missing) > 1 else "rank"
             raise RanksFailed(
-                f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {identity.size} did not connect "
+                f"{noun} {', '.join(map(str, missing))} of {identity.size} did not connect "
                 f"to rank 0 on {socket.gethostname()} within {timeout:g} s{listener.remark}. "
                 f"Expected every process of this launch ({identity.launcher}) to run the same pytest. "
                 "To run pytest alone, start pytest outside of the launch"
@@ -200,10 +203,8 @@ def gather(
         rendezvous.close()
         listener.close()
     channels = {rank: channel for rank, (channel, _) in arrivals.items()}
-    hosts, local_ranks = (
-        {rank: hello[name] for rank, (_, hello) in arrivals.items()}
-        for name in ("host", "local_rank")
-    )
+    hosts = {rank: hello["host"] for rank, (_, hello) in arrivals.items()}
+    local_ranks = {rank: hello["local_rank"] for rank, (_, hello) in arrivals.items()}
     return AttachedProcesses(identity, channels, hosts, local_ranks)
 
 
@@ -229,7 +230,8 @@ class AttachPlacement:
         for rank in self._ranks:
             identity = Identity(rank, size, self._attached.local_ranks[rank], None, self.name)
             # The reply is empty if the rank has started, and None if its process is gone.
-            if (reason := self._ask(rank, "start_one", rank, common | identity.environ)) != "":
+            reason = self._ask(rank, "start_one", rank, common | identity.environ)
+            if reason != "":
                 raise RanksFailed(
                     f"rank {rank} on {self._attached.hosts[rank]}: {reason or self._gone_text(rank)}"
                 )
@@ -316,9 +318,8 @@ def supervise(channel: Channel, local: Local | None = None) -> int | None:
             if channel.receive()["do"] == ALONE:
                 return None
             while (order := channel.receive())["do"] in _ORDERS:
-                channel.send(
-                    {"mark": order["mark"], "done": getattr(local, order["do"])(*order["what"])}
-                )
+                method, arguments = getattr(local, order["do"]), order["what"]
+                channel.send({"mark": order["mark"], "done": method(*arguments)})
             return 0 if order["do"] == BYE else 1
         except (EOFError, OSError):
             return 1

@@ -102,15 +102,21 @@ def _likeness(end: RankEnd) -> tuple[str, str, int | None]:
 def _suspicion(end: RankEnd, counts: Mapping[str, int]) -> tuple[int, float, int]:
     """Return a sort key; that of the first bad rank is the least.
 
-    `counts` has the number of stuck ranks at each position.
+    The key is the certainty of the cause, a place among ranks with the same kind of end, and the
+    number of the rank. `counts` has the number of stuck ranks at each position.
     """
     if end.how != "stuck":
         # A rank that lost its peer may be the victim of a rank that reported its error later, so it comes after all.
-        return _RANK[end.how], end.order + (1e6 if end.lost_its_peer else 0), end.rank
-    if end.stopped or not end.position.collective:
-        return _RANK[end.how], 0 if end.stopped else 1, end.rank
-    # Of ranks that wait in collectives, the one at the rarest position is suspect.
-    return _RANK[end.how], 2 + counts[str(end.position)], end.rank
+        after_all = 1e6 if end.lost_its_peer else 0
+        place = end.order + after_all
+    elif end.stopped:
+        place = 0
+    elif not end.position.collective:
+        place = 1
+    else:
+        # Of ranks that wait in collectives, the one at the rarest position is suspect.
+        place = 2 + counts[str(end.position)]
+    return _RANK[end.how], place, end.rank
 
 
 def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
@@ -133,13 +139,15 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     line = f"{first_bad.name} did not answer within {timeout_s:g} s: the rank {cause}"
     stuck = [end for end in bad if end.how == "stuck"]
     returned = [end for end in bad if end.how == "closing"]
-    if first_bad.stopped or not first_bad.position.collective or not (returned or stuck[1:]):
+    other_stuck = stuck[1:]
+    waits_for_others = not first_bad.stopped and first_bad.position.collective
+    if not waits_for_others or not (returned or other_stuck):
         return line
     if returned:
         return _left_waiting(returned, stuck, timeout_s)
     # All ranks wait in collectives, each for the others, so their calls do not match.
     positions_differ = len({(end.position.place, end.position.collective) for end in stuck}) > 1
-    return f"{line}; {_where(stuck[1:])}" + (
+    return f"{line}; {_where(other_stuck)}" + (
         ": the ranks are in different operations" if positions_differ else ""
     )
 
@@ -173,9 +181,14 @@ def _last_step(bad: Sequence[RankEnd]) -> str:
         (end for end in bad if end.text),
         key=lambda end: (bool(_PEER_GONE.search(end.text)), end.order),
     )
-    if not raisers or OUT_OF_STEP in raisers[0].text or len({end.collectives for end in bad}) > 1:
+    counts_differ = len({end.collectives for end in bad}) > 1
+    if not raisers or OUT_OF_STEP in raisers[0].text or counts_differ:
         return _out_of_step(bad)
-    return f"{raisers[0].name} raised {raisers[0].text}, after the function had returned, in the final step of the task"
+    first_raiser = raisers[0]
+    return (
+        f"{first_raiser.name} raised {first_raiser.text}, after the function had returned, in the final step of the "
+        "task"
+    )
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
@@ -183,9 +196,9 @@ def _out_of_step(bad: Sequence[RankEnd]) -> str:
 
     All ranks are named where no number has a majority.
     """
-    [(usual, rank_count)] = Counter(end.collectives for end in bad).most_common(1)
+    [(usual_number, rank_count)] = Counter(end.collectives for end in bad).most_common(1)
     has_majority = 2 * rank_count > len(bad)
-    odd = [end for end in bad if end.collectives != usual] if has_majority else list(bad)
+    odd = [end for end in bad if end.collectives != usual_number] if has_majority else list(bad)
     counts = ", ".join(
         f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank)
     )
@@ -206,9 +219,10 @@ def _describe(
     first = group[0]
     names = first.name if len(group) == 1 else "ranks " + ", ".join(str(end.rank) for end in group)
     if first.how == "stuck":
-        has_failed_peer = any(end.how in ("lost", "raised", "skipped") for end in bad)
-        word = "blocked on a peer" if has_failed_peer else ("stopped" if first.stopped else "stuck")
-        lines = [f"  {names}: {word}, {first.position}", *_cut(main_text(first.details))]
+        state = "stopped" if first.stopped else "stuck"
+        if any(end.how in ("lost", "raised", "skipped") for end in bad):
+            state = "blocked on a peer"
+        lines = [f"  {names}: {state}, {first.position}", *_cut(main_text(first.details))]
     elif first.how == "closing":
         end_text = f"then raised {first.text}" if first.text else "waits for the other ranks"
         lines = [f"  {names}: has returned from the function, and {end_text}", *_cut(first.details)]
@@ -310,6 +324,7 @@ def main_frames(text: str) -> list[Frame]:
     """Return the frames of the thread that runs rank functions.
 
     The innermost frame is first. If no thread does, it is the thread that is listed last, the oldest.
+    `text` has the stacks of all threads, as `faulthandler` writes them.
     """
     threads: list[list[Frame]] = []
     for line in text.splitlines():
@@ -320,7 +335,9 @@ def main_frames(text: str) -> list[Frame]:
     serving = [frames for frames in threads if _runs_ours(frames, "serve")]
     # `faulthandler` cuts a stack after a hundred frames, so `serve` may be missing from it.
     remaining = [frames for frames in threads if not _runs_ours(frames, "_listen")]
-    return (serving or remaining[::-1] or [[]])[0]
+    if serving:
+        return serving[0]
+    return remaining[-1] if remaining else []
 
 
 def main_text(text: str) -> str:

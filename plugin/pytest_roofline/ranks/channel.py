@@ -107,11 +107,15 @@ class Channel:
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Not every system has each of these options.
         for name, setting in (*_KEEPALIVE, *(_UNANSWERED if stall_s else ())):
             if hasattr(socket, name):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), setting)
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO) if stall_s else ():
-            connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", stall_s, 0))
+        if stall_s:
+            # A C `struct timeval`: seconds and microseconds.
+            limit = struct.pack("@ll", stall_s, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self._connection: Connection[Any, Any] = Connection(connection.detach())
 
     def fileno(self) -> int:
@@ -144,6 +148,7 @@ class Channel:
             try:
                 messages.append(self._read())
             except EOFError:
+                # The next call raises it again, after the caller has handled these messages.
                 if messages:
                     break
                 raise
@@ -164,6 +169,7 @@ class Channel:
         """
         if self._connection.closed:
             return
+        # `Connection` cannot shut a socket down, so this is done by another descriptor of it.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as duplicate:
             if shut:
                 duplicate.shutdown(socket.SHUT_RDWR)
@@ -193,6 +199,7 @@ class Greeting:
         """Return the channel once the peer has proved the key. None before that. Raise OSError if
         the proof is wrong.
         """
+        # The reply is the peer's random number and its proof, which are equally long.
         with contextlib.suppress(BlockingIOError):
             self._reply += _piece(self.connection, 2 * _NONCE - len(self._reply))
         if len(self._reply) < 2 * _NONCE:

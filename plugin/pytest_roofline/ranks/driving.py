@@ -331,7 +331,8 @@ class Boot:
     def _check(self, missing: Sequence[int]) -> None:
         """Raise RanksFailed if the launcher has failed, or time is up."""
         trouble = self._placement.trouble()
-        names = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {self._size}"
+        noun = "ranks" if len(missing) > 1 else "rank"
+        names = f"{noun} {', '.join(map(str, missing))} of {self._size}"
         remark = self._listener.remark if self._listener is not None else ""
         if trouble:
             cause, _, log_lines = trouble.partition("\n")

@@ -88,20 +88,26 @@ def visible_devices(kind: str) -> tuple[str, ...]:
     names = [
         _name(index, module.get_device_properties(index)) for index in range(module.device_count())
     ]
-    # Partitions of one device may share its name, so they are numbered.
-    return tuple(
-        f"{name} part {names[:i].count(name)}" if name in names[:i] else name
-        for i, name in enumerate(names)
-    )
+    # Partitions of one device may share its name, so all but the first get a number.
+    unique_names = []
+    for index, name in enumerate(names):
+        earlier_count = names[:index].count(name)
+        unique_names.append(f"{name} part {earlier_count}" if earlier_count else name)
+    return tuple(unique_names)
 
 
 def _name(index: int, properties: Any) -> str:
     """Return the UUID of an accelerator, else its place on the bus, else its index."""
-    uuid, bus = str(getattr(properties, "uuid", "") or ""), getattr(properties, "pci_bus_id", None)
-    # ROCm reports the UUID of some devices as zeros. Within a host, the place on the bus is unique too.
-    if uuid.strip("GPU0-") or bus is None:
-        return uuid if uuid.strip("GPU0-") else f"#{index}"
-    return f"PCI {getattr(properties, 'pci_domain_id', 0):04x}:{bus:02x}:{getattr(properties, 'pci_device_id', 0):02x}"
+    uuid = str(getattr(properties, "uuid", "") or "")
+    # ROCm reports the UUID of some devices as zeros: nothing is left of `GPU-0000-…` then.
+    if uuid.strip("GPU0-"):
+        return uuid
+    bus = getattr(properties, "pci_bus_id", None)
+    if bus is None:
+        return f"#{index}"
+    # Within a host, the place on the bus is unique too.
+    domain, slot = getattr(properties, "pci_domain_id", 0), getattr(properties, "pci_device_id", 0)
+    return f"PCI {domain:04x}:{bus:02x}:{slot:02x}"
 
 
 def versions(kind: str) -> dict[str, str]:
@@ -187,8 +193,9 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
         free = [index for index, uuid in enumerate(rank.devices) if (rank.host, uuid) not in owners]
         if not free:
             raise RanksFailed(_no_device(rank, owners))
-        index_of_rank[rank.rank] = rank.local_rank if rank.local_rank in free else free[0]
-        owners[rank.host, rank.devices[index_of_rank[rank.rank]]] = rank
+        index = rank.local_rank if rank.local_rank in free else free[0]
+        index_of_rank[rank.rank] = index
+        owners[rank.host, rank.devices[index]] = rank
     return index_of_rank
 
 

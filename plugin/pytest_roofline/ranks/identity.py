@@ -63,11 +63,9 @@ class Identity:
             "WORLD_SIZE": str(self.size),
             "LOCAL_RANK": str(self.local_rank),
         }
-        return (
-            variables
-            if self.local_size is None
-            else variables | {"LOCAL_WORLD_SIZE": str(self.local_size)}
-        )
+        if self.local_size is not None:
+            variables["LOCAL_WORLD_SIZE"] = str(self.local_size)
+        return variables
 
 
 class _Source(NamedTuple):
@@ -147,10 +145,10 @@ def _launcher(environ: Mapping[str, str], source: _Source) -> str:
         return "torchrun" if "TORCHELASTIC_RUN_ID" in environ else "env"
     # `srun --mpi=pmi2` sets PMI's variables too, and they agree with Slurm's. Under MPICH's mpirun they do not: there
     # Slurm's variables are those of a step with one daemon on each node.
-    agrees_with_slurm = [environ.get(name) for name in (_SLURM.rank, _SLURM.size)] == [
-        environ[source.rank],
-        environ[source.size],
-    ]
+    agrees_with_slurm = (
+        environ.get(_SLURM.rank) == environ[source.rank]
+        and environ.get(_SLURM.size) == environ[source.size]
+    )
     is_srun = source.rank == "PMI_RANK" and in_slurm_step(environ) and agrees_with_slurm
     return "srun" if is_srun else source.launcher
 

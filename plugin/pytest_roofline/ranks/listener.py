@@ -130,7 +130,9 @@ class Listener:
             now_s = time.monotonic()
             has_room = len(self._greetings) < MOST_GREETINGS and now_s >= self._resume_s
             self._hang_up(now_s, HANDSHAKE_S if has_room else SHORT_HANDSHAKE_S)
-            for ready in wait([*self._greetings, *[self._socket] * has_room], POLL_S):
+            # Peers in a handshake, and the listening socket if a further one may be accepted.
+            sockets = [*self._greetings, self._socket] if has_room else list(self._greetings)
+            for ready in wait(sockets, POLL_S):
                 if ready is self._socket:
                     self._admit()
                 elif isinstance(ready, socket.socket):
@@ -195,11 +197,8 @@ def server(address: str, port: int = 0) -> socket.socket:
     """
     try:
         entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
-        family = (
-            socket.AF_INET6
-            if {entry[0] for entry in entries} == {socket.AF_INET6}
-            else socket.AF_INET
-        )
+        families = {family for family, *_ in entries}
+        family = socket.AF_INET6 if families == {socket.AF_INET6} else socket.AF_INET
         return socket.create_server((address, port), family=family, backlog=512)
     except OSError as error:
         where = f"{address or 'any address'}:{port}" if port else address or "any address"
@@ -238,10 +237,9 @@ def own_addresses(bound_to: str) -> tuple[str, ...]:
     name = socket.gethostname()
     addresses = [name, socket.getfqdn()]
     with contextlib.suppress(OSError):
-        addresses += [
-            str(entry[4][0])
-            for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-        ]
+        entries = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        # The last field of an entry is an address and a port.
+        addresses += [str(address) for *_, (address, *_port) in entries]
     # The loopback address comes last, since on another node it leads to that node, which does not know the key.
     return tuple(dict.fromkeys([*addresses, "127.0.0.1"]))
 
@@ -269,10 +267,12 @@ def keep_gloo_reachable(address: str, outward: str) -> None:
 def is_loopback(address: str) -> bool:
     """Return whether an address leads to this host only."""
     with contextlib.suppress(ValueError):
+        # The name of an interface may follow a `%`.
         parsed_address = ipaddress.ip_address(address.partition("%")[0])
-        return (
-            (parsed_address.ipv4_mapped if parsed_address.version == 6 else None) or parsed_address
-        ).is_loopback
+        # An IPv6 address may stand for an IPv4 address, as `::ffff:127.0.0.1`.
+        if parsed_address.version == 6 and parsed_address.ipv4_mapped is not None:
+            return parsed_address.ipv4_mapped.is_loopback
+        return parsed_address.is_loopback
     return False
 
 
@@ -288,9 +288,7 @@ def interface_of(address: str) -> str | None:
         for _, name in socket.if_nameindex():
             # The request fails for an interface without an address.
             with contextlib.suppress(OSError):
-                if (
-                    fcntl.ioctl(connection, _SIOCGIFADDR, _IFREQ.pack(name.encode()))[_ADDRESS]
-                    == packed_address
-                ):
+                record = fcntl.ioctl(connection, _SIOCGIFADDR, _IFREQ.pack(name.encode()))
+                if record[_ADDRESS] == packed_address:
                     return name
     return None

@@ -82,10 +82,8 @@ def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) 
         BadInput: ranks returned different kinds.
     """
     output = fn(rank, *args)
-    # The index of the kind in `KINDS`.
-    kind = (
-        2 + (output.make_args is not None) if isinstance(output, Timed) else int(callable(output))
-    )
+    # Ranks exchange numbers only, so the kind is sent as its index in `KINDS`.
+    kind = KINDS.index(_kind_of(output))
     rows = rank.gather((kind, isinstance(output, Timed) and output.on_host))
     first_kind, _ = rows[0]
     for number, (other_kind, _) in enumerate(rows):
@@ -98,6 +96,13 @@ def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) 
     if not isinstance(output, Timed):
         return Timed(output if callable(output) else lambda: fn(rank, *args))
     return replace(output, on_host=any(on_host for _, on_host in rows))
+
+
+def _kind_of(output: object) -> str:
+    """Return the kind of what a rank function returned, one of `KINDS`."""
+    if isinstance(output, Timed):
+        return "a Timed without make_args" if output.make_args is None else "a Timed"
+    return "a function" if callable(output) else "neither a function nor a Timed"
 
 
 def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> None:
@@ -196,14 +201,12 @@ def straggler(
         lags.append([outside_s - fastest_s for outside_s, _ in row])
     lag_s = tuple(median(column) for column in zip(*lags, strict=True))
     call_s = median(max(whole_s for _, whole_s in row) for row in calls)
-    latest = max(range(len(lag_s)), key=lag_s.__getitem__)
+    latest = max(range(len(lag_s)), key=lambda rank: lag_s[rank])
     other_lags_s = [other_lag_s for rank, other_lag_s in enumerate(lag_s) if rank != latest]
-    noise_s = max(
-        SHARE_OF_CALL * call_s,
-        BARRIER_SPREAD_S,
-        TIMES_THE_OTHERS * median(other_lags_s) if other_lags_s else 0.0,
-    )
-    return (latest if other_lags_s and lag_s[latest] > noise_s else None), lag_s
+    if not other_lags_s:
+        return None, lag_s
+    noise_s = max(SHARE_OF_CALL * call_s, BARRIER_SPREAD_S, TIMES_THE_OTHERS * median(other_lags_s))
+    return (latest if lag_s[latest] > noise_s else None), lag_s
 
 
 def find_straggler(
@@ -224,7 +227,10 @@ def find_straggler(
         call_s: the seconds that a call takes.
         budget_s: the seconds of the test's budget.
     """
-    call_count = next(number for share, number in CALLS if call_s > share * budget_s or not share)
+    # The last share is 0, so that the shortest call has a number too.
+    call_count = next(
+        number for share, number in CALLS if call_s > share * budget_s or share == 0.0
+    )
     calls = []
     inside = Inside(rank.meter)
     with inside.watching():
@@ -232,7 +238,8 @@ def find_straggler(
             rank.meter.synchronize()
             rank.barrier()
             call_seconds = _once(rank.meter, inside, fn, sets[index % len(sets)])
-            calls.append([(row[0], row[1]) for row in rank.gather(call_seconds)])
+            seconds_by_rank = rank.gather(call_seconds)
+            calls.append([(outside_s, whole_s) for outside_s, whole_s in seconds_by_rank])
     return straggler(calls)
 
 
@@ -246,8 +253,10 @@ def _once(
     end = device.stamp()
     device.synchronize()
     whole_s = device.elapsed_s(start, end)
+    # The marks are the entries into collectives and the exits from them, in turn.
+    entries, exits = inside.marks[::2], inside.marks[1::2]
     within_s = sum(
-        device.elapsed_s(*pair) for pair in zip(inside.marks[::2], inside.marks[1::2], strict=True)
+        device.elapsed_s(entered, left) for entered, left in zip(entries, exits, strict=True)
     )
     return max(0.0, whole_s - within_s), whole_s
 

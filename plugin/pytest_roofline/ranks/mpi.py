@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..core.errors import BadInput
-from ..core.units import printable
+from ..core.units import count, printable
 from .worlds import Rank
 
 SIZES_BYTES = (4096, 4 * 2**20)
@@ -40,15 +40,14 @@ def check_world(actual: int, size: int) -> None:
     """Refuse a world of `actual` ranks unless they are `size`."""
     if actual == size:
         return
-    remedy = (
-        f"this mpirun belongs to another MPI than mpi4py ({version()}), so every "
-        "rank is a separate world; use the mpirun of mpi4py's MPI"
-        if actual == 1
-        else "start as many ranks as the test needs"
-    )
-    raise BadInput(
-        f"MPI's COMM_WORLD has {actual} rank{'s' * (actual != 1)}; expected {size}: {remedy}"
-    )
+    remedy = "start as many ranks as the test needs"
+    # Processes that the mpirun of another MPI started do not find each other.
+    if actual == 1:
+        remedy = (
+            f"this mpirun belongs to another MPI than mpi4py ({version()}), so every "
+            "rank is a separate world; use the mpirun of mpi4py's MPI"
+        )
+    raise BadInput(f"MPI's COMM_WORLD has {count(actual, 'rank')}; expected {size}: {remedy}")
 
 
 def version() -> str:
@@ -74,6 +73,7 @@ def survives(comm: Any, rank: int, device: torch.device, size_bytes: int) -> boo
     """
     # Knuth's multiplicative hash of the position, so that no two stretches are alike.
     pattern = (torch.arange(size_bytes, device=device) * 2_654_435_761 >> 24).to(torch.uint8)
+    # Every byte differs from the pattern, so a byte that does not arrive is noticed.
     received = pattern.bitwise_not()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -108,12 +108,10 @@ def gpu_awareness(run: Callable[..., Sequence[dict[str, Any]]]) -> Awareness:
         return Awareness(False, f"not GPU-aware: the ranks crashed on a device buffer: {first}")
     if any(not answer["device"].startswith("cuda") for answer in answers):
         return Awareness(False, f"no device buffers: a rank is on {answers[0]['device']}")
-    library, wrong = (
-        printable(answers[0]["version"]),
-        sorted({size for answer in answers for size in answer["wrong"]}),
-    )
-    if wrong:
-        sizes = ", ".join(map(str, wrong))
+    library = printable(answers[0]["version"])
+    wrong_sizes = sorted({size for answer in answers for size in answer["wrong"]})
+    if wrong_sizes:
+        sizes = ", ".join(map(str, wrong_sizes))
         return Awareness(
             False, f"not GPU-aware: device buffers of {sizes} bytes arrived wrong ({library})"
         )

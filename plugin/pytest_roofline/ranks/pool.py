@@ -166,6 +166,7 @@ class Pool:
 
         backend_name, world = backend_of(self.kind, backend), self._world
         group_s = max(GROUP_S, GROUP_FACTOR * timeout_s)
+        # A world with a longer time-out than the task needs fits too.
         if (
             world is None
             or (world.size, world.backend) != (size, backend_name)
@@ -222,6 +223,7 @@ class Pool:
             raise RanksFailed(
                 f"{failures[-1]}\n(the ranks are not started again after {MOST_FAILED_BOOTS} failed starts)"
             )
+        # Worlds of this start have other names than those of earlier ones.
         self.generation += 1
         boot = Boot(
             self.placement,
@@ -238,9 +240,11 @@ class Pool:
             self.kill()
             if not isinstance(error, RanksFailed | RanksSkipped):
                 raise
-            # A copy without the traceback, which would keep the channels of the ranks that came.
-            failures.append(type(error)(printable_lines(str(error))))
-            raise type(error)(*failures[-1].args) from None
+            # Copies without the traceback, which would keep the channels of the ranks that came. The copy that is
+            # raised gets a traceback, so another one is kept.
+            message = printable_lines(str(error))
+            failures.append(type(error)(message))
+            raise type(error)(message) from None
         self._members = boot.members
         failures.clear()
 
@@ -281,10 +285,10 @@ def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
     """Return the reasons of a skip, with the ranks where not all have the reason."""
     parts = []
     for reason, ranks in group_by(sorted(skipped), key=lambda rank: skipped[rank].error).items():
+        if len(ranks) == len(members):
+            parts.append(reason)
+            continue
+        noun = "ranks" if len(ranks) > 1 else "rank"
         names = ", ".join(f"{rank} on {members[rank].host}" for rank in ranks)
-        parts.append(
-            reason
-            if len(ranks) == len(members)
-            else f"{reason} (rank{'s' * (len(ranks) > 1)} {names})"
-        )
+        parts.append(f"{reason} ({noun} {names})")
     return "; ".join(parts)

@@ -53,6 +53,7 @@ class FileRendezvous:
         listener = Listener(bind)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Other ranks must not read half an address, so it is written beside the file, which is then replaced.
             # mkstemp gives mode 0600.
             descriptor, name = tempfile.mkstemp(
                 dir=self._path.parent, prefix=f".{self._path.name}."
@@ -94,18 +95,22 @@ class SecretRendezvous:
 
     def __init__(self, host: str, ports: range, key: bytes) -> None:
         self._host, self._ports, self._key = host, ports, key
-        self.where = f"the secret in {SECRET_VARIABLE} at MASTER_ADDR={host}, port {ports[0]}" + (
-            f" to {ports[-1]}" if len(ports) > 1 else ""
-        )
+        first_port, last_port = ports[0], ports[-1]
+        ports_text = f"{first_port} to {last_port}" if len(ports) > 1 else f"{first_port}"
+        self.where = f"the secret in {SECRET_VARIABLE} at MASTER_ADDR={host}, port {ports_text}"
 
     def listen(self, bind: str) -> Listener:  # noqa: ARG002 - the others come by MASTER_ADDR
-        """Listen as rank 0, on the first port that is free."""
+        """Listen as rank 0, on the first port that is free.
+
+        The address is MASTER_ADDR's own, so `bind` is not used.
+        """
         reason = ""
         for port in self._ports:
             try:
                 return Listener("127.0.0.1" if _leads_here(self._host) else "", port, self._key)
             except RanksFailed as error:
-                reason = str(error).partition(";")[0]
+                # The remedy behind the semicolon does not fit here.
+                reason, _, _ = str(error).partition(";")
         raise RanksFailed(
             f"rank 0 {reason} (MASTER_PORT); expected a free port on {socket.gethostname()}. Choose another port"
         )
@@ -129,9 +134,8 @@ def rendezvous_of(identity: Identity, environ: Mapping[str, str], folder: Path) 
     Raises:
         BadInput: the secret is too short, or the address of rank 0 is missing or wrong.
     """
-    host, port, secret = (
-        environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", SECRET_VARIABLE)
-    )
+    host, port = environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")
+    secret = environ.get(SECRET_VARIABLE, "")
     if secret and len(secret) < SHORTEST_SECRET:
         raise BadInput(
             f"{SECRET_VARIABLE} has {len(secret)} characters; expected at least {SHORTEST_SECRET}, "

@@ -59,6 +59,7 @@ def reference(fn: Callable[..., object]) -> FunctionRef:
     _check_plain_function(fn)
     name, module = fn.__qualname__, sys.modules.get(fn.__module__)
     target: Any = module
+    # Look the name up as ranks do; a function in a class has a name with dots.
     for part in name.split("."):
         target = getattr(target, part, None)
     if target is not fn:
@@ -268,12 +269,11 @@ def _check_size(size_bytes: int, most_bytes: int) -> None:
 def _not_plain(content: object) -> BadInput:
     """Return the error on a value that cannot be sent, which names its type."""
     kind = type(content)
-    name = (
-        getattr(content, "__qualname__", None)
-        if isinstance(content, type) or callable(content)
-        else None
-    )
-    return BadInput(f"holds {name or f'a {kind.__module__}.{kind.__qualname__}'}; {_EXPECTED}")
+    name = f"a {kind.__module__}.{kind.__qualname__}"
+    # A function or a type has a name of its own.
+    if callable(content):
+        name = getattr(content, "__qualname__", None) or name
+    return BadInput(f"holds {name}; {_EXPECTED}")
 
 
 class _Pickler(pickle.Pickler):
@@ -292,6 +292,7 @@ class _Pickler(pickle.Pickler):
         import torch
 
         kind = type(content)
+        # `_tensor` and `_dtype` are the functions of this module that rebuild tensors and dtypes.
         if kind in _PLAIN or content is _tensor or content is _dtype:
             return NotImplemented
         if isinstance(content, type) and (content in (int, tuple, *_PLAIN) or _is_record(content)):
@@ -306,6 +307,7 @@ class _Pickler(pickle.Pickler):
             return kind, tuple(
                 getattr(content, field.name) for field in dataclasses.fields(content)
             )
+        # A number of ours, such as a `Rank`, is sent as a plain number.
         if (
             isinstance(content, int)
             and not isinstance(content, bool)
@@ -333,7 +335,10 @@ class _Unpickler(pickle.Unpickler):
     """Reads plain types, tensors and records of this package, and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class or function that the bytes name, if it is allowed."""
+        """Return a class or function that the bytes name, if it is allowed.
+
+        pickle calls this for every name in the bytes. Raise BadInput for any other name.
+        """
         if module == __name__ and name in ("_tensor", "_dtype"):
             return globals()[name]
         if module == "builtins" and name in _BUILTINS:

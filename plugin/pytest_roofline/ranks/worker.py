@@ -62,20 +62,9 @@ class Server:
 
     def serve(self) -> int:
         """Serve the controller for the rank's whole life. Return the exit status."""
-        identity = self._identity
-        self._channel.send(
-            {
-                "kind": "hello",
-                "rank": identity.rank,
-                "size": identity.size,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "stacks": self._stacks.fileno(),
-                "space": process_space(),
-                "ticks": process_now(os.getpid()).ticks,
-            }
-        )
+        self._introduce()
         join = self._channel.receive()
+        # From here on this thread receives all messages, and puts them into the inbox.
         threading.Thread(target=self._listen, daemon=True, name="roofline-controller").start()
         sys.path[:] = list(dict.fromkeys([*join["path"], *sys.path]))
         with contextlib.suppress(OSError):

@@ -154,7 +154,8 @@ def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> 
     from ..engine import inventory
 
     ranks_here = [number for number, host in enumerate(hosts) if host == hosts[rank]]
-    indices = [int(row[0]) for row in rank.gather((float(rank.device.index or 0),))]
+    # Every rank must take part in the exchange, so it comes before the return below.
+    indices = [int(index) for (index,) in rank.gather((float(rank.device.index or 0),))]
     if len(ranks_here) == 1:
         return "none"
     if torch.cuda.device_count() >= len(ranks_here):
