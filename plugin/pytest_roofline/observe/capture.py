@@ -63,9 +63,10 @@ class Calls:
 
         It is three, or as many as fit into two seconds, and one at least.
         """
-        return (
-            max(1, min(MOST_CALLS, int(LONGEST_S / self.call_s))) if self.call_s > 0 else MOST_CALLS
-        )
+        if self.call_s <= 0:
+            return MOST_CALLS
+        fitting_count = int(LONGEST_S / self.call_s)
+        return max(1, min(MOST_CALLS, fitting_count))
 
     def call(self, index: int) -> None:
         """Call the function once, and drop its result."""
@@ -107,12 +108,10 @@ def _blind_spots(device: Device, tool: Tool) -> list[str]:
     """Return the facts that a profiler cannot tell of this device, in sentences."""
     if tool == "external":
         return [ELSEWHERE, *([HIP_NEVER_STOPS] if torch.version.hip is not None else [])]
-    kind = device.name.partition(":")[0]
-    return (
-        []
-        if watches(device) or kind in ("cpu", "fake")
-        else [NO_DEVICE_ACTIVITIES.format(kind=kind)]
-    )
+    kind, _, _ = device.name.partition(":")
+    if watches(device) or kind in ("cpu", "fake"):
+        return []
+    return [NO_DEVICE_ACTIVITIES.format(kind=kind)]
 
 
 def _under_torch(
@@ -124,6 +123,7 @@ def _under_torch(
     """
     if torch._C._autograd._profiler_enabled():
         raise NoProfile("another profiler runs in this process, and torch allows only one")
+    # The profiler drops the events of the first step, in which it starts itself.
     steps = schedule(wait=0, warmup=1, active=calls.count, repeat=1)
     seconds: list[float] = []
     with (
@@ -275,13 +275,16 @@ def part_names(model: nn.Module) -> Callable[[str], str]:
 
 def class_name(model: nn.Module) -> str:
     """Return the name of the class of a model inside its wrappers."""
-    return type(_unwrap(model)[0]).__name__
+    inner, _ = _unwrap(model)
+    return type(inner).__name__
 
 
 def _unwrap(model: nn.Module) -> tuple[nn.Module, int]:
     """Return the model inside its wrappers, and their number."""
     children = dict(model.named_children())
+    # A wrapper has one child, whose name shows that it is a wrapper.
     if len(children) != 1 or not children.keys() <= {PARALLEL, *WRAPPERS}:
         return model, 0
-    inner, wrapper_count = _unwrap(*children.values())
+    (child,) = children.values()
+    inner, wrapper_count = _unwrap(child)
     return inner, wrapper_count + 1

@@ -127,7 +127,10 @@ def class_of(around: Sequence[str], ranges: tuple[str, ...], kernel: str = "") -
     if any(rule.kind == "communication" for rule in (*rules, kernel_rule) if rule is not None):
         return "communication"
     is_attention = in_attention(ranges)
-    if is_attention and "softmax" in ranges[-1].rpartition(".")[2].lower():
+    # The name of a part ends with its own name: `softmax` in `blocks.3.attention.softmax`.
+    innermost_part = ranges[-1] if ranges else ""
+    _, _, own_name = innermost_part.rpartition(".")
+    if is_attention and "softmax" in own_name.lower():
         return "attention softmax"
     # The outermost inclusive rule decides, else the innermost operator, else the name of the kernel.
     innermost_rule = rules[-1] if rules else kernel_rule

@@ -80,10 +80,20 @@ def profiler(
 
 
 def _pair(run: Run, test: str, paths: Sequence[str], calls: int | None) -> Pair:
+    """Return the time of one test of a run beside the totals of its files.
+
+    Args:
+        run: the run that measured the test.
+        test: the label or id of the test, or a part of it that fits one test only.
+        paths: of the profiler's files.
+        calls: the user's number of calls in the files; None if the files or the run have it.
+
+    Raises:
+        BadInput: the text does not fit exactly one test, or the number of calls is unknown.
+    """
     timed_rows = [row for row in rows_of_run(run) if row.metric == TIME and row.time_s]
-    matches = [row for row in timed_rows if test in (row.label, row.test)] or [
-        row for row in timed_rows if test in row.label or test in row.test
-    ]
+    exact_matches = [row for row in timed_rows if test in (row.label, row.test)]
+    matches = exact_matches or [row for row in timed_rows if test in row.label or test in row.test]
     if len(matches) != 1:
         names = listed([row.label for row in matches or timed_rows], 4)
         raise BadInput(
@@ -100,7 +110,9 @@ def _pair(run: Run, test: str, paths: Sequence[str], calls: int | None) -> Pair:
         for profile in run.profiles
         if (profile.test_id, profile.name) == (row.test, row.name) and profile.tool == "external"
     ]
-    call_count = totals_of_files.calls or calls or (profiles[-1].calls if profiles else None)
+    # The ranges in the files tell the number of calls best, then the user, then the last profile of the run.
+    profiled_count = profiles[-1].calls if profiles else None
+    call_count = totals_of_files.calls or calls or profiled_count
     if call_count is None:
         raise BadInput(f"the number of calls of {row.label} in {paths[0]} is unknown. Pass --calls=N, or profile with "
                        "--roofline-profile=external, so that the run file has the number")  # fmt: skip
@@ -109,14 +121,15 @@ def _pair(run: Run, test: str, paths: Sequence[str], calls: int | None) -> Pair:
 
 
 def _text(pairs: Sequence[Pair]) -> str:
-    sizes = any(pair.totals.copied_bytes is not None for pair in pairs)
+    """Return the table of tests, and a line for each with its longest kernels."""
+    # A column without any text, such as that of copied bytes, is not shown.
     headings = (
         "measured",
         "profiler",
         "of measured",
         "kernels",
         "copies",
-        *["copied"] * sizes,
+        "copied",
         "launches",
     )
     table = TextTable(("test", "left"), *((name, "right") for name in headings))
@@ -129,12 +142,13 @@ def _text(pairs: Sequence[Pair]) -> str:
             format_share(pair.profiler_s / pair.measured_s),
             format_seconds(totals.kernels_s / pair.calls),
             format_seconds(totals.copies_s / pair.calls),
+            "" if copied_bytes is None else format_amount(copied_bytes / pair.calls),
         ]
-        cells += ["" if copied_bytes is None else format_amount(copied_bytes / pair.calls)] * sizes
         table.add_row(printable(pair.label), *cells, f"{totals.launches / pair.calls:,.10g}")
+        longest_kernels = list(totals.kernels.items())[:MOST_KERNELS]
         kernels = [
             f"{name} {format_share(seconds / totals.seconds)} ({count(launches, 'launch', 'es')})"
-            for name, (seconds, launches) in list(totals.kernels.items())[:MOST_KERNELS]
+            for name, (seconds, launches) in longest_kernels
         ]
         lines.append(printable(f"{pair.label}, {count(pair.calls, 'call')}: {'; '.join(kernels)}"))
     return "\n".join([render(table, width(), sys.stdout.isatty()), "All times are of one call. Kernels and copies that "
@@ -142,6 +156,7 @@ def _text(pairs: Sequence[Pair]) -> str:
 
 
 def _pair_as_json(pair: Pair) -> dict[str, object]:
+    """Return a test's time and totals as JSON, for one call; kernels have the totals of all calls."""
     totals = pair.totals
     return {
         "label": pair.label,

@@ -50,6 +50,7 @@ class FollowedCall:
     optimizer: Optimizer | None = None
 
     def __post_init__(self) -> None:
+        """Raise BadInput for a model or an optimizer of another type."""
         if self.model is not None and not isinstance(self.model, nn.Module):
             raise BadInput(f"model is a {type(self.model).__name__}; expected a torch.nn.Module")
         if self.optimizer is not None and not isinstance(self.optimizer, Optimizer):
@@ -84,6 +85,10 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
     finally:
         tracker.close()
     categories, peaks = tracker.categories, tracker.phase_peaks
+    # The device's counter may not tell the memory before the call; then the tracker's stands in for it.
+    device_peak_bytes = None
+    if rise_bytes is not None:
+        device_peak_bytes = (counted_bytes or tracker.before_bytes) + rise_bytes
     if not categories:
         raise BadInput(
             f"the call allocated no tensor on {device.name}; expected a function that computes on roofline.device"
@@ -91,13 +96,11 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
     return replace(
         empty,
         peak_bytes=sum(categories.values()),
-        phase=max(peaks, key=peaks.__getitem__, default="forward"),
+        phase=max(peaks, key=lambda phase: peaks[phase], default="forward"),
         categories=categories,
         before_bytes=tracker.before_bytes,
         phase_peaks=dict(peaks),
-        device_peak_bytes=None
-        if rise_bytes is None
-        else (counted_bytes or tracker.before_bytes) + rise_bytes,
+        device_peak_bytes=device_peak_bytes,
         device_before_bytes=counted_bytes,
         missing=tuple(_missing(device, call, tracker, rise_bytes)),
         over_time=thin_out(tracker.over_time(began_s), lambda point: point.total_bytes),
@@ -109,9 +112,11 @@ def _missing(
     device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None
 ) -> list[str]:
     """Return the facts that the record lacks, in sentences."""
-    has_graphs = device.name.partition(":")[0] in WITH_GRAPHS
+    kind, _, _ = device.name.partition(":")
+    # No operator ran, or those that ran allocated nothing, as beside a graph that is replayed.
+    has_unseen_allocations = not tracker.seen or (kind in WITH_GRAPHS and not tracker.allocated)
     applies_by_sentence = {
-        UNSEEN: not tracker.seen or (has_graphs and not tracker.allocated),
+        UNSEEN: has_unseen_allocations,
         UNCOUNTED.format(device=device.name): rise_bytes is None,
         UNCOMPILED: is_compiled(call.fn) or is_compiled(call.model),
     }

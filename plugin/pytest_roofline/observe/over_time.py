@@ -24,7 +24,9 @@ def thin_out(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Poi
     """Return the first and last point, and each part's largest between."""
     if len(points) <= PARTS + 2:
         return tuple(points)
-    bounds = [1 + number * (len(points) - 2) // PARTS for number in range(PARTS + 1)]
+    # Bounds of the parts of the points between the first and the last.
+    inner_count = len(points) - 2
+    bounds = [1 + number * inner_count // PARTS for number in range(PARTS + 1)]
     parts = (points[low:high] for low, high in itertools.pairwise(bounds))
     return (points[0], *(max(part, key=size) for part in parts), points[-1])
 
@@ -43,6 +45,7 @@ def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPo
         return
     index = torch_place.index or 0
     before = torch.cuda.memory_allocated(index), torch.cuda.memory_reserved(index)
+    # Without `context` torch records no stacks, which would take time.
     torch.cuda.memory._record_memory_history(context=None, max_entries=MOST_ENTRIES)
     try:
         yield points
@@ -68,18 +71,12 @@ def _points(
     allocated, reserved = before
     points = [AllocatorPoint(0.0, allocated, reserved)]
     for entry in entries:
-        allocated_sign, reserved_sign = (
-            _ALLOCATED.get(entry["action"], 0),
-            _RESERVED.get(entry["action"], 0),
-        )
+        # The sign is 0 for an action that does not change this kind of memory.
+        allocated_sign = _ALLOCATED.get(entry["action"], 0)
+        reserved_sign = _RESERVED.get(entry["action"], 0)
         if allocated_sign or reserved_sign:
-            allocated, reserved = (
-                allocated + allocated_sign * entry["size"],
-                reserved + reserved_sign * entry["size"],
-            )
-            points.append(
-                AllocatorPoint(
-                    max(0.0, entry["time_us"] * 1e-6 - began_s), max(0, allocated), max(0, reserved)
-                )
-            )
+            allocated += allocated_sign * entry["size"]
+            reserved += reserved_sign * entry["size"]
+            at_s = max(0.0, entry["time_us"] * 1e-6 - began_s)
+            points.append(AllocatorPoint(at_s, max(0, allocated), max(0, reserved)))
     return points

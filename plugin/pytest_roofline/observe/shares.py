@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -97,11 +97,12 @@ class Activity:
 
         All other products are with weights.
         """
-        if self.event is None or any(
-            operator.name == "aten::linear" for operator in _upward(self.event)
-        ):
+        if self.event is None:
             return False
-        return any(operator.name in _BATCHED for operator in (self.event, *self.event.cpu_children))
+        is_in_linear = any(operator.name == "aten::linear" for operator in _upward(self.event))
+        # The event may be the batched product itself, or the operator that calls it.
+        candidates = (self.event, *self.event.cpu_children)
+        return not is_in_linear and any(operator.name in _BATCHED for operator in candidates)
 
 
 def analyse(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
@@ -173,8 +174,9 @@ def _places(host: Iterable["FunctionEvent"]) -> dict[int, Ranges]:
         if event.is_user_annotation:
             ranges = ranges if _NOT_PARTS.fullmatch(event.name) else (*ranges, event.name)
         elif event.scope == _BACKWARD_FUNCTION or event.name.startswith("autograd::engine::"):
-            place = forward_places.get((event.sequence_nr, event.fwd_thread))
-            ranges = place[0] if place is not None else ranges
+            forward_place = forward_places.get((event.sequence_nr, event.fwd_thread))
+            if forward_place is not None:
+                ranges, _ = forward_place
             backward = True
         elif event.sequence_nr >= 0:
             # Several operators have the same number; the last of them made the node, so it replaces the others.
@@ -195,11 +197,12 @@ def _names_around(event: "FunctionEvent") -> list[str]:
 
     Ranges that are parts of the model are left out.
     """
-    return [
+    innermost_first = [
         operator.name
         for operator in _upward(event)
         if not operator.is_user_annotation or _NOT_PARTS.fullmatch(operator.name)
-    ][::-1]
+    ]
+    return innermost_first[::-1]
 
 
 def _host_activities(
@@ -212,9 +215,9 @@ def _host_activities(
             continue
         ranges, backward = places[id(event)]
         kind = class_of(_names_around(event), ranges)
-        yield Activity(
-            event.name, kind, max(0.0, event.self_cpu_time_total) * 1e-6, event, ranges, backward
-        )
+        # The profiler gives microseconds.
+        seconds = max(0.0, event.self_cpu_time_total) * 1e-6
+        yield Activity(event.name, kind, seconds, event, ranges, backward)
 
 
 def _device_activities(
@@ -228,11 +231,12 @@ def _device_activities(
     # The profiler repeats ranges among the device's events; they are no kernels.
     range_names = {event.name for event in device if event.is_user_annotation}
     # By name, the seconds and the number of launches without a known operator.
-    remaining: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+    remaining_s: dict[str, float] = defaultdict(float)
+    remaining_count: Counter[str] = Counter()
     for event in device:
         if not event.is_user_annotation:
-            remaining[event.name][0] += event.time_range.elapsed_us() * 1e-6
-            remaining[event.name][1] += 1
+            remaining_s[event.name] += event.time_range.elapsed_us() * 1e-6
+            remaining_count[event.name] += 1
     for event in host:
         ranges, backward = places[id(event)]
         kernels = [kernel for kernel in event.kernels if kernel.name not in range_names]
@@ -240,12 +244,12 @@ def _device_activities(
             kind = class_of(_names_around(event), ranges, kernel.name)
             seconds = kernel.duration * 1e-6
             yield Activity(kernel.name, kind, seconds, event, ranges, backward, is_first=index == 0)
-            remaining[kernel.name][0] -= seconds
-            remaining[kernel.name][1] -= 1
-    for name, (seconds, launch_count) in remaining.items():
+            remaining_s[kernel.name] -= seconds
+            remaining_count[kernel.name] -= 1
+    for name, launch_count in remaining_count.items():
         if launch_count > 0:
             kind = class_of((), (), name)
-            yield Activity(name, kind, max(0.0, seconds), count=int(launch_count))
+            yield Activity(name, kind, max(0.0, remaining_s[name]), count=launch_count)
 
 
 BY_KIND, BY_NAME = attrgetter("kind"), attrgetter("name")
@@ -262,7 +266,8 @@ def _groups(
     groups: dict[str, list[Activity]] = defaultdict(list)
     for activity in activities:
         groups[key(activity)].append(activity)
-    return dict(sorted(groups.items(), key=lambda pair: -_seconds(pair[1])))
+    longest_first = sorted(groups, key=lambda name: -_seconds(groups[name]))
+    return {name: groups[name] for name in longest_first}
 
 
 def _times(activities: Sequence[Activity], span_s: float) -> tuple[float, float, int]:
@@ -290,10 +295,11 @@ def _kernel_times(activities: Sequence[Activity], span_s: float) -> list[KernelT
 
     Launches of one name may have several classes; the class is the one with the longest time.
     """
-    return [
-        KernelTime(name, next(iter(_groups(group, BY_KIND))), *_times(group, span_s))  # type: ignore[arg-type]
-        for name, group in _groups(activities, BY_NAME).items()
-    ]
+    times = []
+    for name, group in _groups(activities, BY_NAME).items():
+        longest_kind, *_ = _groups(group, BY_KIND)
+        times.append(KernelTime(name, longest_kind, *_times(group, span_s)))  # type: ignore[arg-type]
+    return times
 
 
 def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[OperatorTime]:
@@ -307,11 +313,7 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
         host: the events on the host.
         ranges: the names of ranges, which the profiler repeats among the kernels.
     """
-    groups: dict[str, list[FunctionEvent]] = defaultdict(list)
-    for event in host:
-        is_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
-        if not (is_range or event.is_async or "Synchronize" in event.name):
-            groups[event.name].append(event)
+    groups = _operators_by_name(host)
     self_s = {
         name: sum(max(0.0, event.self_cpu_time_total) for event in named_events) * 1e-6
         for name, named_events in groups.items()
@@ -320,25 +322,55 @@ def _operator_times(host: Iterable["FunctionEvent"], ranges: set[str]) -> list[O
     rows = [
         OperatorTime(
             name,
-            self_s[name],
-            _share(self_s[name], total_s),
-            sum(event.cpu_time_total for event in named_events) * 1e-6,
-            len(named_events),
-            sum(_launched_us(event, ranges) for event in named_events) * 1e-6,
-            sum(_launched_us(event, ranges, inside=True) for event in named_events) * 1e-6,
+            self_cpu_s=self_s[name],
+            share=_share(self_s[name], total_s),
+            cpu_s=sum(event.cpu_time_total for event in named_events) * 1e-6,
+            count=len(named_events),
+            self_device_s=sum(_launched_us(event, ranges) for event in named_events) * 1e-6,
+            device_s=sum(_launched_us(event, ranges, inside=True) for event in named_events) * 1e-6,
         )
         for name, named_events in groups.items()
     ]
+    # The first rows are those with the longest times on the device.
     rows.sort(key=lambda row: (-row.device_s, -row.self_cpu_s))
-    busiest = {row.name for row in sorted(rows, key=lambda row: -row.self_cpu_s)[:MOST_KERNELS]}
-    functions = [row for row in rows if groups[row.name][0].scope == _BACKWARD_FUNCTION]
-    longest = {row.name for row in sorted(functions, key=lambda row: -row.cpu_s)[:MOST_FUNCTIONS]}
-    named = {name for name in groups if LAUNCH.fullmatch(name) or name.startswith("Optimizer.step")}
-    kept_names = busiest | longest | named
+    functions = {name for name, events in groups.items() if events[0].scope == _BACKWARD_FUNCTION}
+    kept_names = _kept_names(rows, functions)
     kept_rows = [
         row for number, row in enumerate(rows) if number < MOST_KERNELS or row.name in kept_names
     ]
     return kept_rows[:MOST_OPERATORS]
+
+
+def _operators_by_name(host: Iterable["FunctionEvent"]) -> "dict[str, list[FunctionEvent]]":
+    """Return the events of operators on the host, by name.
+
+    Ranges are left out, but for the optimizer's; so are waits for the device.
+    """
+    groups: dict[str, list[FunctionEvent]] = defaultdict(list)
+    for event in host:
+        is_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
+        if not (is_range or event.is_async or "Synchronize" in event.name):
+            groups[event.name].append(event)
+    return groups
+
+
+def _kept_names(rows: Sequence[OperatorTime], functions: Collection[str]) -> set[str]:
+    """Return the names of rows to keep, however short their times on the device are.
+
+    They are the operators that keep the host busy the longest, the longest functions of autograd,
+    launches, and the optimizer's step. `functions` has the names of all functions of autograd.
+    """
+    by_self_time = sorted(rows, key=lambda row: -row.self_cpu_s)
+    busiest = {row.name for row in by_self_time[:MOST_KERNELS]}
+    function_rows = [row for row in rows if row.name in functions]
+    by_whole_time = sorted(function_rows, key=lambda row: -row.cpu_s)
+    longest = {row.name for row in by_whole_time[:MOST_FUNCTIONS]}
+    special = {
+        row.name
+        for row in rows
+        if LAUNCH.fullmatch(row.name) or row.name.startswith("Optimizer.step")
+    }
+    return busiest | longest | special
 
 
 def _launched_us(event: "FunctionEvent", ranges: set[str], *, inside: bool = False) -> float:
@@ -360,10 +392,8 @@ def _part_times(activities: Sequence[Activity]) -> list[PartTime]:
     parts = [
         PartTime(
             name,
-            *(
-                _seconds(activity for activity in group if activity.backward == backward)
-                for backward in (False, True)
-            ),
+            forward_s=_seconds(activity for activity in group if not activity.backward),
+            backward_s=_seconds(activity for activity in group if activity.backward),
         )
         for name, group in _groups(activities, _part_of).items()
     ]
@@ -377,7 +407,10 @@ def _part_of(activity: Activity) -> str:
 
     Numbers between dots become `*`. It is empty outside of any part.
     """
-    return re.sub(r"(?<![^.])\d+(?![^.])", "*", activity.ranges[-1]) if activity.ranges else ""
+    if not activity.ranges:
+        return ""
+    *_, innermost = activity.ranges
+    return ".".join("*" if word.isdecimal() else word for word in innermost.split("."))
 
 
 def _attention_times(activities: Sequence[Activity]) -> list[AttentionTime]:
@@ -411,10 +444,10 @@ def _attention_time(
     `score_count` is the number of elements of the softmax; None where it is unknown.
     """
     activities_by_kind = _groups(activities, BY_KIND)
-    softmax, fused, products = (
-        activities_by_kind.pop(kind, [])
-        for kind in ("attention softmax", "attention fused", "matrix product")
-    )
+    # `pop`, so that the kinds that remain are the other work.
+    softmax = activities_by_kind.pop("attention softmax", [])
+    fused = activities_by_kind.pop("attention fused", [])
+    products = activities_by_kind.pop("matrix product", [])
     # Products of scores and values, and products with weights.
     activation_products = [product for product in products if product.is_of_activations]
     weight_products = [product for product in products if not product.is_of_activations]
@@ -436,14 +469,12 @@ def _flops(products: Iterable[Activity]) -> int | None:
 
     It is None if torch has no formula for any of the operators.
     """
-    return (
-        sum(
-            product.event.flops or 0
-            for product in products
-            if product.event is not None and product.is_first
-        )
-        or None
+    total = sum(
+        product.event.flops or 0
+        for product in products
+        if product.event is not None and product.is_first
     )
+    return total or None
 
 
 def _score_count(activities: Iterable[Activity]) -> int | None:
@@ -459,7 +490,9 @@ def _score_count(activities: Iterable[Activity]) -> int | None:
         and activity.event is not None
         and activity.event.name in _SOFTMAX_OPERATORS
     ]
-    return sum(math.prod(inputs[0]) for inputs in shapes if inputs) or None
+    # The first input of a softmax is the scores.
+    score_shapes = [inputs[0] for inputs in shapes if inputs]
+    return sum(math.prod(shape) for shape in score_shapes) or None
 
 
 def _missing(
@@ -473,6 +506,7 @@ def _missing(
     if any(activity.kind == "attention fused" for activity in activities):
         yield FUSED
     total_s = _seconds(activities)
+    # An activity without an event, or with ranges only, has no known operator.
     unknown_s = _seconds(
         activity
         for activity in activities

@@ -78,7 +78,8 @@ class Tracker(MemTracker):
             for kind, size in self._by_category(self._peak_mem_snap).items()
             if size
         }
-        return dict(sorted(sizes.items(), key=lambda pair: -pair[1]))
+        largest_first = sorted(sizes, key=lambda category: -sizes[category])
+        return {category: sizes[category] for category in largest_first}
 
     def over_time(self, began_s: float) -> list[MemoryPoint]:
         """Return the living memory at every change.
@@ -135,28 +136,34 @@ class Tracker(MemTracker):
         self._deregister_param_and_optimizer_hooks()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator, and record the memory of its arguments and results."""
+        """Run an operator, and record the memory of its arguments and results.
+
+        torch calls this for every operator, `func`, with the types of its tensors.
+        """
         if any(map(is_traceable_wrapper_subclass_type, types)):
             # torch then calls this again with the tensors that such a tensor is made of.
             return NotImplemented
-        if func.name().partition(".")[0] not in _LIFTS:
-            # An argument that was not seen before was there before the call.
+        name, _, _ = func.name().partition(".")
+        if name not in _LIFTS:
+            # An argument that was not seen before was there before the call. The argument of a lift is new instead.
             sizes_before = self._by_category(self._curr_mem_snap)
             tree_map_only(torch.Tensor, self._meet_argument, (args, kwargs))
             self._count_from_the_start(sizes_before)
         self._update_peak_stats(None)
+        # torch's tracker keeps an entry in `_WINFO` for each storage, so a new entry is an allocation.
         storage_count = len(self._WINFO)
         output = super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
-        self.seen, self.allocated = True, self.allocated or len(self._WINFO) > storage_count
+        self.seen = True
+        self.allocated = self.allocated or len(self._WINFO) > storage_count
         return output
 
     def _meet_argument(self, tensor: torch.Tensor) -> None:
         """Record an argument of an operator, unless it is known already."""
-        self._track(
-            _MemRefType.PARAM if isinstance(tensor, nn.Parameter) else _MemRefType.OTH, tensor
-        )
         if isinstance(tensor, nn.Parameter):
+            self._track(_MemRefType.PARAM, tensor)
             self._follow_gradient(tensor)
+        else:
+            self._track(_MemRefType.OTH, tensor)
 
     def _count_from_the_start(self, sizes_before: dict[_MemRefType, int]) -> None:
         """Add newly met memory to the peaks so far.
@@ -183,9 +190,10 @@ class Tracker(MemTracker):
 
     def _update_peak_stats(self, peak_state: Any) -> None:
         """Record the living memory in the present step; torch's tracker calls this."""
-        step: Step = (
-            "optimizer" if self._in_opt else "backward" if self._mod_tracker.is_bw else "forward"
-        )
+        step: Step = "backward" if self._mod_tracker.is_bw else "forward"
+        # The optimizer's step may run within the backward pass.
+        if self._in_opt:
+            step = "optimizer"
         self.phase_peaks[step] = max(self.phase_peaks.get(step, 0), self.now_bytes)
         self._note(step)
         super()._update_peak_stats(peak_state)
@@ -198,8 +206,11 @@ class Tracker(MemTracker):
         """Add a moment, unless nothing has changed since the last one."""
         growth = Counter(self._by_category(self._curr_mem_snap))
         growth.subtract(self._met)
-        if not self._moments or self._moments[-1][1:] != (step, growth):
-            self._moments.append((time.time(), step, growth))
+        if self._moments:
+            _, last_step, last_growth = self._moments[-1]
+            if (last_step, last_growth) == (step, growth):
+                return
+        self._moments.append((time.time(), step, growth))
 
     def _by_category(self, snapshots: Any) -> dict[_MemRefType, int]:
         """Return the bytes on this device from a snapshot of torch's tracker."""

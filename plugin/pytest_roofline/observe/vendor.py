@@ -4,7 +4,7 @@ kernels and copies of some calls.
 
 import csv
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -103,7 +103,8 @@ def read_tables(text: str, source: str) -> list[list[Line]]:
                 raise BadFile(
                     f"{source}, line {reader.line_num}: {error}; expected digits with a point, as with LC_ALL=C"
                 ) from None
-            tables[-1] += [line] if line is not None else []
+            if line is not None:
+                tables[-1].append(line)
         elif form is not None and len(cells) > 1:
             raise BadFile(
                 f"{source}, line {reader.line_num} has {len(cells)} cells; expected {len(header)}, as in the heading"
@@ -118,8 +119,10 @@ def read_tables(text: str, source: str) -> list[list[Line]]:
 def _form(names: Sequence[str]) -> Form | None:
     """Return the function that reads the rows below a heading.
 
-    It is None if the names are no heading, or that of a table that does not count.
+    It is None if the names are no heading, or that of a table that does not count. A table is known
+    by its columns, in lower case: first those of rocprofv3, then those of nsys.
     """
+    # A trace of rocprofv3, with a row for each launch.
     if {"start_timestamp", "end_timestamp"} <= {*names}:
         columns: dict[str, Kind] = {
             "kernel_name": "kernel",
@@ -127,11 +130,11 @@ def _form(names: Sequence[str]) -> Form | None:
             "function": "range",
         }
         return next((_trace(name, kind) for name, kind in columns.items() if name in names), None)
+    # Totals of rocprofv3.
     if {"name", "calls", "totaldurationns"} <= {*names}:
         return _stats
-    time, unit = next(
-        ((name, match[1]) for name in names if (match := _TIME.fullmatch(name))), ("", "ns")
-    )
+    # Totals of nsys: times of kernels and copies, or sizes of copies.
+    time, unit = _amount_column(names, _TIME) or ("", "ns")
     if time and "instances" in names and "operation" in names and "category" in names:
         # This table (cuda_api_gpu_sum) also has the calls of the host, which are skipped.
         return lambda row: None if "api" in row["category"].lower() else _line(
@@ -145,9 +148,7 @@ def _form(names: Sequence[str]) -> Form | None:
         return lambda row: _line(
             "copy", row["operation"], row[time], _SECONDS[unit], row[count_column]
         )
-    size, unit = next(
-        ((name, match[1]) for name in names if (match := _SIZE.fullmatch(name))), ("", "b")
-    )
+    size, unit = _amount_column(names, _SIZE) or ("", "b")
     if size and count_column and "operation" in names:
         return lambda row: _line(
             "size", row["operation"], row[size], _BYTES[unit], row[count_column]
@@ -155,8 +156,17 @@ def _form(names: Sequence[str]) -> Form | None:
     return None
 
 
-_TIME = re.compile(rf"total time ?\(({'|'.join(_SECONDS)})\)")
-_SIZE = re.compile(rf"total ?\(({'|'.join(_BYTES)})\)")
+def _amount_column(names: Sequence[str], pattern: re.Pattern[str]) -> tuple[str, str] | None:
+    """Return the first column whose name matches, and the unit in its name, if any."""
+    for name in names:
+        match = pattern.fullmatch(name)
+        if match is not None:
+            return name, match["unit"]
+    return None
+
+
+_TIME = re.compile(rf"total time ?\((?P<unit>{'|'.join(_SECONDS)})\)")
+_SIZE = re.compile(rf"total ?\((?P<unit>{'|'.join(_BYTES)})\)")
 
 
 def _line(kind: Kind, name: str, amount: str, unit: float, count: str) -> Line:
@@ -182,7 +192,7 @@ def _trace(column: str, kind: Kind) -> Form:
         # A trace of the host's calls has the same headings as one of ranges.
         if kind == "range" and row[column] != CALL:
             return None
-        began_ns, ended_ns = (float(row[f"{end}_timestamp"]) for end in ("start", "end"))
+        began_ns, ended_ns = float(row["start_timestamp"]), float(row["end_timestamp"])
         return Line(
             kind, row[column], amount=(ended_ns - began_ns) * 1e-9, count=1, began_ns=began_ns
         )
@@ -198,8 +208,37 @@ def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
     Raises:
         BadInput: two tables of one kind, which would count everything twice, or no kernel at all.
     """
+    by_kind = _lines_by_kind(tables, source)
+    ranges = [
+        (call_range.began_ns, call_range.began_ns + call_range.amount * 1e9)
+        for call_range in by_kind.get("range", ())
+        if call_range.began_ns is not None
+    ]
+    kernels = _within(by_kind.get("kernel", []), ranges)
+    copies = _within(by_kind.get("copy", []), ranges)
+    if not kernels and not copies:
+        raise BadInput(f"{source} has no kernel or copy of the profiled calls; {EXPECTED}")
+    seconds_by_name: dict[str, float] = defaultdict(float)
+    launches_by_name: Counter[str] = Counter()
+    for line in kernels:
+        seconds_by_name[line.name] += line.amount
+        launches_by_name[line.name] += line.count
+    longest_first = sorted(seconds_by_name, key=lambda name: -seconds_by_name[name])
+    return Totals(
+        kernels_s=sum(line.amount for line in kernels),
+        copies_s=sum(line.amount for line in copies),
+        launches=sum(line.count for line in kernels),
+        kernels={name: (seconds_by_name[name], launches_by_name[name]) for name in longest_first},
+        copied_bytes=sum(line.amount for line in by_kind["size"]) if "size" in by_kind else None,
+        calls=len(ranges) or None,
+    )
+
+
+def _lines_by_kind(tables: Sequence[Sequence[Line]], source: str) -> dict[str, list[Line]]:
+    """Return the lines of all tables by kind; raise BadInput for two tables of one kind."""
     by_kind: dict[str, list[Line]] = {}
     for table in tables:
+        # A table may have kernels and copies.
         for kind in {line.kind for line in table}:
             if kind in by_kind:
                 raise BadInput(
@@ -207,27 +246,7 @@ def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
                     "of this kind"
                 )
             by_kind[kind] = [line for line in table if line.kind == kind]
-    ranges = [
-        (call_range.began_ns, call_range.began_ns + call_range.amount * 1e9)
-        for call_range in by_kind.get("range", ())
-        if call_range.began_ns is not None
-    ]
-    kernels, copies = (_within(by_kind.get(kind, []), ranges) for kind in ("kernel", "copy"))
-    if not kernels and not copies:
-        raise BadInput(f"{source} has no kernel or copy of the profiled calls; {EXPECTED}")
-    by_name: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
-    for line in kernels:
-        by_name[line.name][0] += line.amount
-        by_name[line.name][1] += line.count
-    longest_first = sorted(by_name.items(), key=lambda pair: -pair[1][0])
-    return Totals(
-        kernels_s=sum(line.amount for line in kernels),
-        copies_s=sum(line.amount for line in copies),
-        launches=sum(line.count for line in kernels),
-        kernels={name: (seconds, int(count)) for name, (seconds, count) in longest_first},
-        copied_bytes=sum(line.amount for line in by_kind["size"]) if "size" in by_kind else None,
-        calls=len(ranges) or None,
-    )
+    return by_kind
 
 
 def _within(lines: Sequence[Line], ranges: Sequence[tuple[float, float]]) -> list[Line]:

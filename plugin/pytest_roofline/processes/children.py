@@ -93,12 +93,8 @@ def run_child(
     variables = {**environ, variable: str(folder / "round.json")}
     server = parent.next(environ) if parent is not None else None
     child_end = _run(command, folder, order, cwd, variables, quiet_s, descriptors, server)
-    if (
-        parent is not None
-        and server is not None
-        and not child_end.started
-        and parent.gave_up(environ)
-    ):
+    began_no_test = not child_end.started
+    if parent is not None and server is not None and began_no_test and parent.gave_up(environ):
         # The server died before the child began a test, so the child runs again in a fresh interpreter.
         return _run(command, folder, order, cwd, variables, quiet_s, descriptors, None)
     return child_end
@@ -114,7 +110,11 @@ def _run(
     descriptors: Sequence[int],
     server: ForkServer | None,
 ) -> ChildEnd:
-    """Run one child, in a fresh interpreter or forked by a server."""
+    """Run one child, in a fresh interpreter or forked by a server.
+
+    The arguments are those of `run_child`, with all variables in `environ`. `server` is None for a
+    fresh interpreter.
+    """
     status, log, order_file = folder / "status", folder / "log", folder / "round.json"
     status.touch()
     log.touch()
@@ -126,18 +126,7 @@ def _run(
         # The arguments follow the interpreter, `-m` and the module.
         child = server.fork(environ, str(log), command[3:])
     else:
-        with log.open("wb") as output:
-            child = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=environ,
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # It leads a group of its own, so that all that it starts can be ended with it.
-                start_new_session=True,
-            )
+        child = _start(command, log, cwd, environ, descriptors)
     try:
         code = _wait(child, status, quiet_s)
     finally:
@@ -149,6 +138,28 @@ def _run(
     return ChildEnd(
         events["start"], events["end"], code, _tail(log), events["planned"], events["stray"]
     )
+
+
+def _start(
+    command: Sequence[str],
+    log: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    descriptors: Sequence[int],
+) -> "subprocess.Popen[bytes]":
+    """Start a child in a fresh interpreter; what it prints goes into the log."""
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environ,
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # It leads a group of its own, so that all that it starts can be ended with it.
+            start_new_session=True,
+        )
 
 
 def why_void(outcome: Outcome | None, where: str) -> str:
@@ -183,12 +194,14 @@ def _wait(
 
 def _end(child: "subprocess.Popen[bytes] | ForkedProcess") -> None:
     """End a child and everything that it started, and reap it."""
-    # The group of the child is killed. A forked child has a group of its own only a moment after its start; before, the
-    # child alone is killed. A child that was never forked has the pid 0, which would mean this process's own group.
-    for kill in (os.killpg, os.kill) if child.pid else ():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(child.pid, signal.SIGKILL)
-            break
+    # A child that was never forked has the pid 0, which would mean this process's own group.
+    if child.pid:
+        # The group of the child is killed. A forked child has a group of its own only a moment after its start; before,
+        # the child alone is killed.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(child.pid, signal.SIGKILL)
+                break
     child.wait()
 
 
@@ -218,11 +231,12 @@ def _tail(log: Path) -> str:
     error_indices = [index for index, line in enumerate(lines) if "Fatal Python error" in line]
     if not error_indices:
         return "\n".join(lines[-TAIL_LINES:])
-    error_index = error_indices[-1]
+    last_error = error_indices[-1]
+    # The stacks of all threads follow the error; that of the thread that died has this heading.
     thread_indices = [
         index
         for index, line in enumerate(lines)
-        if index > error_index and line.startswith("Current thread")
+        if index > last_error and line.startswith("Current thread")
     ]
-    start = thread_indices[0] if thread_indices else error_index + 1
-    return "\n".join([lines[error_index], *lines[start : start + TAIL_LINES - 1]])
+    stack_start = thread_indices[0] if thread_indices else last_error + 1
+    return "\n".join([lines[last_error], *lines[stack_start : stack_start + TAIL_LINES - 1]])

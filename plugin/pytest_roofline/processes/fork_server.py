@@ -64,6 +64,7 @@ class ForkedProcess:
             remaining_s = None if until_s is None else until_s - time.monotonic()
             if timeout is not None and remaining_s is not None and remaining_s <= 0:
                 raise subprocess.TimeoutExpired("a forked process", timeout)
+            # Messages of the server set `returncode`, which `poll` returns.
             self._server.listen(remaining_s)
         assert self.returncode is not None
         return self.returncode
@@ -144,10 +145,13 @@ class ForkServer:
 
         The wait is at most `seconds` long; with None it has no limit.
         """
+        # The connection of a server that this process has ended is closed, which is an OSError.
         with contextlib.suppress(OSError):
             try:
                 while self._connection.poll(seconds):
-                    self._note(*self._connection.recv())
+                    event, request_number, content = self._connection.recv()
+                    self._note(event, request_number, content)
+                    # Only the first message is waited for.
                     seconds = 0.0
             except (EOFError, ConnectionError):
                 self._note_end()
@@ -245,18 +249,16 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
     # Garbage collection in the forked processes does not scan these objects, so their memory stays shared.
     gc.collect()
     gc.freeze()
-    # Python writes a byte into this pipe when a child ends, which ends the wait below.
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    children: dict[int, int] = {}
+    wake_read, wake_write = _pipe_of_child_ends()
+    # By the number of a forked process, the number of its request.
+    request_by_pid: dict[int, int] = {}
     while True:
         ready = wait([connection, wake_read])
         if wake_read in ready:
+            # The bytes only wake this process, so they are dropped.
             os.read(wake_read, 65536)
             for pid, status in _reap_children():
-                connection.send(("ended", children.pop(pid), status))
+                connection.send(("ended", request_by_pid.pop(pid), status))
         if connection not in ready:
             continue
         try:
@@ -266,21 +268,31 @@ def serve(descriptor: int, live: Callable[[Sequence[str]], int]) -> int:
         try:
             pid = _fork()
         except OSError as error:
-            connection.send(
-                (
-                    "failed",
-                    request_number,
-                    f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}",
-                )
-            )
+            reason = f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}"
+            connection.send(("failed", request_number, reason))
             continue
-        if not pid:
+        is_forked_process = pid == 0
+        if is_forked_process:
             for inherited in (connection.fileno(), wake_read, wake_write):
                 os.close(inherited)
-            # This is the forked process, which ends inside `_live`.
+            # The forked process ends inside `_live`.
             _live(live, environ, log, arguments)
-        children[pid] = request_number
+        request_by_pid[pid] = request_number
         connection.send(("started", request_number, pid))
+
+
+def _pipe_of_child_ends() -> tuple[int, int]:
+    """Return a pipe into which Python writes a byte when a child ends.
+
+    The descriptors are those to read from and to write to. To wait for the pipe is to wait for the
+    end of a child.
+    """
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    # Python writes the byte only for a signal that has a handler.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return wake_read, wake_write
 
 
 def _fork() -> int:
@@ -315,21 +327,25 @@ def _live(
     try:
         server = os.getppid()
         os.setsid()
+        # The server's handling of ended children is not for this process.
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Standard output (1) and standard error (2) go into the log.
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.close(descriptor)
         os.environ.clear()
         os.environ.update({**environ, PARENT_VARIABLE: str(server)})
+        # `tempfile` keeps the folder that the server's variables named; this makes it read the new ones.
         tempfile.tempdir = None
         if "numpy.random" in sys.modules:
-            # Otherwise all forked processes would have the same random numbers. Python seeds its own generator again
+            # Seeded anew; otherwise all forked processes would have the same random numbers. Python seeds its own generator again
             # after a fork; torch's has the same seed in every fresh process too.
             sys.modules["numpy.random"].seed()
         status = live(arguments)
     except BaseException:
+        # Prints the traceback into the log.
         sys.excepthook(*sys.exc_info())
     finally:
         for stream in (sys.stdout, sys.stderr):

@@ -51,10 +51,9 @@ def ending(status: int) -> str:
         name = signal.Signals(-status).name
     except ValueError:
         name = f"signal {-status}"
-    # The kernel kills a process for lack of memory.
-    return f"killed by {name}" + (
-        " (maybe out of memory; check dmesg)" if -status == signal.SIGKILL else ""
-    )
+    # The kernel kills a process for lack of memory by this signal.
+    hint = " (maybe out of memory; check dmesg)" if -status == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"
 
 
 def end_clause(status: int) -> str:
@@ -210,10 +209,11 @@ def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, 
     reached_ranks = [
         rank for rank, (process, _) in ranks.items() if signal_to(process, signal.SIGUSR1)
     ]
-    stacks, earlier_stacks = dict.fromkeys(reached_ranks, ""), dict[int, str]()
-    until_s = time.monotonic() + SIGNAL_S
+    stacks = dict.fromkeys(reached_ranks, "")
     # Read on until every rank has written a stack, and no stack has grown since the last reading.
-    while not (all(stacks.values()) and stacks == earlier_stacks) and time.monotonic() < until_s:
+    is_complete = not reached_ranks
+    until_s = time.monotonic() + SIGNAL_S
+    while not is_complete and time.monotonic() < until_s:
         time.sleep(SETTLED_S)
         earlier_stacks, stacks = stacks, {}
         for rank in reached_ranks:
@@ -222,6 +222,7 @@ def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, 
                 stacks[rank] = Path(f"/proc/{process.pid}/fd/{descriptor}").read_text(
                     errors="replace"
                 )
+        is_complete = all(stacks.values()) and stacks == earlier_stacks
     return stacks
 
 
@@ -311,13 +312,11 @@ class Stat(NamedTuple):
 def stat(pid: int) -> Stat | None:
     """Return the state of a process; None if it is gone."""
     try:
-        fields = (
-            Path(f"/proc/{pid}/stat")
-            .read_text(encoding="utf-8", errors="replace")
-            .rpartition(")")[2]
-            .split()
-        )
-        # The first of these is field 3 of the manual page: the name, field 2, is cut off, since it may have spaces.
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        # The name in parentheses, field 2 of the manual page, may have spaces, so it is cut off.
+        _, _, after_name = text.rpartition(")")
+        # The index of a field is its number in the manual page minus 3: 0 for field 3, and 19 for field 22.
+        fields = after_name.split()
         return Stat(state=fields[0], parent=int(fields[1]), ticks=int(fields[19]))
     except (OSError, IndexError, ValueError):
         return None
