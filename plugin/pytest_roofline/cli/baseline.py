@@ -5,17 +5,18 @@ A person reads the proposal of some runs, and approves it.
 
 import platform
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from ..baselines import proposals, renewal
 from ..baselines.checks import health_of
-from ..baselines.exact_proposals import approve_exact, exact_path
+from ..baselines.exact_proposals import ExactChange, approve_exact, exact_path
 from ..baselines.files import read_baseline, write_baseline
 from ..baselines.picking import Choice, RunSelection, is_fake, parse_moment, pick, scan
 from ..baselines.proposals import Proposal
+from ..baselines.renewal import Change
 from ..baselines.run_files import resolve_run
 from ..baselines.runs import Run, cut_note, read_run
 from ..core.entries import Entry
@@ -295,42 +296,61 @@ def approve(
     pending = [change for change in changes if change.action != "unchanged"]
     exact = [change for change in kernels if change.action != "unchanged"]
     if not pending and not exact:
-        files = [str(path)] * bool(changes) + [str(kernel_path)] * bool(kernels)
+        files = [str(path)] if changes else []
+        files += [str(kernel_path)] if kernels else []
         print_line(
             f"nothing to change: {' and '.join(files) or path} already holds all entries of the proposal"
         )
     state = "would change in" if dry_run else "written to"
     if pending:
-        if test_changes := [change for change in changes if not change.entry.is_canary]:
-            print_line(changes_table(test_changes, 80, sys.stdout.isatty()))
-        if note := provisional([change.entry for change in changes], proposal if dry_run else path):
-            print_line(note)
+        _print_changes(changes, proposal if dry_run else path, print_line)
         if not dry_run:
             renewal.approve(
                 new_baseline, into, only=only, replaces=replace, accept_slower=accept_slower
             )
         print_line(f"{_entry_text([change.entry for change in pending])} {state} {path}")
     if exact:
-        print_line(exact_table([change.entry for change in exact], 80, sys.stdout.isatty()))
-        for line in exact_change_lines(exact):
-            print_line(line)
+        _print_kernel_changes(exact, print_line)
         if not dry_run:
-            try:
-                approve_exact([change.entry for change in exact], into)
-            except CannotStore as error:
-                raise CannotStore(
-                    f"{error}; {path} has been written already" if pending else f"{error}"
-                ) from None
-        print_line(
-            f"{count_text(len(exact), 'exact entry', 'exact entries')} {state} {kernel_path}"
-        )
+            _write_kernels(exact, into, written=path if pending else None)
+        exact_text = count_text(len(exact), "exact entry", "exact entries")
+        print_line(f"{exact_text} {state} {kernel_path}")
     if as_json:
-        print_json(
-            changes_as_json(
-                changes,
-                kernels,
-                path,
-                kernel_path,
-                written=bool(pending or exact) and not dry_run,
-            )
-        )
+        is_written = bool(pending or exact) and not dry_run
+        print_json(changes_as_json(changes, kernels, path, kernel_path, written=is_written))
+
+
+def _print_changes(
+    changes: Sequence[Change], shown_file: Path, print_line: Callable[[str], None]
+) -> None:
+    """Print the changes of tests as a table, and a note on provisional entries.
+
+    `shown_file` is the file in which the note tells to look the entries up.
+    """
+    test_changes = [change for change in changes if not change.entry.is_canary]
+    if test_changes:
+        print_line(changes_table(test_changes, 80, sys.stdout.isatty()))
+    note = provisional([change.entry for change in changes], shown_file)
+    if note:
+        print_line(note)
+
+
+def _print_kernel_changes(
+    kernels: Sequence[ExactChange], print_line: Callable[[str], None]
+) -> None:
+    """Print the changed entries of compiled kernels as a table, then each change."""
+    print_line(exact_table([change.entry for change in kernels], 80, sys.stdout.isatty()))
+    for line in exact_change_lines(kernels):
+        print_line(line)
+
+
+def _write_kernels(kernels: Sequence[ExactChange], into: Path, *, written: Path | None) -> None:
+    """Write the entries of compiled kernels into the folder of baselines.
+
+    Raise CannotStore if that fails; the error also names the file that was written before.
+    """
+    try:
+        approve_exact([change.entry for change in kernels], into)
+    except CannotStore as error:
+        message = f"{error}" if written is None else f"{error}; {written} has been written already"
+        raise CannotStore(message) from None

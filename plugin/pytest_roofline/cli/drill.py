@@ -63,6 +63,7 @@ def drill(share: str, arguments: tuple[str, ...], as_json: bool) -> int:
         *(f"--roofline-drill={share}", f"--roofline-save={name}"),
     ]
     with tempfile.TemporaryDirectory(prefix="roofline-drill-") as folder:
+        # pytest writes the path of its run into this file.
         path_file = Path(folder) / "path"
         process = subprocess.run(
             pytest_command,
@@ -93,24 +94,8 @@ def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as
 
     `slowdown` is the share of time that was added, `arguments` are those of pytest.
     """
-    # Siblings are compared only with each other, and a drill slows all of them equally.
-    siblings = {
-        (measurement.test_id, measurement.label)
-        for measurement in run.measurements
-        if SIBLINGS in measurement.samples.labels
-    }
-    verdicts = [
-        verdict
-        for verdict in run.verdicts
-        if (verdict.subject.test_id, verdict.subject.label) not in siblings
-    ]
-    # An INVALID test that has a baseline counts as compared: it did not turn red.
-    compared_verdicts = [
-        verdict
-        for verdict in verdicts
-        if verdict.estimate is not None
-        or (verdict.kind is Kind.INVALID and verdict.reference is not None)
-    ]
+    verdicts = _verdicts_without_siblings(run)
+    compared_verdicts = [verdict for verdict in verdicts if _is_compared(verdict)]
     if not compared_verdicts:
         cause = _cause_of_no_comparison(run, verdicts, arguments)
         say(
@@ -136,6 +121,32 @@ def report_drill(run: Run, slowdown: float, arguments: Sequence[str] = (), *, as
         _print_drill(compared_verdicts, drilled_tests, slowdown, red_count)
     is_missed = red_count < len(drilled_tests) or any(test["missed"] for test in drilled_tests)
     return 1 if is_missed else 0
+
+
+def _verdicts_without_siblings(run: Run) -> list[Verdict]:
+    """Return the verdicts of a run, without those on siblings.
+
+    Siblings are compared only with each other, and a drill slows all of them equally.
+    """
+    siblings = {
+        (measurement.test_id, measurement.label)
+        for measurement in run.measurements
+        if SIBLINGS in measurement.samples.labels
+    }
+    return [
+        verdict
+        for verdict in run.verdicts
+        if (verdict.subject.test_id, verdict.subject.label) not in siblings
+    ]
+
+
+def _is_compared(verdict: Verdict) -> bool:
+    """Return True where a test was compared.
+
+    An INVALID test that has a baseline counts as compared: it did not turn red.
+    """
+    is_invalid_with_baseline = verdict.kind is Kind.INVALID and verdict.reference is not None
+    return verdict.estimate is not None or is_invalid_with_baseline
 
 
 def _cause_of_no_comparison(run: Run, verdicts: Sequence[Verdict], arguments: Sequence[str]) -> str:
@@ -175,9 +186,10 @@ def _print_drill(
         if verdict.estimate is not None and verdict.reference is not None
     )
     if slowdowns:
-        upper_end = f" … {format_percent(slowdowns[-1])}" if len(slowdowns) > 1 else ""
+        smallest, largest = slowdowns[0], slowdowns[-1]
+        upper_end = f" … {format_percent(largest)}" if len(slowdowns) > 1 else ""
         say(
-            f"measured against the baselines: {format_percent(slowdowns[0])}{upper_end} time; "
+            f"measured against the baselines: {format_percent(smallest)}{upper_end} time; "
             f"requested: {format_percent(slowdown)}"
         )
     mismatches = [test for test in drilled_tests if test["missed"]]
@@ -216,8 +228,10 @@ def _mismatch(verdict: Verdict, slowdown: float, test_count: int) -> str:
     """
     if verdict.estimate is None or verdict.interval is None or verdict.reference is None:
         return ""
+    # The chance that a value lies beyond one end of an interval of one test.
     chance = (1 - CONFIDENCE) / 2
     widening = NormalDist().inv_cdf(chance / test_count) / NormalDist().inv_cdf(chance)
+    # The estimate and its interval are logarithms of ratios.
     low, high = (
         verdict.estimate + widening * (bound - verdict.estimate) for bound in verdict.interval
     )

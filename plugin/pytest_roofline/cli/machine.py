@@ -87,9 +87,10 @@ def doctor(
     deviations = differences(expectation, machine) if expectation is not None else []
     if not as_json:
         _print_doctor(machine, findings, deviations, expect)
-    timing, failure_count = (
-        _check_timing(timed_device, device, as_json) if timed_device is not None else ({}, 0)
-    )
+    timing: dict[str, object] = {}
+    failure_count = 0
+    if timed_device is not None:
+        timing, failure_count = _check_timing(timed_device, device, as_json)
     if write_expect is not None:
         write_expectation(write_expect, expectation_of(machine))
     if as_json:
@@ -106,12 +107,11 @@ def doctor(
             f"expectation written to {write_expect}; check this file, and remove the facts that may differ",
             err=as_json,
         )
-    is_bare_call = expect is None and write_expect is None and not machine.torch_devices
     # Without a device and without --expect, a busy CPU is a finding as well.
-    busy_text = neighbours or (
-        is_bare_call
-        and occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
-    )
+    judges_cpu = expect is None and write_expect is None and not machine.torch_devices
+    busy_text = neighbours
+    if not busy_text and judges_cpu:
+        busy_text = occupied_text(machine.cores_taken, machine.host.usable_cores, machine.taken_by)
     if busy_text:
         say(f"this machine is too busy to be measured: {busy_text}; {QUIETEN}", err=as_json)
     return 1 if deviations or failure_count or busy_text else 0
@@ -148,8 +148,10 @@ def _check_timing(
         say(f"WARNING: {warning}", err=True)
     product = products().get(environment.device.product)
     peak = product.peaks.get("memory_GBps") if product else None
+    peak_bytes_per_s = peak.value * 1e9 if peak else None
     properties = []
-    for proof in selftest(device, TorchWorkloads(device), peak.value * 1e9 if peak else None):
+    # Each proof takes seconds, so its line is printed as soon as it is done.
+    for proof in selftest(device, TorchWorkloads(device), peak_bytes_per_s):
         properties.append(proof)
         say(property_line(proof, width()), err=as_json)
     failure_count = sum(proof.outcome == "FAILS" for proof in properties)

@@ -56,13 +56,15 @@ def command(
     """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
+        """Return the command that calls a function and exits with its status."""
+
         @functools.wraps(function)
         def run(*args: Any, **options: Any) -> None:
             sys.exit(function(*args, **options) or 0)
 
         parameters: list[click.Parameter] = getattr(function, "__click_params__", [])
-        # Decorators apply from the last to the first, so click reverses the parameters. The options that come last in
-        # the help are added first here.
+        # click keeps the parameters of a function in `__click_params__`. Decorators apply from the last to the first,
+        # so click reverses the parameters. The options that come last in the help are added first here.
         run.__click_params__ = []  # type: ignore[attr-defined]
         for option in reversed((json_option, *shared_options)):
             option(run)
@@ -191,20 +193,20 @@ class Commands(LazyGroup):
 
 def _usage(error: click.UsageError) -> str:
     """Return a mistake in the arguments as a sentence, with the command to type."""
-    path, help_text = (
-        (error.ctx.command_path, error.ctx.command.help)
-        if error.ctx is not None
-        else ("roofline", "")
-    )
-    text, example = error.format_message().rstrip("."), re.search("Example: (.*)", help_text or "")
-    word = re.match(r"No such command '(\w+)'", text)
-    if word is not None and word[1] in OF_PYTEST:
-        return f"no such command '{word[1]}'; type, for example: {OF_PYTEST[word[1]]}"
-    if isinstance(error, click.MissingParameter) and example:
-        return f"{text[0].lower()}{text[1:]}; type, for example: {example[1]}"
-    return (
-        f"{text[0].lower()}{text[1:]}{' Type' if text.endswith('?') else '; type'}: {path} --help"
-    )
+    path, help_text = "roofline", ""
+    if error.ctx is not None:
+        path, help_text = error.ctx.command_path, error.ctx.command.help or ""
+    text = error.format_message().rstrip(".")
+    unknown_command = re.match(r"No such command '(?P<name>\w+)'", text)
+    if unknown_command is not None and unknown_command["name"] in OF_PYTEST:
+        name = unknown_command["name"]
+        return f"no such command '{name}'; type, for example: {OF_PYTEST[name]}"
+    # Messages of click begin with a capital, but ours follow `roofline: `.
+    text = f"{text[0].lower()}{text[1:]}"
+    example = re.search("Example: (?P<command>.*)", help_text)
+    if isinstance(error, click.MissingParameter) and example is not None:
+        return f"{text}; type, for example: {example['command']}"
+    return f"{text} Type: {path} --help" if text.endswith("?") else f"{text}; type: {path} --help"
 
 
 def _sentence(error: Exception) -> str:
@@ -232,9 +234,8 @@ def say(text: str = "", *, err: bool = False) -> None:
     are kept; the caller has made the texts between them printable.
     """
     is_coloured = not err and sys.stdout.isatty()
-    click.echo(
-        "\n".join(map(without_commands if is_coloured else printable, text.split("\n"))), err=err
-    )
+    clean = without_commands if is_coloured else printable
+    click.echo("\n".join(clean(line) for line in text.split("\n")), err=err)
 
 
 def print_json(plain: Any) -> None:

@@ -16,7 +16,7 @@ from ..baselines.run_files import resolve_run
 from ..baselines.run_rows import rows_of
 from ..baselines.runs import Run, read_run
 from ..core.errors import BadFile, BadInput, CannotStore
-from ..core.units import printable
+from ..core.units import count, printable
 from ..report.files import append_summary, run_json, write_report
 from ..report.folder import check_folder
 from ..settings.options import SUMMARY_VARIABLE
@@ -99,16 +99,12 @@ def _read_runs(names: tuple[str, ...], folder: Path) -> list[Run]:
     for name in names:
         run = read_run(resolve_run(name, folder, argument="RUN"))
         # A copy under another name would count every measurement twice.
-        earlier_name = next(
-            (
-                earlier_name
-                for earlier_name, earlier in zip(names, runs, strict=False)
-                if earlier.header == run.header
-            ),
-            None,
-        )
-        if earlier_name is not None:
-            raise BadInput(f"{earlier_name!r} and {name!r} are the same run; name this run once")
+        # `runs` has the runs of the names before this one.
+        for earlier_name, earlier_run in zip(names, runs, strict=False):
+            if earlier_run.header == run.header:
+                raise BadInput(
+                    f"{earlier_name!r} and {name!r} are the same run; name this run once"
+                )
         note_cuts([run])
         # With the absolute path the report is the same as the one that the run itself writes.
         runs.append(replace(run, path=run.path.resolve()))
@@ -170,14 +166,7 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
     Exit status: 0 written, 2 something is in the way or cannot be written.
     """
     left_out = {target for name, (_, target) in CI.items() if name not in ci}
-    config_paths = {name: folder / name for name in PYTEST_CONFIGS if (folder / name).is_file()}
-    config_texts = {
-        name: path.read_text(encoding="utf-8", errors="replace")
-        for name, path in config_paths.items()
-    }
-    pytest_config = next(
-        (name for name, text in config_texts.items() if PYTEST_CONFIGS[name] in text), ""
-    )
+    pytest_config = _pytest_config(folder)
     # A pytest.ini would hide an existing configuration of pytest.
     left_out |= {"pytest.ini"} if pytest_config else set()
     files = {name: content for name, content in shipped_files().items() if name not in left_out}
@@ -209,15 +198,24 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
         say(f"note: no pytest.ini is written, since {pytest_config} configures pytest here")
 
 
+def _pytest_config(folder: Path) -> str:
+    """Return the name of the file that configures pytest in a folder, or an empty text."""
+    for name, mark in PYTEST_CONFIGS.items():
+        path = folder / name
+        if path.is_file() and mark in path.read_text(encoding="utf-8", errors="replace"):
+            return name
+    return ""
+
+
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files below a folder. Raise CannotStore with the number of files written before."""
-    for count, (name, content) in enumerate(files.items()):
+    for written_count, (name, content) in enumerate(files.items()):
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         except (OSError, RuntimeError) as error:
             progress = (
-                f"{count} of {len(files)} files are written; correct the cause, and repeat the "
+                f"{written_count} of {len(files)} files are written; correct the cause, and repeat the "
                 "command with --force"
             )
             reason = getattr(error, "strerror", None) or str(error)
@@ -233,25 +231,37 @@ def _lines(
 
     `total` is the number of all files, unchanged ones included.
     """
-    counts = Counter(name.split("/")[0] for name in changed_files)
-    # A folder with several files is one part of the summary, with their number.
-    folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
-    single_files = [name for name in changed_files if counts[name.split("/")[0]] == 1]
-    parts = ", ".join(folders + single_files)
-    summary = (
-        f"{len(changed_files)} file{'s' * (len(changed_files) != 1)} written into {folder}: {parts}"
-    )
-    yield (
-        summary
-        if changed_files
-        else f"nothing to write: {folder} already holds all {total} files, unchanged"
-    )
+    if changed_files:
+        files = count(len(changed_files), "file")
+        yield f"{files} written into {folder}: {_summary(changed_files)}"
+    else:
+        yield f"nothing to write: {folder} already holds all {total} files, unchanged"
     path = folder.resolve()
-    if not (path / ".git").exists() and any((parent / ".git").exists() for parent in path.parents):
-        for name in (CI[ci_name][1] for ci_name in ci if ci_name.startswith(("github", "gitlab"))):
-            yield (
-                f"note: CI reads {name} only at the top of a repository; move this file to the top, and put "
-                f"{folder}/ in front of the paths in this file"
-            )
+    is_top = (path / ".git").exists()
+    is_in_repository = any((parent / ".git").exists() for parent in path.parents)
+    if is_in_repository and not is_top:
+        for ci_name in ci:
+            if ci_name.startswith(("github", "gitlab")):
+                _, target = CI[ci_name]
+                yield (
+                    f"note: CI reads {target} only at the top of a repository; move this file to the top, and put "
+                    f"{folder}/ in front of the paths in this file"
+                )
     change_folder = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     yield f"next: {change_folder}pytest perf_tests -k memcpy"
+
+
+def _summary(changed_files: Iterable[str]) -> str:
+    """Return the written files in short: `perf_tests/ 12, baselines/ 3, pytest.ini`.
+
+    A folder with several files is one part of the summary, with their number.
+    """
+    counts = Counter(_top(name) for name in changed_files)
+    folders = [f"{name}/ {count}" for name, count in counts.items() if count > 1]
+    single_files = [name for name in changed_files if counts[_top(name)] == 1]
+    return ", ".join(folders + single_files)
+
+
+def _top(name: str) -> str:
+    """Return the first part of a path, which is a folder, or the file itself."""
+    return name.partition("/")[0]

@@ -131,34 +131,38 @@ def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
                 write_baseline(path, replace(baseline, entries=entries, exact=exact))
 
 
+def _run_collection(tests: tuple[str, ...], plan: Path) -> "subprocess.CompletedProcess[str]":
+    """Have pytest collect tests, and write those that measure into the file `plan`."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *tests,
+        "--collect-only",
+        "-q",
+        "--roofline-tier=full",
+        # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
+        *("-k", "", "-m", ""),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(
+        command,
+        env=environment | {PLAN_VARIABLE: str(plan)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
     """Return the tests that measure, of every tier, as pytest collects them.
 
     `tests` are paths for pytest. Raise BadInput if the collection fails or has no such test.
     """
     with tempfile.TemporaryDirectory(prefix="roofline-") as folder:
+        # pytest writes the tests that measure into this file, a line each.
         plan = Path(folder) / "plan.jsonl"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *tests,
-            "--collect-only",
-            "-q",
-            "--roofline-tier=full",
-            # Options of the ini file or the shell may deselect tests, whose entries would then look unused.
-            *("-k", "", "-m", ""),
-        ]
-        environment = {
-            name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"
-        }
-        process = subprocess.run(
-            command,
-            env=environment | {PLAN_VARIABLE: str(plan)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        process = _run_collection(tests, plan)
         if process.returncode != 0:
             for line in [*process.stdout.splitlines(), *process.stderr.splitlines()][-LAST_LINES:]:
                 say(printable(line), err=True)

@@ -146,6 +146,32 @@ def compare(
     return status
 
 
+def _check_together(
+    *, new: bool, table: bool, control: bool, of: bool, by: bool, base: bool
+) -> None:
+    """Raise an error for arguments of `compare` that exclude each other, or without NEW.
+
+    Each argument tells whether the one of that name was given.
+    """
+    # Only --table and --by do without NEW; --base without --by has its own message.
+    if not (new or table or by or base):
+        ctx = click.get_current_context()
+        raise click.MissingParameter(
+            ctx=ctx,
+            param=next(parameter for parameter in ctx.command.params if parameter.name == "new"),
+        )
+    if (table and (new or control)) or (of and not table):
+        raise BadInput(
+            "--table shows only the runs of OLD; leave out NEW and --control; give --of only together with --table: "
+            "roofline compare cpu,a100,mi300x --table --of time"
+        )
+    if (by and (new or table or control)) or (base and not by):
+        raise BadInput(
+            "--by compares tests within OLD; leave out NEW, --table and --control; give --base only together with "
+            "--by: roofline compare RUN --by execution --base eager"
+        )
+
+
 def _side(names: str, folder: Path) -> list[Path]:
     """Return the files of one side, whose names are separated by commas.
 
@@ -200,7 +226,9 @@ def _print_comparison(comparison: Comparison, old: Sequence[Path], new: Sequence
     """
     rows, kernels = comparison.rows, comparison.kernels
     is_terminal = sys.stdout.isatty()
-    before, after = ([run for run in comparison.runs if run.path in side] for side in (old, new))
+    # A side that is a baseline has no runs.
+    before = [run for run in comparison.runs if run.path in old]
+    after = [run for run in comparison.runs if run.path in new]
     for line in comparison_lines(comparison, before, after):
         say(line)
     if rows or not (kernels or comparison.lost):
@@ -253,6 +281,7 @@ def _matching(run: Run, rows: Sequence[Row], test: str) -> dict[str, str]:
     """
     ids = {row.label: row.test for row in rows if row.metric is not None} | note_labels(run)
     labels = list(ids)
+    # The parameters stand in brackets in a label, with hyphens between them: `copy[4MiB-pinned]`.
     parameters = {
         label: [part.split("-") for part in re.findall(r"\[([^][]*)\]", label)] for label in labels
     }

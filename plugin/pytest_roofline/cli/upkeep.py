@@ -180,7 +180,10 @@ def _read_files(
     if not files:
         hardware_paths = hardware_files(dict.fromkeys((*folders, into)))
     hardware = {path: read_hardware(path) for path in hardware_paths}
-    return hardware, read_baselines(baseline_paths, into) if baseline_paths or not files else {}
+    # If only hardware files are named, no baseline is read.
+    if files and not baseline_paths:
+        return hardware, {}
+    return hardware, read_baselines(baseline_paths, into)
 
 
 def _flaws_of_hardware(hardware: Mapping[Path, Catalogue]) -> list[tuple[Path, Flaw]]:
@@ -201,16 +204,15 @@ def _print_flaws(
 ) -> None:
     """Print a line for each flaw, and the numbers of mistakes, entries and files."""
     for path, flaw in flaws:
-        where = f"{path}{': ' if flaw.entry else ''}{flaw.entry}"
+        start = "hint: " if flaw.hint else ""
+        where = f"{path}: {flaw.entry}" if flaw.entry else f"{path}"
         text = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
-        say(printable(f"{'hint: ' if flaw.hint else ''}{where}: {text}"))
+        say(printable(f"{start}{where}: {text}"))
     entry_count = sum(
         len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
     )
-    entry_text, file_text = (
-        count_text(entry_count, "entry", "entries"),
-        count_text(len(baselines) + hardware_count, "file", "files"),
-    )
+    entry_text = count_text(entry_count, "entry", "entries")
+    file_text = count_text(len(baselines) + hardware_count, "file", "files")
     say(f"{mistake_count or 'nothing'} wrong in {entry_text} of {file_text}")
 
 

@@ -100,12 +100,15 @@ def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namesp
     Raises:
         ValueError: pytest cannot read them.
     """
+    # A fresh configuration of pytest has its own options only.
     parser = get_config()._parser
     parser.addoption(option, action="append", default=[], dest=name)
     try:
         return parser.parse_known_args(list(words))
     except pytest.UsageError as error:
-        raise ValueError(str(error).rpartition("error: ")[2].strip()) from None
+        # The usage of pytest stands before the error itself.
+        _, _, message = str(error).rpartition("error: ")
+        raise ValueError(message.strip()) from None
 
 
 def commands_gate(config: pytest.Config) -> bool:
@@ -275,7 +278,9 @@ def _options_of_pytest_elsewhere(config: pytest.Config) -> Iterator[OutsideSetti
 
 def _option_text(flag: str, value: object) -> str:
     """Return an option as it is written: `--pdb`, `--rootdir=ci`, `-k two`."""
-    return flag if value is True else f"{flag}{'=' if flag.startswith('--') else ' '}{value}"
+    if value is True:
+        return flag
+    return f"{flag}={value}" if flag.startswith("--") else f"{flag} {value}"
 
 
 def _paths_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
@@ -304,9 +309,8 @@ def source_of(config: pytest.Config, option: str, value: object) -> str:
 
     The text is empty if the command sets it.
     """
-    return (
-        "" if getattr(command_of(config), option, None) == value else _source(config, option, value)
-    )
+    is_in_command = getattr(command_of(config), option, None) == value
+    return "" if is_in_command else _source(config, option, value)
 
 
 def _source(config: pytest.Config, option: str, part: object) -> str:
@@ -316,6 +320,7 @@ def _source(config: pytest.Config, option: str, part: object) -> str:
     """
     ini = config.inipath.name if config.inipath is not None else "an ini file"
     environment = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    # Functions, so that a place is read only if those before it do not have the value.
     places: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("PYTEST_ADDOPTS", lambda: getattr(_parse_words(config, environment), option, None)),
         (ini, lambda: getattr(_parse_words(config, config.getini("addopts")), option, None)),

@@ -193,10 +193,12 @@ class _Profile(argparse.Action):
     def __call__(
         self, _parser: object, namespace: object, _values: object, option_string: str | None = None
     ) -> None:
-        """Keep the flag that was typed."""
-        setattr(
-            namespace, self.dest, SHADOW if (option_string or "").endswith(f"={SHADOW}") else True
-        )
+        """Keep the flag that was typed: `shadow`, or True without a value.
+
+        argparse calls this with the object that gets the parsed options, `namespace`.
+        """
+        is_shadow = (option_string or "").endswith(f"={SHADOW}")
+        setattr(namespace, self.dest, SHADOW if is_shadow else True)
 
 
 def add_options(parser: pytest.Parser) -> None:

@@ -118,6 +118,7 @@ def _one_of(*allowed: str, hint: str = "") -> Callable[[str, str], str]:
     """
 
     def parse(text: str, option: str) -> str:
+        """Return the value of an option; raise BadInput unless it is an allowed word."""
         if text not in allowed:
             raise BadInput(
                 f"{option} is {text!r}; expected one of {', '.join(allowed)}{hint.format(option=option)}"
@@ -219,14 +220,7 @@ def _parse(config: pytest.Config) -> Options:
         for field, (name, parse) in _PARSERS.items()
         if (text := option_value(config, name)) is not None
     }
-    if (
-        fields.get("launcher_args")
-        and (launcher := fields.get("launcher", LAUNCHERS[0])) == LAUNCHERS[0]
-    ):
-        raise BadInput(
-            f"--roofline-launcher-args is given, but the launcher {launcher} takes no arguments. Pass "
-            f"--roofline-launcher with one of {', '.join(LAUNCHERS[1:])}, or remove --roofline-launcher-args"
-        )
+    _check_launcher(fields)
     this_round, folder = in_round(config), run_folder(config)
     fields["against"] = _against(config, folder)
     fields |= {"rounds": 1} if this_round else _first_process_fields(config, folder, fields)
@@ -241,6 +235,7 @@ def _parse(config: pytest.Config) -> Options:
     if options.record or options.gate:
         refuse_settings(config)
     if options.target is not None:
+        # By option, whether it is in force; each of these excludes a recording.
         options_in_force = {
             "ci": options.gate,
             "against": bool(options.against),
@@ -249,8 +244,19 @@ def _parse(config: pytest.Config) -> Options:
         }
         refuse_record(config, options_in_force, options.recording, options.target)
     if options.profile is not None:
+        # Raises an error if the folder of this feature was removed.
         require("observe")
     return options
+
+
+def _check_launcher(fields: dict[str, Any]) -> None:
+    """Raise BadInput if arguments are given to the launcher that takes none."""
+    local, *other_launchers = LAUNCHERS
+    if fields.get("launcher_args") and fields.get("launcher", local) == local:
+        raise BadInput(
+            f"--roofline-launcher-args is given, but the launcher {local} takes no arguments. Pass "
+            f"--roofline-launcher with one of {', '.join(other_launchers)}, or remove --roofline-launcher-args"
+        )
 
 
 def _first_process_fields(
@@ -315,7 +321,9 @@ def _ci(config: pytest.Config) -> str:
     text = str(option_value(config, "ci") or "").strip().lower()
     if text not in (*_TRUE, *_FALSE, SHADOW):
         raise BadInput(f"roofline_ci is {text!r}; expected true, false or {SHADOW}")
-    return text if text == SHADOW else "ci" if text in _TRUE else ""
+    if text == SHADOW:
+        return SHADOW
+    return "ci" if text in _TRUE else ""
 
 
 def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
@@ -373,6 +381,7 @@ def _path(config: pytest.Config, option: str, text: str | None = None) -> Path |
     if not text:
         raise BadInput(f"--roofline-{option} is empty; expected a path")
     if os.sep == "/" and _WINDOWS_PATH.match(text):
+        # The first two characters are the drive.
         raise BadInput(
             f"--roofline-{option} is {text!r}, a Windows path; expected a path of this system, such as "
             + text[2:].replace("\\", "/")

@@ -76,9 +76,10 @@ def refuse_record(
         if is_in_force:
             value = option_value(config, name)
             _refuse(config, ini_name(name), value, f"--roofline-{name}", _EXCLUSIONS[name])
-    if workers := getattr(config.option, "numprocesses", None) or getattr(
-        config.option, "tx", None
-    ):
+    # The options of pytest-xdist for workers on this machine and elsewhere.
+    worker_count = getattr(config.option, "numprocesses", None)
+    worker_specifications = getattr(config.option, "tx", None)
+    if workers := worker_count or worker_specifications:
         _refuse(config, "numprocesses", workers, "-n", SIDE_BY_SIDE)
     for name, flag in ON_THE_SPOT.items():
         if value := getattr(config.option, name, None):

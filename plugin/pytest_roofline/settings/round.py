@@ -44,11 +44,8 @@ class Round:
         """The reason to start no further test, else an empty text."""
         if os.getppid() != self.parent:
             return "the run that started this round has ended"
-        return (
-            "the time limit of the run is reached"
-            if self.deadline is not None and time.monotonic() > self.deadline
-            else ""
-        )
+        is_late = self.deadline is not None and time.monotonic() > self.deadline
+        return "the time limit of the run is reached" if is_late else ""
 
 
 def in_round(config: pytest.Config) -> Round | None:

@@ -53,8 +53,8 @@ def refuse_options(parser: pytest.Parser, words: Sequence[str]) -> None:
     """
     if not any(word.startswith(PREFIX) for word in words):
         return
-    unknown = parser.parse_known_and_unknown_args(words)[1]
-    for word in unknown:
+    _, unknown_words = parser.parse_known_and_unknown_args(words)
+    for word in unknown_words:
         name = word.partition("=")[0].removeprefix(PREFIX)
         if word.startswith(PREFIX):
             nearest = _near(name, (*NAMES, *COMMAND_OPTIONS))
@@ -75,7 +75,8 @@ def refuse_settings(config: pytest.Config) -> None:
     unknown = sorted(name for name in config._get_unknown_ini_keys() if name.startswith(prefix))
     if not unknown:
         return
-    nearest = _near(unknown[0].removeprefix(prefix), NAMES)
+    first_unknown = unknown[0].removeprefix(prefix)
+    nearest = _near(first_unknown, NAMES)
     file = config.inipath.name if config.inipath is not None else "-o"
     expected = f"did you mean {ini_name(nearest)}?" if nearest else _LIST_HINT
     raise BadInput(
