@@ -164,7 +164,8 @@ def collect(tests: tuple[str, ...]) -> list[PlannedTest]:
         plan = Path(folder) / "plan.jsonl"
         process = _run_collection(tests, plan)
         if process.returncode != 0:
-            for line in [*process.stdout.splitlines(), *process.stderr.splitlines()][-LAST_LINES:]:
+            output_lines = [*process.stdout.splitlines(), *process.stderr.splitlines()]
+            for line in output_lines[-LAST_LINES:]:
                 say(printable(line), err=True)
             raise BadInput(
                 f"pytest ended with status {process.returncode} while it collected the tests, so the unused entries "

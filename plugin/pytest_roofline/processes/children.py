@@ -136,7 +136,12 @@ def _run(
         _end(child)
     events = _events(status)
     return ChildEnd(
-        events["start"], events["end"], code, _tail(log), events["planned"], events["stray"]
+        started=events["start"],
+        finished=events["end"],
+        status=code,
+        tail=_tail(log),
+        planned=events["planned"],
+        stray=events["stray"],
     )
 
 

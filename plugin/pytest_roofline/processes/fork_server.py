@@ -340,8 +340,8 @@ def _live(
         # `tempfile` keeps the folder that the server's variables named; this makes it read the new ones.
         tempfile.tempdir = None
         if "numpy.random" in sys.modules:
-            # Seeded anew; otherwise all forked processes would have the same random numbers. Python seeds its own generator again
-            # after a fork; torch's has the same seed in every fresh process too.
+            # Seeded anew; otherwise all forked processes would have the same random numbers. Python seeds its own
+            # generator again after a fork; torch's has the same seed in every fresh process too.
             sys.modules["numpy.random"].seed()
         status = live(arguments)
     except BaseException:

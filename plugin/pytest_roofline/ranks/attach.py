@@ -228,7 +228,13 @@ class AttachPlacement:
         self._ranks = range(size)
         common = variables | (loopback() if self._attached.on_one_host else {})
         for rank in self._ranks:
-            identity = Identity(rank, size, self._attached.local_ranks[rank], None, self.name)
+            identity = Identity(
+                rank=rank,
+                size=size,
+                local_rank=self._attached.local_ranks[rank],
+                local_size=None,
+                launcher=self.name,
+            )
             # The reply is empty if the rank has started, and None if its process is gone.
             reason = self._ask(rank, "start_one", rank, common | identity.environ)
             if reason != "":

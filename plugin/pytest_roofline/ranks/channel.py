@@ -102,7 +102,9 @@ class Channel:
         self._sending = threading.Lock()
         # True after a message was sent in part.
         self._is_cut_off = False
-        self.addresses = str(connection.getsockname()[0]), str(connection.getpeername()[0])
+        own_address, *_ = connection.getsockname()
+        peer_address, *_ = connection.getpeername()
+        self.addresses = str(own_address), str(peer_address)
         """The address of this end, and that of the other end."""
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,6 +118,7 @@ class Channel:
             limit = struct.pack("@ll", stall_s, 0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        # `Connection` takes the descriptor over, and closes it at its end.
         self._connection: Connection[Any, Any] = Connection(connection.detach())
 
     def fileno(self) -> int:
@@ -230,7 +233,11 @@ def connect(endpoint: Endpoint, timeout: float) -> Channel:
 
 
 def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
-    """Return a connection after a handshake that proves the key on both sides."""
+    """Return a connection after a handshake that proves the key on both sides.
+
+    The listener sends its greeting and a random number (nonce). This side answers with its own
+    number and its proof, and the listener with its proof.
+    """
     connection = socket.create_connection((address, endpoint.port), timeout=HANDSHAKE_S)
     try:
         if _read_exactly(connection, len(_HELLO)) != _HELLO:

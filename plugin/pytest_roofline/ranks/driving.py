@@ -99,6 +99,7 @@ class Member:
         if not self.is_here or not is_same(self.process):
             return False
         status = stat(self.process.pid)
+        # Linux: stopped by a signal, or by a debugger.
         return status is not None and status.state in ("T", "t")
 
 
@@ -171,7 +172,8 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
     """Have the members do a task. Return once all have answered, one has failed and its grace is
     over, or time is up.
     """
-    progress = Progress({member.rank for member in members}, time.monotonic() + timeout_s)
+    ranks = {member.rank for member in members}
+    progress = Progress(waiting=ranks, until_s=time.monotonic() + timeout_s)
     for member in members:
         # The loop below notices a member that is gone, by the end of its connection.
         with contextlib.suppress(OSError):
@@ -183,6 +185,7 @@ def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | 
             # When time is up, messages are read once more: they may have come while this process was stopped.
             is_over = remaining_s <= 0
             for key, _ in selector.select(max(0.0, remaining_s)):
+                # `select_members` registers each member with its channel.
                 member = key.data
                 for message in read_messages(member):
                     if message["kind"] != "progress":
@@ -219,7 +222,9 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
     stuck = [member for member in members if progress.how(member.rank) == "stuck"]
     stopped = {member.rank for member in stuck if member.stopped}
     stacks = stacks_of([member for member in stuck if member.rank not in stopped], placement)
+    # How the processes of lost ranks ended.
     fates = {rank: placement.fate(rank) for rank in progress.lost}
+    # Of a rank that has not answered: neither an error nor a traceback.
     no_answer = Answer("ok")
     return [
         RankEnd(
@@ -368,6 +373,7 @@ class Boot:
         for rank, message in sorted(self._receive_from_all("ready").items()):
             member = self.members[rank]
             member.environment = message["environment"]
+            # Why the rank should not measure its CPU, unless the user chose it.
             if message["unwanted"] and not self._explicit:
                 raise RanksFailed(f"rank {rank} on {member.host}: {message['unwanted']}")
             products[rank] = (member.host, message["environment"].device.product)

@@ -219,7 +219,8 @@ def store_server(address: str) -> Any:
 
     listening = server(address)
     port = listening.getsockname()[1]
-    # The store takes the socket over, and closes it at its end.
+    # This is the server (True) of a store for any number of ranks (None). It takes the socket over, and closes it at
+    # its end.
     return TCPStore(
         address or "127.0.0.1",
         port,
@@ -288,6 +289,7 @@ def interface_of(address: str) -> str | None:
         for _, name in socket.if_nameindex():
             # The request fails for an interface without an address.
             with contextlib.suppress(OSError):
+                # The answer is a record with the interface's address at a fixed place.
                 record = fcntl.ioctl(connection, _SIOCGIFADDR, _IFREQ.pack(name.encode()))
                 if record[_ADDRESS] == packed_address:
                     return name

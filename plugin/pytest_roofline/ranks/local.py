@@ -59,7 +59,10 @@ class Local:
         try:
             self._renew_server(without_launch(os.environ) | loopback())
             for rank in range(size):
-                identity = Identity(rank, size, rank, size, self.name)
+                # All ranks are on this host, so the local numbers are the numbers themselves.
+                identity = Identity(
+                    rank=rank, size=size, local_rank=rank, local_size=size, launcher=self.name
+                )
                 self._start(rank, loopback() | variables | identity.environ)
         except OSError as error:
             raise RanksFailed(

@@ -317,7 +317,10 @@ class _Pickler(pickle.Pickler):
         raise _not_plain(content)
 
     def _reduce_tensor(self, tensor: "torch.Tensor") -> Any:
-        """Return how to pickle a tensor: by its dtype, its shape and its bytes."""
+        """Return how to pickle a tensor: by its dtype, its shape and its bytes.
+
+        It is the function that rebuilds the tensor, and its arguments.
+        """
         import torch
 
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
@@ -327,6 +330,7 @@ class _Pickler(pickle.Pickler):
         plain = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
         # Not `contiguous()`, which leaves a single element with whatever stride it has.
         plain = plain.clone(memory_format=torch.contiguous_format)
+        # As bytes, since NumPy does not know all dtypes of torch.
         content = bytes(plain.view(torch.uint8).numpy()) if plain.numel() else b""
         return _tensor, (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), content)
 

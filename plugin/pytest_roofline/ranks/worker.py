@@ -144,7 +144,8 @@ def main() -> int:
             stream.reconfigure(line_buffering=True)
     die_with_parent()
     started_by(os.getppid())
-    identity = identify(os.environ) or Identity(0, 1, 0, 1, "none")
+    alone = Identity(rank=0, size=1, local_rank=0, local_size=1, launcher="none")
+    identity = identify(os.environ) or alone
     # Slurm has all ranks of a node in one group, and itself ends the processes that a rank leaves behind.
     if identity.launcher != "srun":
         guard_group()

@@ -192,6 +192,7 @@ class Worlds:
         """Return this rank in a new world, after its process groups are made."""
         timeout = timedelta(seconds=world.timeout_s)
         if self._store is None:
+            # No number of ranks, since worlds have several; and not the server, which the controller runs.
             self._store = TCPStore(self._address, self._port, None, False, timeout=timeout)
         device = {"nccl": "cuda", "xccl": "xpu"}.get(world.backend)
         dist.init_process_group(

@@ -196,7 +196,8 @@ def _number(total: int, calls: int) -> str:
 def kernel_cells(kernel: KernelTime, calls: int) -> tuple[str, ...]:
     """Return the cells of `COLUMNS` for a kernel.
 
-    They are the time and the launches in one call of the function, and the mean time of a launch.
+    They are the time in one call of the function with its share, the launches in one call, and the
+    mean time of a launch.
     """
     return (
         format_seconds(kernel.total_s / calls),

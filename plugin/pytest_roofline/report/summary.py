@@ -94,7 +94,10 @@ def _heading(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
 
 
 def _fact_lines(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """Return a line a run: hardware, driver, torch, and its end."""
+    """Return a line a run: hardware, driver, torch, and its end.
+
+    Lines on results that cannot be judged, such as those under a profiler, follow.
+    """
     names = run_names(runs)
     lines = [
         f"* {_run_line(run, names[run.path], run_tolerance(run, rows))}" for run in runs[:MOST_RUNS]

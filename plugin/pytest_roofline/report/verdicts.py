@@ -70,6 +70,7 @@ def failure_message(row: Row, path: str, degraded: Sequence[str] = ()) -> str:
     assert verdict is not None
     details = f"Details: {path}" if path else "The run could not be saved"
     peak_reason = verdict.bad_peak.reason if verdict.bad_peak is not None else ""
+    # The verdict is that of the peak memory, and not that of the time.
     if peak_reason and row.by_peak:
         return _memory_message(row, verdict, details)
     details = f"{printable(peak_reason)}. {details}" if peak_reason else details

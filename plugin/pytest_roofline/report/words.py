@@ -366,7 +366,10 @@ def properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def peak_properties(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Return the peak memory of a test as names and texts."""
+    """Return the peak memory of a test as names and texts.
+
+    They are for JUnit XML and other reports.
+    """
     return [
         pair
         for row in rows
@@ -393,7 +396,7 @@ def _property_pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, 
 
 
 def _peak_fields(peak: Columns, *, has_verdict: bool) -> dict[str, object]:
-    """Return the peak, and the columns of its verdict if it has one."""
+    """Return the peak by name, and the columns of its verdict if it has one."""
     verdict_fields = (
         {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if has_verdict else {}
     )
