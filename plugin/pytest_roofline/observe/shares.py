@@ -282,10 +282,10 @@ def _share(seconds: float, span_s: float) -> float:
 
 def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTime]:
     """Return the classes, the longest first, and idle at the end."""
-    times = [
-        ClassTime(kind, *_times(group, span_s), tuple(_groups(group, BY_NAME))[:MOST_NAMES])  # type: ignore[arg-type]
-        for kind, group in _groups(activities, BY_KIND).items()
-    ]
+    times = []
+    for kind, group in _groups(activities, BY_KIND).items():
+        longest_names = tuple(_groups(group, BY_NAME))[:MOST_NAMES]
+        times.append(ClassTime(kind, *_times(group, span_s), longest_names))  # type: ignore[arg-type]
     idle_s = max(0.0, span_s - _seconds(activities))
     return [*times, ClassTime("idle", idle_s, _share(idle_s, span_s))]
 

@@ -293,7 +293,8 @@ class AttachPlacement:
         """
         if rank == 0:
             return getattr(self._local, method)(*arguments)
-        return self._attached.ask([rank], method, *arguments, seconds=seconds)[rank]
+        replies = self._attached.ask([rank], method, *arguments, seconds=seconds)
+        return replies[rank]
 
     def _gone_text(self, rank: int) -> str:
         return f"the launched process of rank {rank} has ended"
@@ -323,6 +324,7 @@ def supervise(channel: Channel, local: Local | None = None) -> int | None:
         try:
             if channel.receive()["do"] == ALONE:
                 return None
+            # An order names a method of `Local`, and has its arguments and a mark that the reply repeats.
             while (order := channel.receive())["do"] in _ORDERS:
                 method, arguments = getattr(local, order["do"]), order["what"]
                 channel.send({"mark": order["mark"], "done": method(*arguments)})

@@ -346,9 +346,11 @@ def main_text(text: str) -> str:
     It is formatted as by `faulthandler`, without the frames that lead to the rank function.
     """
     frames = main_frames(text)
-    shown_frames = [
+    user_frames = [
         frame for frame in frames if not frame.file.startswith(_OURS) and "runpy" not in frame.file
-    ] or frames
+    ]
+    # A rank that is not in a rank function has no frames of the user.
+    shown_frames = user_frames or frames
     return "\n".join(
         f'  File "{frame.file}", line {frame.line} in {frame.name}' for frame in shown_frames
     )

@@ -213,10 +213,10 @@ def _no_device(rank: RankFacts, owners: Mapping[tuple[str, str], RankFacts]) -> 
 
 def cores_of(facts: Sequence[RankFacts]) -> int:
     """Return the number of cores that one host's ranks share, at least 1."""
-    # Ranks may be pinned to different cores, so the cores of all ranks count. The affinity may be unknown.
-    core_count = len({core for rank in facts for core in numbers_of(rank.affinity)}) or max(
-        rank.cores for rank in facts
-    )
+    # Ranks may be pinned to different cores, so the cores of all ranks count.
+    pinned_cores = {core for rank in facts for core in numbers_of(rank.affinity)}
+    # Where the affinity is unknown, the set is empty.
+    core_count = len(pinned_cores) or max(rank.cores for rank in facts)
     quota = min((rank.quota for rank in facts if rank.quota is not None), default=math.inf)
     return max(1, math.floor(min(core_count, quota)))
 

@@ -131,7 +131,7 @@ def without_launch(environ: Mapping[str, str]) -> dict[str, str]:
 def in_slurm_step(environ: Mapping[str, str]) -> bool:
     """Return whether `srun` started this process as one of several.
 
-    It did not start a batch script or an interactive shell so.
+    A batch script and an interactive shell have a step too, but they are no such processes.
     """
     step, task_count = environ.get("SLURM_STEP_ID", ""), environ.get("SLURM_STEP_NUM_TASKS", "")
     is_launch = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP
@@ -164,8 +164,8 @@ def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identit
             f"{size - 1}. Unset both to run without a launcher"
         )
     return Identity(
-        rank,
-        size,
+        rank=rank,
+        size=size,
         local_rank=_number(environ, local_rank_name, least=0) if local_rank_name else 0,
         local_size=_number(environ, local_size_name, least=1) if local_size_name else None,
         launcher=launcher,

@@ -103,7 +103,8 @@ class Listener:
                 check([rank for rank in ranks if rank not in arrivals])
                 continue
             rank = hello["rank"]
-            if hello["size"] != size or rank in arrivals or rank not in ranks:
+            is_of_launch = hello["size"] == size and rank in ranks
+            if not is_of_launch or rank in arrivals:
                 channel.close()
                 raise RanksFailed(
                     printable(
@@ -218,7 +219,7 @@ def store_server(address: str) -> Any:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     listening = server(address)
-    port = listening.getsockname()[1]
+    _, port, *_ = listening.getsockname()
     # This is the server (True) of a store for any number of ranks (None). It takes the socket over, and closes it at
     # its end.
     return TCPStore(

@@ -115,11 +115,11 @@ class Pool:
             self._ensure(size)
             self._task_count += 1
             task = Task(
-                self._task_count,
-                self._world_of(size, backend, timeout_s),
-                function,
-                encoded_arguments,
-                plan,
+                number=self._task_count,
+                world=self._world_of(size, backend, timeout_s),
+                function=function,
+                arguments=encoded_arguments,
+                plan=plan,
             )
             self._let_go(size)
             progress = drive(task, [self._members[rank] for rank in range(size)], timeout_s, tell)

@@ -129,6 +129,7 @@ def _end_after(seconds: float) -> None:
 def _end_at_once() -> None:
     """Kill this process and all that it started."""
     with contextlib.suppress(OSError):
+        # The group is killed only if this process leads it and its session; otherwise others may be in it.
         if os.getpgrp() == os.getpid() and os.getsid(0) == os.getpid():
             os.killpg(0, signal.SIGKILL)
     kill_each(descendants(os.getpid()))

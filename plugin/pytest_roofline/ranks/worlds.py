@@ -277,9 +277,8 @@ def backends(kind: str) -> tuple[str, ...]:
 
 def check_backend(backend: str | None) -> str | None:
     """Return a user's back end if torch has it. None is the device's own."""
-    if backend is not None and not (
-        isinstance(backend, str) and dist.is_backend_available(backend)
-    ):
+    is_available = isinstance(backend, str) and dist.is_backend_available(backend)
+    if backend is not None and not is_available:
         names = ", ".join(
             name
             for name in dist.Backend.backend_list

@@ -53,10 +53,11 @@ def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
     test may turn red.
     """
     verdicts = compared_verdicts(rows)
-    if not verdicts or any(
+    may_turn_red = any(
         verdict.kind is Kind.REGRESSED or verdict.processes >= verdict.processes_for_red
         for verdict in verdicts
-    ):
+    )
+    if not verdicts or may_turn_red:
         return []
     # The most demanding test, so that the advice is enough for every test.
     verdict = max(verdicts, key=lambda verdict: verdict.processes_for_red)

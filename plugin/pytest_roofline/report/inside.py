@@ -394,7 +394,8 @@ def status_word(record: OutOfMemory) -> str:
 def failure_message(record: OutOfMemory, where: str) -> str:
     """Return why a test that ran out of memory is red.
 
-    The message names the times and the kernels that the baseline has for it.
+    The message names the times and the kernels that the baseline has for it. `where` is the run file
+    with the details; it is empty where the run could not be saved.
     """
     allocation = record.allocation
     sizes = f" ({allocation.sizes})" if allocation.sizes else ""

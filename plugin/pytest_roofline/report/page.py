@@ -181,12 +181,13 @@ def _kernel(row: Row) -> dict[str, Cell]:
     """Return the cells of a compiled kernel by heading."""
     assert row.resources is not None
     figures = kernel_cells(row.resources.figures)
+    changes = row.exact.changes if row.exact is not None else ()
     return {
         "kernel": Cell(row.label.removesuffix(f"@{row.resources.target}")),
         "verdict": Cell(row.verdict, word=row.verdict),
         "target": Cell(row.resources.target),
         **dict(zip(KERNEL_COLUMNS, map(Cell, figures), strict=True)),
-        "changed": Cell(changes_text(row.exact.changes if row.exact is not None else (), None)),
+        "changed": Cell(changes_text(changes, at_most=None)),
     }
 
 

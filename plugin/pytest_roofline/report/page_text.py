@@ -72,7 +72,8 @@ MEANINGS = {
 
 def shape(word: str) -> str:
     """Return the sign that the page shows before a verdict."""
-    return _LOOKS.get(word, ("·", ""))[0]
+    sign, _ = _LOOKS.get(word, ("·", ""))
+    return sign
 
 
 def family(word: str) -> str:
@@ -80,7 +81,8 @@ def family(word: str) -> str:
 
     It is `bad`, `doubt`, `good` or `plain`.
     """
-    return _LOOKS.get(word, ("", "plain"))[1]
+    _, colour = _LOOKS.get(word, ("", "plain"))
+    return colour
 
 
 _ENDS = {"RED": "bad", "GREY": "doubt", "GREEN": "good"}

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from ..baselines.limit_texts import describe, limit_source, only_below, value_text
 from ..core.entries import OUT_OF_MEMORY, PEAK_METRIC, Entry
-from ..core.groups import group_by
 from ..core.keys import JOB_METRIC
 from ..core.rows import Row
 from ..core.units import count, format_memory, listed, printable
@@ -253,8 +252,7 @@ def _group_names(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
     A pair is a source or reason and a name. At most three names are listed.
     """
-    groups = group_by(pairs, lambda pair: pair[0])
-    return [
-        (text, listed(list(dict.fromkeys(name for _, name in members)), 3))
-        for text, members in groups.items()
-    ]
+    names_by_text: dict[str, list[str]] = {}
+    for text, name in pairs:
+        names_by_text.setdefault(text, []).append(name)
+    return [(text, listed(list(dict.fromkeys(names)), 3)) for text, names in names_by_text.items()]

@@ -193,6 +193,9 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
         time_s = measurement.median_s
     peak_bytes = measurement.peak_bytes if measurement is not None else None
     peak_amount, _ = _amount_cell(peak_bytes, format_memory)
+    baseline_cell = _amount_cell(row.baseline_time_s, format_seconds)
+    if is_value(row):
+        baseline_cell = baseline_text(row), row.baseline_value
     return {
         "size": _amount_cell(row.size_bytes or None, lambda size: format_size(int(size))),
         "time": _amount_cell(time_s, format_seconds),
@@ -200,9 +203,7 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
         "tokens/s": _amount_cell(row.tokens_per_second, three_digits),
         "roof": (roof_text(row), row.roofline_share),
         "limit": (limit_text(row), None),
-        "baseline": _amount_cell(row.baseline_time_s, format_seconds)
-        if not is_value(row)
-        else (baseline_text(row), row.baseline_value),
+        "baseline": baseline_cell,
         "peak": (f"{peak_amount} {peak_text(row)}".strip(), peak_bytes),
         "held": _amount_cell(row.held_bytes, format_memory),
         "compile": _amount_cell(row.compile_s, format_seconds),
