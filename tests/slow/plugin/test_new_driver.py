@@ -73,7 +73,7 @@ def steps() -> list[Step]:
     # That is of machines of other products, whose runs the story does not have.
     chapters = re.sub(r"## Devices as columns\n.*?(?=\n## |\Z)", "", chapters, flags=re.DOTALL)
     fleet = (PAGE.parent / "fleet.md").read_text(encoding="utf-8")
-    chapters += fleet.partition("## A change on some nodes")[2].partition("\n## ")[0]
+    chapters += fleet.partition("## A change on some nodes")[2].partition("With all logs")[0]
     blocks = re.findall(r"```(sh|text)\n(.*?)```", chapters, re.DOTALL)
     found: list[Step] = []
     for kind, text in blocks:
