@@ -75,7 +75,11 @@ ALL_CASES = {
     "hardware": ("h200-sxm", 0, "one two"),
     "history": ("fleet", 0, "absent"),
     "fleet": ("fleet", 1, "new"),
-    "rollout": ("fleet new --changed 'node[0-3]'", 2, "old new --changed node[5-1]"),
+    "rollout": (
+        "fleet/[0-5].jsonl fleet/3[0-5].jsonl --changed node[0-2]",
+        0,
+        "old new --changed node[5-1]",
+    ),
     "doctor": ("", 0, "--expect absent.json"),
     "init": ("begun --ci none", 0, "old.txt"),
     "import": ("stream.csv --save imported", 0, "absent.csv"),

@@ -51,10 +51,6 @@ def _values(entry: Exportable) -> dict[str, float]:
 
 def _labels(labels: dict[str, str]) -> str:
     """Return labels in braces, with their values escaped."""
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+    pairs = (f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
     return "{" + ",".join(pairs) + "}"
-
-
-def _escaped(value: str) -> str:
-    """Return the value of a label with backslashes, quotes and line ends escaped."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -229,7 +229,9 @@ def rollout(
     from .rollout_text import rollout_as_json, rollout_text
 
     sides = [
-        read_files(expand(_split(side), folder, logs=True), host)
+        read_files(
+            expand([side] if Path(side).exists() else side.split(","), folder, logs=True), host
+        )
         for side in (before, after, *(control or ()))
     ]
     broken = [file.broken for side in sides for file in side if file.broken]
@@ -254,11 +256,6 @@ def rollout(
     else:
         say(rollout_text(fleet_rollout, label or (), width(), sys.stdout.isatty()))
     return fleet_rollout.status
-
-
-def _split(names: str) -> list[str]:
-    """Return the names of one side, which commas separate. A path that exists is not split."""
-    return [names] if Path(names).exists() else [name for name in names.split(",") if name]
 
 
 def _read(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ..core.errors import BadInput
+from ..core.groups import group_by
 from ..core.keys import positional_names_note
 from ..hardware import identity_of
 from ..stats.verdicts import changes_between
@@ -117,20 +118,12 @@ def _means(values: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Nod
 
 def _environment_changes(before: Iterable[RunFile], after: Iterable[RunFile]) -> Counter[str]:
     """Return on how many nodes each fact of the environment changed."""
-    old, new = (_environments_by_node(side) for side in (before, after))
+    old, new = (group_by(side, node_of) for side in (before, after))
     return Counter(
         change
         for node in sorted(old.keys() & new.keys())
         for change in changes_between(
-            [environment_of(text).everything() for text in new[node]],
-            [environment_of(text).everything() for text in old[node]],
+            [environment_of(file.environment).everything() for file in new[node]],
+            [environment_of(file.environment).everything() for file in old[node]],
         )
     )
-
-
-def _environments_by_node(files: Iterable[RunFile]) -> dict[str, dict[str, None]]:
-    """Return the environments of each node, each once, in order."""
-    environments: dict[str, dict[str, None]] = {}
-    for file in files:
-        environments.setdefault(node_of(file), {})[file.environment] = None
-    return environments

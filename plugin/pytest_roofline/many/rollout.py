@@ -16,7 +16,6 @@ from scipy import special
 from ..baselines.references import class_of_key
 from ..baselines.rows import compared_row, together_row
 from ..core.errors import BadInput
-from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..core.statuses import Status, status_of
 from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
@@ -239,7 +238,10 @@ def _judged_tests(
         entries[TOGETHER] = _Units(*together), _tolerance(first, tolerance), TOGETHER
     verdicts = {
         test: judge_once(
-            units.difference(prior or units.assumed_prior(tests.get(test, tests[first]).key)),
+            units.difference(
+                prior
+                or units.joined_prior(priors()[class_of_key(tests.get(test, tests[first]).key)])
+            ),
             limit,
             Subject(label=label),
         )
@@ -331,10 +333,6 @@ class _Units:
     def sides(self) -> tuple[list[float], list[float]]:
         """Return the changes of both groups."""
         return list(self.treated.values()), list(self.controls.values())
-
-    def assumed_prior(self, key: Key) -> Prior:
-        """Return the assumed prior of the changes of a test."""
-        return self.joined_prior(priors()[class_of_key(key)])
 
     def joined_prior(self, prior: Prior) -> Prior:
         """Return the assumed prior of changes.

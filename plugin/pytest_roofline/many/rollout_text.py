@@ -1,6 +1,6 @@
 """Text and JSON of `roofline rollout`: one sentence on the whole, then tests, then nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from ..core.rows import plain
@@ -13,7 +13,7 @@ from ..stats.verdicts import span_text
 from .files import parse_test
 from .groups import NodeGroup, NodeValues, Place
 from .nodes import silent_lines
-from .rollout import CHANGED, CONTROL, FEWEST, FleetEffect, Rollout, TestEffect
+from .rollout import CHANGED, CONTROL, FEWEST, Rollout, TestEffect
 from .slow_nodes import SlowNode
 
 # Nodes, facts or reasons that a line lists before it counts the others.
@@ -42,7 +42,8 @@ def _opening(rollout: Rollout) -> str:
             f"expected {FEWEST} of each"
         )
     tolerance = format_tolerance(max(row.tolerance or 0.0 for row in rollout.rows))
-    where = f"on {count(len(rollout.treated.nodes), 'node')} ({_span(effect)})"
+    span = f"{format_percent(effect.low).removesuffix(' %')} … {format_percent(effect.high)}"
+    where = f"on {count(len(rollout.treated.nodes), 'node')} (99 %: {span})"
     slow, total = len(rollout.regressed), len(rollout.tests)
     tests = (
         f"in {slow} of {count(total, 'test')}" if slow else f"in {count(total, 'test')} together"
@@ -58,11 +59,6 @@ def _opening(rollout: Rollout) -> str:
     word = "slower" if effect.change > 0 else "faster"
     within = f", within {tolerance}" if rollout.kind is Kind.PASSED else ""
     return f"AFTER is {abs(effect.change) * 100:.1f} % {word} than BEFORE {where}, {tests}{within}"
-
-
-def _span(effect: FleetEffect) -> str:
-    """Return the interval of an effect: `99 %: +9.8 … +12.1 %`."""
-    return f"99 %: {format_percent(effect.low).removesuffix(' %')} … {format_percent(effect.high)}"
 
 
 def rollout_text(rollout: Rollout, labels: Sequence[str], width: int, colour: bool) -> str:
@@ -82,7 +78,11 @@ def _missing_lines(rollout: Rollout) -> list[str]:
     """Return the lines on nodes, devices and tests that are missing after the change."""
     lines = silent_lines(rollout.silent)
     for group, name in ((rollout.treated, CHANGED), (rollout.controls, CONTROL)):
-        lines += _only_lines(group, name)
+        lines += [
+            f"only {time} ({name}): {_places_text(places)}"
+            for time, places in (("before", group.gone), ("after", group.new))
+            if places
+        ]
     lines += [
         f"lost: {label} has no comparable time after the change on {_places_text(places)}"
         for label, places in list(rollout.lost.items())[:MOST_ROWS]
@@ -90,15 +90,6 @@ def _missing_lines(rollout: Rollout) -> list[str]:
     if rollout.without_control:
         lines.append(f"without a control: {listed(rollout.without_control, MOST_NAMED)}")
     return lines
-
-
-def _only_lines(group: NodeGroup, name: str) -> list[str]:
-    """Return the places that were measured only before, or only after."""
-    return [
-        f"only {time} ({name}): {_places_text(places)}"
-        for time, places in (("before", group.gone), ("after", group.new))
-        if places
-    ]
 
 
 def _places_text(places: Sequence[Place]) -> str:
@@ -179,7 +170,7 @@ def rollout_as_json(
             for node in rollout.slow_nodes
         ],
         "silent": {node.node: node.reason for node in rollout.silent},
-        "lost": {label: [*map(_place_as_json, places)] for label, places in rollout.lost.items()},
+        "lost": {label: [list(place) for place in places] for label, places in rollout.lost.items()},
         "without_control": list(rollout.without_control),
         "left_out": list(left_out),
     }  # fmt: skip
@@ -191,25 +182,15 @@ def _test_as_json(test: TestEffect) -> dict[str, object]:
     return plain(test.row) | {
         "p": verdict.p_adjusted if verdict is not None else None,
         "control_change": growth(fmean(test.controls.values())),
-        "nodes": _growths(test.treated),
-        "control_nodes": _growths(test.controls),
+        "nodes": {node: growth(change) for node, change in test.treated.items()},
+        "control_nodes": {node: growth(change) for node, change in test.controls.items()},
     }
-
-
-def _growths(changes: Mapping[str, float]) -> dict[str, float]:
-    """Return changes in log seconds as shares of time."""
-    return {node: growth(change) for node, change in changes.items()}
 
 
 def _group_as_json(group: NodeGroup) -> dict[str, object]:
     """Return the nodes of a group, and the places that only one side has."""
     return {
         "nodes": list(group.nodes),
-        "only_before": [*map(_place_as_json, group.gone)],
-        "only_after": [*map(_place_as_json, group.new)],
+        "only_before": [list(place) for place in group.gone],
+        "only_after": [list(place) for place in group.new],
     }
-
-
-def _place_as_json(place: Place) -> dict[str, str]:
-    """Return a place by the names of its parts."""
-    return dict(zip(("node", "device"), place, strict=True))
