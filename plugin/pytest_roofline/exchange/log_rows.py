@@ -136,12 +136,6 @@ def _above_peak(measurement: Measurement, reading: Reading) -> bool:
 
     `measurement` is one of its test, which took one second.
     """
-    share = measurement.share_of_ceiling
-    return share is not None and bool(
-        above_peak(
-            measurement.ceiling,
-            measurement.work,
-            share / median(reading.seconds),
-            measurement.samples.labels,
-        )
-    )
+    share = (measurement.share_of_ceiling or 0.0) / median(reading.seconds)
+    labels = measurement.samples.labels
+    return bool(above_peak(measurement.ceiling, measurement.work, share, labels))

@@ -84,11 +84,13 @@ def _numbers(text: str, entry: str, option: str) -> _Numbers:
     return _Numbers(tuple(ranges))
 
 
-def _texts(choices: _Numbers | tuple[str]) -> list[str]:
+def _texts(choices: _Numbers | tuple[str]) -> Sequence[str]:
     """Return all choices of one part of a name."""
-    if isinstance(choices, tuple):
-        return list(choices)
-    return [str(number).zfill(digits) for numbers, digits in choices.ranges for number in numbers]
+    return (
+        choices
+        if isinstance(choices, tuple)
+        else [str(number).zfill(digits) for numbers, digits in choices.ranges for number in numbers]
+    )
 
 
 def is_among(node: str, names: Collection[str]) -> bool:

@@ -36,8 +36,6 @@ TOLERANCES = {"device": 0.03, "host": 0.15}
 FEWEST = 3
 # The name of all tests, judged as one: the mean change of each node.
 TOGETHER = "all tests together"
-# Where the spread between nodes comes from, with few tests.
-NO_PRIOR = "an assumed prior: fewer than 8 tests"
 # The names of the groups.
 CHANGED, CONTROL = "changed", "control"
 
@@ -211,7 +209,7 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
         without_control=tuple(
             parse_test(test).label for test in treated.changes if test not in sides
         ),
-        spread=f"estimated, with {prior.origin if prior else NO_PRIOR}",
+        spread=f"estimated, with {prior.origin if prior else 'an assumed prior: fewer than 8 tests'}",
     )
     if min(len(treated.nodes), len(controls.nodes)) < FEWEST:
         return rollout

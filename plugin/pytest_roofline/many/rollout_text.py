@@ -11,7 +11,7 @@ from ..report.words import tolerance_text, totals_text
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .files import parse_test
-from .groups import NodeGroup, NodeValues, Place
+from .groups import NodeGroup, Place
 from .nodes import silent_lines
 from .rollout import CHANGED, CONTROL, FEWEST, Rollout, TestEffect
 from .slow_nodes import SlowNode
@@ -112,8 +112,10 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
         assert verdict.interval is not None
         table.add_row(
             printable(row.label),
-            _mean_change_text(test.treated),
-            _mean_change_text(test.controls),
+            *(
+                format_percent(growth(fmean(changes.values())))
+                for changes in (test.treated, test.controls)
+            ),
             format_percent(row.change or 0.0),
             span_text(verdict.interval),
             f"{len(test.treated)}:{len(test.controls)}",
@@ -122,11 +124,6 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
     more = len(rollout.tests) - MOST_ROWS
     remark = f"\n… and {more} more tests, none of them worse; --json has all" if more > 0 else ""
     return render(table, width, colour) + remark
-
-
-def _mean_change_text(changes: NodeValues) -> str:
-    """Return the mean change of nodes in percent."""
-    return format_percent(growth(fmean(changes.values())))
 
 
 def _slow_lines(nodes: Sequence[SlowNode]) -> list[str]:
