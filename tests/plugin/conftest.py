@@ -31,7 +31,6 @@ import pytest
 
 HERE = Path(__file__).parent
 SCRIPT = json.loads((HERE / "script.json").read_text())
-HOT = SCRIPT.get("hot")
 if {"ROOFLINE_ROUND", "WITHOUT_TORCH"} & set(os.environ) and "torch" not in sys.modules:
     # A run on the fake device asks torch for its version, and importing all of it takes longer than all the rest.
     sys.modules["torch"] = torch = types.ModuleType("torch")
@@ -66,9 +65,7 @@ def pytest_roofline_device(config, name):
     from pytest_roofline.engine.devices.fake import FakeDevice
 
     (HERE / "opened").touch()
-    # Asked at every call of a function.
-    throttle = {"throttle": hot} if HOT else {}
-    config.fake = FakeDevice(**throttle, **SCRIPT["device"])
+    config.fake = FakeDevice(**THROTTLE, **SCRIPT["device"])
     return config.fake
 
 
@@ -92,6 +89,11 @@ def hot(busy_s):
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].partition(" ")[0]
     causes, since_s, until_s = HOT.get(test, HOT.get("*", ((), 0, 0)))
     return frozenset(causes if since_s < busy_s < until_s else ())
+
+
+HOT = SCRIPT.get("hot")
+# Asked at every call of a function, so not where nothing is said.
+THROTTLE = {"throttle": hot} if HOT else {}
 '''
 
 # 2000 GB/s of traffic, below the datasheet's peak of the default fake device.

@@ -323,8 +323,8 @@ def test_where_a_process_is_invalid_the_last_round_still_has_the_last_analysis(d
     against = desk.five_sessions_of_one()
     five, six = (1.025, 1.035, 1.03, 1.02, 1.028), (1.02, 1.01, 1.025, 1.015, 1.03, 1.02)
     desk.script(slow=[five[0], 1.0, *five[1:], *six])
-    hot_round = 'throttle=hot if round_number(config) != 2 else lambda _: {"thermal slowdown"}'
-    desk.pytester.makeconftest(desk.conftest.replace("throttle=hot", hot_round))
+    is_hot = "{'thermal slowdown'} if round_number(config) == 2 else set()"
+    desk.pytester.makeconftest(desk.conftest.replace("**THROTTLE", f"throttle=lambda _: {is_hot}"))
     result = desk.run(*against, "--roofline-rounds=auto", "-v")
     assert "round 12 of at most 12" in result.stdout.str()
     (verdict,) = desk.last_run().verdicts
