@@ -290,10 +290,12 @@ def _rises_or_falls(seconds: Sequence[float]) -> bool:
     count = len(seconds)
     if count < 2:
         return False
-    pairs = list(itertools.combinations(seconds, 2))
-    rising_count = sum(later > earlier for earlier, later in pairs)
-    falling_count = sum(later < earlier for earlier, later in pairs)
-    score = rising_count - falling_count
+    score = 0
+    for earlier, later in itertools.combinations(seconds, 2):
+        if later > earlier:
+            score += 1
+        elif later < earlier:
+            score -= 1
     # The standard deviation of the score of values without a trend.
     spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     return (abs(score) - 1) / spread > 1.96
