@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from pytest_roofline.plugin import round_server, rounds
-from pytest_roofline.plugin.launcher import launcher_of
 from pytest_roofline.processes.fork_server import SUPPORTED, ForkServer
+from pytest_roofline.settings.options import attached_key
 
 ROOT = Path(__file__).resolve().parents[1]
 # Plugins that inner runs load beside this one.
@@ -24,7 +24,7 @@ def install(patch):
     patch.setattr(
         rounds,
         "may_fork",
-        lambda state: SUPPORTED and launcher_of(state.config).attached is None,
+        lambda state: SUPPORTED and state.config.stash.get(attached_key, None) is None,
     )
 
 

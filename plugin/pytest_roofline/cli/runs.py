@@ -102,23 +102,13 @@ def compare(
     input cannot be used.
     """
     accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
-    # Only --table and --by do without NEW; --base without --by has its own message.
-    if not new and not table and by is None and base is None:
-        ctx = click.get_current_context()
-        raise click.MissingParameter(
-            ctx=ctx,
-            param=next(parameter for parameter in ctx.command.params if parameter.name == "new"),
-        )
-    if (new and table) or (of is not None and not table):
-        raise BadInput(
-            "--table shows only the runs of OLD; leave out NEW; give --of only together with --table: "
-            "roofline compare cpu,a100,mi300x --table --of time"
-        )
-    if (by is None and base is not None) or (by is not None and (new or table)):
-        raise BadInput(
-            "--by compares tests within OLD; leave out NEW and --table; give --base only together with "
-            "--by: roofline compare RUN --by execution --base eager"
-        )
+    _check_together(
+        new=bool(new),
+        table=table,
+        of=of is not None,
+        by=by is not None,
+        base=base is not None,
+    )
     if by is not None:
         return _compare_by(_side(old, folder), by, base, accepted_slowdown, as_json)
     if table:
@@ -146,9 +136,7 @@ def compare(
     return status
 
 
-def _check_together(
-    *, new: bool, table: bool, control: bool, of: bool, by: bool, base: bool
-) -> None:
+def _check_together(*, new: bool, table: bool, of: bool, by: bool, base: bool) -> None:
     """Raise an error for arguments of `compare` that exclude each other, or without NEW.
 
     Each argument tells whether the one of that name was given.
@@ -160,14 +148,14 @@ def _check_together(
             ctx=ctx,
             param=next(parameter for parameter in ctx.command.params if parameter.name == "new"),
         )
-    if (table and (new or control)) or (of and not table):
+    if (table and new) or (of and not table):
         raise BadInput(
-            "--table shows only the runs of OLD; leave out NEW and --control; give --of only together with --table: "
+            "--table shows only the runs of OLD; leave out NEW; give --of only together with --table: "
             "roofline compare cpu,a100,mi300x --table --of time"
         )
-    if (by and (new or table or control)) or (base and not by):
+    if (by and (new or table)) or (base and not by):
         raise BadInput(
-            "--by compares tests within OLD; leave out NEW, --table and --control; give --base only together with "
+            "--by compares tests within OLD; leave out NEW and --table; give --base only together with "
             "--by: roofline compare RUN --by execution --base eager"
         )
 

@@ -215,6 +215,14 @@ def achieved_of(labels: Sequence[str], mode: Mode) -> tuple[str, ...]:
     return *deviations, *sorted(label for label in labels if label.startswith(HEAD))
 
 
+def _joined_neighbours(passes: Sequence[Samples]) -> Literal["none", "seen", "unknown"]:
+    """Return `seen` if any pass saw another process on the device, `none` only if all know of none."""
+    observations = {samples.neighbours for samples in passes}
+    if "seen" in observations:
+        return "seen"
+    return "unknown" if "unknown" in observations else "none"
+
+
 def merge_passes(passes: Sequence[Samples]) -> Samples:
     """Return several passes of one process as one, with all blocks of the first pass first."""
     blocks = [

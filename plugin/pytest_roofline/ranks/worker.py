@@ -69,18 +69,16 @@ class Server:
         sys.path[:] = list(dict.fromkeys([*join["path"], *sys.path]))
         with contextlib.suppress(OSError):
             os.chdir(join["folder"])
+        # The import of torch takes seconds, so it comes after the first message.
         from . import execution, facts
 
-        self._channel.send(
-            {
-                "kind": "facts",
-                "facts": facts.gather(identity.rank, identity.local_rank, join["device"]),
-            }
-        )
+        rank, local_rank = self._identity.rank, self._identity.local_rank
+        gathered_facts = facts.gather(rank, local_rank, join["device"])
+        self._channel.send({"kind": "facts", "facts": gathered_facts})
         boot = self._inbox.get()
         if boot["kind"] == "stop":
             return 0
-        executor = execution.Executor(self._channel, identity, join["device"], boot)
+        executor = execution.Executor(self._channel, self._identity, join["device"], boot)
         while (message := self._inbox.get())["kind"] != "stop":
             if message["kind"] == "leave":
                 executor.leave()
@@ -89,6 +87,21 @@ class Server:
         executor.leave()
         self._channel.close()
         return 0
+
+    def _introduce(self) -> None:
+        """Send the first message of this rank: its number, its host and its process."""
+        self._channel.send(
+            {
+                "kind": "hello",
+                "rank": self._identity.rank,
+                "size": self._identity.size,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "stacks": self._stacks.fileno(),
+                "space": process_space(),
+                "ticks": process_now(os.getpid()).ticks,
+            }
+        )
 
     def _listen(self) -> None:
         """Receive messages as they come. Kill this rank when the controller is gone.

@@ -228,9 +228,8 @@ def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
             if bound is not None
         )
         cells = [*times, _speedup_text(_speedup(row.slowdown)), bounds, f"{row.processes or ''}"]
-        table.add_row(
-            printable(row.label), *[printable(value)] * has_several, *cells, styled(row.verdict)
-        )
+        value_cell = [printable(value)] if has_several_values else []
+        table.add_row(printable(row.label), *value_cell, *cells, styled(row.verdict))
     return table
 
 

@@ -187,7 +187,13 @@ def _red(row: Row, *, plotted: bool) -> Red:
     explained = [line for line in lines if not line.startswith(("difference ", row.verdict))]
     # The axis of a plot is a time.
     plot = sample_plot(row) if plotted and row.metric != FIGURE else None
-    return Red(row, tuple(message), plot, tuple(explained), _commands(row))
+    return Red(
+        row=row,
+        message=tuple(message.splitlines()),
+        plot=plot,
+        explained=tuple(explained),
+        commands=_commands(row),
+    )
 
 
 def _commands(row: Row) -> tuple[str, ...]:

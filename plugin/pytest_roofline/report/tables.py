@@ -181,7 +181,7 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
     )
     texts_by_row = [_cell_texts(row, _FIRST) for row in ordered]
     # A unit that all rates share goes into the heading, which leaves more room for ids.
-    units = {texts["rate"].rpartition(" ")[2] for texts in texts_by_row if texts["rate"]}
+    units = {texts["rate"].partition(" ")[2] for texts in texts_by_row if texts["rate"]}
     shared_unit = units.pop() if len(units) == 1 else ""
     if shared_unit:
         for texts in texts_by_row:
@@ -190,13 +190,18 @@ def results_table(rows: Sequence[Row], width: int, colour: bool) -> str:
         [row.label, *texts.values(), against_text(row), row.verdict]
         for row, texts in zip(ordered, texts_by_row, strict=True)
     ]
-    # A unit that all rates share goes into the heading, which leaves more room for ids. The rate is the third cell.
-    units = {line[2].partition(" ")[2] for line in lines if line[2]}
-    unit = units.pop() if len(units) == 1 else ""
-    for line in lines if unit else []:
-        line[2] = line[2].removesuffix(f" {unit}")
-    headings = ["test", *(unit or name if name == "rate" else name for name in _COLUMNS), "verdict"]
-    return _align(headings, lines, width, colour)
+    columns = (shared_unit or name if name == "rate" else name for name in _COLUMNS)
+    return _align(["test", *columns, "verdict"], lines, width, colour)
+
+
+def _cell_texts(row: Row, names: Sequence[str]) -> dict[str, str]:
+    """Return the texts of some cells of a row by their names."""
+    row_cells = cells(row)
+    texts = {}
+    for name in names:
+        text, _sort_value = row_cells[name]
+        texts[name] = text
+    return texts
 
 
 def more_table(rows: Sequence[Row], width: int) -> str:

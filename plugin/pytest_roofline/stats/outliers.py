@@ -63,8 +63,8 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
 
     centre = float(numpy.median(values))
     upper = float(numpy.quantile(values, UPPER)) - centre
-    few = len(values) < MANY
-    deviation = qn(values) if few else median_deviation(values)
+    are_few = len(values) < MANY
+    deviation = qn(values) if are_few else median_deviation(values)
     # The quantile lies far out where the parts are in two camps.
     deviation = upper if upper > TWO_CAMPS * deviation else deviation
     freedom = (EFFICIENCY if are_few else EFFICIENCY_OF_MANY) * (len(values) - 1)
