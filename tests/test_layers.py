@@ -279,7 +279,11 @@ SIDES = {"ranks": {"distributed", "launcher", "leading", "over_ranks"}}
 
 def feature(name):
     """The feature that a dotted name belongs to: that of its folder, or the one whose side it is."""
-    folder, _, inside = name.removeprefix("pytest_roofline.").partition(".")
+    package, _, name_inside = name.partition(".")
+    folder, _, inside = name_inside.partition(".")
+    if package != "pytest_roofline":
+        # The standard library has a `bisect` as well.
+        return None
     if folder == "plugin":
         return next((it for it, sides in SIDES.items() if inside.partition(".")[0] in sides), None)
     return folder if folder in ALL else None
