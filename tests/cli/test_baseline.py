@@ -141,7 +141,7 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
 def test_runs_of_a_busy_machine_are_refused_in_one_sentence_with_who_keeps_it_busy_now(
     refused, make, save, monkeypatch
 ):
-    kept = "other processes kept {} of 2 cores busy while it was timed; run the test on a quiet machine"
+    kept = "other processes kept {} of 2 cores busy during the measurement; run the test on a quiet machine"
     save(
         "r",
         *[

@@ -264,7 +264,7 @@ def test_what_others_worked_on_our_cores_is_counted_without_this_process_and_its
 
 
 def test_a_quarter_of_a_core_is_the_most_that_others_may_take_of_two(monkeypatch):
-    said = "other processes kept {} of 2 cores busy while it was timed; run the test on a quiet machine"
+    said = "other processes kept {} of 2 cores busy during the measurement; run the test on a quiet machine"
     monkeypatch.setattr(host, "usable_cpus", lambda: {0, 1})
     for taken, why in [
         (None, ""),

@@ -269,7 +269,7 @@ def test_a_cpu_whose_cores_others_keep_busy_cannot_be_trusted(monkeypatch):
     properties = prove(device)
     assert {COPY, RUNS, ALONE} <= outcomes(properties, "FAILS")
     assert "other processes keep 1.6 of 2 cores busy" in properties[ALONE].observed
-    said = "other processes kept 1.6 of 2 cores busy while it was timed; run the test on a quiet machine"
+    said = "other processes kept 1.6 of 2 cores busy during the measurement; run the test on a quiet machine"
     assert properties[COPY].observed == said
 
 

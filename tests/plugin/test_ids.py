@@ -151,14 +151,14 @@ def test_a_parameter_without_a_name_is_said_to_be_told_by_its_position_and_becom
     positions = [one.get("value by position", "named") for one in found.values()]
     assert positions == ["value0", "<lambda>", "value2", "named"]
     why = (
-        "value is identified only by its position in the list, which may change; give parametrize "
-        "ids=[[]…[]] that name"
+        "only positions in the list identify the values of value, and positions may change; pass ids=[[]…[]] to "
+        "parametrize, with a name for"
     )
     result.stdout.fnmatch_lines(
         [f"WARNING: copy: {why} each value. Until then the test is neither*"]
     )
     proposed = desk.cli("baseline", "propose", "a", "-o", "p.json")
-    assert (proposed.exit_code, proposed.output.count("identified only by its position")) == (
+    assert (proposed.exit_code, proposed.output.count("only positions in the list identify")) == (
         0,
         3,
     ), proposed.output

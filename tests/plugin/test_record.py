@@ -385,7 +385,7 @@ def test_a_recording_of_siblings_alone_has_nothing_to_record(machine):  # noqa: 
 
 
 def test_a_recording_of_which_nothing_is_fit_ends_after_its_first_process(desk, monkeypatch):
-    busy = "other processes kept 1.6 of 2 cores busy while it was timed; run the test on a quiet machine"
+    busy = "other processes kept 1.6 of 2 cores busy during the measurement; run the test on a quiet machine"
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: busy)
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "cc1 works")
     desk.one()

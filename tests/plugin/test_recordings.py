@@ -6,9 +6,7 @@ from pytest_roofline.engine.devices import cpu
 from pytest_roofline.engine.quiet import CoreWatch
 from pytest_roofline.settings.options import SIDE_BY_SIDE
 
-BUSY = (
-    "other processes kept 1.6 of 2 cores busy while it was timed; run the test on a quiet machine"
-)
+BUSY = "other processes kept 1.6 of 2 cores busy during the measurement; run the test on a quiet machine"
 NOW = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
 RECORDING = ("--roofline-rounds=5", "--roofline-save=r")
 # Above the datasheet's peak.

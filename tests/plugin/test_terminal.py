@@ -66,7 +66,7 @@ def test_a_quiet_run_that_compared_nothing_says_why_and_what_to_type(desk, monke
         "NO BASELINE copy[64MiB]: no baseline recorded (and 1 more)",
         "GREY: nothing was compared (2 NO BASELINE)",
     ]
-    disturbed = "other processes kept 1.6 of 2 cores busy while it was timed"
+    disturbed = "other processes kept 1.6 of 2 cores busy during the measurement"
     monkeypatch.setattr(CoreWatch, "disturbance", lambda _: disturbed)
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "other processes keep 1.6 of 2 cores busy")
     lines = " ".join(line.strip() for line in narrow(desk, monkeypatch, "-q"))
@@ -78,7 +78,7 @@ def test_a_run_on_a_busy_machine_says_once_who_keeps_it_busy_and_what_to_do(desk
     busy = iter(
         (
             "",
-            "other processes kept 1.6 of 2 cores busy while it was timed; run the test on a quiet machine",
+            "other processes kept 1.6 of 2 cores busy during the measurement; run the test on a quiet machine",
         )
         * 2
     )
@@ -116,7 +116,7 @@ def test_what_the_scheduler_took_is_the_neighbours_and_is_repeated_under_another
 def test_a_run_of_which_nothing_counts_makes_way_for_another_of_its_name_and_is_kept(
     desk, monkeypatch, sentence
 ):
-    disturbed = "other processes kept 1.6 of 2 cores busy while it was timed"
+    disturbed = "other processes kept 1.6 of 2 cores busy during the measurement"
     monkeypatch.setattr(cpu, "neighbours_now", lambda: "")
     desk.suite()
     kept = []

@@ -93,7 +93,9 @@ def test_a_finding_that_goes_on_is_indented_and_loses_no_word():
         assert first.startswith("LIMIT   memlock")
         assert others
         assert all(line.startswith(" " * 8) and line[8] != " " for line in others)
-    finding = replace(FINDING, remedy="docker run --shm-size=16g (or --ipc=host) " * 5)
+    finding = replace(
+        FINDING, remedy="start the container with docker run --shm-size=16g (or --ipc=host) " * 5
+    )
     assert (
         " ".join(finding_lines([finding], 400)).split()
         == " ".join(finding_lines([finding], 40)).split()

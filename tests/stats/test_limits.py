@@ -279,9 +279,7 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
         assert held(make, make.group(beyond), analyses=analyses).kind is kind, (beyond, analyses)
     waits = held(make, make.group(0.2), analyses=Analyses(12))
     assert waits.interval[0] > 0
-    assert "but a red verdict needs at least 3 processes if the run may add rounds" in reason_text(
-        waits
-    )
+    assert "but a run that may add rounds is red from 3 processes on" in reason_text(waits)
     assert "reaches" not in reason_text(waits)
 
 
@@ -309,8 +307,9 @@ def test_what_is_sure_for_one_look_and_not_for_a_run_of_several_says_so(make):
     assert held(make, make.group(*beyond)).kind is Kind.REGRESSED
     waiting = held(make, make.group(*beyond), analyses=Analyses(12))
     assert waiting.kind is Kind.INCONCLUSIVE
-    assert "but not clearly enough for a run with interim analyses; 5 processes" in reason_text(
-        waiting
+    assert (
+        "but the difference is not clear enough for a run that is analysed several times; 5 processes"
+        in reason_text(waiting)
     )
 
 

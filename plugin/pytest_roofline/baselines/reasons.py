@@ -225,13 +225,13 @@ def _may_miss_limit(verdict: Verdict, reason: Reason) -> str:
 def _limit_needs_processes(verdict: Verdict, reason: Reason) -> str:
     """Return the sentence on a time beyond a limit with too few processes for red."""
     least = reason.numbers["least"]
-    needed = f"a red verdict needs at least {least} processes if the run may add rounds"
+    needed = f"a run that may add rounds is red from {least} processes on"
     return f"is below {_limit(verdict)}, but {needed}; {_behind_limit(verdict, reason)}"
 
 
 def _limit_unsure(verdict: Verdict, reason: Reason) -> str:
     """Return the sentence on a time beyond a limit that may still change."""
-    why = "not clearly enough for a run with interim analyses"
+    why = "the difference is not clear enough for a run that is analysed several times"
     return f"is below {_limit(verdict)}, but {why}; {_behind_limit(verdict, reason)}"
 
 
@@ -288,7 +288,7 @@ def _among_siblings(verdict: Verdict, reason: Reason) -> str:
         return text + _REPAIR
     if verdict.kind is not Kind.INCONCLUSIVE:
         return text
-    remedy = "measure more processes: --roofline-rounds=auto"
+    remedy = "measure more processes with --roofline-rounds=auto"
     if verdict.futile:
         remedy = "compare more GPUs, or repair this GPU"
     return f"{text}, but the siblings differ too much to confirm more than {verdict.tolerance * 100:.0f} %; {remedy}"

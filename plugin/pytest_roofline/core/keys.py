@@ -83,8 +83,8 @@ def positional_names_note(parameters: Mapping[str, object]) -> str:
     if not names:
         return ""
     return (
-        f"{', '.join(names)} is identified only by its position in the list, which may change; give "
-        "parametrize ids=[…] that name each value"
+        f"only positions in the list identify the values of {', '.join(names)}, and positions may change; pass ids=[…] "
+        "to parametrize, with a name for each value"
     )
 
 

@@ -26,7 +26,7 @@ IMPORTED = "imported"
 # The beginning of a label that holds a line of an imported file's head, `# name: value`.
 HEAD = "# "
 # Parts of the reason for which busy neighbours made a CPU measurement INVALID.
-BUSY, PREEMPTED = "cores busy while it was timed", "cores taken by the scheduler"
+BUSY, PREEMPTED = "cores busy during the measurement", "cores taken by the scheduler"
 # If a larger share of the blocks is excluded, the others are not trusted either.
 MOST_EXCLUDED = 0.5
 

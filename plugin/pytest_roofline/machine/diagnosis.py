@@ -146,7 +146,7 @@ def _gpu_settings(gpu: Gpu) -> Iterator[Finding]:
             gpu.label,
             "persistence mode is off",
             "the driver unloads between runs; first calls are slow and settings are lost",
-            "nvidia-smi -pm 1, or run nvidia-persistenced",
+            "type nvidia-smi -pm 1, or run nvidia-persistenced",
         )
 
 
@@ -168,7 +168,7 @@ def _sharing(machine: Machine) -> Iterator[Finding]:
             "CUDA MPS",
             "a daemon shares the GPUs between processes",
             "kernels of other processes run at the same time",
-            "echo quit | nvidia-cuda-mps-control, or ask for a node without MPS",
+            "type echo quit | nvidia-cuda-mps-control, or ask for a node without MPS",
         )
     if machine.gpus:
         yield Finding(
@@ -203,7 +203,7 @@ def _governor(host: HostFacts) -> Iterator[Finding]:
             "frequency governor",
             "not readable, as in most virtual machines",
             "the clocks may change with the load",
-            "none inside a virtual machine; compare only runs of this machine",
+            "inside a virtual machine the governor cannot be set; compare only runs of this machine",
         )
     elif host.governor != "performance":
         yield Finding(
@@ -244,7 +244,7 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             "/dev/shm",
             f"{format_amount(machine.shm_bytes)}",
             "collectives on one node fail or take a slower path",
-            "docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with medium Memory",
+            "start the container with docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with medium Memory",
         )
     if machine.gpus or machine.accelerator_nodes:
         yield from _memlock(machine)
@@ -266,7 +266,7 @@ def _memlock(machine: Machine) -> Iterator[Finding]:
             "memlock",
             f"a process may lock {format_amount(machine.memlock_bytes)} of memory",
             "RDMA and pinned buffers are refused",
-            "ulimit -l unlimited; docker run --ulimit memlock=-1",
+            "raise the limit with ulimit -l unlimited, or docker run --ulimit memlock=-1",
         )
     if not machine.memlock_known:
         yield Finding(

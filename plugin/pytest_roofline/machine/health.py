@@ -301,7 +301,7 @@ _CAUSES = {
         "check temperature, power cables and power supply: nvidia-smi -q -d PERFORMANCE",
     ),
     BRAKE: (
-        "an external signal limits its power; such measurements do not count",
+        "an external signal limits the card's power; such measurements do not count",
         "check the power supplies and the power budget of the chassis, in the log of the board's controller",
     ),
 }
