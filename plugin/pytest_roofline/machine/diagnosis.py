@@ -244,7 +244,8 @@ def _limits(machine: Machine) -> Iterator[Finding]:
             "/dev/shm",
             f"{format_amount(machine.shm_bytes)}",
             "collectives on one node fail or take a slower path",
-            "start the container with docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with medium Memory",
+            "start the container with docker run --shm-size=16g (or --ipc=host); in Kubernetes mount an emptyDir with "
+            "medium Memory",
         )
     if machine.gpus or machine.accelerator_nodes:
         yield from _memlock(machine)
