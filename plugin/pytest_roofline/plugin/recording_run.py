@@ -231,7 +231,7 @@ def _short_path(path: Path) -> str:
 def _foresight(state: "RooflineSession", recording: Recording) -> str:
     """Return a text on the slowdowns that a gate will find.
 
-    An example is `. A gate finds slowdowns from 13 %`. It is empty where only compiled kernels were recorded, which are
+    An example is `; finds slowdowns from 13 %, more days let it find less`. It is empty where only compiled kernels were recorded, which are
     judged exactly.
     """
     if not recording.entries:
@@ -243,10 +243,10 @@ def _foresight(state: "RooflineSession", recording: Recording) -> str:
         recording.entries, lambda entry: tolerances.get(entry.test.id), state.options.tolerance
     )
     if foresight.slowdown is None:
-        return ". The processes are too few to find a slowdown; record the test again"
+        return "; the processes are too few to find a slowdown; record the test again"
     percent = math.ceil(100 * foresight.slowdown)
-    more_days = "; after recordings on more days, also smaller slowdowns" * foresight.shrinks
-    return f". A gate finds slowdowns from {percent} %{more_days}"
+    more_days = ", more days let it find less" * foresight.shrinks
+    return f"; finds slowdowns from {percent} %{more_days}"
 
 
 class Recorder:
