@@ -13,15 +13,15 @@ from statistics import fmean, variance
 
 from scipy import special
 
-from ..baselines.references import class_of_key
 from ..baselines.rows import compared_row, together_row
 from ..core.errors import BadInput
+from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..core.statuses import Status, status_of
 from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
 from ..stats.analyses import SUGGESTED_COUNTS
 from ..stats.outlook import detectable_effect
-from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, priors
+from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, class_of, priors
 from ..stats.stats import CONFIDENCE, growth, interval_of
 from ..stats.verdicts import judge_once, settle, span_text, would_decide
 from .files import RunFile, parse_test
@@ -194,7 +194,7 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
             "the runs of the controls hold none of the tests; expected runs of the same tests"
         )
     prior = _shared_prior(sides.values())
-    assumed = priors()[class_of_key(parse_test(next(iter(sides))).key)]
+    assumed = priors()[_class_of(parse_test(next(iter(sides))).key)]
     rollout = Rollout(
         tests=(),
         together=None,
@@ -237,8 +237,7 @@ def _judged_tests(
     verdicts = {
         test: judge_once(
             units.difference(
-                prior
-                or units.joined_prior(priors()[class_of_key(tests.get(test, tests[first]).key)])
+                prior or units.joined_prior(priors()[_class_of(tests.get(test, tests[first]).key)])
             ),
             limit,
             Subject(label=label),
@@ -269,7 +268,12 @@ def _judged_tests(
 
 def _tolerance(test: str, tolerance: float | None) -> float:
     """Return the tolerance of a test: the user's, or that of its class."""
-    return TOLERANCES[class_of_key(parse_test(test).key)] if tolerance is None else tolerance
+    return TOLERANCES[_class_of(parse_test(test).key)] if tolerance is None else tolerance
+
+
+def _class_of(key: Key) -> str:
+    """Return the class of a test by its hardware, which nodes share whatever program timed it."""
+    return class_of("cpu" if key.hardware.is_cpu else "device", key.metric)
 
 
 def _mean_changes(

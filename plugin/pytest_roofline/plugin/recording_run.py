@@ -231,8 +231,8 @@ def _short_path(path: Path) -> str:
 def _foresight(state: "RooflineSession", recording: Recording) -> str:
     """Return a text on the slowdowns that a gate will find.
 
-    An example is `; finds slowdowns from 13 %, more days let it find less`. It is empty where only compiled kernels were recorded, which are
-    judged exactly.
+    An example is `; finds slowdowns from 13 %, more days let it find less`. It is empty where only compiled kernels
+    were recorded, which are judged exactly.
     """
     if not recording.entries:
         return ""
