@@ -111,7 +111,7 @@ def test_of_two_ranks_the_guilty_one_is_named_first_whatever_the_order():
         ),
         *((stuck(1), other, spins) for other in (waiting(0), away, ok)),
         *((end(1, "stuck", stopped=True), other, stopped) for other in (waiting(0), stuck(0))),
-        (end(1, "stuck"), away, "it is at an unknown place"),
+        (end(1, "stuck"), away, "the rank is at an unknown place"),
         (
             end(1, "skipped", "no peer access"),
             waiting(0),
