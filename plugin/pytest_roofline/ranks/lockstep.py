@@ -195,18 +195,19 @@ def straggler(
     Returns:
         The rank, or None where none stands out; and the median lag of each rank behind the fastest, in seconds.
     """
-    lags = []
-    for row in calls:
-        fastest_s = min(outside_s for outside_s, _ in row)
-        lags.append([outside_s - fastest_s for outside_s, _ in row])
-    lag_s = tuple(median(column) for column in zip(*lags, strict=True))
-    call_s = median(max(whole_s for _, whole_s in row) for row in calls)
-    latest = max(range(len(lag_s)), key=lambda rank: lag_s[rank])
-    other_lags_s = [other_lag_s for rank, other_lag_s in enumerate(lag_s) if rank != latest]
+    # For each call, how much longer each rank needs outside of collectives than the fastest rank.
+    lags_by_call = []
+    for times_by_rank in calls:
+        fastest_s = min(outside_s for outside_s, _ in times_by_rank)
+        lags_by_call.append([outside_s - fastest_s for outside_s, _ in times_by_rank])
+    lags_s = tuple(median(lags_of_rank) for lags_of_rank in zip(*lags_by_call, strict=True))
+    call_s = median(max(whole_s for _, whole_s in times_by_rank) for times_by_rank in calls)
+    latest = max(range(len(lags_s)), key=lambda rank: lags_s[rank])
+    other_lags_s = [lag_s for rank, lag_s in enumerate(lags_s) if rank != latest]
     if not other_lags_s:
-        return None, lag_s
+        return None, lags_s
     noise_s = max(SHARE_OF_CALL * call_s, BARRIER_SPREAD_S, TIMES_THE_OTHERS * median(other_lags_s))
-    return (latest if lag_s[latest] > noise_s else None), lag_s
+    return (latest if lags_s[latest] > noise_s else None), lags_s
 
 
 def find_straggler(
