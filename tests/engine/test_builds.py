@@ -64,8 +64,8 @@ def gpu(monkeypatch):
         (
             "Tesla V100-SXM2-16GB",
             (7, 0),
-            "--roofline-device asks for cuda:0, a Tesla V100-SXM2-16GB. This GPU is sm_70; torch 2.13.0+cu130 supports only "
-            "sm_75, sm_80, sm_86, sm_90, sm_100, sm_120, compute_120. "
+            "--roofline-device asks for cuda:0, a Tesla V100-SXM2-16GB. This GPU is sm_70; torch 2.13.0+cu130 supports "
+            "only sm_75, sm_80, sm_86, sm_90, sm_100, sm_120, compute_120. "
             "Wheels for CUDA 12.6 (up to torch 2.14) support sm_70: pip install --force-reinstall torch "
             "--index-url https://download.pytorch.org/whl/cu126",
         ),
