@@ -231,6 +231,10 @@ class TimeLimit:
     share: AboveZero | None = None
 
     def __post_init__(self) -> None:
+        """Refuse fields that make no limit.
+
+        A published limit has an entry only. A share of the roofline has a share and its peak. A floor has all three.
+        """
         if (self.peak is None) != (self.share is None) or (self.entry, self.peak) == (None, None):
             raise BadInput(
                 "a limit lacks its entry, its share or its peak; expected an entry alone, share and peak together, or "
@@ -424,6 +428,7 @@ class Verdict:
     peak: ExactVerdict | None = None
 
     def __post_init__(self) -> None:
+        """Refuse fields that contradict each other, and reasons that name a missing field."""
         if self.estimate is None and (self.interval is not None or self.difference is not None):
             word = "a difference" if self.interval is None else "an interval"
             raise BadInput(f"a verdict has {word} but no estimate; expected both, or neither")
@@ -472,7 +477,9 @@ class Verdict:
         """The interval in its subject's terms, as `own_estimate`."""
         if self.interval is None or not more_is_better(self.subject.metric):
             return self.interval
-        return -self.interval[1], -self.interval[0]
+        # The sign turns the order of the ends around.
+        low, high = self.interval
+        return -high, -low
 
     @property
     def sessions(self) -> tuple[Group, ...]:

@@ -2,7 +2,7 @@
 only real hardware can give.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -68,6 +68,7 @@ class _Checks:
     def __init__(
         self, device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float
     ) -> None:
+        """Prepare the checks of a device; the arguments are those of `selftest`."""
         self.device = device
         self.traits: Traits = device.traits
         self.workloads = workloads
@@ -101,12 +102,13 @@ class _Checks:
     def stamps(self) -> Property:
         """Check that a pair of stamps is short, and the clock's tick is fine."""
         calibration = calibrate(self.device)
-        is_fine = calibration.event_pair_s <= DEAREST_PAIR_S and 200 * calibration.tick_s <= max(
-            self.traits.shortest_span_s, 1e-3
-        )
+        is_short = calibration.event_pair_s <= DEAREST_PAIR_S
+        # A sample takes as long as the device's shortest span, and a millisecond at least.
+        shortest_sample_s = max(self.traits.shortest_span_s, 1e-3)
+        has_fine_tick = 200 * calibration.tick_s <= shortest_sample_s
         return _property(
             "an empty pair of time stamps is short, and the clock has a fine tick",
-            is_fine,
+            is_short and has_fine_tick,
             f"pair {format_seconds(calibration.event_pair_s)}, tick {format_seconds(calibration.tick_s)}",
             f"a pair of at most {format_seconds(DEAREST_PAIR_S)}, and 200 ticks in a sample",
             event_pair_s=calibration.event_pair_s,
@@ -130,6 +132,7 @@ class _Checks:
             for _ in range(CLOCK_CALLS):
                 copy()
 
+        # The first calls do what happens only once, so they are not compared.
         self.watch.span_s(work)
         began_s = self.device.host_s()
         span_s = self.watch.span_s(work)
@@ -158,8 +161,7 @@ class _Checks:
             return _missing(name, "this device has no spin kernel")
         self.device.synchronize()
         self.device.spin(int(SPIN_S * spin_hz))
-        first = self.device.stamp()
-        last = [self.device.stamp() for _ in range(20)][-1]
+        first, *_, last = [self.device.stamp() for _ in range(21)]
         host_is_ahead = not self.device.reached(first)
         self.device.synchronize()
         all_reached = self.device.reached(last)
@@ -179,15 +181,16 @@ class _Checks:
         )
         if spin_hz is None:
             return _missing(name, "this device has no spin kernel")
-        spans = [
-            median(self._spin_s(int(share * SPIN_S * spin_hz)) for _ in range(5))
-            for share in (1, 2)
-        ]
-        deviation = (spans[1] - spans[0]) / SPIN_S - 1
+        single_s, double_s = (
+            median(self._spin_s(int(factor * SPIN_S * spin_hz)) for _ in range(5))
+            for factor in (1, 2)
+        )
+        # The longer spin takes SPIN_S more. The difference leaves out the cost of a launch.
+        deviation = (double_s - single_s) / SPIN_S - 1
         return _property(
             name,
             abs(deviation) <= SPIN_TOLERANCE,
-            f"{format_seconds(spans[0])} and {format_seconds(spans[1])}",
+            f"{format_seconds(single_s)} and {format_seconds(double_s)}",
             f"{format_seconds(SPIN_S)} more for the longer spin, within {SPIN_TOLERANCE:.0%}",
             spin_hz=spin_hz,
             off=deviation,
@@ -203,7 +206,7 @@ class _Checks:
     def copy_lands(self) -> Property:
         """Check that a copy of twice the bytes takes twice the time."""
         small_s, large_s = self._time_interleaved(
-            *(self.workloads.copy(n * self._beyond_cache) for n in (1, 2))
+            self.workloads.copy(self._beyond_cache), self.workloads.copy(2 * self._beyond_cache)
         )
         deviation = large_s / small_s / 2 - 1
         allowed = max(COPY_TOLERANCE, self.traits.repeatability)
@@ -221,7 +224,9 @@ class _Checks:
         name = "a copy stays below the memory's datasheet"
         if self.memory_bytes_per_s is None:
             return _missing(name, "no datasheet is known for this device")
-        rate = 2 * self._beyond_cache / self._time(self.workloads.copy(self._beyond_cache)).median_s
+        copy_s = self._time(self.workloads.copy(self._beyond_cache)).median_s
+        # A copy reads and writes every byte.
+        rate = 2 * self._beyond_cache / copy_s
         share = rate / self.memory_bytes_per_s
         return _property(
             name,
@@ -246,6 +251,7 @@ class _Checks:
             if share * self.cache_bytes <= self._beyond_cache
         ]
         reads = {size: self._read(size, flush) for size in sizes}
+        # Reads that last too few ticks of the clock are not precise enough.
         cold_rates = {
             size: size / samples.median_s
             for size, samples in reads.items()
@@ -256,13 +262,15 @@ class _Checks:
         # Memory is measured again after the reads, since it may have become faster meanwhile.
         memory = max(memory, self._memory_bytes_per_s())
         fastest = max(cold_rates, key=lambda size: cold_rates[size])
-        warm_rate = sizes[0] / self._read(sizes[0]).median_s
+        # The same read without a flush shows how fast the cache itself is.
+        warm_size = sizes[0]
+        warm_rate = warm_size / self._read(warm_size).median_s
         allowed = 1 + max(COLD_ADVANTAGE, self.traits.repeatability)
         return _property(
             name,
             cold_rates[fastest] <= allowed * memory,
             f"{format_amount(fastest)} read cold at {format_rate(cold_rates[fastest])}, "
-            f"{format_amount(sizes[0])} warm at {format_rate(warm_rate)}",
+            f"{format_amount(warm_size)} warm at {format_rate(warm_rate)}",
             f"a cold read at most {allowed:g} × the memory's {format_rate(memory)}",
             cold_bytes_per_s=cold_rates[fastest],
             warm_bytes_per_s=warm_rate,
@@ -298,7 +306,7 @@ class _Checks:
     def runs_agree(self) -> Property:
         """Check that two interleaved measurements of the same work agree."""
         first_s, second_s = self._time_interleaved(
-            *(self.workloads.copy(self._beyond_cache) for _ in range(2))
+            self.workloads.copy(self._beyond_cache), self.workloads.copy(self._beyond_cache)
         )
         deviation = second_s / first_s - 1
         return _property(
@@ -327,24 +335,16 @@ class _Checks:
         capped_shares = [
             samples.power_capped_share for samples in runs if samples.power_capped_share is not None
         ]
-        clocks = [samples.clock_hz for samples in runs if samples.clock_hz is not None]
+        capped_share = sum(capped_shares) / len(capped_shares) if capped_shares else None
         return _property(
             name,
             not troubles,
-            troubles[0]
-            if troubles
-            else f"all of {len(runs)} measured valid; last {format_seconds(runs[-1].median_s)}"
-            + (f", clock {clocks[0] / 1e6:.0f} to {clocks[-1] / 1e6:.0f} MHz" if clocks else "")
-            + (
-                f", power cap active in {sum(capped_shares) / len(capped_shares):.0%} of the blocks"
-                if capped_shares
-                else ""
-            ),
+            troubles[0] if troubles else _load_text(runs, capped_share),
             "all measurements valid; the software power cap is normal",
             measurements=len(runs),
             first_s=runs[0].median_s,
             last_s=runs[-1].median_s,
-            power_capped_share=(sum(capped_shares) / len(capped_shares) if capped_shares else None),
+            power_capped_share=capped_share,
         )
 
     def on_host(self) -> list[Callable[[], Property]]:
@@ -372,9 +372,8 @@ class _Checks:
         A cache may be much larger than the device reports, so the buffer is large as well: up to
         `BEYOND_BYTES`, if there is as much memory.
         """
-        affordable = min(
-            BEYOND_BYTES // (1 if self.traits.queues else 2), self.device.free_bytes() // 16
-        )
+        most_bytes = BEYOND_BYTES if self.traits.queues else BEYOND_BYTES // 2
+        affordable = min(most_bytes, self.device.free_bytes() // 16)
         return max(ROTATION_FACTOR * self.cache_bytes // 2, affordable)
 
     def _time_interleaved(
@@ -383,10 +382,10 @@ class _Checks:
         """Return the seconds of two calls, measured in turn. The order A B B A cancels a steady
         drift.
         """
-        times = [
+        first_s, second_s, second_again_s, first_again_s = (
             self._time(call).median_s for call in (first_call, second_call, second_call, first_call)
-        ]
-        return (times[0] + times[3]) / 2, (times[1] + times[2]) / 2
+        )
+        return (first_s + first_again_s) / 2, (second_s + second_again_s) / 2
 
     def _read(self, size_bytes: int, flush: Callable[[], object] | None = None) -> Samples:
         """Return samples of a read of so many bytes, each after a flush if given."""
@@ -416,6 +415,21 @@ class _Checks:
         self._spoiled_reason = self._spoiled_reason or samples.spoiled or busy_text
         self._graph_refusal = engine.log.graph_refusal
         return samples
+
+
+def _load_text(runs: Sequence[Samples], capped_share: float | None) -> str:
+    """Return the observation of valid measurements under load.
+
+    `capped_share` is the mean share of blocks with an active power cap; None where that is unknown.
+    """
+    clocks = [samples.clock_hz for samples in runs if samples.clock_hz is not None]
+    text = f"all of {len(runs)} measured valid; last {format_seconds(runs[-1].median_s)}"
+    if clocks:
+        first_hz, last_hz = clocks[0], clocks[-1]
+        text += f", clock {first_hz / 1e6:.0f} to {last_hz / 1e6:.0f} MHz"
+    if capped_share is not None:
+        text += f", power cap active in {capped_share:.0%} of the blocks"
+    return text
 
 
 def _property(

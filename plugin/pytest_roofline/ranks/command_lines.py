@@ -143,17 +143,20 @@ def torchrun(launch: Launch, endpoint: str = "", run_id: str = "") -> list[str]:
         *("--max-restarts=0", "--tee=3"),
         f"--log-dir={launch.folder}",
     ]
+    # torchrun starts the interpreter itself, so the command of a rank stands without it.
+    _, *rank_words = _RANK
     if node_count == 1:
-        return [*agent, "--standalone", *launch.arguments, *_RANK[1:]]
+        return [*agent, "--standalone", *launch.arguments, *rank_words]
     return [
         *("srun", f"--nodes={node_count}", f"--ntasks={node_count}", "--ntasks-per-node=1"),
         *_step_options(launch, "none"),
         *agent,
         f"--nnodes={node_count}",
         *(f"--rdzv-endpoint={endpoint}", "--rdzv-backend=c10d", f"--rdzv-id={run_id}"),
+        # The store is in pytest's own process, so that no agent starts one.
         "--rdzv-conf=is_host=0",
         *launch.arguments,
-        *_RANK[1:],
+        *rank_words,
     ]
 
 
@@ -163,26 +166,12 @@ def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
     Ranks are not bound to cores, since a launcher's binding would influence their times.
     """
     if family == "openmpi":
-        defaults = [("--bind-to", "none"), ("--oversubscribe", "")]
-        defaults += [("--tag-output", "")] * launch.is_labelled
-        if os.geteuid() == 0:
-            defaults.append(("--allow-run-as-root", ""))
-        # mpirun refuses a variable that is passed twice, so those that the user passes are left out.
-        user_names = {
-            setting.split("=")[0]
-            for option, setting in pairwise(launch.arguments)
-            if option == "-x"
-        }
-        variables = [
-            word for name in launch.forwarded if name not in user_names for word in ("-x", name)
-        ]
+        defaults, variables = _openmpi_defaults(launch), _openmpi_variables(launch)
     else:
-        # With `-genvall`, Hydra hands on the whole environment.
-        labels = [("-prepend-rank", "")] * launch.is_labelled
-        defaults = [("-bind-to", "none"), *labels, ("-genvall", "")]
-        if family == "intel":
-            defaults[0] = ("-genv", "I_MPI_PIN=0")
-        variables = []
+        # With `-genvall`, Hydra hands on the whole environment, so no variable is named.
+        binding = ("-genv", "I_MPI_PIN=0") if family == "intel" else ("-bind-to", "none")
+        labels = [("-prepend-rank", "")] if launch.is_labelled else []
+        defaults, variables = [binding, *labels, ("-genvall", "")], []
     return [
         *("mpirun", "-n", str(launch.size)),
         *_without_users_options(defaults, launch.arguments),
@@ -192,11 +181,33 @@ def mpirun(launch: Launch, family: MpiFamily) -> list[str]:
     ]
 
 
+def _openmpi_defaults(launch: Launch) -> list[tuple[str, str]]:
+    """Return our options for Open MPI, each with its setting; empty without one."""
+    defaults = [("--bind-to", "none"), ("--oversubscribe", "")]
+    if launch.is_labelled:
+        defaults.append(("--tag-output", ""))
+    if os.geteuid() == 0:
+        defaults.append(("--allow-run-as-root", ""))
+    return defaults
+
+
+def _openmpi_variables(launch: Launch) -> list[str]:
+    """Return the words by which Open MPI hands variables on to ranks.
+
+    mpirun refuses a variable that is passed twice, so those that the user passes are left out.
+    """
+    user_names = {
+        setting.split("=")[0] for option, setting in pairwise(launch.arguments) if option == "-x"
+    }
+    names = [name for name in launch.forwarded if name not in user_names]
+    return [word for name in names for word in ("-x", name)]
+
+
 def srun(launch: Launch, plugin: str = "none") -> list[str]:
     """Return srun's command, with Slurm's plugin for MPI."""
     return [
         *("srun", f"--ntasks={launch.size}"),
-        *["--label"] * launch.is_labelled,
+        *(["--label"] if launch.is_labelled else []),
         *_step_options(launch, plugin),
         *launch.arguments,
         *(launch.program or _RANK),
@@ -230,4 +241,5 @@ def _without_users_options(
     remaining = [(name, setting) for name, setting in defaults if name.lstrip("-") not in names]
     if joined:
         return [f"{name}={setting}" for name, setting in remaining]
+    # An option without a setting is a single word.
     return [word for option in remaining for word in option if word]

@@ -54,14 +54,20 @@ class LauncherPlacement:
     def __init__(
         self, name: str, arguments: tuple[str, ...] = (), *, mpi: bool = False, address: str = ""
     ) -> None:
+        """Prepare to start ranks by a launcher; `start` runs it.
+
+        `address` is that of this node, which the ranks connect to; empty for any.
+        """
         self.name = name
         # The ranks of a launch on one node need no address that other nodes can reach.
         is_on_one_node = name == "torchrun" and Launch(1, environ=os.environ).node_count == 1
         self.bind = address or ("127.0.0.1" if is_on_one_node else "")
         self._arguments = arguments
         self._mpi = mpi
+        # The launcher's temporary folder and process, while it runs.
         self._folder = ""
         self._process: subprocess.Popen[bytes] | None = None
+        # The store where torchrun's agents on several nodes meet.
         self._store: Any = None
 
     def start(self, size: int, variables: dict[str, str]) -> None:
@@ -130,7 +136,7 @@ class LauncherPlacement:
         matches = [(_LABEL.match(line), line) for line in text.splitlines()]
         # On several nodes, torchrun labels lines by the number on the node, which does not tell the rank.
         has_local_labels = self._store is not None
-        # The one group of the pattern that matched is the number.
+        # The pattern has a group for each way to write a label. The only one that matched is the number.
         labelled_lines = [
             (int(match[match.lastindex or 0]), line[match.end() :])
             for match, line in matches
@@ -185,14 +191,17 @@ class LauncherPlacement:
             return mpirun(launch, mpi_family(_probe("mpirun", "--version")))
         if self.name == "srun":
             return srun(launch, mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
-        if min(launch.node_count, launch.size) == 1:
+        is_on_one_node = min(launch.node_count, launch.size) == 1
+        if is_on_one_node:
             return torchrun(launch)
-        return torchrun(launch, self._endpoint(), secrets.token_hex(8))
+        # The agents of several nodes meet at a store, under a name that no other launch has.
+        return torchrun(launch, self._endpoint(), run_id=secrets.token_hex(8))
 
     def _endpoint(self) -> str:
         """Return the address of a store where torchrun's agents on all nodes meet."""
         self._store = self._store or store_server(self.bind)
         host = own_addresses(self.bind)[0]
+        # An IPv6 address has colons itself, so it needs brackets.
         return f"[{host}]:{self._store.port}" if ":" in host else f"{host}:{self._store.port}"
 
     def _forget(self) -> None:

@@ -117,13 +117,27 @@ def condition_lines(
         for row in rows
         if row.measurement is not None
     ]
+    return [
+        line
+        for meaning, tests in _tests_by_condition(measured, unknown_since).items()
+        for line in _about_lines(meaning, tests, at_most)
+    ]
+
+
+def _tests_by_condition(
+    measured: Sequence[tuple[str, Samples]], unknown_since: str
+) -> dict[str, list[str]]:
+    """Return the tests under each condition, which is named by its sentence.
+
+    A condition without tests has an empty list. The order is that of the lines.
+    """
     # The modes by the device's clock; a time by the host's clock asks no driver for these facts.
     by_device = [
         (test, samples) for test, samples in measured if samples.mode in ("events", "graph")
     ]
     unknown_neighbours = [test for test, samples in by_device if samples.neighbours == "unknown"]
     unknown_throttle = [test for test, samples in by_device if not samples.throttle_known]
-    tests_by_meaning = {
+    return {
         **{meaning: _paces(measured, label) for label, meaning in _PACES.items()},
         **{
             meaning: [test for test, samples in measured if label in samples.labels]
@@ -143,11 +157,6 @@ def condition_lines(
             test for test, samples in measured if samples.neighbours == "seen"
         ],
     }
-    return [
-        line
-        for meaning, tests in tests_by_meaning.items()
-        for line in _about_lines(meaning, tests, at_most)
-    ]
 
 
 def _paces(measured: Sequence[tuple[str, Samples]], label: str) -> list[str]:
@@ -179,15 +188,19 @@ def waiting_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
 
     Each has the time that this costs.
     """
-    lines = [
-        f"{printable(row.label)}: the call waits for the device for {format_tolerance(round(share, 2))} of its time "
-        f"({format_seconds(share * samples.median_s)} of {format_seconds(samples.median_s)}). "
-        "Move synchronize(), .item() or .cpu() out of the function"
-        for row in rows
-        if row.measurement is not None
-        and (samples := row.measurement.samples)
-        and (share := samples.idle_share or 0.0) >= LEAST_WAIT
-    ]
+    lines = []
+    for row in rows:
+        if row.measurement is None:
+            continue
+        samples = row.measurement.samples
+        # The share of a call's time for which the host waits; None where it is not known.
+        share = samples.idle_share or 0.0
+        if share >= LEAST_WAIT:
+            lines.append(
+                f"{printable(row.label)}: the call waits for the device for {format_tolerance(round(share, 2))} of its "
+                f"time ({format_seconds(share * samples.median_s)} of {format_seconds(samples.median_s)}). "
+                "Move synchronize(), .item() or .cpu() out of the function"
+            )
     return cut(lines, at_most, "of these")
 
 

@@ -33,16 +33,21 @@ def counts_line(numbers: Mapping[str, int], not_measured: Mapping[str, int]) -> 
     counts = {"measured": 0} | {kind: number for kind, number in numbers.items() if number}
     line = ", ".join(f"{number} {kind}" for kind, number in counts.items())
     if not_measured:
-        reasons = [
-            printable(reason) + (f" ({number}×)" if len(not_measured) > 1 else "")
-            for reason, number in list(not_measured.items())[:MOST_REASONS]
-        ]
-        remaining = len(not_measured) - len(reasons)
-        reasons_text = "; ".join(
-            reasons + ([f"and {remaining} other reasons"] if remaining else [])
-        )
-        line += f", {sum(not_measured.values())} not measured ({reasons_text})"
+        line += f", {sum(not_measured.values())} not measured ({_reasons_text(not_measured)})"
     return line
+
+
+def _reasons_text(count_by_reason: Mapping[str, int]) -> str:
+    """Return the first reasons, each with its number of tests; a single reason has none."""
+    has_several = len(count_by_reason) > 1
+    reasons = [
+        printable(reason) + (f" ({number}×)" if has_several else "")
+        for reason, number in list(count_by_reason.items())[:MOST_REASONS]
+    ]
+    remaining_count = len(count_by_reason) - len(reasons)
+    if remaining_count:
+        reasons.append(f"and {remaining_count} other reasons")
+    return "; ".join(reasons)
 
 
 def compared_of(rows: Sequence[Row]) -> int:
@@ -130,11 +135,8 @@ def _red_sentence(ending: Ending, test_id: str) -> str:
     """
     last, name = ending.last, short_name(test_id)
     reason = printable(last.reason if last is not None else "").removeprefix("Failed: ")
-    return (
-        reason
-        if last is not None and last.by_verdict and reason
-        else f"{name}: {reason}".removesuffix(": ")
-    )
+    has_name = last is not None and last.by_verdict and bool(reason)
+    return reason if has_name else f"{name}: {reason}".removesuffix(": ")
 
 
 def colour_of(rows: Sequence[Row], reds: Reds, status: int = 0) -> str:
@@ -202,26 +204,39 @@ def closing_lines(
         reasons = [printable(sentence) for _, sentence in reds.values()] if tell_reds else []
         lines = cut(reasons, MOST_FAILURES, "that failed")
     else:
-        lines = [
-            printable(f"{row.verdict} {row.label}: {_row_reason(row)}")
-            for row in undecided[:most_undecided]
-            if _row_reason(row)
-        ]
-    if len(undecided) > len(lines) > 0 and not reds and most_undecided:
-        lines[-1] += f" (and {len(undecided) - len(lines)} more)"
+        lines = _undecided_lines(undecided, most_undecided)
     colour = colour_of(rows, reds, status)
     colour += f" ({printable(', '.join(settings))})" if settings else ""
     clauses = [_sentence(rows, reds, undecided, planned, colour)]
     clauses += [f"{expected_lost_count} OUT OF MEMORY as expected"] if expected_lost_count else []
     clauses += [f"{len(expected_slower)} REGRESSED as expected (xfail)"] if expected_slower else []
     # Tests that measure nothing are not in `reds`, but their failure must not look like a green run.
-    if (status or lost_output) and not reds:
-        cause = _STATUS.get(status, "see above") if status else f"{lost_output} could not be saved"
-        clauses.append(f"but pytest ended with status {status or 1} ({cause})")
+    clauses += [] if reds else _status_clauses(status, lost_output)
     # The failure of a gate that compared too little shows the command already.
     has_failed_gate = any(word == GATE for word, _ in reds.values())
     hint_lines = [] if has_failed_gate else record_hint_lines(rows, record_command)
     return [*hint_lines, *lines, "; ".join(clauses)]
+
+
+def _undecided_lines(undecided: Sequence[Row], at_most: int) -> list[str]:
+    """Return the reasons of the first undecided tests; the last line counts the other tests."""
+    lines = [
+        printable(f"{row.verdict} {row.label}: {_row_reason(row)}")
+        for row in undecided[:at_most]
+        if _row_reason(row)
+    ]
+    unnamed_count = len(undecided) - len(lines)
+    if lines and unnamed_count:
+        lines[-1] += f" (and {unnamed_count} more)"
+    return lines
+
+
+def _status_clauses(status: int, lost_output: str) -> list[str]:
+    """Return the clause on a run that does not end with status 0, if it does not."""
+    if not status and not lost_output:
+        return []
+    cause = _STATUS.get(status, "see above") if status else f"{lost_output} could not be saved"
+    return [f"but pytest ended with status {status or 1} ({cause})"]
 
 
 def _sentence(
@@ -282,18 +297,15 @@ def _evidence_text(rows: Sequence[Row]) -> str:
 
     It reads ` (3 by published limits)`.
     """
-    counts = Counter(filter(None, map(_limit_of, filter(is_green, rows))))
+    green_rows = [row for row in rows if is_green(row)]
+    counts = Counter(filter(None, map(_limit_of, green_rows)))
     sibling_count = sum(
-        row.time_verdict is not None and row.time_verdict.siblings > 0
-        for row in rows
-        if is_green(row)
+        row.time_verdict is not None and row.time_verdict.siblings > 0 for row in green_rows
     )
-    counts.update({"their siblings": sibling_count} if sibling_count else {})
-    return (
-        f" ({', '.join(f'{number} by {noun}' for noun, number in counts.items())})"
-        if counts
-        else ""
-    )
+    if sibling_count:
+        counts["their siblings"] += sibling_count
+    texts = [f"{number} by {noun}" for noun, number in counts.items()]
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def _row_reason(row: Row) -> str:

@@ -75,45 +75,40 @@ def judge(
             that may be missed decides only where the comparison with the reference is green, or there is none.
         why_none: why there is no reference.
     """
-    count = sum(len(group.medians_s) for group in new)
-    if invalid:
-        return Verdict(
-            Kind.INVALID,
-            policy.tolerance,
-            subject,
-            reasons=invalid,
-            reference=reference,
-            processes=count,
-            peak=peak,
-        )
-    # If more processes follow only for what looks slower than a reference, none follow for a limit.
-    analyses = Analyses(1) if policy.analyses.slow_only else policy.analyses
-    breaches = find_breaches(limits, new, policy.prior, analyses)
-    limit_verdicts = [
-        _judge_breach(breach, policy, analyses, subject, peak)
-        for breach in breaches
-        if breach.estimate > 0
-    ]
-    # Sure and large breaches come first.
-    worst_limit = limit_verdicts[0] if limit_verdicts else None
-    if worst_limit is not None and worst_limit.kind is Kind.REGRESSED:
-        return worst_limit
-    if reference is not None:
-        compared = _compare(new, reference, policy, subject, peak)
-        # A test that is as fast as ever is not fast enough where it may miss a limit.
-        is_green = compared.kind in (Kind.PASSED, Kind.IMPROVED)
-        return worst_limit if worst_limit is not None and is_green else compared
-    if worst_limit is not None:
-        return worst_limit
-    without_baseline = Verdict(
+    # The verdict of processes that are compared with nothing.
+    uncompared = Verdict(
         Kind.NO_BASELINE,
         policy.tolerance,
         subject,
         reasons=text_reasons(why_none),
-        processes=count,
+        processes=_process_count(new),
         peak=peak,
     )
-    return _name_kept_limit(without_baseline, breaches[0]) if breaches else without_baseline
+    if invalid:
+        return replace(uncompared, kind=Kind.INVALID, reasons=invalid, reference=reference)
+    # If more processes follow only for what looks slower than a reference, none follow for a limit.
+    analyses = Analyses(1) if policy.analyses.slow_only else policy.analyses
+    # The worst breach comes first.
+    breaches = find_breaches(limits, new, policy.prior, analyses)
+    missed = next((breach for breach in breaches if breach.estimate > 0), None)
+    by_limit = (
+        _judge_breach(missed, policy, analyses, subject, peak) if missed is not None else None
+    )
+    if by_limit is not None and by_limit.kind is Kind.REGRESSED:
+        return by_limit
+    if reference is not None:
+        compared = _compare(new, reference, policy, subject, peak)
+        # A test that is as fast as ever is not fast enough where it may miss a limit.
+        is_green = compared.kind in (Kind.PASSED, Kind.IMPROVED)
+        return by_limit if by_limit is not None and is_green else compared
+    if by_limit is not None:
+        return by_limit
+    return _name_kept_limit(uncompared, breaches[0]) if breaches else uncompared
+
+
+def _process_count(groups: Sequence[Group]) -> int:
+    """Return the number of processes of some sessions."""
+    return sum(len(group.medians_s) for group in groups)
 
 
 def _name_kept_limit(verdict: Verdict, nearest: Breach) -> Verdict:
@@ -156,46 +151,65 @@ def _compare(
     peak: ExactVerdict | None,
 ) -> Verdict:
     """Return the verdict on new processes against a reference."""
+    # Where tests share a change, `moved` holds the sessions of the reference without it.
     change = difference(new, reference.moved or reference.groups, policy.prior)
-    count = sum(len(group.medians_s) for group in new)
-    centre = fmean(log_s for group in new for log_s in group.logs)
     # As in `difference`: only the processes of the same device, where the reference holds some.
     device_groups = reference.on({group.device for group in new})
-    reference_logs = [log_s for group in device_groups for log_s in group.logs]
-    fewest = fewest_red(len(reference_logs), policy.prior.strange)
+    reference_logs = _logs(device_groups)
     # The new processes lie beyond all of these by more than is worth reporting.
-    unseen = centre - math.log1p(WORTH_REPORTING * policy.tolerance) > max(reference_logs)
+    least = math.log1p(WORTH_REPORTING * policy.tolerance)
+    unseen = fmean(_logs(new)) - least > max(reference_logs)
     outlook = Outlook(
         change,
         reference,
         policy,
-        count=count,
-        processes_for_red=fewest,
+        count=_process_count(new),
+        processes_for_red=fewest_red(len(reference_logs), policy.prior.strange),
         unseen=unseen,
         hot=_heat(new, device_groups, change),
     )
+    return _verdict_of(outlook, new, reference_logs, subject, peak)
+
+
+def _logs(groups: Sequence[Group]) -> list[float]:
+    """Return the log seconds of all processes of some sessions."""
+    return [log_s for group in groups for log_s in group.logs]
+
+
+def _verdict_of(
+    outlook: Outlook,
+    new: Sequence[Group],
+    reference_logs: Sequence[float],
+    subject: Subject,
+    peak: ExactVerdict | None,
+) -> Verdict:
+    """Return the verdict that follows from the outlook of a comparison.
+
+    `reference_logs` are the log seconds of the reference's processes that are compared with the new ones.
+    """
+    change, centre = outlook.difference, fmean(_logs(new))
     p = p_slower_than(change, outlook.worthy)
     p_spent = _p_spent(p, outlook)
     kind = _kind_compared(p_spent, outlook)
     is_open = kind is Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
-        tolerance=policy.tolerance,
+        tolerance=outlook.policy.tolerance,
         subject=subject,
         reasons=outlook.reasons if is_open else (),
         estimate=change.estimate,
         interval=interval_of(change, CONFIDENCE),
         p=p,
         p_spent=p_spent,
-        reference=reference,
+        reference=outlook.reference,
         difference=change,
-        processes=count,
+        processes=outlook.count,
         mde=detectable_effect(change),
         reach=outlook.reach,
         slower_processes=sum(centre > log_s for log_s in reference_logs),
         compared_processes=len(reference_logs),
         new_medians_s=tuple(median_s for group in new for median_s in group.medians_s),
-        processes_for_red=fewest,
+        processes_for_red=outlook.processes_for_red,
         hot=outlook.hot,
         futile=is_open and not outlook.may_decide,
         peak=peak,
@@ -351,14 +365,11 @@ def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdi
     p_spent = {
         name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None
     }
-    corrected = (
-        dict(zip(p_spent, adjusted_p(list(p_spent.values()), comparisons), strict=True))
-        if p_spent
-        else {}
-    )
+    adjusted = adjusted_p(list(p_spent.values()), comparisons) if p_spent else []
+    adjusted_by_name = dict(zip(p_spent, adjusted, strict=True))
     settled = {}
     for name, verdict in verdicts.items():
-        p = corrected.get(name)
+        p = adjusted_by_name.get(name)
         is_red = p is not None and p <= FALSE_RED and may_be_red(verdict)
         kind, reasons = (Kind.REGRESSED, ()) if is_red else (verdict.kind, verdict.reasons)
         settled[name] = replace(verdict, kind=kind, reasons=reasons, p_adjusted=p)
@@ -383,9 +394,8 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
     environment variables count.
     """
     changes = []
-    for name in dict.fromkeys(
-        [*now, *(name for facts in before for name in facts if name.startswith("$"))]
-    ):
+    variables_before = (name for facts in before for name in facts if name.startswith("$"))
+    for name in dict.fromkeys([*now, *variables_before]):
         value = fact_text(now, name)
         old = {fact_text(facts, name) for facts in before} - {"unknown"}
         if old and value not in (*old, "unknown"):
