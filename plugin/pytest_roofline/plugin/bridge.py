@@ -6,7 +6,7 @@ stamps that begin at zero, so that the difference of two is the sample itself, t
 
 import os
 import shlex
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,11 +33,14 @@ class Bridge:
     """The replay of every sound test's first measurement into pytest-benchmark."""
 
     def __init__(self, state: "RooflineSession") -> None:
+        """Prepare to replay the times of a run's tests into pytest-benchmark."""
         self._state = state
+        # The request of our fixture by the present test, and the test that uses their fixture.
         self._request: pytest.FixtureRequest | None = None
         self._benchmark_owner: object = None
         # By test id: the replayed measurement, and the `extra_info` of its benchmark, which is filled at the end.
         self._replays: dict[str, tuple[Measurement, dict[str, Any]]] = {}
+        # The `extra_info` of the benchmarks that are left out in the end.
         self._withdrawn_info: list[dict[str, Any]] = []
         self._failed_tests: set[str] = set()
 
@@ -56,6 +59,7 @@ class Bridge:
 
         A failure there is a warning. A test is left out if its verdict is INVALID, or if it ran out of memory.
         """
+        # The request is used once, so that no later test replays with it.
         request, self._request = self._request, None
         test_id = encodable(item.nodeid)
         rows = self._state.timed.of(test_id)
@@ -135,24 +139,16 @@ class Bridge:
         from ..exchange.pytest_benchmark import clock_of, warmup_calls
 
         item, samples = request.node, measurement.samples
-        marker = item.get_closest_marker(THEIRS)
-        # pytest-benchmark reads the closest marker only, so ours repeats the settings of the test's own.
-        settings = {
-            "group": measurement.key.benchmark,
-            **(marker.kwargs if marker is not None else {}),
-        }
         # These describe our timing: garbage was not collected, and the warm-up is over. `pedantic` repeats neither.
-        settings |= {
+        timing = {
             "timer": _clock(samples.kept, clock_of(samples)),
             "disable_gc": True,
             "cprofile": False,
             "warmup": True,
             "warmup_iterations": warmup_calls(samples),
         }
-        item.add_marker(
-            pytest.mark.benchmark(*(marker.args if marker is not None else ()), **settings),
-            append=False,
-        )
+        _mark(item, measurement.key.benchmark, timing)
+        # `pytest_fixture_setup` sets this test as the owner, unless the fixture was set up before.
         self._benchmark_owner = None
         benchmark = request.getfixturevalue(THEIRS)
         if self._benchmark_owner is not item:
@@ -199,17 +195,15 @@ def bridge_of(state: "RooflineSession") -> Bridge | None:
         *config.getini("addopts"),
         *shlex.split(os.environ.get(ADDOPTS_VARIABLE, "")),
     ]
-    is_requested = config.pluginmanager.hasplugin(THEIR_SESSION) and any(
-        str(word).startswith(THEIR_OPTIONS) for word in words
-    )
+    has_their_option = any(str(word).startswith(THEIR_OPTIONS) for word in words)
+    if not has_their_option or not config.pluginmanager.hasplugin(THEIR_SESSION):
+        return None
     is_skipped = config.getoption("benchmark_skip", False) and not config.getoption(
         "benchmark_only", False
     )
-    return (
-        Bridge(state)
-        if is_requested and not is_skipped and not config.getoption("codspeed", False)
-        else None
-    )
+    # pytest-codspeed takes the place of pytest-benchmark's fixture.
+    is_replaced = config.getoption("codspeed", False)
+    return None if is_skipped or is_replaced else Bridge(state)
 
 
 def _extra_info(
@@ -222,12 +216,23 @@ def _extra_info(
     require("exchange")
     from ..exchange.exportable import facts, origin
 
-    other_facts = [facts(row, [row.measurement]) for row in rows[1:] if row.measurement is not None]
-    return (
-        facts(rows[0], [measurement])
-        | origin(state.header)
-        | ({"others": other_facts} if other_facts else {})
-    )
+    first, *other_rows = rows
+    other_facts = [
+        facts(row, [row.measurement]) for row in other_rows if row.measurement is not None
+    ]
+    info = facts(first, [measurement]) | origin(state.header)
+    return info | {"others": other_facts} if other_facts else info
+
+
+def _mark(item: pytest.Item, group: str, timing: Mapping[str, Any]) -> None:
+    """Give a test the marker that pytest-benchmark reads.
+
+    pytest-benchmark reads the closest marker only, so ours repeats the settings of the test's own.
+    """
+    marker = item.get_closest_marker(THEIRS)
+    own = marker if marker is not None else pytest.mark.benchmark().mark
+    settings = {"group": group, **own.kwargs, **timing}
+    item.add_marker(pytest.mark.benchmark(*own.args, **settings), append=False)
 
 
 def _is_sound(row: "Row") -> bool:

@@ -112,7 +112,10 @@ class CompiledKernels(ResultKind):
         return [key.label for key in keys if key.identity not in compiled]
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:
-        """Return the exact entries that the run should have compiled."""
+        """Return the exact entries that the run should have compiled.
+
+        `elsewhere` are the tests, by benchmark and canonical parameters, that need another machine.
+        """
         if self._against_runs:
             return []
         compiled = [row.resources.key for row in self.rows if row.resources is not None]

@@ -40,6 +40,10 @@ class Deciding:
     """Runs measuring tests with deferred reports, and decides the open verdicts behind the last test."""
 
     def __init__(self, config: pytest.Config, state: "RooflineSession", only_looking: bool) -> None:
+        """Prepare the hooks that decide open verdicts by further rounds.
+
+        With `only_looking` pytest only lists tests, so nothing is decided.
+        """
         self.config = config
         self.state = state
         self.only_looking = only_looking
@@ -177,13 +181,20 @@ class Deciding:
             self.run_round(rounds, number, test_ids, deadline)
         if rounds.broken:
             self.is_cut = True
-            reason, *further_lines = rounds.broken.splitlines()
-            self.say(f"roofline: no further rounds: {reason}")
-            for line in further_lines:
-                self.say(f"    {line}")
+            self._say_broken(rounds.broken)
+
+    def _say_broken(self, reason: str) -> None:
+        """Print why no further round can run, its further lines indented."""
+        first_line, *further_lines = reason.splitlines()
+        self.say(f"roofline: no further rounds: {first_line}")
+        for line in further_lines:
+            self.say(f"    {line}")
 
     def wants(self, rounds: Rounds, test_id: str) -> bool:
-        """Return whether a deferred test is worth another process."""
+        """Return whether a deferred test is worth another process.
+
+        It is if a verdict of one of its measurements is open, and a further process may decide it.
+        """
         return any(
             self.state.timed.wants_round(row)
             and not (row.key is not None and rounds.hopeless(test_id, row.key.name))
@@ -202,6 +213,7 @@ class Deciding:
         """Run tests once more, and judge the results, however the round ends."""
         self.measure_canaries()
         self.make_room()
+        # Tests that measure programs run again in this pytest, all others in a process of their own.
         here = [test_id for test_id in test_ids if self.state.has_only_programs(test_id)]
         items = {test_id: self.deferred_reports[test_id].item for test_id in test_ids}
         try:
@@ -245,20 +257,14 @@ class Deciding:
         if later_failure is not None:
             self.failed_later.add(test_id)
             self.state.retract(test_id)
-        verdict = publish(self.state, deferred_report.item)
-        failed_teardown = (
-            deferred_report.teardown
-            if deferred_report.teardown is not None and deferred_report.teardown.failed
-            else None
-        )
+        failure = publish(self.state, deferred_report.item)
+        if later_failure is not None:
+            failure = pytest.fail.Exception(later_failure, pytrace=False)
+        teardown = deferred_report.teardown
+        failed_teardown = teardown if teardown is not None and teardown.failed else None
         if failed_teardown is not None:
             name_failed(deferred_report.item, failed_teardown)
-        issue(
-            deferred_report,
-            verdict
-            if later_failure is None
-            else pytest.fail.Exception(later_failure, pytrace=False),
-        )
+        issue(deferred_report, failure)
         if failed_teardown is not None:
             # The failed teardown is how the test ended, so it is noted once more, after the verdict.
             note(self.state, deferred_report.item, failed_teardown, by_verdict=False)

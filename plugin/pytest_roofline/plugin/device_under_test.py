@@ -62,7 +62,10 @@ class DeviceUnderTest:
     def among(
         self, names: tuple[str, ...], open_part: Callable[[str], Device]
     ) -> tuple[Device, HardwareKey]:
-        """Return several devices as one, opened once, and their hardware key."""
+        """Return several devices as one, opened once, and their hardware key.
+
+        `open_part` opens one of them by its name.
+        """
         if names not in self._groups:
             from ..engine.devices.several import SeveralDevices
 
@@ -94,9 +97,10 @@ class DeviceUnderTest:
             rank_key = key_of(environment)
         node_count = len(set(hosts))
         # No library reports the class of a network, so the number of nodes distinguishes the layouts.
-        link_class = (
-            "none" if len(hosts) == 1 else link if node_count == 1 else f"{link}-{node_count}-nodes"
-        )
+        link_class = link if node_count == 1 else f"{link}-{node_count}-nodes"
+        if len(hosts) == 1:
+            link_class = "none"
+        # There is a host for each rank, and each rank has one device.
         return replace(rank_key, devices=len(hosts), link=link_class)
 
     def prior(self, key: Key) -> Prior:
@@ -127,11 +131,7 @@ def open_device_under_test(
     config.add_cleanup(use_hardware(options.baselines))
     device = config.hook.pytest_roofline_device(config=config, name=options.device)
     over_ranks = bool(planned) and all(uses_ranks(plan.item) for plan in planned.values())
-    # Where every test measures over ranks on accelerators, only the ranks open the device.
-    launcher: Launcher | None = config.stash.get(ranks_key, None)
-    owner = launcher if device is None and over_ranks else None
-    if owner is not None and owner.kind == "cpu":
-        owner = None
+    owner = _owner(config) if device is None and over_ranks else None
     if device is None:
         device = devices.open_device(options.device) if owner is None else owner.device()
     warning = _idle_accelerator(config, options, device)
@@ -139,9 +139,7 @@ def open_device_under_test(
     hardware = key_of(environment)
     entries = BaselineFolders(options.baselines).family(family_of(environment.device))
     comparator = _comparator(options, entries, hardware, judges=in_round(config) is None)
-    comparisons = sum(
-        comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
-    ) + comparator.count_of_tools({*map(encodable, planned)}, hardware)
+    comparisons = _comparisons(comparator, planned, hardware)
     gpu = device.gpu()
     _refuse_exclusive(gpu, owner is None, planned)
     triad = triad_of(device, environment) if owner is None and not over_ranks else None
@@ -157,6 +155,26 @@ def open_device_under_test(
         owner is None,
     )
     return under_test, warning or host.interpreted(device)
+
+
+def _owner(config: pytest.Config) -> "Launcher | None":
+    """Return the launcher whose ranks own the device of a run in which every test uses ranks.
+
+    Only the ranks open an accelerator. It is None on the CPU, which this process can use as well.
+    """
+    launcher: Launcher | None = config.stash.get(ranks_key, None)
+    return None if launcher is None or launcher.kind == "cpu" else launcher
+
+
+def _comparisons(
+    comparator: Comparator, planned: Mapping[str, Planned], hardware: HardwareKey
+) -> int:
+    """Return the number of comparisons that the planned tests will make."""
+    of_tests = sum(
+        comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
+    )
+    # The figures of a tool have its benchmarks, so they are counted by the ids of their tests.
+    return of_tests + comparator.count_of_tools({*map(encodable, planned)}, hardware)
 
 
 def _idle_accelerator(config: pytest.Config, options: Options, device: Device) -> str:

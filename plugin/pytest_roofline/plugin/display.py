@@ -62,6 +62,19 @@ def header_lines(session: "RooflineSession") -> list[str]:
         return [
             f"roofline {__version__}: {len(session.planned)} tests measure (tier {session.options.tier})"
         ]
+    purpose = "to be recorded" if session.options.record else f"against {_against(session)}"
+    lines = [
+        f"roofline {__version__}: {', '.join(_device_facts(session))}, {purpose}",
+        _plan_line(session),
+        *_settings_line(session),
+    ]
+    if session.warning:
+        lines.append(f"roofline WARNING: {session.warning}")
+    return lines
+
+
+def _device_facts(session: "RooflineSession") -> list[str]:
+    """Return the device with its memory, and the versions of driver and torch."""
     under_test, device = session.under_test, session.under_test.environment.device
     software = under_test.environment.software
     memory = (
@@ -70,24 +83,24 @@ def header_lines(session: "RooflineSession") -> list[str]:
     facts = [f"{under_test.device.name} ({printable(device.product)}, {memory})"]
     facts += [f"driver {printable(device.driver)}"] if device.driver else []
     facts += [f"torch {software['torch']}"] if "torch" in software else []
-    purpose = "to be recorded" if session.options.record else f"against {_against(session)}"
-    lines = [f"roofline {__version__}: {', '.join(facts)}, {purpose}"]
+    return facts
+
+
+def _plan_line(session: "RooflineSession") -> str:
+    """Return the line on the planned tests: their number, time, tier and tolerances."""
     # Tests that will be skipped for lack of a device do not count.
     plans = [plan for plan in session.planned.values() if session.unmet(plan.marks.needs) is None]
     seconds = sum(plan.marks.budget or session.options.budget_s for plan in plans)
     per_round = " in every round" if (session.options.rounds or 1) > 1 else ""
-    run_tolerance = session.options.tolerance or DEFAULT_TOLERANCES[class_of(device.type)]
+    device_class = class_of(session.under_test.environment.device.type)
+    run_tolerance = session.options.tolerance or DEFAULT_TOLERANCES[device_class]
     tolerances = tolerances_text(
         [plan.marks.tolerance or run_tolerance for plan in plans] or [run_tolerance]
     )
-    lines.append(
+    return (
         f"roofline: {count(len(plans), 'measuring test')} planned, {_duration(seconds)} of measuring{per_round} "
         f"(tier {session.options.tier}, {tolerances}{_mode(session)})"
     )
-    lines += _settings_line(session)
-    if session.warning:
-        lines.append(f"roofline WARNING: {session.warning}")
-    return lines
 
 
 def _settings_line(session: "RooflineSession") -> list[str]:
@@ -98,24 +111,25 @@ def _settings_line(session: "RooflineSession") -> list[str]:
 
 
 def _mode(session: "RooflineSession") -> str:
-    """Return the settings that are not the default: rounds, failures, drill."""
-    options = session.options
-    text = (
-        ""
-        if options.min_share is None
-        else f", every test must reach {format_tolerance(options.min_share)} of the roofline"
-    )
-    rounds = options.rounds or 1
-    text += f", up to {rounds} rounds" if rounds > 1 else ""
-    text += (
-        f", no new round after {_duration(options.time_s)}" if rounds > 1 and options.time_s else ""
-    )
+    """Return the settings that are not the default: rounds, failures, drill.
+
+    Each begins with a comma, since they follow the tolerances of the header.
+    """
+    options, rounds = session.options, session.options.rounds or 1
+    text = ""
+    if options.min_share is not None:
+        text += f", every test must reach {format_tolerance(options.min_share)} of the roofline"
+    if rounds > 1:
+        text += f", up to {rounds} rounds"
+    if rounds > 1 and options.time_s:
+        text += f", no new round after {_duration(options.time_s)}"
     if options.fail_on != frozenset(DEFAULT_FAIL_ON):
         text += f", fails on {', '.join(word for word in FAIL_ON if word in options.fail_on)}"
-    text += ", only watches" if options.shadow else ""
-    return text + (
-        f", DRILL +{format_tolerance(options.drill)}" if options.drill is not None else ""
-    )
+    if options.shadow:
+        text += ", only watches"
+    if options.drill is not None:
+        text += f", DRILL +{format_tolerance(options.drill)}"
+    return text
 
 
 def _against(session: "RooflineSession") -> str:
@@ -123,7 +137,7 @@ def _against(session: "RooflineSession") -> str:
     comparator = session.under_test.comparator
     if comparator.runs:
         names = [printable(run.header.run_id) for run in comparator.runs]
-        return f"{len(names)} saved run{'s' * (len(names) > 1)} ({', '.join(names)})"
+        return f"{count(len(names), 'saved run')} ({', '.join(names)})"
     benchmarks = {plan.benchmark for plan in session.planned.values()}
     other_names = (kind.against(comparator, benchmarks) for kind in session.kinds)
     return printable(", and ".join(filter(None, (comparator.name, *other_names))))
@@ -205,7 +219,8 @@ def summary_lines(
         closing.append(_refusal(session))
     if session.recording is not None:
         # A recording compares nothing, so its lines replace the sentence with the colour. Reasons of reds stay.
-        closing = [*closing[: -1 if reds else 0], *recording_lines(session, session.recording)]
+        red_lines = closing[:-1] if reds else []
+        closing = [*red_lines, *recording_lines(session, session.recording)]
     return [
         *map(without_commands, tables),
         *(part for line in [*lines, *closing] for part in wrapped(line, width)),
@@ -228,8 +243,8 @@ def _closing(session: "RooflineSession", reds: Reds, status: int) -> list[str]:
         planned=[encodable(test_id) for test_id in session.planned],
         # A recording in which nothing is fit shows no command to record the same again.
         record_command="" if session.refusals else record_command(session.config),
-        # With -v the details have named every undecided test.
-        most_undecided=int(verbosity <= 0 and not session.options.record),
+        # With -v the details have named every undecided test, and a recording decides none.
+        most_undecided=0 if verbosity > 0 or session.options.record else 1,
         status=status,
         lost_output=session.lost_output,
         settings=_new_settings(session),
@@ -379,7 +394,7 @@ def _busy_lines(session: "RooflineSession") -> list[str]:
     # `roofline drill` names its run itself, so its user need not choose a name.
     has_name = session.options.save is not None and session.options.drill is None
     name = "the same" if busy_count == len(session.rows) else "another"
-    name_hint = f", under {name} name" * has_name
+    name_hint = f", under {name} name" if has_name else ""
     return [
         f"This machine was too busy for {busy_count} of {count(len(rows), 'result')}: {busy_now()}. "
         f"{QUIETEN.capitalize()}, and run this again{name_hint}. To wait for a quiet machine, add --roofline-wait=10m"

@@ -25,6 +25,7 @@ class GateOfCommand:
 
         A status 0 is false if the run did not come to its last line, or had another status there.
         """
+        # A round, or a worker of xdist, is a part of another run, which has the gate.
         is_part = ROUND_VARIABLE in os.environ or hasattr(config, "workerinput")
         if is_part or not commands_gate(config):
             return (yield)
@@ -43,7 +44,8 @@ class GateOfCommand:
             ENDED if end_status is None else f"the run ended with status 0 instead of {end_status}"
         )
         is_shadow = option_value(config, "ci") == SHADOW
-        print("SHADOW: would have failed: " * is_shadow + f"GATE: {text}", file=sys.stderr)
+        prefix = "SHADOW: would have failed: " if is_shadow else ""
+        print(f"{prefix}GATE: {text}", file=sys.stderr)
         return status if is_shadow else end_status or pytest.ExitCode.TESTS_FAILED
 
 
@@ -73,5 +75,7 @@ def why_no_test_runs(config: pytest.Config) -> str:
         value = getattr(config.option, option, None)
         if value:
             source = source_of(config, option, value)
-            return f"{f'{source}: ' if source else ''}{flag} only lists tests"
+            # An option of the command itself has no source to name.
+            prefix = f"{source}: " if source else ""
+            return f"{prefix}{flag} only lists tests"
     return ""

@@ -69,11 +69,12 @@ class DeviceHealth(Closing):
         state = self._state
         is_degraded = bool(look(state, at_the_end=True))
         fails = is_degraded and "degraded" in state.options.fail_on
+        first_line, *_ = state.health.split("\n")
         outcome = Outcome(
             HEALTH,
             "failed" if fails else "passed",
-            (DEGRADED,) * is_degraded,
-            state.health.split("\n")[0],
+            verdicts=(DEGRADED,) if is_degraded else (),
+            reason=first_line,
         )
         state.note_outcome(
             replace(outcome, by_verdict=fails, shadow=fails and state.options.shadow)
@@ -137,6 +138,7 @@ class Gate(Closing):
         gaps: list[Shortfall],
         name: str = GATE,
     ) -> None:
+        """Make the item that fails for the gaps of a gate; its id is its name."""
         super().__init__(name, parent, nodeid=name)
         self._options, self._state, self._gaps = options, state, gaps
 
@@ -205,15 +207,12 @@ class Gatekeeper:
         with self._no_green_exit(session):
             result = yield
         if not (session.shouldfail or session.shouldstop):
-            state, workers = (
-                open_session(session.config),
-                session.config.pluginmanager.hasplugin("dsession"),
-            )
-            gaps = (
-                [Shortfall("nothing was compared", SIDE_BY_SIDE)]
-                if workers
-                else nothing_compared(state, why_no_test_runs(session.config))
-            )
+            state = open_session(session.config)
+            if session.config.pluginmanager.hasplugin("dsession"):
+                # With xdist, workers ran the tests, and those must not measure side by side.
+                gaps = [Shortfall("nothing was compared", SIDE_BY_SIDE)]
+            else:
+                gaps = nothing_compared(state, why_no_test_runs(session.config))
             gaps += replaced_baselines(state.options if state is not None else self._options)
             if state is not None:
                 missing = missing_entries(state)
@@ -268,9 +267,9 @@ class Gatekeeper:
         only_lists = not commands_gate(config) and any(
             config.getoption(name, False) for name in LOOKING
         )
-        if gaps and not (
-            only_lists or in_round(config) is not None or hasattr(config, "workerinput")
-        ):
+        # A round or a worker of xdist does not decide.
+        is_part = in_round(config) is not None or hasattr(config, "workerinput")
+        if gaps and not only_lists and not is_part:
             Gate.from_parent(
                 session, options=self._options, state=open_session(config), gaps=gaps
             ).run_last()
@@ -281,13 +280,8 @@ class Gatekeeper:
         has_passed = report.when == "call" and report.outcome == "passed"
         if self._options.shadow and has_passed and PROPERTY in dict(report.user_properties):
             word = getattr(report, "roofline_word", "")
-            return (
-                "passed",
-                "!",
-                f"PASSED {word}; SHADOW: would have failed"
-                if word
-                else "SHADOW: would have failed",
-            )
+            prefix = f"PASSED {word}; " if word else ""
+            return "passed", "!", f"{prefix}SHADOW: would have failed"
         return None
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -230,22 +230,18 @@ def note(
         session.name_end(test_id, "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED")
     elif report.skipped and not hasattr(report, "wasxfail"):
         session.not_measured[_skip_reason(report)] += 1
-    if report.when == "call" or report.failed or (report.when == "setup" and report.skipped):
+    is_call = report.when == "call"
+    if is_call or report.failed or (report.when == "setup" and report.skipped):
+        has_passed_round = session.round is not None and ended_well(report)
+        verdicts = (verdict for kind in session.kinds for verdict in kind.verdicts(test_id))
         session.note_outcome(
             Outcome(
                 test_id=test_id,
-                outcome="passed"
-                if session.round is not None and ended_well(report)
-                else _outcome(report, by_verdict),
-                verdicts=tuple(
-                    verdict for kind in session.kinds for verdict in kind.verdicts(test_id)
-                ),
+                outcome="passed" if has_passed_round else _outcome(report, by_verdict),
+                verdicts=tuple(verdicts),
                 reason=end_reason(report),
-                by_verdict=by_verdict and report.when == "call",
-                shadow=by_verdict
-                and report.failed
-                and report.when == "call"
-                and session.options.shadow,
+                by_verdict=by_verdict and is_call,
+                shadow=by_verdict and report.failed and is_call and session.options.shadow,
             )
         )
 
@@ -274,7 +270,10 @@ def _outcome(report: pytest.TestReport, by_verdict: bool) -> Literal["passed", "
 def _skip_reason(report: pytest.TestReport) -> str:
     """Return why a test was skipped, without pytest's prefix."""
     longrepr = report.longrepr
-    reason = longrepr[2] if isinstance(longrepr, tuple) else str(longrepr)
+    if isinstance(longrepr, tuple):
+        _file, _line, reason = longrepr
+    else:
+        reason = str(longrepr)
     return encodable(reason.removeprefix("Skipped: "))
 
 

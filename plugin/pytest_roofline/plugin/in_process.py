@@ -66,11 +66,13 @@ class _Recorder(Observer):
     """The observer of a measurement: it records it, with a profile if one is due."""
 
     def __init__(self, test: CurrentTest, request: Request, device: Device, key: Key) -> None:
+        """Prepare to record what a measurement reports: its progress, its end, or its failure."""
         self._test = test
         self._session = test.session
         self._request = request
         self._device = device
         self._key = key
+        # The complete measurement, once it is recorded.
         self.measurement: Measurement | None = None
 
     def tell(self, sentence: str) -> None:
@@ -211,6 +213,11 @@ class Siblings:
         make_args: MakerOn,
         needs_bytes: int,
     ) -> None:
+        """Prepare to measure a function on like devices in turn.
+
+        `make_args` returns, for a device, what makes a set of arguments there. Each device needs `needs_bytes` of
+        free memory.
+        """
         self._test = test
         self._session = test.session
         # The look for spoiled arguments would call more often than a short pass measures.
@@ -268,7 +275,8 @@ class Siblings:
         if not replace(self._request, labels=()).over_host_link:
             return ""
         # A device reports on the others only, so a second one reports on the first.
-        return busy_text(siblings[0].device) or busy_text(siblings[-1].device)
+        first, last = siblings[0], siblings[-1]
+        return busy_text(first.device) or busy_text(last.device)
 
     def _open(self, names: tuple[str, ...]) -> _Sibling:
         """Open the devices of these names as one sibling, each device once."""
@@ -284,10 +292,11 @@ class Siblings:
                     raise DeviceError(
                         f"{name} cannot be opened together with its siblings: {error}; {REMEDY}"
                     ) from error
-            return self._open_devices[name][0]
+            device, _ = self._open_devices[name]
+            return device
 
         parts = tuple(open_part(name) for name in names)
-        facts = [self._open_devices[name][1] for name in names]
+        facts = [device_facts for _, device_facts in map(self._open_devices.__getitem__, names)]
         uuids = [device_facts.uuid for device_facts in facts]
         uuid = BETWEEN.join(uuid or "?" for uuid in uuids) if any(uuids) else ""
         if len(names) > 1:

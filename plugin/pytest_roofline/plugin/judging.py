@@ -48,6 +48,14 @@ class Judge:
         started: str,
         analyses: Callable[[], Analyses | None],
     ) -> None:
+        """Prepare to judge the measurements of a run.
+
+        Args:
+            under_test: the device, with the baseline to compare with.
+            options: of the run.
+            started: when the run started.
+            analyses: returns the interim analyses of every test; None where each test has as many as it needs.
+        """
         self._under_test = under_test
         self._options = options
         self._started = started

@@ -50,11 +50,13 @@ class ResultKind:
     family = ""
 
     def __init__(self) -> None:
+        """Prepare a kind of result without any result."""
         self.rows: list[Row] = []
         # The index of each row in `rows`, by the identity of its key. To compare keys would take longer.
         self._places: dict[object, int] = {}
         # By test, the records that wait for the end of its body.
         self._pending: dict[str, list[Any]] = {}
+        # The words of `--roofline-fail-on`.
         self._fail_on: Collection[str] = ()
 
     @property

@@ -33,6 +33,7 @@ class Launcher:
     """The pools of a run: one for ranks, and where that cannot do MPI another for those that need it."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
+        """Prepare to start ranks for the tests of a run."""
         self.config = config
         self.options = options
         self._process = os.getpid()
@@ -142,6 +143,7 @@ class Launcher:
         """
         # mpirun and srun start ranks that can use MPI, so one pool serves all tests there.
         for_mpi = mpi and self.name not in ("mpirun", "srun")
+        # There are two pools at most: one for tests with MPI, and one for the other tests.
         for is_for_mpi, other_pool in self._pools.items():
             if is_for_mpi != for_mpi:
                 # Two sets of ranks on one device would disturb each other, if only by their memory.

@@ -76,8 +76,10 @@ class Leading:
     """The hooks of rank 0: it tells the other ranks whether they are needed, and when to end."""
 
     def __init__(self, config: pytest.Config, attached: AttachedProcesses) -> None:
+        """Prepare to lead the other processes of the launch, as rank 0."""
         self._config = config
         self._attached = attached
+        # Whether the other ranks were told to serve this one, or to run the tests for themselves.
         self._has_decided = False
         config.stash[attached_key] = attached
 

@@ -140,7 +140,8 @@ def measure_over(
         with contextlib.suppress(Exception):
             write(test, request, result, why_partial(error, reason))
 
-    result = (measure_jobs if request.timing == "wall" else measure_on_ranks)(call, keep)
+    measure = measure_jobs if request.timing == "wall" else measure_on_ranks
+    result = measure(call, keep)
     measurement = write(test, request, result)
     if result.measured.wrong:
         raise WrongData(f"{measurement.label}: {printable_lines(result.measured.wrong)}")
@@ -175,7 +176,9 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
             product_of(device), hardware, work, metric, request.ranks.collective or ""
         )
     ceiling = datasheet_ceiling(device, work, metric)
-    return ceiling and replace(
+    if ceiling is None:
+        return None
+    return replace(
         ceiling,
         origin=f"{ceiling.origin}; the roofline of one rank, from its device and its share of the work",
     )
@@ -208,7 +211,8 @@ def _new_ranks(call: RankCall) -> Iterator[Pool]:
     """
     pool = call.distributed.pool(call.options.size)
     pool.stop()
-    usual_size, pool.size = pool.size, call.options.size
+    usual_size = pool.size
+    pool.size = call.options.size
     try:
         yield pool
     finally:
@@ -223,6 +227,7 @@ def _result(call: RankCall, members: Sequence[Member], times: Sequence[RankTimes
     """
     first, results = times[0], [rank_times.measured for rank_times in times]
     peaks = [result.peak_bytes for result in results if result.peak_bytes is not None]
+    # A rank whose own data are right only says that other ranks have wrong data. Those say more.
     wrong = [
         f"rank {rank}: {result.wrong}"
         for rank, result in enumerate(results)
@@ -250,6 +255,7 @@ def _partial(
     # Some ranks may have finished one block more than others before the failure.
     common_count = min(len(blocks) for blocks in blocks_by_rank.values())
     common_blocks = [blocks_by_rank[rank][:common_count] for rank in range(call.options.size)]
+    # All ranks agree on the samples, so those of rank 0 are taken.
     samples = samples_of(common_blocks[0])
     if samples is None:
         return None
@@ -315,7 +321,9 @@ def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
 
 def _jobs(call: RankCall, members: Sequence[Member], seconds: Sequence[float]) -> RankResult:
     """Return the result of whole programs, `noisy` with fewer than five."""
-    labels = {*call.request.labels, *({"noisy"} if len(seconds) < 5 else set())}
+    labels = set(call.request.labels)
+    if len(seconds) < 5:
+        labels.add("noisy")
     samples = Samples(
         seconds=tuple(seconds),
         iterations=1,

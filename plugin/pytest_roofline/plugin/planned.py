@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,10 @@ class Planned:
 
 
 def benchmark_name(item: pytest.Item) -> str:
-    """Return the function's name without `test_`, behind its class if any."""
+    """Return the function's name without `test_`, behind its class if any.
+
+    `originalname` is the name without the parameters in brackets.
+    """
     function = getattr(item, "originalname", None) or item.name
     name = str(function).removeprefix("test_")
     owner = getattr(item, "cls", None)
@@ -239,9 +242,13 @@ def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         group = (read_marks(item).mpi, world_size_of(item)) if uses_ranks(item) else None
         groups.setdefault(group, []).append(item)
+
+    def needs_mpi(group: tuple[bool, int | None] | None) -> bool:
+        """Return whether the tests of a group use MPI; those without ranks do not."""
+        return group is not None and group[0]
+
     # Tests with and without MPI may have different launchers, so each launcher starts once.
-    ordered = sorted(groups.items(), key=lambda pair: pair[0] is not None and pair[0][0])
-    return [item for _, members in ordered for item in members]
+    return [item for group in sorted(groups, key=needs_mpi) for item in groups[group]]
 
 
 def unmet(needs: str | None, kind: str) -> str | None:
@@ -299,22 +306,28 @@ def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str,
     if not candidates:
         return
     entries = _entries(options.baselines)
-    left_out_ids = {
-        id(item)
+    left_out = [
+        item
         for item in candidates
         if not _is_named(config, item) and not _has_threshold(measuring.get(item.nodeid), entries)
-    }
-    if left_out_ids:
-        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out_ids])
+    ]
+    if left_out:
+        # The items themselves are compared, since a node id may occur twice.
+        left_out_ids = set(map(id, left_out))
+        config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if id(item) not in left_out_ids]
         if not any(map(measures, items)):
-            tiers = {marked[item.nodeid].tier for item in candidates if id(item) in left_out_ids}
-            lowest_tier = min(tiers, key=TIERS.index)
-            config.stash[tier_key] = (
-                f"this run measures tier {options.tier}, but the command selects "
-                f"{count(len(left_out_ids), 'test')} of tier {listed(sorted(tiers), 2)}. Pass "
-                f"--roofline-tier={lowest_tier}"
-            )
+            tiers = {marked[item.nodeid].tier for item in left_out}
+            config.stash[tier_key] = _tier_sentence(options.tier, len(left_out), tiers)
+
+
+def _tier_sentence(tier: str, left_out_count: int, tiers: Collection[str]) -> str:
+    """Return why a run measures nothing: all selected tests are of higher tiers."""
+    lowest_tier = min(tiers, key=TIERS.index)
+    return (
+        f"this run measures tier {tier}, but the command selects {count(left_out_count, 'test')} of tier "
+        f"{listed(sorted(tiers), 2)}. Pass --roofline-tier={lowest_tier}"
+    )
 
 
 def _entries(folders: Sequence[Path]) -> Entries:
@@ -327,11 +340,9 @@ def _entries(folders: Sequence[Path]) -> Entries:
 
 def _is_named(config: pytest.Config, item: pytest.Item) -> bool:
     """Return whether the command line names this very test with its parameters."""
-    function = item.nodeid.partition("::")[2]
-    return "[" in function and any(
-        "::" in argument and argument.partition("::")[2] == function
-        for argument in map(str, config.args)
-    )
+    _, _, function = item.nodeid.partition("::")
+    named_functions = {str(argument).partition("::")[2] for argument in config.args}
+    return "[" in function and function in named_functions
 
 
 def _has_threshold(planned: Planned | None, entries: Entries) -> bool:

@@ -147,6 +147,7 @@ class _ProgramRun:
     """One run of a program by a test."""
 
     def __init__(self, test: CurrentTest, command: Command) -> None:
+        """Prepare to run a program once; its output goes to numbered files of the run's folder."""
         self._test, self._command, self._session = test, command, test.session
         self._programs = test.session.programs
         self._programs.count += 1
@@ -185,9 +186,8 @@ class _ProgramRun:
         launcher = launcher_of(self._test.item.config, self._session.options)
         if reason := launcher.unavailable(size):
             lack(self._test.item, self._session.options, reason)
-        launch = launcher.launch_program(size, self._words, environ)
-        self._launcher = launch[0]
-        return launch[1:]
+        self._launcher, words, variables = launcher.launch_program(size, self._words, environ)
+        return words, variables
 
     def _read(self, seconds: float) -> list[Measurement]:
         """Return the figures in what the program printed."""
@@ -264,6 +264,7 @@ class _ProgramRun:
         session, test = self._session, self._test
         drill = session.options.drill
         samples = measurement.samples
+        # A drill cannot slow a program down, so its figures are made worse instead.
         if drill is not None:
             samples = replace(
                 samples,
@@ -295,9 +296,9 @@ class _ProgramRun:
             BadInput: another test has it, or this test has it twice.
         """
         test = self._test
-        test.unique_name(
-            "measurement", (key.label if is_of_tool(key.benchmark) else key.name) or None
-        )
+        # The figures of a tool differ in more than their names.
+        name = key.label if is_of_tool(key.benchmark) else key.name
+        test.unique_name("measurement", name or None)
         owner = self._programs.tests.setdefault(key.identity, test.test_id)
         if owner != test.test_id:
             raise BadInput(

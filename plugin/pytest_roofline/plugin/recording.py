@@ -30,6 +30,7 @@ class CurrentTest:
     """The test that measures: its name in the run, its marker, and the names of its measurements."""
 
     def __init__(self, session: "RooflineSession", item: pytest.Item, marks: Marks) -> None:
+        """Keep the test that uses the fixture, with the checked values of its markers."""
         self.session = session
         self.item = item
         self.marks = marks
@@ -126,6 +127,11 @@ def record(
         ranks: the ranks that measured, if any.
     """
     session, samples = test.session, measured.samples
+    compile_s = None
+    if request.compiles:
+        # The first call compiles, and does all else that happens once; the time of a warm call is subtracted.
+        first_call_s = samples.first_calls_s[0]
+        compile_s = max(0.0, first_call_s - samples.alone_s)
     measurement = Measurement(
         key=key,
         test_id=test.test_id,
@@ -140,10 +146,7 @@ def record(
         invalid=encodable(measured.wrong or invalid or measured.doubt),
         peak_bytes=measured.peak_bytes,
         held_bytes=measured.held_bytes,
-        # The first call compiles, and does all else that happens once; the time of a warm call is subtracted.
-        compile_s=max(0.0, samples.first_calls_s[0] - samples.alone_s)
-        if request.compiles
-        else None,
+        compile_s=compile_s,
         siblings_busy=measured.siblings_busy,
         tier=test.marks.tier,
         marks=marks_of(test.item),

@@ -105,14 +105,19 @@ def refusal_line(
         run: as it was saved; None where nothing was.
         named: whether somebody chose the run's name.
     """
-    # Reasons that busy neighbours explain are replaced by one text on who they are.
     faults = [reason for reason in reasons if not for_neighbours(reason)]
     is_busy = len(faults) < len(reasons)
-    observed = [listed(faults, MOST_REASONS, "; ")] * bool(faults) + [busy_now()] * is_busy
-    remedies = ["correct the cause of the invalid results"] * bool(faults) + [cpu.QUIETEN] * is_busy
+    observed, remedies, wait_hint = [], [], ""
+    if faults:
+        observed.append(listed(faults, MOST_REASONS, "; "))
+        remedies.append("correct the cause of the invalid results")
+    if is_busy:
+        # Reasons that busy neighbours explain are replaced by one text on who they are.
+        observed.append(busy_now())
+        remedies.append(cpu.QUIETEN)
+        wait_hint = " To wait for a quiet machine, add --roofline-wait=10m."
     name = "the same" if run is None or makes_way(run) else "another"
-    name_hint = f", under {name} name" * named
-    wait_hint = " To wait for a quiet machine, add --roofline-wait=10m." * is_busy
+    name_hint = f", under {name} name" if named else ""
     return (
         f"No baseline can be made of this run, after {rounds}: {'; '.join(observed)}. Expected at least one valid "
         f"result, so pytest ended with status 1. {', '.join(remedies).capitalize()}, and run this "
@@ -281,7 +286,7 @@ class Recorder:
     def _is_empty(self, config: pytest.Config) -> bool:
         """Return whether the run was to record, and opened no device.
 
-        A run that only lists tests, or a worker of xdist, was not.
+        It is False for a run that only lists tests, and for a worker of xdist: these were not to record.
         """
         only_lists = any(config.getoption(name, False) for name in LOOKING)
         is_open = open_session(config) is not None

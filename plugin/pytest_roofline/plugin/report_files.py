@@ -28,6 +28,7 @@ class Reports:
     """The reports of one run."""
 
     def __init__(self, options: Options, *, speaks: bool) -> None:
+        """Prepare the reports that a run leaves; without `speaks`, as in a round, it leaves none."""
         self._folder = options.report if speaks else None
         self._summary = os.environ.get(SUMMARY_VARIABLE, "") if speaks else ""
         self._on_github = speaks and os.environ.get("GITHUB_ACTIONS") == "true"
@@ -50,20 +51,23 @@ class Reports:
         if not self.has_readers:
             return
         run_and_rows = self._try("no report of this run was written", lambda: _read(writer))
-        if self._folder is not None:
-            folder = self._folder
-            written = run_and_rows and self._try(
-                "the report is not complete", lambda: self._write(*run_and_rows, folder)
+        folder = self._folder
+        # The folder's report is broken until it is written.
+        self.broken = folder is not None
+        if run_and_rows is None:
+            return
+        run, rows = run_and_rows
+        if folder is not None:
+            is_written = self._try(
+                "the report is not complete", lambda: self._write(run, rows, folder)
             )
-            self.broken = not written
-        if run_and_rows and self._summary:
-            self._try(
-                "the summary of this CI job was not written", lambda: self._append(*run_and_rows)
-            )
-        if run_and_rows and self._on_github:
+            self.broken = not is_written
+        if self._summary:
+            self._try("the summary of this CI job was not written", lambda: self._append(run, rows))
+        if self._on_github:
             self._try(
                 "GitHub shows no annotations of this run",
-                lambda: self._annotate(run_and_rows[1], planned, config),
+                lambda: self._annotate(rows, planned, config),
             )
 
     def _try(self, consequence: str, step: Callable[[], T]) -> T | None:

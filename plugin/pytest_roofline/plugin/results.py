@@ -79,10 +79,13 @@ class Shadow:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The reasons of the tests that would have failed, the worst first."""
-        return tuple(
-            sentence
-            for _, _, sentence in sorted(self._failures.values(), key=lambda failure: failure[:2])
-        )
+
+        def order(failure: tuple[int, float, str]) -> tuple[int, float]:
+            rank, negative_slowdown, _ = failure
+            return rank, negative_slowdown
+
+        failures = sorted(self._failures.values(), key=order)
+        return tuple(sentence for _, _, sentence in failures)
 
 
 _shadow_key: pytest.StashKey[Shadow] = pytest.StashKey()
@@ -113,7 +116,8 @@ def require(item: pytest.Item, options: Options, reason: str) -> None:
     In shadow mode the lack is noted.
     """
     if options.requires_hardware:
-        test_name = f"{item.name}: " * options.shadow
+        # In shadow mode the reason stands alone, without the report that names the test.
+        test_name = f"{item.name}: " if options.shadow else ""
         fail(
             item,
             options,

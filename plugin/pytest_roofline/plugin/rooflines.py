@@ -65,22 +65,28 @@ class Rooflines:
         looks impossible.
         """
         moved_bytes = max(work.traffic_bytes, work.payload_bytes, work.algbw_bytes)
-        if self.environment.device.type != "cpu":
-            bounds = device_bounds(self.environment.device)
+        if self.environment.device.type == "cpu":
+            bounds = self._bounds_of_cpu(moved_bytes / seconds, work.flops / seconds)
         else:
-            cores = self.environment.host.usable_cores
-            triad = self.triad if moved_bytes / seconds > SUSPECT_BYTES_PER_S * cores else None
-            is_suspect = work.flops / seconds > SUSPECT_FLOPS * cores
-            products = [self._product(f"{name}_TFLOPS") for name in ("fp32", "bf16") if is_suspect]
-            fastest = max(filter(None, products), key=lambda product: product.value, default=None)
-            bounds = [bound for bound in (triad, fastest) if bound is not None]
-        amounts = (
-            (bound, work.flops if rate_suffix(bound.metric) == "TFLOPS" else moved_bytes)
-            for bound in bounds
-        )
-        return next(
-            filter(None, (beyond_belief(bound, amount, seconds) for bound, amount in amounts)), ""
-        )
+            bounds = device_bounds(self.environment.device)
+        for bound in bounds:
+            amount = work.flops if rate_suffix(bound.metric) == "TFLOPS" else moved_bytes
+            reason = beyond_belief(bound, amount, seconds)
+            if reason:
+                return reason
+        return ""
+
+    def _bounds_of_cpu(self, bytes_per_s: float, flops_per_s: float) -> list[Ceiling]:
+        """Return the measured limits of a CPU for the rates that look impossible."""
+        cores = self.environment.host.usable_cores
+        bounds = []
+        if bytes_per_s > SUSPECT_BYTES_PER_S * cores and self.triad is not None:
+            bounds.append(self.triad)
+        if flops_per_s > SUSPECT_FLOPS * cores:
+            products = filter(None, map(self._product, ("fp32_TFLOPS", "bf16_TFLOPS")))
+            fastest = max(products, key=lambda product: product.value, default=None)
+            bounds += [fastest] if fastest is not None else []
+        return bounds
 
     def _product(self, metric: str) -> Ceiling | None:
         """Return the rate of a matrix product in the metric's type, measured once."""

@@ -54,6 +54,13 @@ class Rounds:
     def __init__(
         self, state: "RooflineSession", say: Callable[[str], None], longest_s: float
     ) -> None:
+        """Prepare to run the further rounds of a run.
+
+        Args:
+            state: of the run.
+            say: prints a line.
+            longest_s: the seconds of the longest deferred test; a process that is silent for much longer is hung.
+        """
         self._state = state
         self._say = say
         self._quiet_s = max(QUIET_S, QUIET_FACTOR * longest_s)

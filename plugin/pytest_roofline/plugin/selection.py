@@ -39,6 +39,7 @@ class Selection:
     """The tests that a run selects, of those that it would collect."""
 
     def __init__(self, config: pytest.Config, tier: str) -> None:
+        """Read from pytest's options, and the run's tier, which tests the command selects."""
         self._root, self._tier = config.rootpath, tier
         self._matches_name = _expression(config, "keyword")
         self._matches_marks = _expression(config, "markexpr")
@@ -55,6 +56,7 @@ class Selection:
     def covers(self, test: CollectedTest) -> bool:
         """Return whether the run selects a test by its place, its markers and its tier."""
         file, _, place = test.id.partition("::")
+        # Only the part before the bracket is split, as parameters may contain `::`, too.
         function, bracket, parameters = place.partition("[")
         *classes, name = function.split("::")
         names = [*file.split("/"), *classes, name + bracket + parameters, *test.marks]

@@ -44,10 +44,14 @@ class RooflineSession:
     """The state of a run, from collection to the last line."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
+        """Begin the state of a run, which hooks and fixtures share; no device is opened yet."""
         self.config = config
         self.options = options
+        # The round that this process runs for its parent; None in the run itself.
         self.round = in_round(config)
+        # The tests that will measure, by node id.
         self.planned: dict[str, Planned] = {}
+        # The number of tests that did not measure, by reason.
         self.not_measured: Counter[str] = Counter()
         self.run_name = options.save or new_run_id()
         self.writer = RunWriter(options.folder, self.run_name)
@@ -184,11 +188,12 @@ class RooflineSession:
     @contextlib.contextmanager
     def repeating(self, number: int) -> Iterator[None]:
         """Take what is measured inside as another process, in a further round."""
-        process, self.process, self.repetition = self.process, uuid.uuid4().hex, number
+        own_process = self.process
+        self.process, self.repetition = uuid.uuid4().hex, number
         try:
             yield
         finally:
-            self.process, self.repetition = process, 1
+            self.process, self.repetition = own_process, 1
 
     def has_only_programs(self, test_id: str) -> bool:
         """Return whether all figures of a test are those of programs that it ran."""
@@ -301,13 +306,9 @@ class RooflineSession:
 
         The text is empty if all was written.
         """
-        return (
-            "the run"
-            if self.writer.trouble and self.options.save
-            else "a report"
-            if self.reports.broken
-            else ""
-        )
+        if self.writer.trouble and self.options.save:
+            return "the run"
+        return "a report" if self.reports.broken else ""
 
     def close(self, exit_status: int) -> None:
         """Settle all verdicts, and end the run file. A second call does nothing."""

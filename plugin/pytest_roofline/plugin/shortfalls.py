@@ -140,9 +140,8 @@ def _escaped_tests(state: "RooflineSession") -> Iterator[str]:
         outcome = state.outcomes.get(encodable(test_id))
         if outcome is None or encodable(test_id) not in measured:
             continue
-        called_xfail = (
-            how_it_ended(outcome)[0] == XFAIL and plan.item.get_closest_marker("xfail") is None
-        )
+        word, _ = how_it_ended(outcome)
+        called_xfail = word == XFAIL and plan.item.get_closest_marker("xfail") is None
         if outcome.outcome == "skipped" or called_xfail:
             yield printable(plan.item.name)
 
@@ -193,6 +192,7 @@ class Coverage:
     """The tests that a run should have measured: its planned ones, and those of entries that it selects."""
 
     def __init__(self, state: "RooflineSession") -> None:
+        """Sort the collected and the planned tests of a run, to explain the entries that it missed."""
         config = state.config
         self._tier = state.options.tier
         self._selection = Selection(config, self._tier)

@@ -45,6 +45,14 @@ class TimedResults(ResultKind):
         *,
         judges: bool,
     ) -> None:
+        """Prepare the times of a run.
+
+        Args:
+            options: of the run.
+            started: when the run started.
+            analyses: returns the interim analyses of every test; None where each test has as many as it needs.
+            judges: False in a round, whose parent judges its measurements.
+        """
         super().__init__()
         # The canaries of every process of the run. They have no verdict and no row.
         self.canaries: list[Measurement] = []
@@ -242,12 +250,8 @@ class TimedResults(ResultKind):
             if row.test in open_ids:
                 self._show_verdict(row.measurement, ended=True)
             elif cut:
-                self._settle(
-                    row,
-                    replace(
-                        verdict, reach=self._judge.verdict_on(row.measurement, ended=True)[0].reach
-                    ),
-                )
+                last_verdict, _ = self._judge.verdict_on(row.measurement, ended=True)
+                self._settle(row, replace(verdict, reach=last_verdict.reach))
 
     def settle(self, open_ids: set[str]) -> None:
         """Compare all verdicts of the run, as a correction for many tests needs.
@@ -288,11 +292,11 @@ class TimedResults(ResultKind):
         for row, verdict in self._judged_rows():
             if row.measurement is None or verdict.difference is None or verdict.reference is None:
                 continue
-            key, group = (
-                row.measurement.key,
-                Group(verdict.new_medians_s, self._under_test.identity, self._started),
-            )
-            sides[key.identity] = Side(group, replace(verdict.reference, moved=(), shift=0.0))
+            key = row.measurement.key
+            group = Group(verdict.new_medians_s, self._under_test.identity, self._started)
+            # The reference may lack an earlier estimate of the shared change; the new estimate needs it whole.
+            whole_reference = replace(verdict.reference, moved=(), shift=0.0)
+            sides[key.identity] = Side(group, whole_reference)
             tolerances.append(verdict.tolerance)
             classes.append(class_of_key(key))
             if row.test in open_ids:
