@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
+from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry, Session
 from ..core.records import rate
 from ..core.resources import registers_of
 from ..core.units import format_seconds, format_tolerance, moment
@@ -109,14 +109,22 @@ def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
             f"the slowest process to take at most {MOST_APART:g} times as long as the fastest",
             "find the odd session, and propose the runs without this session",
         )
-    for run_id, count in Counter(session.run_id for session in entry.sessions).items():
+    yield from _session_flaws(entry.sessions, now)
+    flaw = absurd_entry(entry)
+    if flaw is not None:
+        yield flaw
+
+
+def _session_flaws(sessions: Sequence[Session], now: datetime.datetime) -> Iterator[Flaw]:
+    """Yield the flaws of sessions: a run that is in several of them, and start times that cannot be."""
+    for run_id, count in Counter(session.run_id for session in sessions).items():
         if count > 1:
             yield Flaw(
                 f"run {run_id} in {count} sessions",
                 "every run in one session",
                 "remove all sessions of this run but one",
             )
-    for session in entry.sessions:
+    for session in sessions:
         time = moment(session.started)
         begun = f"session {session.run_id} with the start time {session.started!r}"
         # A file that was imported may tell no date.
@@ -128,9 +136,6 @@ def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
                 f"a time before {now:%Y-%m-%d %H:%M}",
                 "set the clock of the machine, and record the entry again",
             )
-    flaw = absurd_entry(entry)
-    if flaw is not None:
-        yield flaw
 
 
 def _published_flaws(entry: Entry) -> Iterator[Flaw]:
@@ -231,6 +236,12 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
     dated = [
         (time, session.started) for session in entry.sessions if (time := moment(session.started))
     ]
+    _, newest = max(dated, default=(None, ""))
+    drivers = {
+        session.environment["driver"]
+        for session in entry.sessions
+        if "driver" in session.environment
+    }
     return Health(
         entry=entry,
         time_s=reference.median_s,
@@ -240,16 +251,8 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
         session=comparison.session,
         mde=detectable_effect(comparison),
         tolerance=tolerance,
-        drivers=tuple(
-            sorted(
-                {
-                    session.environment["driver"]
-                    for session in entry.sessions
-                    if "driver" in session.environment
-                }
-            )
-        ),
-        newest=max(dated)[1] if dated else "",
+        drivers=tuple(sorted(drivers)),
+        newest=newest,
         provisional=provisional(entry, tolerance, prior),
     )
 
@@ -277,6 +280,7 @@ def _compare_one_more(groups: Sequence[Group], prior: Prior) -> Difference:
 
     The process takes the mean time, in a new session on the device with the most sessions.
     """
-    device = Counter(group.device for group in groups).most_common(1)[0][0]
+    device, _ = Counter(group.device for group in groups).most_common(1)[0]
     logs = [log_s for group in groups for log_s in group.logs]
-    return difference([Group((math.exp(math.fsum(logs) / len(logs)),), device)], groups, prior)
+    mean_s = math.exp(math.fsum(logs) / len(logs))
+    return difference([Group((mean_s,), device)], groups, prior)

@@ -105,7 +105,8 @@ class Comparator(ABC):
 
         Baseline files do not hold it.
         """
-        return next((m.tolerance for m in self.measured(key) if m.tolerance), None)
+        tolerances = (measurement.tolerance for measurement in self.measured(key))
+        return next(filter(None, tolerances), None)
 
     def judged(self, key: Key) -> tuple[Group, ...]:
         """Return the processes of a key as the new side of a comparison."""
@@ -227,6 +228,7 @@ class BaselineComparator(Comparator):
         )
 
     def _entry(self, key: Key) -> Entry | None:
+        """Return the measured entry of a key; None where the baselines have none."""
         for entry in self.entries.of(key.benchmark, key.name):
             if entry.kind == "measured" and entry.matches(key):
                 return entry
@@ -244,9 +246,11 @@ class RunComparator(Comparator):
     def __init__(self, runs: Sequence[Run]) -> None:
         """Sort the measurements of runs by key and process, and set unfit ones apart."""
         self.runs = runs
+        # The measurements that are not compared, each with the reason.
         self.unfit = unfit = []
         # The attempts by key, and then by process.
         self._processes: dict[str, dict[Process, list[Measurement]]] = {}
+        # The key of each identity, and the run of each session.
         self._keys: dict[str, Key] = {}
         self._runs: dict[Session, Run] = {}
         for run in runs:
@@ -399,18 +403,9 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     """Return the reference for a measurement of `work`, or a reason."""
     reference_work = comparator.work(key)
     if reference_work is not None and reference_work != work:
-        before, now = (
-            ", ".join(
-                f"{amount_field.name}={amount}"
-                for amount_field in fields(side)
-                if (amount := getattr(side, amount_field.name))
-            )
-            for side in (reference_work, work)
-        )
-        return (
-            None,
-            f"the test's work changed from {before} to {now}, so the times are not comparable",
-        )
+        before, now = _amounts_text(reference_work), _amounts_text(work)
+        reason = f"the test's work changed from {before} to {now}, so the times are not comparable"
+        return None, reason
     reference = comparator.reference(key)
     if reference is not None:
         return reference, ""
@@ -423,9 +418,12 @@ def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Refere
     if other_hardware:
         names = "; ".join(map(str, nearest(key.hardware, other_hardware)))
         return None, f"no entry for this hardware ({key.hardware}); nearest entries: {names}"
-    return (
-        None,
-        f"{comparator.name} has no measurement of this test"
-        if comparator.hardware()
-        else "no baseline recorded",
-    )
+    if not comparator.hardware():
+        return None, "no baseline recorded"
+    return None, f"{comparator.name} has no measurement of this test"
+
+
+def _amounts_text(work: Work) -> str:
+    """Return the amounts of work that are not zero, as `traffic_bytes=1024, flops=8`."""
+    amounts = {amount_field.name: getattr(work, amount_field.name) for amount_field in fields(work)}
+    return ", ".join(f"{name}={amount}" for name, amount in amounts.items() if amount)

@@ -82,6 +82,7 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     old_kernels, new_kernels = records_of(before), records_of(after)
     kernels, only_kernels = compare_exact(old_kernels, new_kernels)
     lost = lost_since(before, after, old_kernels, {*new_kernels.kernels, *new_kernels.unfit})
+    # A time with a reference, a time with a limit, or a kernel with a baseline can be compared.
     is_comparable = (
         any(pair.reference is not None for pair in tests)
         or any(gating for gating, _ in limits.values())
@@ -176,7 +177,7 @@ def _policies(
     tolerance: float | None,
 ) -> dict[str, Policy]:
     """Return how each test is judged, with priors from all references of the old side."""
-    references = [pair for pair in before.references() if not pair[0].is_canary]
+    references = [(key, reference) for key, reference in before.references() if not key.is_canary]
     priors_by_class = priors() | {
         kind: prior_of(references, kind) for kind in {class_of_key(key) for key, _ in references}
     }
@@ -289,12 +290,11 @@ def _shared(
     sides = {}
     for pair in pairs:
         groups = after.judged(pair.key)
-        if (
-            pair.reference is not None
-            and len({(group.device, group.started) for group in groups}) == 1
-        ):
+        session_count = len({(group.device, group.started) for group in groups})
+        if pair.reference is not None and session_count == 1:
             medians_s = tuple(median_s for group in groups for median_s in group.medians_s)
             sides[pair.key.identity] = Side(
+                # All groups are of one session, so they are joined.
                 new=replace(groups[0], medians_s=medians_s),
                 reference=pair.reference,
                 canary=pair.key.is_canary,
@@ -377,11 +377,14 @@ def _work(comparator: Comparator, key: Key) -> Work:
 def _refuse_other_hardware(before: Comparator, after: Comparator) -> None:
     """Raise OtherHardware where both sides have no device in common."""
     new_hardware, old_hardware = after.hardware(), before.hardware()
+    if not new_hardware or not old_hardware:
+        return
     # The number of devices and their link differ between tests of one machine, so `alone` leaves them out.
     old_devices = {key.alone for key in old_hardware}
-    if new_hardware and old_hardware and not any(key.alone in old_devices for key in new_hardware):
-        names = "; ".join(str(key) for key in nearest(new_hardware[0], old_hardware))
+    if not any(key.alone in old_devices for key in new_hardware):
+        first = new_hardware[0]
+        names = "; ".join(str(key) for key in nearest(first, old_hardware))
         raise OtherHardware(
-            f"{after.name} was measured on {new_hardware[0]}, but {before.name} holds only {names}; "
+            f"{after.name} was measured on {first}, but {before.name} holds only {names}; "
             "expected the same hardware on both sides"
         )

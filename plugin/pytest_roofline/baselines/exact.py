@@ -113,11 +113,14 @@ def judge_exact(
     lost_figures = [
         name for name in JUDGED_FIGURES if name in before.figures and name not in entry.figures
     ]
-    reason = f"{', '.join(lost_figures)} can no longer be compared: {kernel.unread or 'not read'}"
+    reason = ""
+    if lost_figures:
+        cause = kernel.unread or "not read"
+        reason = f"{', '.join(lost_figures)} can no longer be compared: {cause}"
     return replace(
         verdict,
         verdict=_kind({change.verdict for change in changes}, lost_figures).value,
-        reason=reason if lost_figures else "",
+        reason=reason,
         changes=changes,
         remarks=_remarks(entry, before),
         source=reference.source,
@@ -160,8 +163,10 @@ def _in_order(figures: set[str]) -> list[str]:
     """Return figures in order: those judged, matrix instructions, all others by name."""
 
     def place(figure: str) -> tuple[bool, int, str]:
+        """Return the sort key of a figure that is not judged; False comes first."""
         shown_at = REPORTED_FIGURES.index(figure) if figure in REPORTED_FIGURES else -1
-        return not matrix_generation(figure), shown_at, figure
+        is_other = not matrix_generation(figure)
+        return is_other, shown_at, figure
 
     judged_figures = [figure for figure in JUDGED_FIGURES if figure in figures]
     return judged_figures + sorted(figures - JUDGED_FIGURES.keys(), key=place)
@@ -204,7 +209,9 @@ def _figure_change(
     worse_by = new - old if more_is_worse else old - new
     if worse_by < 0:
         return FigureChange(figure, old, new, "better")
-    figure_slack = slack.get(figure, slack.get("registers", 0) if figure == "vgprs" else 0)
+    # AMD's vector registers have the slack of registers, unless they have their own.
+    default_slack = slack.get("registers", 0) if figure == "vgprs" else 0
+    figure_slack = slack.get(figure, default_slack)
     return FigureChange(figure, old, new, "slack" if worse_by <= figure_slack else "worse")
 
 
@@ -263,7 +270,11 @@ class KernelRecords:
         if not self.kernels:
             return "no baseline recorded"
         entries = [record.entry for record in self.kernels.values()]
-        targets = {e.target for e in entries if (e.benchmark, e.name) == (key.benchmark, key.name)}
+        targets = {
+            entry.target
+            for entry in entries
+            if (entry.benchmark, entry.name) == (key.benchmark, key.name)
+        }
         if targets and key.target not in targets:
             return f"no entry for {key.target}; there are entries for {', '.join(sorted(targets))}"
         return f"{self.name} has no such kernel"

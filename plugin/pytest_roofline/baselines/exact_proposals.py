@@ -41,13 +41,16 @@ def propose_exact(
         if (reason := _disagreement(entries))
     }
     newest = (
-        max(entries, key=lambda pair: pair[0].header.started)[1]
-        for identity, entries in candidates.items()
-        if identity not in disagreeing
+        _newest(entries) for identity, entries in candidates.items() if identity not in disagreeing
     )
-    return tuple(newest), tuple(
-        map(printable, [*dict.fromkeys(unfit.values()), *disagreeing.values()])
-    )
+    left_out = [*dict.fromkeys(unfit.values()), *disagreeing.values()]
+    return tuple(newest), tuple(map(printable, left_out))
+
+
+def _newest(entries: Sequence[tuple[Run, ExactEntry]]) -> ExactEntry:
+    """Return the entry of the newest run."""
+    _, entry = max(entries, key=lambda run_and_entry: run_and_entry[0].header.started)
+    return entry
 
 
 def _disagreement(entries: Sequence[tuple[Run, ExactEntry]]) -> str:

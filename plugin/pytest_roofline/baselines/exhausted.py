@@ -37,7 +37,8 @@ def lost_times(
     lost: dict[str, Reference | None] = {}
     if ran_out is not None:
         # Messages name the first one.
-        lost[ran_out[0].name], _ = find_reference(comparator, *ran_out)
+        key, work = ran_out
+        lost[key.name], _ = find_reference(comparator, key, work)
     for key in comparator.keys():  # noqa: SIM118
         is_of_test = (key.benchmark, canonical(key.parameters), key.hardware.alone) == test
         if is_of_test and key.name not in measured and key.name not in lost:

@@ -92,7 +92,9 @@ def write_baseline(path: Path, baseline: Baseline, *, new: bool = False) -> None
         exact=tuple(sorted(baseline.exact, key=_order)),
     )
     text = json_text(to_plain(ordered), sort_keys=True)
-    (write_new if new else write_atomically)(path, text)
+    # With `new`, a file that exists is not replaced.
+    write = write_new if new else write_atomically
+    write(path, text)
 
 
 def _order(
@@ -141,6 +143,7 @@ class BaselineFolders:
 
 
 def _is_baseline(path: Path) -> bool:
+    """Return True where a file can be read as a baseline."""
     try:
         read_baseline(path)
     except BadFile:
@@ -157,6 +160,7 @@ class Entries:
         paths: Sequence[Path],
         exact: dict[str, tuple[ExactEntry, Path]] | None = None,
     ) -> None:
+        """Keep entries by their identity, each with its file; `paths` are all files."""
         self._entries = entries
         self.paths = tuple(paths)
         self.exact = exact or {}

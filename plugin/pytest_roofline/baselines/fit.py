@@ -64,14 +64,16 @@ def fit_of(run: Run, fewest: int) -> FitEntries:
     tested = [record for record in run.tested if SIBLINGS not in record.samples.labels]
     canaries = [record for record in run.measurements if record.key.is_canary]
     for measurements in group_by(tested, lambda record: record.key.identity).values():
-        alone = measurements[0].key.hardware.alone
+        # All measurements of a key are of one test, on one hardware.
+        first = measurements[0]
+        alone = first.key.hardware.alone
         canaries_of_device = [record for record in canaries if record.key.hardware.alone == alone]
         proposal, reason = _proposal_of(run, [*measurements, *canaries_of_device])
         if proposal is not None and not _is_enough(proposal, fewest):
             reason = _too_few(measurements, proposal, fewest, reason)
             proposal = None
         if proposal is None:
-            refusals.append(Refusal(measurements[0].test_id, reason))
+            refusals.append(Refusal(first.test_id, reason))
             continue
         fit.setdefault(_family(run, proposal), {}).update(
             {
@@ -116,7 +118,7 @@ def _too_few(
     entry, processes = _entry_of(proposal), len({record.process for record in measurements})
     label, sound = printable(entry.label), len(entry.medians)
     text = f"{label}: {sound} of {processes} processes were sound; expected at least {fewest}"
-    return text + f" ({reason})" * bool(reason)
+    return f"{text} ({reason})" if reason else text
 
 
 def _family(run: Run, proposal: Proposal) -> str:

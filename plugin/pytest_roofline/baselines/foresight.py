@@ -43,25 +43,25 @@ def foresee(
         run_tolerance: of the run, for tests that have none.
     """
     priors = priors_of(entries)
-    reaches = [
-        _reach(
-            entry,
-            policy_of(
-                key_of_entry(entry),
-                reference_of(entry, ""),
-                priors[class_of_key(key_of_entry(entry))],
-                len(entries),
-                test_tolerance=tolerance_of(entry),
-                run_tolerance=run_tolerance,
-                analyses=Analyses(MOST_ROUNDS),
-            ),
+    reaches = []
+    for entry in entries:
+        key = key_of_entry(entry)
+        policy = policy_of(
+            key,
+            reference_of(entry, ""),
+            priors[class_of_key(key)],
+            comparisons=len(entries),
+            test_tolerance=tolerance_of(entry),
+            run_tolerance=run_tolerance,
+            analyses=Analyses(MOST_ROUNDS),
         )
-        for entry in entries
-    ]
+        reaches.append(_reach(entry, policy))
     slowdowns = [reach for reach in reaches if reach is not None]
     days = [len(join_days(reference_of(entry, "").groups)) for entry in entries]
-    complete = bool(slowdowns) and len(slowdowns) == len(reaches)
-    return Foresight(max(slowdowns) if complete else None, min(days, default=0) < ENOUGH_SESSIONS)
+    # The gate is as good as its worst entry, and an entry without a detectable effect is the worst.
+    is_complete = bool(slowdowns) and len(slowdowns) == len(reaches)
+    has_few_days = min(days, default=0) < ENOUGH_SESSIONS
+    return Foresight(max(slowdowns) if is_complete else None, has_few_days)
 
 
 def _reach(entry: Entry, policy: Policy) -> float | None:

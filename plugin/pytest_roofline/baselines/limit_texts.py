@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from ..core.entries import OUT_OF_MEMORY, Entry, Statistic
-from ..core.units import format_tolerance
+from ..core.units import count, format_tolerance
 from ..core.verdicts import TimeLimit
 from ..hardware import format_ceiling
 
@@ -68,13 +68,12 @@ def rests_on(entry: Entry) -> str:
 
     It reads `figures of 2 sources: …`. For a floor that a site lowered, the reason follows.
     """
-    count = entry.figures or 0
-    sources = (
-        f"figures of {count} source{'s' * (count != 1)}: {entry.source}"
-        if count
-        else f"{entry.source}"
-    )
-    return sources + (f"; set by this site, because {entry.reason}" if entry.reason else "")
+    text = f"{entry.source}"
+    if entry.figures:
+        text = f"figures of {count(entry.figures, 'source')}: {text}"
+    if entry.reason:
+        text += f"; set by this site, because {entry.reason}"
+    return text
 
 
 def value_text(entry: Entry) -> str:
@@ -87,9 +86,11 @@ def value_text(entry: Entry) -> str:
         return f"{format_tolerance(entry.value)} of the datasheet's peak"
     if entry.value is None or entry.value == OUT_OF_MEMORY:
         return OUT_OF_MEMORY
+    # A value may be a range, with two ends.
     ends = entry.value if isinstance(entry.value, tuple) else (entry.value,)
     if only_below(entry):
-        return f"less than {ends[-1]:.10g} {entry.unit}"
+        highest = ends[-1]
+        return f"less than {highest:.10g} {entry.unit}"
     return f"{' to '.join(f'{end:.10g}' for end in ends)} {entry.unit}"
 
 

@@ -35,9 +35,11 @@ class ShadowRun:
     @property
     def why(self) -> str:
         """Return the worst alarm: its measurement and verdict."""
-        return (
-            self.alarms[0].partition(" (")[0] if self.alarms else "a test failed before its verdict"
-        )
+        if not self.alarms:
+            return "a test failed before its verdict"
+        # The alarms are in order of their badness. What follows in brackets are the details of one.
+        worst = self.alarms[0]
+        return worst.partition(" (")[0]
 
 
 def shadow_runs(folder: Path, hardware: HardwareKey) -> list[ShadowRun]:
@@ -47,7 +49,7 @@ def shadow_runs(folder: Path, hardware: HardwareKey) -> list[ShadowRun]:
     """
     return [
         ShadowRun(header.started[:10], footer.shadow, footer.exit_status != 0)
-        for _, header, footer in sorted(ended_runs(folder), key=lambda ends: ends[1].started)
+        for _, header, footer in _oldest_first(folder)
         if footer.shadow is not None and key_of(header.environment).alone == hardware.alone
     ]
 
@@ -59,13 +61,23 @@ def settings_of_last_green(folder: Path, besides: Path | None) -> tuple[str, ...
     `besides` does not count.
     """
     settings: tuple[str, ...] = ()
-    for path, _, footer in sorted(ended_runs(folder), key=lambda ends: ends[1].started):
+    for path, _, footer in _oldest_first(folder):
         if path == besides:
             continue
         is_green_gate = footer.exit_status == 0 and footer.shadow is None
         if is_green_gate and footer.elsewhere is not None:
             settings = footer.elsewhere
     return settings
+
+
+def _oldest_first(folder: Path) -> list[tuple[Path, Header, Footer]]:
+    """Return file, header and footer of every complete run, the oldest run first."""
+
+    def start(ends: tuple[Path, Header, Footer]) -> str:
+        _, header, _ = ends
+        return header.started
+
+    return sorted(ended_runs(folder), key=start)
 
 
 def ended_runs(folder: Path) -> Iterator[tuple[Path, Header, Footer]]:

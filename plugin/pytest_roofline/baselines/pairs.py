@@ -73,9 +73,9 @@ class Twins:
             for side in (self.base, self.variant)
         )
         processes = [process for process in base_s if process in variant_s]
-        return [variant_s[process] for process in processes], [
-            base_s[process] for process in processes
-        ]
+        variant_times = [variant_s[process] for process in processes]
+        base_times = [base_s[process] for process in processes]
+        return variant_times, base_times
 
     @property
     def label(self) -> str:
@@ -90,7 +90,8 @@ class Twins:
         # The end is searched only behind the start, so that no word counts twice.
         reversed_words = (words[len(front) :][::-1] for words in (base_words, variant_words))
         back = _common_start(*reversed_words)[::-1]
-        return name.replace("[]", f"[{'-'.join(front + back)}]" if front or back else "")
+        common_words = "-".join([*front, *back])
+        return name.replace("[]", f"[{common_words}]" if front or back else "")
 
 
 def _parts(measurement: Measurement) -> tuple[str, list[str]]:
@@ -98,9 +99,10 @@ def _parts(measurement: Measurement) -> tuple[str, list[str]]:
 
     The name reads `step[].forward`.
     """
-    name = f".{measurement.key.name}" if measurement.key.name else ""
-    head, bracket, words = measurement.label.removesuffix(name).partition("[")
-    return head + bracket + "]" * bool(bracket), words.removesuffix("]").split("-")
+    suffix = f".{measurement.key.name}" if measurement.key.name else ""
+    head, bracket, words = measurement.label.removesuffix(suffix).partition("[")
+    name = f"{head}[]" if bracket else head
+    return name, words.removesuffix("]").split("-")
 
 
 def _common_start(first_words: list[str], second_words: list[str]) -> list[str]:
@@ -158,7 +160,7 @@ def compare_by(
     return Contrast(
         parameter=parameter,
         base=base,
-        rows=tuple(sorted(rows, key=lambda pair: badness(pair[1].verdict, pair[1].slowdown))),
+        rows=tuple(sorted(rows, key=_worst_first)),
         alone=tuple(
             side.measurements[0].label
             for sides in tests.values()
@@ -174,6 +176,12 @@ def parameters_of(key: Key) -> dict[str, Scalar]:
     return ({NAME: key.name} if key.name else {}) | named
 
 
+def _worst_first(value_and_row: tuple[str, Row]) -> tuple[int, float]:
+    """Return the sort key of a row with the value of its parameter."""
+    _, row = value_and_row
+    return badness(row.verdict, row.slowdown)
+
+
 def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
     """Return the identity of a test without a parameter, and the value.
 
@@ -183,9 +191,9 @@ def twin_of(key: Key, parameter: str) -> tuple[str, str] | None:
     if parameter not in parameters:
         return None
     value = value_text(parameter, parameters.pop(parameter))
-    return canonical(
-        {**parameters, "": [key.benchmark, str(key.hardware), key.cache, key.timing]}
-    ), value
+    # No parameter has an empty name, so the other facts of the key stand under it.
+    other_facts = [key.benchmark, str(key.hardware), key.cache, key.timing]
+    return canonical({**parameters, "": other_facts}), value
 
 
 def _variants_by_test(runs: Sequence[Run], parameter: str) -> dict[str, dict[str, Variant]]:
@@ -261,18 +269,10 @@ def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: P
     """Return any verdict but REGRESSED, which needs all tests."""
     subject = _subject(twins, parameter)
     sides = twins.variant, twins.base
-    test_tolerance = next(
-        (
-            measurement.tolerance
-            for side in sides
-            for measurement in side.measurements
-            if measurement.tolerance
-        ),
-        None,
-    )
-    tolerance = (
-        test_tolerance or run_tolerance or default_tolerance(twins.variant.measurements[0].key)
-    )
+    tolerances = (record.tolerance for side in sides for record in side.measurements)
+    test_tolerance = next(filter(None, tolerances), None)
+    key = twins.variant.measurements[0].key
+    tolerance = test_tolerance or run_tolerance or default_tolerance(key)
     new_s, base_s = twins.pairs_s
     if not new_s:
         return Verdict(Kind.INVALID, tolerance, subject)
@@ -291,12 +291,13 @@ def _reason(twins: Twins, verdict: Verdict, tests: int) -> str:
     """Return the reason of a verdict, and the modes where they differ."""
     if verdict.kind is Kind.INVALID:
         return _unsound_text(twins)
-    texts = [_modes_reason(twins)]
+    texts = []
     if verdict.kind is Kind.INCONCLUSIVE:
-        few = verdict.processes < FEWEST_PAIRS
-        texts.insert(
-            0, _too_few_text(twins, verdict.processes) if few else _open_text(verdict, tests)
+        is_few = verdict.processes < FEWEST_PAIRS
+        texts.append(
+            _too_few_text(twins, verdict.processes) if is_few else _open_text(verdict, tests)
         )
+    texts.append(_modes_reason(twins))
     return "; ".join(filter(None, texts))
 
 
@@ -343,11 +344,9 @@ def _modes_reason(twins: Twins) -> str:
         {measurement.samples.achieved for measurement in side.sound}
         for side in (twins.base, twins.variant)
     )
-    return (
-        ""
-        if base_modes == variant_modes
-        else f"{twins.base.value} {modes_text(base_modes)}, {twins.variant.value} {modes_text(variant_modes)}"
-    )
+    if base_modes == variant_modes:
+        return ""
+    return f"{twins.base.value} {modes_text(base_modes)}, {twins.variant.value} {modes_text(variant_modes)}"
 
 
 def _row(twins: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:

@@ -190,7 +190,8 @@ def _has_driver(run: Run, version: str) -> bool:
     """Return True where a run's driver begins with the parts of a version."""
     driver, prefix = run.header.environment.device.driver or "", version.rstrip(".")
     # The next character must end a part of the version: 550 is no driver of 5501.
-    return driver.startswith(prefix) and not (prefix and driver[len(prefix) :][:1].isalnum())
+    next_character = driver[len(prefix) :][:1]
+    return driver.startswith(prefix) and not (prefix and next_character.isalnum())
 
 
 def _is_product(hardware: HardwareKey, product: str, is_whole_key: bool) -> bool:
@@ -209,9 +210,10 @@ def _refuse_several(runs: Sequence[Run]) -> None:
     # Compiled kernels do not depend on the machine that compiled them, so only measurements count.
     keys = Counter(str(hardware_of(run)) for run in runs if run.measurements)
     if len(keys) > 1:
+        most_common_key, _ = keys.most_common(1)[0]
         raise OtherHardware(
             f"the runs are of different hardware: {_counts_text(keys)}; expected one hardware; choose one with "
-            f'--product "{keys.most_common(1)[0][0]}"'
+            f'--product "{most_common_key}"'
         )
 
 
@@ -266,15 +268,13 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
             if (distance := _run_apart(run_id, remaining, tests)) is not None
         ]
         # With two runs left, both distances are the same comparison: it counts once.
-        apart = [
-            distance
-            for distance in distances
-            if _is_apart(distance, len(remaining) if len(remaining) > 2 else 1)
-        ]
+        comparisons = len(remaining) if len(remaining) > 2 else 1
+        apart = [distance for distance in distances if _is_apart(distance, comparisons)]
         if not apart:
             break
-        odd.append(max(apart, key=lambda distance: abs(distance.errors)).run_id)
-        remaining.remove(odd[-1])
+        worst = max(apart, key=lambda distance: abs(distance.errors))
+        odd.append(worst.run_id)
+        remaining.remove(worst.run_id)
     return [
         distance for run_id in odd if (distance := _run_apart(run_id, remaining, tests)) is not None
     ]

@@ -14,6 +14,7 @@ from ..core.units import MIB, format_flops, format_rate
 from ..core.verdicts import Reference
 from ..core.work import Work, rate_suffix
 from ..hardware import (
+    Product,
     catalogue,
     collective_ceiling,
     is_large,
@@ -76,28 +77,30 @@ def absurd(
     if is_own_figure(key.metric):
         return None
     fastest, slowest = min(medians_s), max(medians_s)
-    if fastest < POSSIBLE_S[0] or slowest > POSSIBLE_S[1]:
+    shortest_s, longest_s = POSSIBLE_S
+    if fastest < shortest_s or slowest > longest_s:
         observed = f"processes with {fastest:.3g} to {slowest:.3g} s a call"
-        expected = f"{POSSIBLE_S[0]:g} to {POSSIBLE_S[1]:g} s a call"
+        expected = f"{shortest_s:g} to {longest_s:g} s a call"
         return Flaw(observed, expected, "record the entry again")
     roof = _roof(key, work)
     if roof is None:
         return None
     lowest_peak, highest_peak = roof
+    least_share, most_share = ABSURD
     computes = rate_suffix(key.metric) == "TFLOPS"
     highest, lowest = (rate(work, key.metric, seconds) or 0.0 for seconds in (fastest, slowest))
     format_value = format_flops if computes else format_rate
     large = is_large(work, [label for mode in achieved for label in mode], computes=computes)
-    if large and highest > ABSURD[1] * highest_peak:
+    if large and highest > most_share * highest_peak:
         return Flaw(
             f"{format_value(highest)}, {highest / highest_peak:.0%} of the highest peak that applies",
-            f"at most {ABSURD[1]:.0%}",
+            f"at most {most_share:.0%}",
             "the work was not done, or was counted wrongly; correct the test, and record the test again",
         )
-    if _saturates(key, work) and lowest < ABSURD[0] * lowest_peak:
+    if _saturates(key, work) and lowest < least_share * lowest_peak:
         return Flaw(
             f"{format_value(lowest)}, {lowest / lowest_peak:.2%} of the lowest peak that applies",
-            f"at least {ABSURD[0]:.0%} of the peak for work that saturates the device",
+            f"at least {least_share:.0%} of the peak for work that saturates the device",
             "find out what slowed the test down, and record the test again",
         )
     return None
@@ -158,19 +161,13 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
     They are in bytes or FLOP per second. None where no peak applies to the work.
     """
     hardware, is_cpu = key.hardware, key.hardware.is_cpu
-    alone = hardware.devices in (None, 1)
+    is_single = hardware.devices in (None, 1)
     product = product_like(hardware.product, hardware.memory)
     if product is not None:
-        if alone:
-            peak = product_ceiling(product, work, key.metric)
-        elif rate_suffix(key.metric) == "busbw_GBps":
-            operation = str(key.parameters.get("operation", key.benchmark))
-            peak = collective_ceiling(product, hardware, work, key.metric, operation)
-        else:
-            peak = link_ceiling(product, hardware, key.metric)
+        peak = _peak_of(product, key, work)
         return None if peak is None else (peak.value, _highest_rate(peak))
     # The arithmetic of a CPU may be emulated, and data between its ranks crosses no link, so neither has a peak.
-    if not alone or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
+    if not is_single or (is_cpu and rate_suffix(key.metric) != "traffic_GBps"):
         return None
     # An unknown GPU lies within the range of its vendor's products, a CPU within that of all products.
     vendor = vendor_of(hardware.product or "")
@@ -188,6 +185,16 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
         return None
     lowest = min(peak.value for peak in peaks) * (LEAST_OF_A_CPU if is_cpu else 1.0)
     return lowest, max(_highest_rate(peak) for peak in peaks)
+
+
+def _peak_of(product: Product, key: Key, work: Work) -> Ceiling | None:
+    """Return the peak of a known product: of a single device, else of the link between devices."""
+    if key.hardware.devices in (None, 1):
+        return product_ceiling(product, work, key.metric)
+    if rate_suffix(key.metric) == "busbw_GBps":
+        operation = str(key.parameters.get("operation", key.benchmark))
+        return collective_ceiling(product, key.hardware, work, key.metric, operation)
+    return link_ceiling(product, key.hardware, key.metric)
 
 
 def _highest_rate(peak: Ceiling) -> float:

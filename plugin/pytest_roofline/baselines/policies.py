@@ -63,4 +63,5 @@ def limits_of(
     ]
     floors, idle_floors = floor_limits(floor_entries, measurement, gpu)
     roofline = roofline_limit(measurement, min_share) if min_share is not None else None
-    return [*limits, *floors, *([roofline] if roofline is not None else [])], [*idle, *idle_floors]
+    roofline_limits = [roofline] if roofline is not None else []
+    return [*limits, *floors, *roofline_limits], [*idle, *idle_floors]

@@ -78,36 +78,16 @@ def propose(
     family = _one_family(runs)
     _refuse_repeated(runs)
     # Measurements of siblings never become a baseline, so their marks must not leave out other tests.
-    gate_candidates = (
-        m for run in runs for m in run.measurements if m.gate and SIBLINGS not in m.samples.labels
+    has_marked = any(
+        measurement.gate and SIBLINGS not in measurement.samples.labels
+        for run in runs
+        for measurement in run.measurements
     )
-    gated = not everything and any(gate_candidates)
-    fit_by_key, left_out = _fit_measurements(runs, gated, accept_slower)
-    for identity, sessions in fit_by_key.items():
-        _refuse_different(
-            sessions,
-            fault="did different work",
-            same=lambda first, measurement: measurement.work == first.work,
-        )
-        _, measurements = sessions[0]
-        if not measurements[0].key.is_canary:
-            fit_by_key[identity], minority_lines = _common_mode(sessions)
-            left_out += minority_lines
-            _refuse_different(
-                fit_by_key[identity],
-                fault="",
-                same=lambda first, measurement: (
-                    measurement.samples.achieved == first.samples.achieved
-                ),
-            )
-    entries = []
-    for entry in map(_entry, fit_by_key.values()):
-        flaw = absurd_entry(entry)
-        if flaw is None:
-            entries.append(entry)
-        else:
-            reason = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
-            left_out.append(printable(f"{entry.label}: {reason}"))
+    only_marked = has_marked and not everything
+    fit_by_key, left_out = _fit_measurements(runs, only_marked, accept_slower)
+    left_out += _unify(fit_by_key)
+    entries, absurd_lines = _plausible_entries(fit_by_key)
+    left_out += absurd_lines
     odd = runs_apart([_sessions_of(entry) for entry in entries if not entry.is_canary])
     if odd:
         raise BadInput(_disagreement_text(odd, runs))
@@ -125,12 +105,54 @@ def propose(
     )
 
 
+def _unify(fit_by_key: FitMeasurements) -> list[str]:
+    """Keep only the more common mode of each key, in place; return a line on each mode left out.
+
+    Raises:
+        BadInput: the sessions of a key differ in their work, or in mode otherwise.
+    """
+    left_out: list[str] = []
+    for identity, sessions in fit_by_key.items():
+        _refuse_different(
+            sessions,
+            fault="did different work",
+            same=lambda first, measurement: measurement.work == first.work,
+        )
+        _, measurements = sessions[0]
+        if not measurements[0].key.is_canary:
+            fit_by_key[identity], minority_lines = _common_mode(sessions)
+            left_out += minority_lines
+            _refuse_different(
+                fit_by_key[identity],
+                fault="",
+                same=lambda first, measurement: (
+                    measurement.samples.achieved == first.samples.achieved
+                ),
+            )
+    return left_out
+
+
+def _plausible_entries(fit_by_key: FitMeasurements) -> tuple[list[Entry], list[str]]:
+    """Return the entry of each key, and a line on each entry whose times are impossible."""
+    entries: list[Entry] = []
+    left_out = []
+    for entry in map(_entry, fit_by_key.values()):
+        flaw = absurd_entry(entry)
+        if flaw is None:
+            entries.append(entry)
+        else:
+            reason = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
+            left_out.append(printable(f"{entry.label}: {reason}"))
+    return entries, left_out
+
+
 def _fit_measurements(
-    runs: Sequence[Run], gated: bool, accept_slower: bool
+    runs: Sequence[Run], only_marked: bool, accept_slower: bool
 ) -> tuple[FitMeasurements, list[str]]:
     """Return the fit measurements of each run by key.
 
-    They are followed by the reasons why other processes are left out.
+    They are followed by the reasons why other processes are left out. With `only_marked`, a test counts only if it has
+    the mark `gate=True`.
     """
     fit_by_key: FitMeasurements = {}
     left_out: list[str] = []
@@ -140,7 +162,7 @@ def _fit_measurements(
         for measurement in run.measurements:
             key = measurement.key
             reason = run.unfit(measurement, accept_slower) or positional_names_note(key.parameters)
-            if not reason and gated and not measurement.gate and not key.is_canary:
+            if not reason and only_marked and not measurement.gate and not key.is_canary:
                 reason = "the test is not marked gate=True; include the test with --all"
             if not reason:
                 fit_of_run.append(measurement)
@@ -176,7 +198,8 @@ def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:
     It says by how much, over how many tests, and whether they are clear outliers.
     """
     paths = {run.header.run_id: str(run.path) for run in runs}
-    other_paths = [path for run_id, path in paths.items() if run_id != odd[0].run_id]
+    worst = odd[0]
+    other_paths = [path for run_id, path in paths.items() if run_id != worst.run_id]
     reference = other_paths[0] if len(runs) == 2 else "the others"
     texts = "; ".join(
         f"{paths[distance.run_id]} is {_distance_text(distance, reference)}" for distance in odd
@@ -313,9 +336,8 @@ def _common_mode(
         (run, [measurement for measurement in measurements if _process(measurement) in majority])
         for run, measurements in sessions
     ]
-    return [(run, measurements) for run, measurements in of_majority if measurements], [
-        printable(line)
-    ]
+    common_sessions = [(run, measurements) for run, measurements in of_majority if measurements]
+    return common_sessions, [printable(line)]
 
 
 def _entry(sessions: Sequence[tuple[Run, list[Measurement]]]) -> Entry:
@@ -374,5 +396,5 @@ def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
         device_uuid=identity_of(run.header.environment) or None,
         environment=run.header.environment.comparable() | measurements[0].comparable(),
         achieved=measurements[0].samples.achieved,
-        clock_hz=typical_clock(m.samples.clock_hz for m in measurements),
+        clock_hz=typical_clock(measurement.samples.clock_hz for measurement in measurements),
     )

@@ -38,10 +38,8 @@ def reason_text(verdict: Verdict) -> str:
 
 def behind_text(reference: Reference) -> str:
     """Return `15 processes of 3 sessions on 2 devices`."""
-    processes, sessions = len(reference.medians_s), len(reference.groups)
-    text = (
-        f"{processes} process{'es' * (processes > 1)} of {sessions} session{'s' * (sessions > 1)}"
-    )
+    processes = count(len(reference.medians_s), "process", "es")
+    text = f"{processes} of {count(len(reference.groups), 'session')}"
     return text + (f" on {reference.devices} devices" if reference.devices > 1 else "")
 
 
@@ -50,8 +48,10 @@ def left_out_text(verdict: Verdict) -> str:
 
     It is empty where all count.
     """
-    reasons = verdict.subject.left_out
-    return _WRITERS[reasons[-1].code](verdict, reasons[-1]) if reasons else ""
+    if not verdict.subject.left_out:
+        return ""
+    *_, last = verdict.subject.left_out
+    return _WRITERS[last.code](verdict, last)
 
 
 def modes_text(modes: Collection[tuple[str, ...]]) -> str:
@@ -110,11 +110,9 @@ def _may_be(verdict: Verdict, _: Reason) -> str:
     assert interval is not None
     assert verdict.difference is not None
     low, high = (format_percent(growth(bound)).removesuffix(" %") for bound in interval)
-    number, process = verdict.processes, verdict.difference.process
-    processes = (
-        f"{number} process{'es' * (number > 1)} (spread {_share(process.value)}: {process.origin})"
-    )
-    return f"the change may be {low} to {high} % after {processes}"
+    processes, spread = count(verdict.processes, "process", "es"), verdict.difference.process
+    evidence = f"{processes} (spread {_share(spread.value)}: {spread.origin})"
+    return f"the change may be {low} to {high} % after {evidence}"
 
 
 def _hot_rounds(verdict: Verdict, _: Reason) -> str:
@@ -143,6 +141,7 @@ def _red_needs(verdict: Verdict, reason: Reason, remedy: str) -> str:
 
 
 def _looks_slower(verdict: Verdict) -> str:
+    """Return `looks 8.0 % slower`; for a figure of a program, which is no time, `looks worse (…)`."""
     estimate = verdict.own_estimate
     assert estimate is not None
     if verdict.subject.metric:
@@ -171,7 +170,8 @@ def _other_devices(_: Verdict, reason: Reason) -> str:
 
 def _few_days(verdict: Verdict, reason: Reason) -> str:
     """Return the remedy for a baseline of too few days."""
-    processes = _behind(verdict) + " of one day" * (reason.numbers["days"] == 1)
+    day_text = " of one day" if reason.numbers["days"] == 1 else ""
+    processes = f"{_behind(verdict)}{day_text}"
     remedy = f"record {ENOUGH_SESSIONS} sessions or more, each on another day"
     return f"the baseline has only {processes}; {remedy}" + _wider(reason)
 
@@ -198,7 +198,9 @@ def _wider(reason: Reason) -> str:
     percent = reason.numbers.get("tolerance_percent")
     if percent is None:
         return ""
-    return f", or set --roofline-tolerance={percent}%{'!' * (percent > 100 * WIDE_TOLERANCE)}"
+    # A wide tolerance is refused, unless an exclamation mark confirms it.
+    confirmation = "!" if percent > 100 * WIDE_TOLERANCE else ""
+    return f", or set --roofline-tolerance={percent}%{confirmation}"
 
 
 def _beyond_limit(verdict: Verdict, reason: Reason) -> str:
@@ -246,10 +248,12 @@ def _behind_limit(verdict: Verdict, reason: Reason) -> str:
     Where several devices were measured, it also names the worst.
     """
     numbers, device = reason.numbers, reason.texts["device"] or "a device without a UUID"
-    worst = f"{device} ({numbers['missed']} of {numbers['devices']} devices miss the limit), "
+    worst = ""
+    if numbers["devices"] > 1:
+        worst = f"{device} ({numbers['missed']} of {numbers['devices']} devices miss the limit), "
     spread = f"spread {_share(numbers['spread'])}: {reason.texts['origin']}"
     processes = count(verdict.processes, "process", "es")
-    return f"{worst * (numbers['devices'] > 1)}{processes} ({spread})"
+    return f"{worst}{processes} ({spread})"
 
 
 def _few_near_limit(_: Verdict, reason: Reason) -> str:
@@ -276,7 +280,8 @@ def _among_siblings(verdict: Verdict, reason: Reason) -> str:
     """
     assert verdict.estimate is not None
     change, metric, numbers = growth(verdict.estimate), reason.texts["metric"], reason.numbers
-    slow = f"is {abs(change) * 100:.1f} % {'slower' if change > 0 else 'faster'} than"
+    word = "slower" if change > 0 else "faster"
+    slow = f"is {abs(change) * 100:.1f} % {word} than"
     figures = (
         f"{_figure(numbers['value'], metric)} against {_figure(numbers['siblings_value'], metric)}"
     )

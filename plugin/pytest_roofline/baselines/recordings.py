@@ -71,7 +71,8 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
         changes = _merge(Baseline(family, fit_entries), folder, reason)
         tests = [change for change in changes if not change.entry.is_canary]
         merged = [change.entry for change in tests if not change.refusal]
-        paths += [folder / f"{family}.json"] * bool(merged)
+        if merged:
+            paths.append(folder / f"{family}.json")
         entries += merged
         slower += [
             Refusal(change.entry.test.id, change.refusal) for change in tests if change.refusal
@@ -95,6 +96,7 @@ def _merge(proposal: Baseline, folder: Path, reason: str) -> list[Change]:
     """
 
     def renew_all(before: Baseline) -> list[Change]:
+        """Return the change of each entry, by the content of the file under its lock."""
         entries = {entry.identity: entry for entry in before.entries}
         priors = priors_of(before.entries)
         return [
@@ -151,9 +153,9 @@ def _join_session(entry: Entry, before: Entry) -> Entry:
     sessions, anchor = (
         _join_days(sessions, old_run_ids) for sessions in (entry.sessions, entry.anchor)
     )
-    return replace(
-        entry, sessions=sessions, anchor=() if anchor == sessions[:MOST_ANCHORED] else anchor
-    )
+    # An anchor of the oldest sessions is not stored, since it follows from them.
+    is_oldest = anchor == sessions[:MOST_ANCHORED]
+    return replace(entry, sessions=sessions, anchor=() if is_oldest else anchor)
 
 
 def _join_days(sessions: Sequence[Session], old_run_ids: Collection[str]) -> tuple[Session, ...]:
@@ -165,7 +167,8 @@ def _join_days(sessions: Sequence[Session], old_run_ids: Collection[str]) -> tup
     for session in sessions:
         places = [place for place, earlier in enumerate(joined) if _is_one_day(earlier, session)]
         if places and session.run_id not in old_run_ids:
-            joined[places[-1]] = _with_processes_of(joined[places[-1]], session)
+            last = places[-1]
+            joined[last] = _with_processes_of(joined[last], session)
         else:
             joined.append(session)
     return tuple(joined)

@@ -56,16 +56,11 @@ def since_lines(verdict: Verdict) -> list[str]:
     reference, last_pass = verdict.reference, verdict.subject.last_pass
     if reference is None or verdict.kind is not Kind.REGRESSED:
         return []
-    origin = [
-        reference.commit,
-        f"driver {reference.driver}" * bool(reference.driver),
-        f"torch {reference.torch}" * bool(reference.torch),
-    ]
-    origin_text = ", ".join(filter(None, origin))
-    lines = [
-        f"baseline of {reference.day or 'an unknown day'}"
-        + (f" ({origin_text})" if origin_text else "")
-    ]
+    origin = [reference.commit] if reference.commit else []
+    origin += [f"driver {reference.driver}"] if reference.driver else []
+    origin += [f"torch {reference.torch}"] if reference.torch else []
+    origin_text = f" ({', '.join(origin)})" if origin else ""
+    lines = [f"baseline of {reference.day or 'an unknown day'}{origin_text}"]
     if last_pass is not None:
         lines.append(f"last PASSED {last_pass.day} in {last_pass.run}")
         changes = ", ".join(last_pass.changed) or "no recorded fact changed"
@@ -90,10 +85,10 @@ def _bisect_command(changes: Iterable[str], test_id: str) -> str:
         elif package is not None:
             name, before, after = package.groups()
             versions[name] = f"with:{name}=={before} with:{name}=={after}"
-    if not ends:
-        ends = versions.get(
-            "torch", next(iter(versions.values()), "") if len(versions) == 1 else ""
-        )
+    if not ends and len(versions) == 1:
+        (ends,) = versions.values()
+    elif not ends:
+        ends = versions.get("torch", "")
     return f"roofline bisect {ends} -- {shlex.quote(test_id)}" if ends else ""
 
 
@@ -133,11 +128,9 @@ def _days_text(verdict: Verdict, session: Spread) -> list[str]:
 
     Only a test that is or looks slower needs it, against a baseline of too few days.
     """
-    slow = verdict.kind is Kind.REGRESSED or (
-        verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow
-    )
-    assumed = session.origin.startswith("prior") and has_fewer_days(verdict.sessions)
-    if not (slow and assumed):
+    may_be_slow = verdict.kind is Kind.INCONCLUSIVE and verdict.looks_slow
+    is_assumed = session.origin.startswith("prior") and has_fewer_days(verdict.sessions)
+    if not is_assumed or not (verdict.kind is Kind.REGRESSED or may_be_slow):
         return []
     share = format_tolerance(round(session.value, 4))
     when = (
@@ -157,7 +150,7 @@ def clock_text(clock: ClockChange, tolerance: float) -> str:
         if clock.explains(tolerance)
         else "the clock explains only a part of the change"
     )
-    word += " and more" * clock.overshoots(tolerance)
+    word += " and more" if clock.overshoots(tolerance) else ""
     change = format_percent(clock.after_hz / clock.before_hz - 1)
     return (
         f"{word}: {clock.before_hz / 1e6:.0f} → {clock.after_hz / 1e6:.0f} MHz ({change}), "

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 
 from ..core.entries import Baseline, Entry, ExactEntry, Renewal, Session
 from ..core.errors import BadInput
-from ..core.units import format_memory, format_percent, format_tolerance, listed, moment
+from ..core.units import count, format_memory, format_percent, format_tolerance, listed, moment
 from ..core.verdicts import Difference, Group, Kind
 from ..core.writing import lock_file
 from ..stats.key_results import judge_peak, moved_text
@@ -331,9 +331,8 @@ def newest(sessions: Sequence[Session]) -> tuple[Session, ...]:
     Of several sessions of one run the last in the list counts. A session without a date is older
     than all others.
     """
-    return _by_date(list({session.run_id: session for session in sessions}.values()))[
-        -MOST_SESSIONS:
-    ]
+    session_by_run = {session.run_id: session for session in sessions}
+    return _by_date(list(session_by_run.values()))[-MOST_SESSIONS:]
 
 
 def _by_date(sessions: Sequence[Session]) -> tuple[Session, ...]:
@@ -409,10 +408,9 @@ def _with_anchor(
     new_anchor = tuple(
         {session.run_id: session for session in (*old_anchor, *_by_date(new_sessions))}.values()
     )[:MOST_ANCHORED]
-    change_share, drift_share = (
-        growth(_compare(new_sessions, before, prior).estimate),
-        growth(drift.estimate),
-    )
+    # The change by this renewal, and by all renewals together.
+    change_share = growth(_compare(new_sessions, before, prior).estimate)
+    drift_share = growth(drift.estimate)
     renewals = (
         *before.renewals,
         # `is_slower` is stored as accepted: a change that is refused is not written.
@@ -425,9 +423,12 @@ def _with_anchor(
     )
     if not is_slower or accept_slower:
         return entry, ""
-    count = len(since_accepted(renewals[:-1])) + 1
-    refusal = f"{after.label} takes {format_percent(drift_share)} time since {since(before)}, over {count} renewal"
-    return entry, f"{refusal}{'s' * (count > 1)} (tolerance {format_tolerance(tolerance)})"
+    # This renewal counts, too, although it would be stored as accepted.
+    renewal_count = len(since_accepted(before.renewals)) + 1
+    return entry, (
+        f"{after.label} takes {format_percent(drift_share)} time since {since(before)}, over "
+        f"{count(renewal_count, 'renewal')} (tolerance {format_tolerance(tolerance)})"
+    )
 
 
 def anchor_of(entry: Entry) -> tuple[Session, ...]:
@@ -458,9 +459,8 @@ def _comparable_groups(new_sessions: Sequence[Session], before: Entry) -> tuple[
     If the entry has none of these devices, all new sessions are returned.
     """
     devices = {session.device_uuid for session in before.sessions}
-    comparable = [
-        session for session in new_sessions if session.device_uuid in devices
-    ] or new_sessions
+    on_devices = [session for session in new_sessions if session.device_uuid in devices]
+    comparable = on_devices or new_sessions
     return reference_of(replace(before, sessions=tuple(comparable)), "").groups
 
 

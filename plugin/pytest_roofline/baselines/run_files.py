@@ -62,10 +62,14 @@ class RunWriter:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
+        """Prepare to write a run under a name; its file is created with the first record."""
         self.folder = folder
         self.name = name
+        # The run's file, while it can be written.
         self.path: Path | None = None
+        # Why the run is not saved under its name; empty where it is.
         self.trouble = ""
+        # The new path of an INVALID run that had the name before.
         self.aside: Path | None = None
         self._lines: list[str] = []
         self._file: TextIO | None = None
@@ -233,11 +237,9 @@ def _rename_aside(path: Path) -> Path:
 
     Its new suffix is `.invalid` or `.invalid-2`, which no command reads as a run of the folder.
     """
-    names = (
-        path.with_suffix(".invalid" + (f"-{number}" if number > 1 else ""))
-        for number in itertools.count(1)
-    )
-    return path.rename(next(name for name in names if not name.exists()))
+    numbered = (f".invalid-{number}" for number in itertools.count(2))
+    paths = map(path.with_suffix, itertools.chain([".invalid"], numbered))
+    return path.rename(next(new_path for new_path in paths if not new_path.exists()))
 
 
 SUFFIX = ".jsonl"
@@ -316,6 +318,14 @@ def _expected(*, logs: bool) -> str:
     return "run files or logs" if logs else f"some that end in {SUFFIX}; {FOREIGN}"
 
 
+def _distinct_depth(path_parts: Sequence[str], others_parts: Sequence[Sequence[str]]) -> int:
+    """Return how many of its last parts tell a path from all other paths; 1 if none do."""
+    for depth in range(1, len(path_parts)):
+        if all(path_parts[-depth:] != other_parts[-depth:] for other_parts in others_parts):
+            return depth
+    return 1
+
+
 def run_names(runs: Sequence[Run]) -> dict[Path, str]:
     """Return a short name for each run's file, by path.
 
@@ -325,18 +335,9 @@ def run_names(runs: Sequence[Run]) -> dict[Path, str]:
     parts = {path: path.absolute().with_name(path.stem).parts for path in paths}
     names: dict[Path, str] = {}
     for path in paths:
-        path_parts, other_parts = (
-            parts[path],
-            [parts[other_path] for other_path in paths if other_path != path],
-        )
-        depth = next(
-            (
-                count
-                for count in range(1, len(path_parts))
-                if all(path_parts[-count:] != other_path[-count:] for other_path in other_parts)
-            ),
-            1,
-        )
+        path_parts = parts[path]
+        other_parts = [parts[other_path] for other_path in paths if other_path != path]
+        depth = _distinct_depth(path_parts, other_parts)
         # Names may still be equal: those of `n.json` and `n.jsonl`, or of files that differ only in characters that are
         # not printed.
         name = printable("/".join(path_parts[-depth:]))

@@ -155,8 +155,10 @@ def _outcome_verdict(ending: Ending) -> str:
         or (last.outcome == "failed" and not last.by_verdict)
     ):
         return ""
+    # REGRESSED is the worst word.
     words = [word for word in (Kind.REGRESSED.value, *_VERDICTS) if word in last.verdicts]
-    return words[0] if words and (len(words) == 1 or last.by_verdict) else ""
+    is_sure = len(words) == 1 or last.by_verdict
+    return words[0] if words and is_sure else ""
 
 
 def rows_of(runs: Sequence[Run]) -> list[Row]:
@@ -213,7 +215,8 @@ def _outcome(ending: Ending) -> Literal["passed", "failed", "skipped", "xfailed"
     """Return how a test ended, in pytest's words; None if it did not end."""
     if ending.red or ending.outcome is None:
         return "failed" if ending.red else None
-    if how_it_ended(ending.outcome)[0] == XFAIL:
+    word, _ = how_it_ended(ending.outcome)
+    if word == XFAIL:
         return "xfailed"
     # A failure that is not red passed in a rerun, or in shadow.
     return "skipped" if ending.outcome.outcome == "skipped" else "passed"
@@ -254,10 +257,8 @@ def _timed_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
     for (test_id, _), measurements in by_test.items():
         results = KeyResults(measurements)
         measurement = results.representative(None)
-        verdict, ending = (
-            verdicts.get((test_id, measurement.key.name)),
-            endings_by_test.get(test_id, Ending()),
-        )
+        verdict = verdicts.get((test_id, measurement.key.name))
+        ending = endings_by_test.get(test_id, Ending())
         word, reason = result_word(ending, verdict, measurement, measurement.invalid)
         yield timed_row(results, verdict, measurement=measurement, word=word, reason=reason)
 
@@ -321,5 +322,8 @@ def short_name(test_id: str) -> str:
 
     The parameters in brackets may contain `::`, too.
     """
-    function, bracket, parameters = test_id.partition("::")[2].partition("[")
-    return function.rpartition("::")[2] + bracket + parameters or test_id
+    _, _, place = test_id.partition("::")
+    function, bracket, parameters = place.partition("[")
+    _, _, name = function.rpartition("::")
+    # An id without `::` is the name itself.
+    return f"{name}{bracket}{parameters}" or test_id

@@ -268,7 +268,7 @@ def ends_of(path: Path) -> tuple[Header, Footer] | None:
     with path.open("rb") as file:
         first = file.readline(MOST_BYTES)
         file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
-        last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        _, _, last = file.read().rstrip(b"\n").rpartition(b"\n")
     if b'"footer"' not in last[:40]:
         return None
     # The number of the last line is unknown: -1 stands for it in a message.
