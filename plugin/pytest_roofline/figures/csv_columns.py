@@ -1,6 +1,7 @@
 """Values in a table of CSV by the name of a column. The columns of text tell the rows apart."""
 
 import csv
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ _UNMEASURED = ("", "nan")
 
 
 def values_at(text: str, path: str) -> list[Place]:
-    """Return the values of a column, by row. Rows of one name are samples of one figure."""
+    """Return the values of the column `path`; none without such a column.
+
+    The cells of some other columns name a row. Rows of one name are samples of one figure.
+    """
     header, rows = _table(text, path)
     if path not in header:
         return []
@@ -40,7 +44,8 @@ def values_at(text: str, path: str) -> list[Place]:
 
 def places(text: str) -> list[str]:
     """Return the names of the columns."""
-    return _table(text, "")[0]
+    header, _ = _table(text, "")
+    return header
 
 
 def document_of(text: str, left_out: Sequence[str] = ()) -> dict[str, list[dict[str, object]]]:
@@ -56,16 +61,18 @@ def document_of(text: str, left_out: Sequence[str] = ()) -> dict[str, list[dict[
         BadFile: it is no table, or a line has more or fewer cells than the first.
     """
     (_, header), *rows = _numbered_rows(text)
-    cut_rows = [rows.pop()] if rows and not text.endswith("\n") else []
+    is_cut = not text.endswith("\n")
+    cut_rows = [rows.pop()] if rows and is_cut else []
     for number, row in rows:
         if len(row) != len(header):
             raise BadFile(f"line {number}: {count(len(row), 'column')}; expected {len(header)}")
     columns = _figure_columns(header, rows)
-    parameters = header[: columns[0].place] if columns else []
+    parameter_names = header[: columns[0].place] if columns else []
     points: list[dict[str, object]] = [
         {
             "name": f"line {number}, {column.name}",
-            "parameters": dict(zip(parameters, row, strict=False)),
+            # A row goes on behind its parameters, with the figures.
+            "parameters": dict(zip(parameter_names, row, strict=False)),
             "line": column.name,
             "unit": column.unit,
             "value": row[column.place],
@@ -104,15 +111,22 @@ class _FigureColumn:
 def _figure_columns(
     header: Sequence[str], rows: Sequence[tuple[int, list[str]]]
 ) -> list[_FigureColumn]:
-    """Return the columns with a unit. Where none has one, they are those behind the whole numbers."""
+    """Return the columns that hold figures: those with a unit in their name.
+
+    If no column has a unit, the figures begin at the first column that holds other than whole numbers, or at the last
+    column. The first column never counts then, since it names the row.
+    """
     columns = []
     for place, text in enumerate(header):
         match = _WITH_UNIT.fullmatch(text)
         unit = match["unit"] if match and unit_of(match["unit"]) else ""
         columns.append(_FigureColumn(place, match["name"] if match else text, unit))
-    of_wholes = [all(_WHOLE.fullmatch(row[column.place]) for _, row in rows) for column in columns]
-    first = max(1, of_wholes.index(False) if False in of_wholes else len(header) - 1)
-    return [column for column in columns if column.unit] or columns[first:]
+    with_unit = [column for column in columns if column.unit]
+    if with_unit:
+        return with_unit
+    are_whole = [all(_WHOLE.fullmatch(row[column.place]) for _, row in rows) for column in columns]
+    first = are_whole.index(False) if False in are_whole else len(header) - 1
+    return columns[max(1, first) :]
 
 
 def _table(text: str, path: str) -> tuple[list[str], list[list[str]]]:
@@ -123,33 +137,41 @@ def _table(text: str, path: str) -> tuple[list[str], list[list[str]]]:
     Raises:
         BadFile: no line has several cells and none is the column, or a cell is too long.
     """
+    tables = _split_tables(text)
+    lines = [(table, number) for table in tables for number in range(len(table))]
+    with_column = [(table, number) for table, number in lines if path in table[number]]
+
+    def cell_count(line: tuple[list[list[str]], int]) -> int:
+        table, number = line
+        return len(table[number])
+
+    table, start = with_column[0] if with_column else max(lines, key=cell_count)
+    header = table[start]
+    if not with_column and len(header) < 2:
+        raise BadFile(
+            "the program printed no table; expected a line of column names, separated by commas"
+        )
+    rows = itertools.takewhile(lambda row: len(row) == len(header), table[start + 1 :])
+    return header, list(rows)
+
+
+def _split_tables(text: str) -> list[list[list[str]]]:
+    """Return the cells of all lines, once for each separator that a table may have."""
     lines = [line.strip() for line in text.splitlines()]
     try:
-        tables = [
+        return [
             [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
             for separator in _SEPARATORS
         ]
     except csv.Error as error:
         raise BadFile(f"the program printed no table that can be read: {error}") from None
-    heads = [(table, number) for table in tables for number, row in enumerate(table) if path in row]
-    table, start = next(iter(heads), None) or max(
-        ((table, number) for table in tables for number in range(len(table))),
-        key=lambda head: len(head[0][head[1]]),
-    )
-    if not heads and len(table[start]) < 2:
-        raise BadFile(
-            "the program printed no table; expected a line of column names, separated by commas"
-        )
-    header, rows = table[start], list[list[str]]()
-    for row in table[start + 1 :]:
-        if len(row) != len(header):
-            break
-        rows.append(row)
-    return header, rows
 
 
 def _naming_columns(header: Sequence[str], rows: Sequence[Sequence[str]], column: int) -> list[int]:
-    """Return the columns whose text differs between the rows; without one, the first column."""
+    """Return the columns that tell the rows apart: those of text that differs between the rows.
+
+    Without any, that is the first column if its numbers differ, else none. `column` holds the figures.
+    """
     differing = [
         place
         for place in range(len(header))
@@ -160,6 +182,7 @@ def _naming_columns(header: Sequence[str], rows: Sequence[Sequence[str]], column
 
 
 def _is_number(text: str) -> bool:
+    """Return True for the text of a number."""
     try:
         float(text)
     except ValueError:

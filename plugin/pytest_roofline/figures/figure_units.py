@@ -38,5 +38,6 @@ SOME_UNITS = "GB/s, TFLOPS, s, ms, us, ns"
 
 def unit_of(label: str) -> Unit | None:
     """Return the unit that a label names, in its last brackets if it has any. None if it is unknown."""
-    last = (re.findall(r"\(([^()]*)\)", label) or [label])[-1]
-    return _UNITS.get(re.sub(r"[\s./]", "", last).lower())
+    bracket_contents = re.findall(r"\(([^()]*)\)", label)
+    name = bracket_contents[-1] if bracket_contents else label
+    return _UNITS.get(re.sub(r"[\s./]", "", name).lower())

@@ -38,6 +38,7 @@ def document_of(text: str) -> object:
     """
     decoder, documents, end = json.JSONDecoder(), list[object](), 0
     for beginning in _BEGINNING.finditer(text):
+        # A bracket within the document before belongs to that document.
         if beginning.end() >= end:
             try:
                 document, end = decoder.raw_decode(text, beginning.end())
@@ -66,15 +67,20 @@ def children(node: object) -> dict[str, object]:
 
 
 def _is_samples(node: object) -> bool:
+    """Return True for a list of plain values, which are samples of one figure."""
     return isinstance(node, list) and not any(isinstance(child, dict | list) for child in node)
 
 
 def _children_by_any_name(node: object) -> dict[str, object]:
-    """Return the parts of an object or a list, a list's by every field that tells all apart."""
+    """Return the parts of an object or a list by name.
+
+    A part of a list has several names: the value of each field that tells all parts apart, and its number.
+    """
     if not isinstance(node, list):
         return children(node)
-    names = [*_namings(node)][::-1]
-    return {key: child for keys in names for key, child in zip(keys, node, strict=True)}
+    # Where two fields have the same value, the last one written stays, so the preferred field comes last.
+    namings = reversed(list(_namings(node)))
+    return {name: child for names in namings for name, child in zip(names, node, strict=True)}
 
 
 def _element_names(elements: Sequence[object]) -> list[str]:
@@ -96,17 +102,26 @@ def _namings(elements: Sequence[object]) -> Iterator[list[str]]:
 
 
 def _walk(node: object, parts: Sequence[str], name: str, cases: dict[str, str]) -> Iterator[Place]:
+    """Yield the places that the remaining parts of a path lead to.
+
+    Args:
+        node: the part of the document that the path has reached.
+        parts: the remaining parts of the path, each a name or `*`.
+        name: the last name of the path so far; empty at its beginning.
+        cases: the names that each `*` so far stands for, by the name before that `*`.
+    """
     if not parts:
         yield Place(name, cases, node)
         return
-    if parts[0] == ALL:
-        # Two on one way need two names.
+    part, *further_parts = parts
+    if part == ALL:
+        # The names before two `*` of one path may be the same, and the first `*` may have none before it.
         case = name if name and name not in cases else f"part {len(cases) + 1}"
         for key, child in children(node).items():
-            yield from _walk(child, parts[1:], name, cases | {case: key})
+            yield from _walk(child, further_parts, name, cases | {case: key})
         return
     children_by_name = _children_by_any_name(node)
-    # A name may hold dots.
+    # A name may hold dots, at which the path was split, so the longest name is tried first.
     for size in range(len(parts), 0, -1):
         key = ".".join(parts[:size])
         if key in children_by_name:
@@ -115,6 +130,7 @@ def _walk(node: object, parts: Sequence[str], name: str, cases: dict[str, str]) 
 
 
 def _leaf_paths(node: object, parts: tuple[str, ...]) -> Iterator[str]:
+    """Yield the path of each number in a part of a document. `parts` lead to that part."""
     if _is_samples(node) or not isinstance(node, dict | list):
         values = node if isinstance(node, list) else [node]
         if values and all(_is_number(value) for value in values):
@@ -125,6 +141,7 @@ def _leaf_paths(node: object, parts: tuple[str, ...]) -> Iterator[str]:
 
 
 def _is_number(value: object) -> bool:
+    """Return True for a number, and for the text of one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return False
     try:

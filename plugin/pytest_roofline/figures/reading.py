@@ -108,6 +108,7 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
 
 
 def _figures(text: str, reader: TextReader, path: FigurePath) -> list[ProgramFigure]:
+    """Return the figures at all places of a text that one path leads to."""
     places = [place for place in reader.values_at(text, path.path) if place.value != []]
     if not places:
         paths = [printable(place) for place in reader.places(text)]

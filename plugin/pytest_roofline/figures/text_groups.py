@@ -37,19 +37,24 @@ def names_figures(path: str) -> bool:
 
 
 def values_at(text: str, path: str) -> list[Place]:
-    """Return the values of the figures of a pattern. Matches of one name are samples."""
+    """Return the values that a pattern finds in a text.
+
+    A group without a name holds the figure, and the named groups tell the figures apart. If all groups have names, each
+    group is a figure. Matches with the same names are samples of one figure.
+    """
     pattern = compile_path(path)
     matches = list(pattern.finditer(text))
     names = list(pattern.groupindex)
     if names_figures(path):
         return [Place(name, {}, [match[name] for match in matches]) for name in names if matches]
-    number = next(iter({*range(1, pattern.groups + 1)} - {*pattern.groupindex.values()}))
+    # `compile_path` allows one group without a name.
+    (figure_group,) = {*range(1, pattern.groups + 1)} - {*pattern.groupindex.values()}
     matches_by_name = group_by(matches, lambda match: tuple(match[name] or "" for name in names))
     return [
         Place(
             "",
             dict(zip(names, cases, strict=True)),
-            [match[number] for match in matches_of_name],
+            [match[figure_group] for match in matches_of_name],
         )
         for cases, matches_of_name in matches_by_name.items()
     ]
