@@ -47,7 +47,7 @@ def test_a_spent_budget_says_what_is_left_and_resume_goes_on_there(bisect, histo
     monkeypatch.setattr(measuring.Bench, "measure", late)
     report = bisect("--name=one", "--seed=1", "HEAD~15", "HEAD", *RUN, status=2)
     assert report["sentence"].startswith(
-        f"--budget is spent: 4 left, {commits[8]} … {commits[11]} ("
+        f"--budget is spent: 4 candidates left, {commits[8]} … {commits[11]} ("
     )
     before = bisect.calls
     report = bisect("--resume=one")
@@ -63,10 +63,10 @@ def test_what_cannot_be_searched_is_refused_with_what_to_type(bisect, history):
     for words, expected in {
         ("HEAD",): "an end is missing; expected two versions of a package (with:triton==3.6.*",
         (".", "HEAD"): "have no candidates between them; expected two versions",
-        ("with:a==1", "with:b==2"): "are two packages; expected",
+        ("with:a==1", "with:b==2"): "name two packages; expected",
         ("with:a==1==", "with:a==2"): "is no requirement",
-        ("HEAD", "HEAD"): "are the same; expected two that differ",
-        ("--resume=absent",): "holds no `roofline bisect` 'absent'; expected one of none",
-        ("--resume=absent", "HEAD", "."): "--resume keeps the search's own options; type: roofline",
+        ("HEAD", "HEAD"): "are the same; expected two ends that differ",
+        ("--resume=absent",): "holds no search called 'absent'; expected the name of",
+        ("--resume=absent", "HEAD", "."): "--resume keeps the ends and the options of the search",
     }.items():
         assert expected in bisect(*words, status=2)

@@ -65,9 +65,9 @@ def test_packages_that_pin_each_other_are_one_group(environments, monkeypatch):
 def test_runs_that_cannot_be_searched_are_refused(environments, make):
     good, bad = environments({}, {}, driver="570.1")
     with pytest.raises(
-        BadInput, match=r"the runs differ in driver .* → 570\.1; expected a package"
+        BadInput, match=r"the runs differ in driver .* → 570\.1; expected a difference"
     ):
         groups_between(good, bad)
     other = replace(bad, device=replace(bad.device, product="NVIDIA A100-SXM4-80GB"))
-    with pytest.raises(BadInput, match=r"the runs are of two machines, .*; expected two runs of"):
+    with pytest.raises(BadInput, match=r"the runs are of two kinds of hardware, .*; expected two"):
         groups_between(good, other)

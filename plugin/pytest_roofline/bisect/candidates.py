@@ -46,23 +46,35 @@ def _versions(ends: Sequence[SideSpec], *, pre: bool) -> list[str]:
     requirements = [_requirement(spec) for spec in ends]
     names = {requirement.name.lower() for requirement in requirements}
     if len(names) > 1:
-        raise BadInput(f"{ends[0].text!r} and {ends[1].text!r} are two packages; {EXPECTED}")
-    name = requirements[0].name
-    command = [sys.executable, "-m", "pip", "index", "versions", name, *["--pre"] * pre]
-    printed = run(command, f"pip, which lists the versions of {name},")
-    listed = re.search(r"^Available versions: (.*)$", printed, re.MULTILINE)
-    versions = sorted(map(_version, listed[1].split(", ") if listed else []))
-    places = []
-    for spec, requirement in zip(ends, requirements, strict=True):
-        fitting = list(requirement.specifier.filter(versions, prereleases=pre or None))
-        if not fitting:
-            texts = ", ".join(map(str, versions)) or "none"
-            raise BadInput(f"side {spec.text!r} fits no version that pip finds; there are {texts}")
-        places.append(versions.index(fitting[-1]))
-    step = 1 if places[0] < places[1] else -1
-    extras = f"[{','.join(sorted(requirements[0].extras))}]" if requirements[0].extras else ""
-    row = [versions[place] for place in range(places[0], places[1] + step, step)]
-    return _checked([f"with:{name}{extras}=={version}" for version in row], ends)
+        raise BadInput(f"{ends[0].text!r} and {ends[1].text!r} name two packages; {EXPECTED}")
+    requirement, _ = requirements
+    versions = _versions_of(requirement.name, pre=pre)
+    good, bad = (_newest_index(spec, versions, pre=pre) for spec in ends)
+    # The good end may be the newer version.
+    step = 1 if good < bad else -1
+    row = [versions[index] for index in range(good, bad + step, step)]
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return _checked([f"with:{requirement.name}{extras}=={version}" for version in row], ends)
+
+
+def _versions_of(package: str, *, pre: bool) -> list[Version]:
+    """Return the versions of a package that pip finds, the oldest first."""
+    pre_option = ["--pre"] if pre else []
+    command = [sys.executable, "-m", "pip", "index", "versions", package, *pre_option]
+    printed = run(command, f"pip, which lists the versions of {package},")
+    match = re.search(r"^Available versions: (.*)$", printed, re.MULTILINE)
+    texts = match[1].split(", ") if match else []
+    return sorted(map(_version, texts))
+
+
+def _newest_index(spec: SideSpec, versions: Sequence[Version], *, pre: bool) -> int:
+    """Return the index of the newest version that fits a side. Raise BadInput if none does."""
+    # None leaves it to the requirement whether versions before a release count.
+    fitting = list(_requirement(spec).specifier.filter(versions, prereleases=pre or None))
+    if not fitting:
+        texts = ", ".join(map(str, versions)) or "none"
+        raise BadInput(f"side {spec.text!r} fits no version that pip finds; pip finds {texts}")
+    return versions.index(fitting[-1])
 
 
 def _requirement(spec: SideSpec) -> Requirement:
@@ -74,14 +86,18 @@ def _requirement(spec: SideSpec) -> Requirement:
 
 
 def _version(text: str) -> Version:
+    """Return a version that pip lists, in a form that can be sorted."""
     try:
         return Version(text)
     except InvalidVersion:
-        raise BadInput(f"pip lists the version {text!r}; expected one such as 3.6.0") from None
+        raise BadInput(
+            f"pip lists the version {text!r}; expected a version such as 3.6.0"
+        ) from None
 
 
 def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
-    """Return the commits between two, and the working tree if it is the bad end."""
+    """Return the commits from one end to the other as sides, and the working tree if that is the bad end."""
+    # A merge base is the newest commit that the checkout shares with the branch that it names.
     hashes = [
         git.merge_base(spec.text, spec.value)
         if spec.kind == "merge-base"
@@ -89,11 +105,13 @@ def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
         for spec in ends
     ]
     build = next((f",build={spec.build}" for spec in ends if spec.build), "")
-    commits = git.commits_between(ends[0].text, *hashes)
+    good, bad = ends
+    commits = git.commits_between(good.text, *hashes)
     row = [f"commit:{commit[:SHORT]}{build}" for commit in commits]
-    if ends[1].kind == HERE:
-        # A clean checkout is its commit, with what was built in it.
-        row = [*(row[:-1] if git.is_clean and len(row) > 1 else row), HERE]
+    if bad.kind == HERE:
+        # The working tree of a clean checkout has the sources of the last commit, so it takes the place of that commit.
+        is_last_commit = git.is_clean and len(row) > 1
+        row = [*(row[:-1] if is_last_commit else row), HERE]
     return _checked(row, ends)
 
 
@@ -101,6 +119,6 @@ def _checked(row: list[str], ends: Sequence[SideSpec]) -> list[str]:
     """Return a row of candidates. Raise BadInput if both ends are the same."""
     if len(row) < 2:
         raise BadInput(
-            f"{ends[0].text!r} and {ends[1].text!r} are the same; expected two that differ"
+            f"{ends[0].text!r} and {ends[1].text!r} are the same; expected two ends that differ"
         )
     return row

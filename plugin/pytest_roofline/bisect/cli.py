@@ -4,7 +4,7 @@ import datetime
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from ..baselines.runs import read_run
 from ..cli.options import command, folder_option, print_json, say
 from ..core.errors import BadInput
 from ..core.storage import check_name
-from ..core.units import parse_duration, printable
+from ..core.units import count, parse_duration, printable
 from .candidates import EXPECTED, row_between
 from .differences import SettingGroup, groups_between
 from .environments import set_variables
@@ -71,44 +71,44 @@ def bisect(
     if budget is not None:
         deadline_s = time.monotonic() + parse_duration(budget, "--budget")
     if resume is not None:
-        source = click.get_current_context().get_parameter_source
-        given = [name for name in settings if source(name) is ParameterSource.COMMANDLINE]
-        if good or given:
+        if good or _are_typed(settings):
             raise BadInput(
-                "--resume keeps the search's own options; type: roofline bisect --resume NAME"
+                "--resume keeps the ends and the options of the search; type: roofline bisect --resume NAME"
             )
         state = read_state(folder, check_name(resume, "--resume"))
     elif not bad:
-        raise BadInput(f"an end is missing; {EXPECTED}, the fast one first")
+        raise BadInput(f"an end is missing; {EXPECTED}, the fast end first")
     else:
         state = _new_state(folder, good, bad, arguments, **settings)
     if str(Path.cwd().resolve()) != state.cwd:
-        raise BadInput(f"{state.name} was begun in {state.cwd}; resume it there")
+        raise BadInput(
+            f"the search {state.name} began in {state.cwd}; type --resume {state.name} in that folder"
+        )
     return _run(state, folder, deadline_s, as_json=as_json)
+
+
+def _are_typed(settings: Iterable[str]) -> bool:
+    """Return True if the user typed any of these settings, rather than left it at its default."""
+    source_of = click.get_current_context().get_parameter_source
+    return any(source_of(name) is ParameterSource.COMMANDLINE for name in settings)
 
 
 def _new_state(
     folder: Path, good: str, bad: str, arguments: tuple[str, ...], *, pre: bool, tolerance: str | None,
     seed: int | None, name: str | None, index_url: str | None, find_links: str | None, **program: Any,
 ) -> BisectState:  # fmt: skip
-    """Return the state of a new search. Its name is free."""
+    """Return the state of a new search, from the options of `roofline bisect`.
+
+    `program` are the options that say what is run and measured, as `roofline ab` has them.
+
+    Raises:
+        BadInput: a search has this name, or nothing lies between both ends.
+    """
+    # A plan names sides, but how a program runs is the same for all candidates.
     here = SideSpec(".", ".")
     plan = make_plan(dict.fromkeys(SIDES, here), arguments, **program)
-    name = check_name(
-        name or f"bisect-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}", "--name"
-    )
-    if state_folder(folder, name).exists():
-        raise BadInput(
-            f"a search is called {name!r} already; continue it with --resume {name}, or choose another --name"
-        )
-    index = {"index_url": index_url, "find_links": find_links}
-    variables = _PRE if pre else {}
-    variables |= {
-        variable: value
-        for option, value in index.items()
-        if value is not None
-        for variable in _INDEX[option]
-    }
+    name = _free_name(name, folder)
+    variables = _index_variables({"index_url": index_url, "find_links": find_links}, pre=pre)
     runs = _saved_runs((good, bad), folder)
     if runs:
         groups, _ = _differences(runs)
@@ -131,6 +131,32 @@ def _new_state(
     )
 
 
+def _free_name(name: str | None, folder: Path) -> str:
+    """Return the name of a new search: the user's, or one made from the time. Raise BadInput if it is not free."""
+    made_name = f"bisect-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
+    name = check_name(name or made_name, "--name")
+    if state_folder(folder, name).exists():
+        raise BadInput(
+            f"a search is called {name!r} already; "
+            f"continue this search with --resume {name}, or choose another --name"
+        )
+    return name
+
+
+def _index_variables(options: dict[str, str | None], *, pre: bool) -> dict[str, str]:
+    """Return the environment variables by which pip and uv use an index of packages.
+
+    Args:
+        options: the values of `--index-url` and `--find-links`; None for an option that is not given.
+        pre: True if versions before a release count.
+    """
+    variables = dict(_PRE) if pre else {}
+    for option, value in options.items():
+        if value is not None:
+            variables |= dict.fromkeys(_INDEX[option], value)
+    return variables
+
+
 def _saved_runs(ends: tuple[str, str], folder: Path) -> tuple[str, ...]:
     """Return the paths of both ends if they are saved runs, else nothing."""
     try:
@@ -147,30 +173,38 @@ def _differences(runs: Sequence[str]) -> tuple[list[SettingGroup], list[str]]:
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """Return options as words of a command line."""
+    """Return those options as words of a command line that an `ab` of two candidates needs."""
     words = []
     for name in _OF_BOTH:
         value = options.get(name)
         if value is True:
             words.append(f"--{name}")
         elif value:
+            # An option that may be repeated has a tuple of values.
             values = value if isinstance(value, tuple) else (value,)
-            words += [word for text in values for word in (f"--{name}", text)]
+            for text in values:
+                words += [f"--{name}", text]
     return words
 
 
 def _run(state: BisectState, folder: Path, deadline_s: float, *, as_json: bool) -> int:
-    """Search, and print the search_end. Return the exit status."""
+    """Search, and print the result. Return the exit status."""
     groups, fixed = _differences(state.runs) if state.runs else ([], [])
     for text in fixed:
-        _tell(f"not searched, since one machine cannot switch it: {text}")
-    _tell(f"{state.name}: {len(state.row)} candidates; continue with --resume {state.name}")
+        _tell(f"the search leaves out {text}, which one machine cannot switch")
+    candidates = count(len(state.row), "candidate")
+    _tell(
+        f"the search {state.name} has {candidates}; "
+        f"to continue the search after a break, type: roofline bisect --resume {state.name}"
+    )
     with set_variables(state.variables):
         search = Search(state, folder, groups, _tell, deadline_s)
         try:
             search_end = search.run()
         except KeyboardInterrupt:
-            _tell(f"interrupted; continue with: roofline bisect --resume {state.name}")
+            _tell(
+                f"the search is interrupted; to continue it, type: roofline bisect --resume {state.name}"
+            )
             return 2
     if as_json:
         document = {

@@ -46,33 +46,43 @@ def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGro
     Raises:
         BadInput: the runs are of two kinds of hardware, or nothing differs that can be switched.
     """
-    keys = key_of(good), key_of(bad)
-    if keys[0] != keys[1]:
+    good_hardware, bad_hardware = key_of(good), key_of(bad)
+    if good_hardware != bad_hardware:
         raise BadInput(
-            f"the runs are of two machines, {keys[0]} and {keys[1]}; expected two runs of this hardware"
+            f"the runs are of two kinds of hardware, {good_hardware} and {bad_hardware}; "
+            "expected two runs of one hardware"
         )
     before, after = good.everything(), bad.everything()
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     differences, fixed = [], []
     for name in changed:
-        both = name in before and name in after
+        is_in_both = name in before and name in after
         if name.startswith("$"):
             differences.append(ChangedSetting(name, before.get(name), after.get(name)))
-        elif name.startswith(PACKAGE) and both:
-            versions = (facts[name].partition("#")[0].strip() for facts in (before, after))
+        elif name.startswith(PACKAGE) and is_in_both:
+            versions = (_version_of(facts[name]) for facts in (before, after))
             differences.append(ChangedSetting(name.removeprefix(PACKAGE), *versions))
+        # A package may also be a fact of its own, as `triton` beside `package triton`: it is named once.
         elif f"{PACKAGE}{name}" not in changed:
             fixed.append(f"{name} {fact_text(before, name)} → {fact_text(after, name)}")
     if not differences:
         texts = "; ".join(fixed) or "nothing"
         raise BadInput(
-            f"the runs differ in {texts}; expected a package or a variable, which one machine can switch"
+            f"the runs differ in {texts}; "
+            "expected a difference in a package or a variable, which one machine can switch"
         )
     return _grouped(differences), fixed
 
 
+def _version_of(fact: str) -> str:
+    """Return the version in the fact of a package, which may be followed by `#` and a hash."""
+    version, _, _ = fact.partition("#")
+    return version.strip()
+
+
 def _grouped(differences: Sequence[ChangedSetting]) -> list[SettingGroup]:
-    """Return groups of differences: packages that pin each other's version are one."""
+    """Return groups of differences. Packages of which one pins the version of another are one group."""
+    # By name. Members of one group have the same list, so that one change of it reaches all of them.
     groups: dict[str, list[ChangedSetting]] = {
         difference.name: [difference] for difference in differences
     }
@@ -82,10 +92,9 @@ def _grouped(differences: Sequence[ChangedSetting]) -> list[SettingGroup]:
                 groups[name] += groups[pinned]
                 for member in groups[pinned]:
                     groups[member.name] = groups[name]
-    return [
-        SettingGroup(tuple(members))
-        for members in {id(group): group for group in groups.values()}.values()
-    ]
+    # Each list once, though all of its members name it.
+    distinct_groups = {id(group): group for group in groups.values()}.values()
+    return [SettingGroup(tuple(members)) for members in distinct_groups]
 
 
 def _pinned_by(name: str) -> Iterator[str]:

@@ -33,16 +33,21 @@ class Environments:
     """
 
     def __init__(self, state: BisectState, groups: Sequence[SettingGroup] = ()) -> None:
+        """Prepare to make the sides of a search's candidates."""
         self._state, self._groups = state, groups
+        # A side of tests must be able to import this plugin; one of a program need not.
         self._module = PLUGIN if state.program is None else NOTHING
+        # The disk space of the largest candidate so far.
         self._largest_bytes = 0
 
     def name_in(self, row: Sequence[Place], position: int) -> str:
         """Return the name of a candidate: its side, or the differences that it has and its neighbour has not."""
+        place = row[position]
         if not self._groups:
-            return self._state.row[row[position][0]]
+            (number,) = place
+            return self._state.row[number]
         before = row[position - 1] if position else ()
-        return self.name_of(tuple(number for number in row[position] if number not in before))
+        return self.name_of(tuple(number for number in place if number not in before))
 
     def name_of(self, place: Place) -> str:
         """Return some differences in words."""
@@ -61,18 +66,20 @@ class Environments:
         if free_bytes < needed_bytes:
             raise CannotStore(
                 f"{tempfile.gettempdir()} has {format_bytes(free_bytes)} free; expected "
-                f"{format_bytes(needed_bytes)} for a candidate; free some, or set TMPDIR to another disk"
+                f"{format_bytes(needed_bytes)} for a candidate; free disk space, or set TMPDIR to another disk"
             )
         cwd = Path(self._state.cwd)
         make = self._with_differences if self._groups else self._of_row
         with make(places, cwd) as sides:
             used_bytes = free_bytes - shutil.disk_usage(tempfile.gettempdir()).free
+            # The next candidate is taken to need as much as the largest so far.
             self._largest_bytes = max(self._largest_bytes, used_bytes // len(places))
             yield sides
 
     def _of_row(
         self, places: Mapping[str, Place], cwd: Path
     ) -> contextlib.AbstractContextManager[dict[str, PreparedSide]]:
+        """Return a context that gives the sides of versions or commits."""
         specs = {name: parse_side(self._state.row[place[0]]) for name, place in places.items()}
         return prepare_sides(specs, cwd, self._module)
 
@@ -95,10 +102,13 @@ class Environments:
         requirements, variables = settings_of(self._groups, place)
         text = self.name_of(place)
         folder.mkdir()
+        # Each side has its own caches of compiled kernels.
         environ = here.environ | {name: str(folder / cache) for name, cache in CACHES.items()}
         for name, value in variables.items():
-            environ.pop(name, None)
-            environ |= {} if value is None else {name: value}
+            if value is None:
+                environ.pop(name, None)
+            else:
+                environ[name] = value
         python = here.python
         if requirements:
             python = install_exactly(text, requirements, folder)

@@ -74,11 +74,13 @@ class Bench:
         tell: Callable[[str], None],
         deadline_s: float,
     ) -> None:
+        """Prepare to measure the candidates of a search."""
         self.state, self.ends, self._tell = state, ends, tell
-        # What the last step could narrow down to.
-        self.left = "nothing was measured between the ends"
+        # Where the steps may lie after the last measurement, in words.
+        self.left = "no candidate between the ends was measured"
         self._folder, self._environments, self._deadline_s = folder, environments, deadline_s
         self._settings = state.comparison("step", state.ends, 2)
+        # By arm: the side, and the seconds of the process that warmed it up, 0 where another process did.
         self._sides: dict[str, PreparedSide] = {}
         self._warmed_s: dict[str, float] = {}
 
@@ -96,12 +98,21 @@ class Bench:
         """Return the evidence for the levels of all candidates."""
         if self._lead.good:
             return exact_levels(self.state.observations, self.ends)
-        return fit_levels(self.state.observations, self.ends)[1]
+        _, evidence = fit_levels(self.state.observations, self.ends)
+        return evidence
 
     def compare(
         self, name: str, sides: Mapping[str, PreparedSide], processes: int
     ) -> tuple[Report, SidesResults]:
-        """Measure two sides in turn as `roofline ab` does, and return the report."""
+        """Measure two sides in turn as `roofline ab` does. Return the report, and the results behind it.
+
+        A comparison that was interrupted goes on.
+
+        Args:
+            name: of the comparison.
+            sides: by `A` and `B`.
+            processes: the most of each side.
+        """
         began_s = time.monotonic()
         texts = sides["A"].spec.text, sides["B"].spec.text
         settings = self.state.comparison(name, texts, processes)
@@ -112,13 +123,14 @@ class Bench:
         runner = Runner(results, sides, ROUND_VARIABLE, self._tell, began_s)
         paired_by_twin = runner.run(self._deadline_s - began_s)
         report = make_report(results, paired_by_twin, sides, interrupted=False)
-        # Both sides were warmed up, and kernels of a second A are of a further process.
-        warmed = 2 + bool(report.kernel_rows)
-        self.keep(processes=self.state.processes + len(results.state.taken) + warmed)
+        # Each side was warmed up in a process. If there are kernels, a third process compiled those of A once more.
+        uncounted_processes = 3 if report.kernel_rows else 2
+        processes = len(results.state.taken) + uncounted_processes
+        self.keep(processes=self.state.processes + processes)
         return report, results
 
     def use_ends(self, sides: Mapping[str, PreparedSide], *, warm: bool) -> None:
-        """Measure both ends on these sides. `warm` are those that have run."""
+        """Measure both ends on these sides from now on. With `warm` they have run already."""
         self._sides = dict(sides)
         self._warmed_s = dict.fromkeys(sides, 0.0) if warm else {}
 
@@ -142,17 +154,20 @@ class Bench:
             BadInput: the disk is full, or an end gives no figure.
         """
         self.require_time()
-        order = ORDERS[random.Random(f"{self.state.seed} {self.state.blocks}").randrange(2)]
+        # By the seed, a search that goes on chooses the same orders.
+        order = random.Random(f"{self.state.seed} {self.state.blocks}").choice(ORDERS)
+        is_exact = bool(self._lead.good)
         with contextlib.ExitStack() as stack:
             try:
                 self._sides |= stack.enter_context(self._environments.sides({"M": place}))
             except BadInput as error:
                 self._note(place, _reason_of(error))
                 return
+            # The side of the candidate before may have been warm, but this one is new.
             self._warmed_s.pop("M", None)
             try:
                 for _ in range(MOST_SPOILED):
-                    if self._measure_block(place, ("M",) if self._lead.good else order):
+                    if self._measure_block(place, ("M",) if is_exact else order):
                         return
             except _NoFigure as failure:
                 self._note(place, str(failure))
@@ -160,10 +175,16 @@ class Bench:
                 self._note(place, f"{MOST_SPOILED} processes gave no sound time")
 
     def report(self, place: Place, row: Sequence[Place], narrowed: Narrowed) -> None:
-        """Print the line of a step."""
+        """Print the line of a step: the candidate that was measured, and which ones are left.
+
+        Args:
+            place: the candidate.
+            row: all candidates in their order.
+            narrowed: where the steps may lie.
+        """
         names = [self._environments.name_in(row, position) for position in range(len(row))]
         self.left = left_text(narrowed.gaps, names)
-        broken = " cannot be measured" * (place in self.broken)
+        broken = " cannot be measured" if place in self.broken else ""
         processes = count(self.state.processes, "process", "es")
         self._tell(f"{names[row.index(place)]}{broken}: {self.left}; {processes} so far")
 
@@ -171,16 +192,20 @@ class Bench:
         self.keep(broken=(*self.state.broken, Broken(place, reason)))
 
     def _measure_block(self, place: Place, order: tuple[str, ...]) -> bool:
-        """Run the processes of a block. Return True if the candidate has a figure."""
-        places = {"A": self.ends[0], "M": place, "B": self.ends[1]}
+        """Run the processes of a block. Return True if the candidate has a figure.
+
+        Args:
+            place: the candidate.
+            order: the arms in which processes run: `A` and `B` for the ends, `M` for the candidate.
+        """
+        good_end, bad_end = self.ends
+        places = {"A": good_end, "M": place, "B": bad_end}
         block, has_figure = self.state.blocks, False
         self.keep(blocks=block + 1)
+        is_exact = bool(self._lead.good)
         # An exact figure is the same in a cold process.
-        for arm in () if self._lead.good else sorted(order, key="MAB".index):
-            if arm not in self._warmed_s:
-                began_s = time.monotonic()
-                self._figure(arm, WARMING_S, WARMING_BUDGET)
-                self._warmed_s[arm] = time.monotonic() - began_s
+        if not is_exact:
+            self._warm_up(order)
         for arm in order:
             quiet_s = max(QUIET_S, QUIET_FACTOR * self._warmed_s.get(arm, WARMING_S))
             try:
@@ -189,13 +214,32 @@ class Bench:
                 if failure.is_final:
                     raise
                 continue
-            has_figure |= arm == "M"
+            if arm == "M":
+                has_figure = True
             observation = Observation(block, places[arm], value)
             self.keep(observations=(*self.state.observations, observation))
         return has_figure
 
+    def _warm_up(self, arms: Sequence[str]) -> None:
+        """Run a process on each of these arms that has had none: first the candidate, which may be broken."""
+        for arm in ("M", "A", "B"):
+            if arm in arms and arm not in self._warmed_s:
+                began_s = time.monotonic()
+                self._figure(arm, WARMING_S, WARMING_BUDGET)
+                self._warmed_s[arm] = time.monotonic() - began_s
+
     def _figure(self, arm: str, quiet_s: float, *options: str) -> float:
-        """Return what one process of an arm measured: log seconds, or the share of an exact figure."""
+        """Return what one process of an arm measured: log seconds, or the share of an exact figure.
+
+        Args:
+            arm: `A` or `B` for an end, `M` for the candidate.
+            quiet_s: a process without any sign for so long hangs.
+            options: further words for pytest.
+
+        Raises:
+            _NoFigure: the process gave no figure.
+            BadInput: the side of an end is broken.
+        """
         lead, side = self._lead, self._sides[arm]
         number = self.state.processes + 1
         self.keep(processes=number)
@@ -257,9 +301,9 @@ def _figures_of(lead: Lead, runs: list[Run], name: str) -> dict[str, float]:
 
 
 def choose_lead(report: Report, results: SidesResults) -> Lead | None:
-    """Return the result that is slower for certain: a kernel, else the test whose slowdown is clearest.
+    """Return the result that the search follows: a kernel that is worse, else the test whose slowdown is clearest.
 
-    None if nothing is.
+    None if no result is slower for certain.
     """
     worse = [row for row in report.rows if row.verdict == Kind.REGRESSED]
     kernels = [row for row in worse if row.metric == KERNEL]
@@ -270,12 +314,15 @@ def choose_lead(report: Report, results: SidesResults) -> Lead | None:
         return None
     row = max(tests, key=_clearness)
     assert row.key is not None
-    ends = [
+    good_times, bad_times = (
         {measurement.median_s for _, measurement in results.slowest_attempts(row.key.identity, arm)}
         for arm in ("A", "B")
-    ]
-    is_exact = all(len(values) == 1 for values in ends)
-    good, bad = ({"": values.pop()} if is_exact else {} for values in ends)
+    )
+    good: dict[str, float] = {}
+    bad: dict[str, float] = {}
+    # Times that are the same in all processes of an end have no noise.
+    if len(good_times) == len(bad_times) == 1:
+        good, bad = {"": good_times.pop()}, {"": bad_times.pop()}
     return Lead(row.key.identity, row.test, row.label, change_text(row), good, bad)
 
 
@@ -287,7 +334,10 @@ def _clearness(row: Row) -> float:
 
 
 def _kernel_lead(row: Row) -> Lead:
-    """Return a kernel with the figures that are worse."""
+    """Return a kernel as the result that the search follows, with those of its figures that are worse.
+
+    A figure that an end lacks is left out there.
+    """
     assert row.exact is not None
     changes = [change for change in row.exact.changes if change.verdict == "worse"]
     key = ResourceKey(row.benchmark, row.parameters, row.target or "", row.name)
@@ -305,8 +355,9 @@ def _kernel_lead(row: Row) -> Lead:
 def observations_of(
     results: SidesResults, lead: Lead, ends: tuple[Place, Place]
 ) -> tuple[Observation, ...]:
-    """Return the processes of both ends in a comparison, for the search."""
-    places = {"A": ends[0], "B": ends[1]}
+    """Return what the processes of a comparison of both ends measured, as the search's first evidence."""
+    good_end, bad_end = ends
+    places = {"A": good_end, "B": bad_end}
     return tuple(
         Observation(process.block, places[process.arm], math.log(measurement.median_s))
         for process, measurement in results.slowest_attempts(lead.identity, "A", "B")

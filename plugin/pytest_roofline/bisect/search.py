@@ -119,14 +119,47 @@ def fit_levels(
         observations: of the ends, in at least two blocks, and of candidates.
         ends: the good and the bad end.
     """
+    fitted = _fit_ends(observations, ends)
+    evidence: dict[Place, Floats] = {}
+    for observation in observations:
+        if observation.block not in fitted.offset_by_block or observation.place in ends:
+            continue
+        offset = fitted.offset_by_block[observation.block]
+        # The offset of the block is uncertain as well: it comes from processes of this weight.
+        weight = fitted.weight_by_block[observation.block]
+        scale = fitted.ends.spread * math.sqrt(1 + 1 / weight)
+        distances = (observation.value - offset - SHARES * fitted.ends.slowdown) / scale
+        # The density of Student's t.
+        likelihoods = -(FREEDOM + 1) / 2 * np.log1p(distances**2 / FREEDOM)
+        evidence[observation.place] = evidence.get(observation.place, 0.0) + likelihoods
+    return fitted.ends, evidence | _levels_of_ends(ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedEnds:
+    """The levels of both ends, with the offset in log seconds and the weight of each block."""
+
+    ends: Ends
+    offset_by_block: dict[int, float]
+    weight_by_block: dict[int, float]
+
+
+def _fit_ends(observations: Sequence[Observation], ends: tuple[Place, Place]) -> _FittedEnds:
+    """Fit the slowdown between both ends, with an offset for each block.
+
+    A least squares that is weighted anew in each round, so that processes far from the fit have little weight.
+    """
+    _, bad_end = ends
     of_ends = [observation for observation in observations if observation.place in ends]
     logs = np.array([observation.value for observation in of_ends])
-    is_bad = np.array([float(observation.place == ends[1]) for observation in of_ends])
+    is_bad = np.array([float(observation.place == bad_end) for observation in of_ends])
+    # `numbers` is the index in `blocks` of the block of each observation.
     blocks, numbers = np.unique([observation.block for observation in of_ends], return_inverse=True)
     freedom = max(1, len(logs) - len(blocks) - 1)
     weights = np.ones_like(logs)
     for _ in range(ROUNDS):
         weight_of_block = np.bincount(numbers, weights)
+        # Without the weighted mean of their block, times and sides show the slowdown alone.
         centred_logs = logs - (np.bincount(numbers, weights * logs) / weight_of_block)[numbers]
         centred_side = is_bad - (np.bincount(numbers, weights * is_bad) / weight_of_block)[numbers]
         information = max(float(weights @ centred_side**2), 1e-12)
@@ -136,17 +169,11 @@ def fit_levels(
         weights = (FREEDOM + 1) / (FREEDOM + (residuals / spread) ** 2)
     weight_of_block = np.bincount(numbers, weights)
     offsets = np.bincount(numbers, weights * (logs - slowdown * is_bad)) / weight_of_block
-    index_of_block = {int(block): index for index, block in enumerate(blocks)}
-    evidence: dict[Place, Floats] = {}
-    for observation in observations:
-        index = index_of_block.get(observation.block)
-        if index is None or observation.place in ends:
-            continue
-        scale = spread * math.sqrt(1 + 1 / weight_of_block[index])
-        distances = (observation.value - offsets[index] - SHARES * slowdown) / scale
-        likelihoods = -(FREEDOM + 1) / 2 * np.log1p(distances**2 / FREEDOM)
-        evidence[observation.place] = evidence.get(observation.place, 0.0) + likelihoods
-    return Ends(slowdown, spread), evidence | _levels_of_ends(ends)
+    return _FittedEnds(
+        Ends(slowdown, spread),
+        offset_by_block=dict(zip(blocks.tolist(), offsets.tolist(), strict=True)),
+        weight_by_block=dict(zip(blocks.tolist(), weight_of_block.tolist(), strict=True)),
+    )
 
 
 def exact_levels(
@@ -165,6 +192,7 @@ def exact_levels(
 
 
 def _levels_of_ends(ends: tuple[Place, Place]) -> dict[Place, Floats]:
+    """Return the evidence for the levels of both ends, which are known: 0 and 1."""
     return {
         place: np.where(share == SHARES, 0.0, IMPOSSIBLE)
         for place, share in zip(ends, (0.0, 1.0), strict=True)
@@ -188,24 +216,31 @@ def narrow(
         sure: the chance at which a step counts as placed.
         every_step: False to place only the step up to the level of the bad end.
     """
+    # A candidate that was not measured has no evidence for any level.
     table = np.array([evidence.get(place, np.zeros(len(SHARES))) for place in row])
+    # The positions that can be measured. -1 stands for the good end, which may lie ahead of the row.
     sound = [-1, *(index for index, place in enumerate(row) if place not in broken)]
-    chances_of_steps = _posterior(table)[0 if every_step else 1 :]
+    first_chances, last_chances = _posterior(table)
+    chances_of_steps = [first_chances, last_chances] if every_step else [last_chances]
     gaps = [_narrowest(chances, sound, sure) for chances in chances_of_steps]
+    # With one step, both gaps are the same.
     steps = tuple({(gap.good, gap.bad): gap for gap in gaps}.values())
     inside = [[index for index in sound if gap.good < index < gap.bad] for gap in gaps]
     if not any(inside):
         return Narrowed(steps, None)
     widest = max(range(len(gaps)), key=lambda index: len(inside[index]))
     until = np.cumsum(chances_of_steps[widest])
-    middle = min(inside[widest], key=lambda index: abs(until[index] - 0.5))
-    return Narrowed(steps, middle)
+    median = min(inside[widest], key=lambda index: abs(until[index] - 0.5))
+    return Narrowed(steps, next=median)
 
 
 def place_steps(
     measurer: Measurer, row: Sequence[Place], sure: float = SURE, *, every_step: bool = True
 ) -> tuple[Gap, ...]:
-    """Measure candidates of a row until its steps are placed, and return where they lie."""
+    """Measure candidates of a row until its steps are placed, and return where they lie.
+
+    `sure` and `every_step` are as in `narrow`.
+    """
     narrowed = narrow(measurer.evidence(), row, measurer.broken, sure, every_step=every_step)
     while narrowed.next is not None:
         place = row[narrowed.next]
@@ -223,11 +258,14 @@ def find_guilty(measurer: Measurer, count: int, sure: float = SURE) -> list[tupl
     A part is one difference, or several of which at least one is guilty, if not all of them can be told apart.
     """
     guilty: list[tuple[Place, float]] = []
+    # Differences from this number on are guilty, or not needed for the slowdown.
     until = count
     while True:
-        fixed = [number for part, _ in guilty for number in part]
-        row = [tuple(sorted([*fixed, *range(end)])) for end in range(until + 1)]
-        gap = place_steps(measurer, row, sure, every_step=False)[-1]
+        guilty_numbers = [number for part, _ in guilty for number in part]
+        # Each candidate has the guilty differences, and one more of the others than the candidate before it.
+        row = [tuple(sorted([*guilty_numbers, *range(end)])) for end in range(until + 1)]
+        (gap,) = place_steps(measurer, row, sure, every_step=False)
+        # The guilty differences alone, the first candidate, are slow.
         if gap.bad <= 0:
             return guilty
         until = max(gap.good, 0)
@@ -241,13 +279,17 @@ def _posterior(table: Floats) -> tuple[Floats, Floats]:
     level, which the candidates between them have.
     """
     count, middles = len(table), slice(1, -1)
-    # The evidence of all candidates ahead of a position.
+    # The evidence of all candidates ahead of a position, if all of them had one level.
     ahead = np.vstack([np.zeros(len(SHARES)), np.cumsum(table, axis=0)[:-1]])
+    # The evidence for a step from the good level to a middle one here, and for a step from there to the bad level.
     begins, ends = ahead[:, :1] - ahead[:, middles], ahead[:, middles] - ahead[:, -1:]
-    nothing = np.full((1, begins.shape[1]), -np.inf)
+    level_count = begins.shape[1]
+    nothing = np.full((1, level_count), -np.inf)
+    # The same for a first step at any earlier position, and for a second step at any later one.
     begun = np.vstack([nothing, np.logaddexp.accumulate(begins)[:-1]])
     to_end = np.vstack([np.logaddexp.accumulate(ends[::-1])[::-1][1:], nothing])
-    pairs = max(1, count * (count - 1) // 2) * begins.shape[1]
+    # The number of ways in which two steps may lie, among which their chance is shared out.
+    pairs = max(1, count * (count - 1) // 2) * level_count
     single = ahead[:, 0] - ahead[:, -1] + math.log((1 - TWO_STEPS) / count)
     first, last = (
         np.logaddexp(single, np.logaddexp.reduce(steps, axis=1) + math.log(TWO_STEPS / pairs))
@@ -257,6 +299,7 @@ def _posterior(table: Floats) -> tuple[Floats, Floats]:
 
 
 def _normalized(logs: Floats) -> Floats:
+    """Return chances that add up to 1, from the logarithms of likelihoods."""
     likelihoods = np.exp(logs - logs.max())
     chances: Floats = likelihoods / likelihoods.sum()
     return chances
@@ -269,10 +312,14 @@ def _narrowest(chances: Floats, sound: Sequence[int], sure: float) -> Gap:
     told apart.
     """
     places = np.array(sound)
+    # The chance that the step lies at a place or ahead of it.
     until = np.concatenate([[0.0], np.cumsum(chances)])[places + 1]
+    # For each place as the left end of a gap, the nearest right end that gives the chance `sure`, if any does.
     right = np.searchsorted(until, until + sure - 1e-9)
     (left,) = np.nonzero(right < len(places))
     right = right[left]
-    best = np.lexsort((until[left] - until[right], places[right] - places[left]))[0]
+    # The shortest gap; among equals, that of the largest chance.
+    order = np.lexsort((until[left] - until[right], places[right] - places[left]))
+    best = order[0]
     good, bad = left[best], right[best]
     return Gap(int(places[good]), int(places[bad]), float(until[bad] - until[good]))

@@ -14,7 +14,7 @@ from ..hardware import key_of
 from .differences import SettingGroup
 from .environments import Environments
 from .measuring import Bench, BudgetSpent, choose_lead, observations_of
-from .search import SURE, SURER, Place, find_guilty, place_steps
+from .search import SURE, SURER, Gap, Place, find_guilty, place_steps
 from .state import BisectState
 from .telling import Culprit, change_text, comparison_command, nothing_text, paragraph
 
@@ -65,7 +65,9 @@ class Search:
         tell: Callable[[str], None],
         deadline_s: float,
     ) -> None:
-        # A candidate of a row is its number; one of differences the numbers of those that it has.
+        """Prepare a search; nothing is measured yet."""
+        # A version or commit is its number in the row. Of two runs, a candidate is the numbers of the differences that
+        # it has: the good end has none of them, the bad end all.
         self._row: list[Place] = [(number,) for number in range(len(state.row))]
         everything = tuple(range(len(state.row)))
         ends: tuple[Place, Place] = ((), everything) if groups else (self._row[0], self._row[-1])
@@ -95,7 +97,10 @@ class Search:
 
     @contextlib.contextmanager
     def _ends(self) -> Iterator[str]:
-        """Make both ends, and measure them if nobody has. Yield why there is nothing to bisect, else nothing."""
+        """Make the sides of both ends, and compare them if the search is new. The sides are removed afterwards.
+
+        Yield why there is nothing to bisect; empty if there is something.
+        """
         bench = self.bench
         with self._environments.sides(dict(zip("AB", bench.ends, strict=True))) as sides:
             is_new = bench.state.lead is None
@@ -104,14 +109,19 @@ class Search:
             yield nothing
 
     def _compare_ends(self, sides: Mapping[str, PreparedSide]) -> str:
-        """Choose the result that the search follows. Return why there is none, else nothing."""
+        """Compare both ends, and keep the result that the search follows.
+
+        Return why there is none; empty if there is one.
+        """
         bench = self.bench
         report, results = bench.compare("ends", sides, MOST_PROCESSES)
         self._require_hardware(results)
         lead = choose_lead(report, results)
         if lead is None:
+            # A comparison that the budget cut short does not show that the ends are alike.
             bench.require_time()
             return nothing_text(report)
+        # An exact figure of the ends is in the lead itself.
         observations = () if lead.good else observations_of(results, lead, bench.ends)
         blocks = 1 + max((observation.block for observation in observations), default=-1)
         bench.keep(lead=lead, observations=observations, blocks=blocks)
@@ -122,53 +132,65 @@ class Search:
         """Raise BadInput if the run whose differences are searched is of other hardware than this machine."""
         here = results.environment("A")
         if self._groups and here is not None:
+            # Both runs are of one hardware.
             path = Path(self.bench.state.runs[0])
-            keys = key_of(read_run(path).environment), key_of(here)
-            if keys[0] != keys[1]:
+            hardware_of_run, hardware_here = key_of(read_run(path).environment), key_of(here)
+            if hardware_of_run != hardware_here:
                 raise BadInput(
-                    f"{path} is of {keys[0]}, and this machine is {keys[1]}; expected a run of this hardware"
+                    f"{path} is a run of {hardware_of_run}, and this machine is {hardware_here}; "
+                    "expected a run of the hardware of this machine"
                 )
 
     def _steps(self, sure: float) -> list[_Step]:
-        """Measure candidates until the steps are placed."""
-        name = self._environments.name_in
-        if not self._groups:
-            return [
-                _Step(
-                    places=(self._row[gap.good], self._row[gap.bad]),
-                    names=(name(self._row, gap.good), name(self._row, gap.bad)),
-                    chance=gap.chance,
-                    between=tuple(
-                        (self._row[position], name(self._row, position))
-                        for position in range(gap.good + 1, gap.bad)
-                    ),
-                )
-                for gap in place_steps(self.bench, self._row, sure)
-            ]
+        """Measure candidates until each step lies in its place with the chance `sure`. Return the steps."""
+        if self._groups:
+            return [self._step_of_differences(sure)]
+        return [self._step_in_row(gap) for gap in place_steps(self.bench, self._row, sure)]
+
+    def _step_in_row(self, gap: Gap) -> _Step:
+        """Return a step between two versions or commits."""
+        names = [
+            self._environments.name_in(self._row, position) for position in range(len(self._row))
+        ]
+        between = range(gap.good + 1, gap.bad)
+        return _Step(
+            places=(self._row[gap.good], self._row[gap.bad]),
+            names=(names[gap.good], names[gap.bad]),
+            chance=gap.chance,
+            between=tuple((self._row[position], names[position]) for position in between),
+        )
+
+    def _step_of_differences(self, sure: float) -> _Step:
+        """Measure until the guilty differences are certain. Return the step from none of them to all of them."""
         parts = find_guilty(self.bench, len(self._row), sure)
         guilty = tuple(sorted(number for part, _ in parts for number in part))
+        # Of a part with several differences it is not known which of them is guilty.
         texts = [
             " or ".join(self._environments.name_of((number,)) for number in part)
             for part, _ in parts
         ]
         names = self._environments.name_of(()), " and ".join(texts)
-        return [_Step(((), guilty), names, min(chance for _, chance in parts))]
+        return _Step(((), guilty), names, chance=min(chance for _, chance in parts))
 
     def _confirm(self, step: _Step) -> Culprit:
         """Compare the two candidates beside a step, and return it with the verdict."""
         state, lead = self.bench.state, self.bench.state.lead
         assert lead is not None
-        name = f"confirm-{state.blocks}-{'-'.join(map(str, step.places[1]))}"
+        good, bad = step.names
+        _, bad_place = step.places
+        # The number of blocks keeps this comparison apart from an earlier one that was not confirmed.
+        name = f"confirm-{state.blocks}-{'-'.join(map(str, bad_place))}"
         with self._environments.sides(dict(zip("AB", step.places, strict=True))) as sides:
             report, _ = self.bench.compare(name, sides, MOST_PROCESSES)
-        rows = [row for row in report.rows if row.label == lead.label]
+        row = next((row for row in report.rows if row.label == lead.label), None)
         reasons = {candidate.place: candidate.reason for candidate in state.broken}
         return Culprit(
-            good=step.names[0],
-            bad=step.names[1],
+            good=good,
+            bad=bad,
             chance=step.chance,
             broken=tuple(f"{text} ({reasons[place]})" for place, text in step.between),
-            verdict=rows[0].verdict if rows else "",
-            change=change_text(rows[0]) if rows else "",
-            command="" if self._groups else comparison_command(state, *step.names),
+            verdict=row.verdict if row is not None else "",
+            change=change_text(row) if row is not None else "",
+            # No word of `roofline ab` makes a side from differences of two runs.
+            command="" if self._groups else comparison_command(state, good, bad),
         )

@@ -37,7 +37,9 @@ class Lead:
     def share(self, figures: dict[str, float]) -> float:
         """Return the level of a candidate with exact figures: 0 of the good end, 1 of the bad one, else between."""
         values = {name: figures.get(name) for name in self.good}
-        return 0.0 if values == self.good else 1.0 if values == self.bad else 0.5
+        if values == self.good:
+            return 0.0
+        return 1.0 if values == self.bad else 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,13 @@ class BisectState:
     schema: int = SCHEMA
 
     def comparison(self, name: str, sides: tuple[str, str], processes: int) -> State:
-        """Return the settings of an `ab` of two candidates."""
+        """Return the settings of an `ab` of two candidates.
+
+        Args:
+            name: of the comparison; the name of the search goes before it.
+            sides: both candidates.
+            processes: of each side.
+        """
         return State(
             name=f"{self.name}-{name}",
             sides=sides,
@@ -115,9 +123,8 @@ def read_state(folder: Path, name: str) -> BisectState:
     path = state_folder(folder, name) / "state.json"
     if not path.exists():
         names = sorted(state_path.parent.name for state_path in folder.glob("bisect/*/state.json"))
-        raise BadInput(
-            f"{folder} holds no `roofline bisect` {name!r}; expected one of {', '.join(names) or 'none'}"
-        )
+        expected = f"one of {', '.join(names)}" if names else "the name of a search that has begun"
+        raise BadInput(f"{folder} holds no search called {name!r}; expected {expected}")
     raw = decode_json(read_bytes(path, "state"), f"state {path}")
     check_schema(raw, f"state {path}")
     state: BisectState = to_record(raw, BisectState, f"state {path}")

@@ -38,7 +38,7 @@ class Culprit:
 
 
 def nothing_text(report: Report) -> str:
-    """Return why there is nothing to bisect: the worst results, with their intervals."""
+    """Return why there is nothing to bisect: the tests that fail, else the results with their intervals."""
     failed = [row.label for row in report.rows if row.verdict == FAILED]
     if failed:
         return f"the bad end fails: {listed(failed, MOST_NAMED)}; expected results on both ends"
@@ -49,50 +49,64 @@ def nothing_text(report: Report) -> str:
 
 
 def left_text(gaps: Sequence[Gap], row: Sequence[str]) -> str:
-    """Return where the steps of a row may lie: `4 left, x … y (99.3 %)`, or which candidates they are."""
+    """Return where the steps of a row may lie: `4 candidates left, x … y (99.3 %)`, or which candidate each step is.
+
+    Args:
+        gaps: one for each step.
+        row: the names of the candidates.
+    """
     first, last = gaps[0], gaps[-1]
     if first.bad > last.good and first != last:
-        # Nothing tells yet whether there are two steps.
+        # Two gaps that overlap may be one step, so they are joined.
         good, bad = min(first.good, last.good), max(first.bad, last.bad)
         gaps = [Gap(good, bad, min(first.chance, last.chance))]
     return "; ".join(_range_text(gap, row) for gap in gaps)
 
 
 def _range_text(gap: Gap, row: Sequence[str]) -> str:
+    """Return which candidates may be the first slow one, with the chance of it."""
     chance = f"({format_share(gap.chance)})"
-    if gap.bad - gap.good == 1:
-        return f"{row[gap.bad]} is the first slow one {chance}"
-    return f"{gap.bad - gap.good} left, {row[max(gap.good + 1, 0)]} … {row[gap.bad]} {chance}"
+    first, last = row[gap.good + 1], row[gap.bad]
+    number = gap.bad - gap.good
+    if number == 1:
+        return f"{last} is the first slow one {chance}"
+    return f"{number} candidates left, {first} … {last} {chance}"
 
 
 def comparison_command(state: BisectState, good: str, bad: str) -> str:
     """Return the command that compares two candidates."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in state.variables.items()]
-    words = [*("roofline", "ab"), good, bad, *state.options, *["--"] * bool(state.arguments)]
-    return " ".join([*variables, shlex.join([*words, *state.arguments])])
+    # pytest's arguments come behind --.
+    arguments = ["--", *state.arguments] if state.arguments else []
+    words = ["roofline", "ab", good, bad, *state.options, *arguments]
+    return " ".join([*variables, shlex.join(words)])
 
 
 def change_text(row: Row) -> str:
     """Return how much worse a result is, with its interval or the figures of a kernel."""
     span = span_text(row)
-    return difference_text(row) + f" (99 % interval {span})" * bool(span)
+    interval = f" (99 % interval {span})" if span else ""
+    return difference_text(row) + interval
 
 
 def paragraph(state: BisectState, culprit: Culprit) -> str:
     """Return a step as a paragraph for an issue: what, since when, how much, how sure, and what shows it."""
     assert state.lead is not None
-    since = f"{state.lead.label} is slower since {culprit.bad}"
+    good_end, bad_end = state.ends
+    # The ends were compared in any case; the candidates beside the step may have no result.
+    change = culprit.change or state.lead.change
     sentences = [
-        f"{since}: {culprit.change or state.lead.change}. The last fast one is {culprit.good}.",
-        f"The search went through {count(len(state.row), 'candidate')} from {state.ends[0]} to {state.ends[1]} with "
+        f"{state.lead.label} is slower since {culprit.bad}: {change}. The last fast one is {culprit.good}.",
+        f"The search went through {count(len(state.row), 'candidate')} from {good_end} to {bad_end} with "
         f"{count(state.processes, 'process', 'es')}, and is {format_share(culprit.chance)} sure.",
     ]
     if culprit.verdict:
-        sentences.append(f"Both were then measured in turn: {culprit.verdict}.")
+        sentences.append(f"Both candidates were then measured in turn: {culprit.verdict}.")
     if culprit.broken:
         sentences.append(
-            f"Any of these may be the first slow one as well, since it cannot be measured: {'; '.join(culprit.broken)}."
+            "Each of these candidates cannot be measured, and may be the first slow one as well: "
+            f"{'; '.join(culprit.broken)}."
         )
     if culprit.command:
-        sentences.append(f"It shows with: {culprit.command}")
+        sentences.append(f"To see the slowdown, type: {culprit.command}")
     return printable(" ".join(sentences))
