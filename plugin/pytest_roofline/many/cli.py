@@ -31,7 +31,7 @@ EXTRA = "pip install 'pytest-roofline[report]'"
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that both commands take."""
+    """Add the options that `roofline history` and `roofline fleet` take to one of them."""
     for option in (
         folder_option,
         json_option,
@@ -151,7 +151,8 @@ def fleet(
         unnamed_count = int((tables.runs["node"] == UNKNOWN).sum())
         hint = (
             f"; logs of {count(unnamed_count, 'run')} name no node; import these logs with --host NODE"
-            * bool(unnamed_count)
+            if unnamed_count
+            else ""
         )
         raise BadInput(
             f"no hardware has 4 devices, nodes or links with the same tests; add runs of further devices{hint}"
@@ -160,7 +161,9 @@ def fleet(
         print_json(_fleet_as_json(tables, report, findings))
     # The node of an unreadable file is unknown.
     has_unjudged = tables.unreadable or any(node.unjudged for node in report.incomplete)
-    sys.exit(1 if findings or report.silent else 2 if has_unjudged else 0)
+    if findings or report.silent:
+        sys.exit(1)
+    sys.exit(2 if has_unjudged else 0)
 
 
 def _fleet_as_json(
@@ -228,6 +231,7 @@ def rollout(
     from .rollout import judge_rollout
     from .rollout_text import rollout_as_json, rollout_text
 
+    # Before, after, and with --control the same of the controls.
     sides = [
         read_files(
             expand([side] if Path(side).exists() else side.split(","), folder, logs=True), host
@@ -242,10 +246,11 @@ def rollout(
         sides[0], sides[1], (sides[2], sides[3]) if control is not None else None,
         is_changed=is_changed, tolerance=accepted_slowdown,
     )  # fmt: skip
+    before_sides, after_sides = sides[::2], sides[1::2]
     silent = silent_nodes(
         tuple(dict.fromkeys((*changed_nodes, *expected_nodes))),
-        {"before": [file for side in sides[::2] for file in side],
-         "after": [file for side in sides[1::2] for file in side]},
+        {"before": [file for side in before_sides for file in side],
+         "after": [file for side in after_sides for file in side]},
     )  # fmt: skip
     fleet_rollout = replace(fleet_rollout, silent=silent, unreadable=len(broken))
     if as_json:
@@ -301,6 +306,7 @@ def _since(tables: "RunTables", since: str | None) -> "RunTables":
     """
     if since is None:
         return tables
+    # By the number of a run. A run without a date is not recent.
     is_recent = tables.runs["started"] >= parse_moment(since, "--since")
     if not is_recent.any():
         raise BadInput(
@@ -334,7 +340,8 @@ def _matching(tables: "RunTables", patterns: Sequence[str]) -> "RunTables":
         )
     rows = tables.rows[tables.rows["test"].isin(test_numbers)]
     # Runs on hardware without such a test are not chosen. A run without any row may have tried such a test.
-    has_test = tables.runs["hardware"].isin(tables.runs["hardware"].loc[rows["run"].unique()])
+    hardware_with_test = tables.runs["hardware"].loc[rows["run"].unique()]
+    has_test = tables.runs["hardware"].isin(hardware_with_test)
     is_empty = ~tables.runs.index.isin(tables.rows["run"])
     is_selected = tables.runs["chosen"] & (has_test | is_empty)
     return replace(tables, runs=tables.runs.assign(chosen=is_selected), rows=rows)

@@ -177,6 +177,7 @@ def _read_log(path: str, host: str) -> Iterator[RunFile]:
 
 def read_run_file(path: str) -> RunFile:
     """Return the contents of a run file. Raise BadFile if it cannot be used."""
+    # A file that is missing has no content, which the careful reader below refuses with the reason.
     content = b""
     if os.path.isfile(path):  # noqa: PTH113
         with open(path, "rb") as file:  # noqa: PTH123
@@ -194,7 +195,7 @@ def read_run_file(path: str) -> RunFile:
 
 
 def parse_run(content: bytes, path: str) -> RunFile:
-    """Return the contents of a run file from its bytes.
+    """Return the contents of a run file from its bytes. `path` only names it.
 
     Measurements count even if their test failed because it is slower: that is what is searched for.
 
@@ -232,7 +233,11 @@ def parse_run(content: bytes, path: str) -> RunFile:
 
 
 def _rows(measurements: Sequence[_NarrowMeasurement], fitness: Fitness) -> list[MeasuredRow]:
-    """Return the rows of a run's measurements, without canaries."""
+    """Return the rows of a run's measurements, without canaries.
+
+    A measurement is also unfit if others of its test were spoiled, for the reason of these.
+    """
+    # By the key of the test.
     spoiled_reasons = {}
     if any(line.invalid for line in measurements):
         spoiled_reasons = spoiled_reasons_of(
@@ -244,29 +249,24 @@ def _rows(measurements: Sequence[_NarrowMeasurement], fitness: Fitness) -> list[
         if CANARY in labels:
             continue
         key = bytes(line.key)
-        spoiled = spoiled_reasons.get(str(key), "") if spoiled_reasons else ""
-        rows.append(
-            (
-                _decoded_test(key, bytes(line.work), labels, line.samples.mode, bool(line.device)),
-                fitness.unfit(
-                    line.test_id,
-                    labels,
-                    invalid=line.invalid or spoiled,
-                    siblings_busy=line.siblings_busy,
-                    accept_slower=True,
-                ),
-                hosts_text(line.ranks.hosts) if line.ranks is not None else "",
-                line.device,
-                line.derived.median_s,
-            )
+        spoiled_reason = spoiled_reasons.get(str(key), "") if spoiled_reasons else ""
+        test = _decoded_test(key, bytes(line.work), labels, line.samples.mode, bool(line.device))
+        unfit_reason = fitness.unfit(
+            line.test_id,
+            labels,
+            invalid=line.invalid or spoiled_reason,
+            siblings_busy=line.siblings_busy,
+            accept_slower=True,
         )
+        hosts = hosts_text(line.ranks.hosts) if line.ranks is not None else ""
+        rows.append((test, unfit_reason, hosts, line.device, line.derived.median_s))
     return rows
 
 
 def _missing_reason(
     measurements: Sequence[_NarrowMeasurement], not_passed: dict[str, Outcome]
 ) -> str:
-    """Return why a failed test left no measurement; empty where each has one."""
+    """Return why the first failed test left no measurement; empty where each has one."""
     measured_ids = {line.test_id for line in measurements} if not_passed else set()
     reasons = (
         outcome.reason for test_id, outcome in not_passed.items() if test_id not in measured_ids
@@ -278,7 +278,10 @@ def _missing_reason(
 def _decoded_test(
     key: bytes, work: bytes, labels: tuple[str, ...], mode: Mode, placed: bool
 ) -> str:
-    """Return the test of a measurement from the JSON of its key and work."""
+    """Return the test of a measurement, as a text, from the JSON of its key and work.
+
+    `placed` is true if the measurement names its device.
+    """
     return text_of_test(
         msgspec.json.decode(key, type=Key),
         msgspec.json.decode(work, type=Work),

@@ -179,23 +179,31 @@ class _Search:
     def __init__(
         self, tables: RunTables, hardware: str, cells: DataFrame, smallest_size: float
     ) -> None:
+        """Search the cells of one hardware.
+
+        `smallest_size` is the smallest slowdown to report, in log seconds.
+        """
         self.tables, self.hardware, self.cells = tables, hardware, cells
+        # All runs of one hardware are of one type of device.
         kind = str(tables.runs["type"][int(cells["run"].iloc[0])])
         self.advice = ADVICE_FOR_CPU if kind == "cpu" else ADVICE
         self.levels: Levels = levels_of(cells, smallest_size, priors()[class_of(kind)].device)
 
     def findings(self) -> Iterator[SlowPart]:
-        """Yield each slow part once, with all of its classes."""
-        names = _identities(self.tables)
-        groups = group_by(
-            self.levels.effects, lambda effect: (effect.level, names.get(effect.part, effect.part))
-        )
-        for (level, part), effects in groups.items():
+        """Yield each slow part once, with all classes of tests in which it is slow."""
+        identities = _identities(self.tables)
+
+        def part_of(effect: Effect) -> tuple[str, str]:
+            # A GPU that its links show is named by its node and number there.
+            return effect.level, identities.get(effect.part, effect.part)
+
+        for (level, part), effects in group_by(self.levels.effects, part_of).items():
             yield self._finding(level, part, sorted(effects, key=lambda effect: -effect.size))
 
     def _finding(self, level: str, part: str, effects: Sequence[Effect]) -> SlowPart:
         """Return a slow part from its effects, of which the largest comes first."""
-        node, kinds = effects[0].node, [effect.kind for effect in effects]
+        largest = effects[0]
+        kinds = [effect.kind for effect in effects]
         # A GPU is named by its identity, and by its node and number where only its links show it.
         aliases = {part, *(effect.part for effect in effects)}
         judged_kinds = set().union(
@@ -205,17 +213,17 @@ class _Search:
             # A GPU that is slow only over the link to its host has a slow link.
             level=LINK if level == GPU and set(kinds) == {HOST} else level,
             part=part,
-            node=node,
+            node=largest.node,
             hardware=self.hardware,
-            change=growth(effects[0].size),
+            change=growth(largest.size),
             slow=tuple(map(self._slow_class, effects)),
             fine=tuple(sorted(judged_kinds - set(kinds))),
-            differs=_differing_facts(self.tables, part, node, level),
+            differs=_differing_facts(self.tables, part, largest.node, level),
             look_at="; ".join(self.advice[kind] for kind in kinds),
         )
 
     def _slow_class(self, effect: Effect) -> SlowClass:
-        """Return an effect with its interval and the tests behind it."""
+        """Return an effect with its 95 % interval and the tests behind it."""
         rows = self.cells[effect.covers(self.cells)]
         by_run = rows.groupby(["run", "part"])["excess"].median()
         count = len(by_run)
@@ -245,11 +253,12 @@ class _Search:
 
 
 def _identities(tables: RunTables) -> dict[str, str]:
-    """Return the identity of each GPU by its name in `gpu_name`.
+    """Return the identity of each GPU by the name that `gpu_name` makes of its node and number.
 
-    That is the node and the number, which are all that a test of copies between GPUs names.
+    A test of copies between GPUs names nothing else. GPUs of a node are left out if two of them have one number.
     """
     names = {}
+    # The runs that this tool measured: imported logs tell no identity.
     native = tables.runs[~tables.runs["imported"]][["node", "index", "device"]]
     for node, pairs in native.drop_duplicates().groupby("node"):
         if pairs["index"].is_unique and pairs["device"].is_unique:
@@ -285,9 +294,8 @@ def _usual_facts(tables: RunTables, environments: Iterable[str]) -> dict[str, st
     facts = [tables.environments[text].everything() for text in environments]
     usual = {}
     for name in dict.fromkeys(name for environment in facts for name in environment):
-        value, count = Counter(fact_text(environment, name) for environment in facts).most_common(
-            1
-        )[0]
+        counts = Counter(fact_text(environment, name) for environment in facts)
+        ((value, count),) = counts.most_common(1)
         if count >= 0.75 * len(facts):
             usual[name] = value
     return usual

@@ -46,18 +46,20 @@ class NodeGroup:
 def group_of(
     before: Sequence[RunFile], after: Sequence[RunFile], belongs: Callable[[str], bool]
 ) -> NodeGroup:
-    """Return one group of nodes. `belongs` tells which nodes are in it."""
+    """Return one group of nodes, from the runs before and after a change. `belongs` tells which nodes are in it."""
     sides = [[file for file in side if belongs(node_of(file))] for side in (before, after)]
     old, new = map(_times, sides)
+    # By test and node, a value for each device.
     changes: dict[str, dict[str, list[float]]] = {}
     levels: dict[str, dict[str, list[float]]] = {}
     lost: dict[str, list[Place]] = {}
     for place in old.keys() & new.keys():
-        for test, log_s in old[place].items():
-            if test in new[place]:
-                change = new[place][test] - log_s
-                changes.setdefault(test, {}).setdefault(place[0], []).append(change)
-                levels.setdefault(test, {}).setdefault(place[0], []).append(new[place][test])
+        node, _ = place
+        for test, old_log_s in old[place].items():
+            new_log_s = new[place].get(test)
+            if new_log_s is not None:
+                changes.setdefault(test, {}).setdefault(node, []).append(new_log_s - old_log_s)
+                levels.setdefault(test, {}).setdefault(node, []).append(new_log_s)
             else:
                 lost.setdefault(test, []).append(place)
     nodes = {node for by_node in changes.values() for node in by_node}
@@ -78,15 +80,15 @@ def node_of(file: RunFile) -> str:
 
 
 def refuse_same_runs(before: Iterable[RunFile], after: Iterable[RunFile]) -> None:
-    """Raise BadInput where a run is on both sides. The names of files do not matter."""
+    """Raise BadInput where a run is on both sides, even if its files have different names."""
     paths = {(file.run_id, file.started, node_of(file)): file.path for file in before}
     for file in after:
         path = paths.get((file.run_id, file.started, node_of(file)))
         if path is not None:
             names = path if path == file.path else f"the run in {path} and {file.path}"
             raise BadInput(
-                f"{names} is on both sides, so it cannot differ; name a run from before the change "
-                "and another from after it"
+                f"{names} is on both sides; name a run from before the change and another run from "
+                "after the change"
             )
 
 
@@ -98,8 +100,9 @@ def _times(files: Sequence[RunFile]) -> _Times:
         node = environment.host.name
         device_of_run = "" if file.imported else identity_of(environment)
         for test, unfit, hosts, device, seconds in file.rows:
-            by_position = positional_names_note(parse_test(test).key.parameters)
-            if not (unfit or by_position or is_over_several(hosts)):
+            # Parameters that are named by their position may mean another thing in another run.
+            is_named_by_position = positional_names_note(parse_test(test).key.parameters)
+            if not (unfit or is_named_by_position or is_over_several(hosts)):
                 place = node, device or device_of_run or node
                 logs.setdefault(place, {}).setdefault(test, []).append(math.log(seconds))
     return {

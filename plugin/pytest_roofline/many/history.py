@@ -111,9 +111,34 @@ def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device"
     """
     single, short_count = _series(tables, by)
     by_test = group_by(single, lambda series: series.test)
-    common = [
-        middle for test_series in by_test.values() if (middle := _middle(test_series)) is not None
+    middles = [_middle(test_series) for test_series in by_test.values()]
+    common = [middle for middle in middles if middle is not None]
+    units_by_test = {
+        test: {series.unit for series in test_series} - {""}
+        for test, test_series in by_test.items()
+    }
+    changes = [
+        _change(tables, group, sorted(affected_units), units_by_test)
+        for group, affected_units in _affected_groups(tables, single, common, smallest_change)
     ]
+    changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
+    undated_count = int(tables.runs["started"].isna().sum())
+    return History(tuple(changes), (*common, *single), short_count, undated_count)
+
+
+def _affected_groups(
+    tables: RunTables,
+    single: Sequence[RunSeries],
+    common: Sequence[RunSeries],
+    smallest_change: float,
+) -> list[tuple[list[SeriesChange], set[str]]]:
+    """Return groups of changes that may be one change, each with the units that show it.
+
+    Args:
+        single: the series of single units.
+        common: the median of all units, by test, where there are enough units.
+        smallest_change: the smallest to report, as a share of time.
+    """
     common_changes = _changes(common, smallest_change)
     # By the id of each common change, the units that follow it.
     followers: dict[int, list[str]] = {}
@@ -126,23 +151,15 @@ def history(tables: RunTables, smallest_change: float = 0.02, by: str = "device"
         )
         for series in single
     ]
-    units = {
-        test: {series.unit for series in test_series} - {""}
-        for test, test_series in by_test.items()
-    }
-    groups = [
+    common_groups = [
         (group, {unit for change in group for unit in followers.get(id(change), ())})
         for group in _group_changes(tables, common_changes)
     ]
-    unit_groups = _group_changes(tables, _changes(remainders, smallest_change))
-    groups += [(group, {change.series.unit for change in group} - {""}) for group in unit_groups]
-    changes = [
-        _change(tables, group, sorted(affected_units), units) for group, affected_units in groups
+    unit_groups = [
+        (group, {change.series.unit for change in group} - {""})
+        for group in _group_changes(tables, _changes(remainders, smallest_change))
     ]
-    changes.sort(key=lambda change: (not change.slower, -abs(change.change)))
-    return History(
-        tuple(changes), (*common, *single), short_count, int(tables.runs["started"].isna().sum())
-    )
+    return [*common_groups, *unit_groups]
 
 
 def _changes(series: Sequence[RunSeries], smallest_change: float) -> list[SeriesChange]:
@@ -191,30 +208,34 @@ def _series(tables: RunTables, by: str) -> tuple[list[RunSeries], int]:
 
 
 def _units(tables: RunTables, points: DataFrame, by: str) -> Values:
-    """Return the unit of each point.
+    """Return the unit of each point: a device, a node, or an empty text for all of a hardware.
 
-    A CPU has no identity, so its node is the unit. Where most nodes appear in a few runs only, as
-    under ever new names, all CPUs of a hardware are one series.
+    `by` names the kind of unit. A CPU has no identity, so its node is the unit. Where most nodes appear in a few runs
+    only, as under ever new names, all CPUs of a hardware are one series.
     """
     runs = tables.runs
     counts = runs.groupby(["hardware", "node"])["path"].transform("size")
     are_long_lived = counts.groupby(runs["hardware"]).transform("median") >= FEWEST_RUNS
     device = runs["device"].where((runs["device"] != "") | ~are_long_lived, runs["node"])
-    unit = {"node": runs["node"], "hardware": runs["node"].map(lambda _: ""), "device": device}[by]
+    nothing = runs["node"].map(lambda _: "")
+    unit = {"node": runs["node"], "hardware": nothing, "device": device}[by]
+    is_over_several = numpy.array([test.several for test in tables.tests], dtype=bool)
     # A test over several devices belongs to their node, not to the device of its run.
-    over_several = numpy.array([test.several for test in tables.tests], dtype=bool)[
-        points["test"]
-    ] & (by == "device")
+    takes_node = is_over_several[points["test"]] & (by == "device")
     point_node, point_unit = (
         column.to_numpy(dtype=object)[points["run"]] for column in (runs["node"], unit)
     )
-    return numpy.asarray(numpy.where(over_several, point_node, point_unit))
+    return numpy.asarray(numpy.where(takes_node, point_node, point_unit))
 
 
 def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
     """Return the median of all units of one test, as a series.
 
-    None with too few units or points.
+    Args:
+        series: that of each unit.
+
+    Returns:
+        None with too few units or points.
     """
     if len(series) < FEWEST_UNITS:
         return None
@@ -222,17 +243,20 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
     logs = numpy.concatenate([unit.logs - numpy.median(unit.logs) for unit in series])
     days = numpy.concatenate([unit.days for unit in series])
     order = numpy.argsort(runs, kind="stable")
-    if len(order) // len(series) < FEWEST_RUNS:
+    point_count = len(order) // len(series)
+    if point_count < FEWEST_RUNS:
         return None
     # The points of all units, in the order of time, in groups of about one point a unit.
-    parts = numpy.array_split(order, len(order) // len(series))
+    parts = numpy.array_split(order, point_count)
+    last_indices = [part[-1] for part in parts]
+    any_unit = series[0]
     return RunSeries(
-        series[0].test,
+        any_unit.test,
         "",
-        runs=numpy.array([runs[part[-1]] for part in parts]),
+        runs=numpy.array([runs[index] for index in last_indices]),
         days=numpy.array([numpy.median(days[part]) for part in parts]),
         logs=numpy.array([numpy.median(logs[part]) for part in parts]),
-        kind=series[0].kind,
+        kind=any_unit.kind,
         raw=(runs[order], logs[order]),
         noise_factor=MEDIAN_ERROR / len(series) ** 0.5,
     )
@@ -265,11 +289,11 @@ def _group_changes(tables: RunTables, changes: Sequence[SeriesChange]) -> list[l
     groups: dict[tuple[object, ...], list[tuple[int, int, list[SeriesChange]]]] = {}
     for change in sorted(changes, key=lambda change: (change.before, change.after)):
         unit = change.series.unit if change.kind == "drift" else ""
-        spans = groups.setdefault(
-            (tables.tests[change.series.test].hardware, change.kind, change.size > 0, unit), []
-        )
+        hardware, is_slower = tables.tests[change.series.test].hardware, change.size > 0
+        spans = groups.setdefault((hardware, change.kind, is_slower, unit), [])
         start, end = _span(change)
         for index, (first, last, members) in enumerate(spans):
+            # A change that overlaps with a group joins it, and the group keeps the runs that both have.
             if max(start, first) <= min(end, last):
                 spans[index] = max(start, first), min(end, last), [*members, change]
                 break
@@ -287,26 +311,35 @@ def _span(change: SeriesChange) -> tuple[int, int]:
 
     Noise can move the place where it was seen by one run of its series.
     """
-    runs = change.series.runs if change.series.raw is None else change.series.raw[0]
+    runs = change.series.single_runs
     place = int(numpy.searchsorted(runs, change.after))
-    return int(runs[max(0, place - 2)]), int(runs[min(len(runs) - 1, place + 1)])
+    # The step was seen between the runs at `place - 1` and `place`.
+    first, last = max(0, place - 2), min(len(runs) - 1, place + 1)
+    return int(runs[first]), int(runs[last])
 
 
 def _change(
     tables: RunTables,
     group: Sequence[SeriesChange],
     affected_units: list[str],
-    units: dict[int, set[str]],
+    units_by_test: dict[int, set[str]],
 ) -> HistoryChange:
-    """Return the change that a group makes; `units` are those of each test."""
+    """Return a group of changes of single tests as one change.
+
+    Args:
+        group: the changes, the largest first.
+        affected_units: the units that show it.
+        units_by_test: all units that ran a test often enough.
+    """
     worst = group[0]
+    all_units = set().union(*(units_by_test[change.series.test] for change in group))
     return HistoryChange(
         kind=worst.kind,
         slower=worst.size > 0,
         change=growth(worst.size),
         hardware=tables.tests[worst.series.test].hardware,
         units=tuple(affected_units),
-        of_units=len(set().union(*(units[change.series.test] for change in group))),
+        of_units=len(all_units),
         before=_run_name(tables, worst.before),
         after=_run_name(tables, worst.after),
         changed=_changed_facts(tables, _pairs(tables, worst, affected_units)),
@@ -334,6 +367,7 @@ def _test_change(tables: RunTables, change: SeriesChange) -> TestChange:
 
 
 def _run_name(tables: RunTables, run: int) -> RunName:
+    """Return the name of the run with this number."""
     row = tables.runs.loc[run]
     return RunName(
         str(row["run_id"]), row["started"].isoformat(), str(row["path"]), str(row["node"])
@@ -341,9 +375,9 @@ def _run_name(tables: RunTables, run: int) -> RunName:
 
 
 def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> list[tuple[int, int]]:
-    """Return each unit's last run before a change and its first run after it.
+    """Return pairs of runs between which a change lies: each unit's last run before it and first run after it.
 
-    A change of a single unit has one such pair.
+    A change of a single unit has one such pair, and so has a change whose units have no runs on both sides.
     """
     if not change.series.common:
         return [(change.before, change.after)]

@@ -53,9 +53,8 @@ def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[In
     nodes = set().union(*counts.values())
     selected_runs = tables.runs[tables.runs["chosen"]]
     entries = []
-    for node, hardware in (
-        selected_runs[["node", "hardware"]].drop_duplicates().itertuples(index=False)
-    ):
+    pairs = selected_runs[["node", "hardware"]].drop_duplicates()
+    for node, hardware in pairs.itertuples(index=False):
         if hardware in counts:
             counts[hardware].setdefault(node, NOTHING)
         # No node of this hardware is judged, nor this node on other hardware.
@@ -89,6 +88,7 @@ def _counts(tables: RunTables, cells: DataFrame) -> dict[str, dict[str, int]]:
 def _incomplete(
     tables: RunTables, node: str, hardware: str, judged: dict[str, int], expected: dict[str, int]
 ) -> IncompleteNode:
+    """Return a node that is judged less than its peers, with the reason."""
     return IncompleteNode(node, hardware, judged, expected, _reason(tables, node, hardware, judged))
 
 
@@ -99,7 +99,8 @@ def _reason(tables: RunTables, node: str, hardware: str, judged: dict[str, int])
     rows = tables.rows[tables.rows["run"].isin(runs.index)]
     reasons = Counter(reason for reason in [*runs["unmeasured"], *rows["unfit"]] if reason)
     if reasons:
-        return str(reasons.most_common(1)[0][0])
+        ((commonest, _),) = reasons.most_common(1)
+        return str(commonest)
     if judged[TEST]:
         return ""
     if not len(rows):

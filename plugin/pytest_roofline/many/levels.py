@@ -53,7 +53,7 @@ ADVICE_FOR_CPU = ADVICE | {
 
 
 def class_of_test(test: Test, seconds: float) -> str:
-    """Return the class of a test.
+    """Return the class of a test: the component that it stresses.
 
     It depends on the metric, and on the seconds of a call on a typical part.
     """
@@ -72,9 +72,9 @@ def class_of_test(test: Test, seconds: float) -> str:
 
 
 def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
-    """Return the cells of one hardware: a row for each run, test and part.
+    """Return the cells of one hardware, a row for each run, test and part; then a number.
 
-    They are followed by the number of measurements over several nodes, which belong to no single node and are left out.
+    The number is that of the measurements over several nodes, which belong to no single node and are left out.
 
     Columns are `run`, `test`, `sort`, `part`, `node`, `first`, `second` (the GPUs of a link, as numbers of their node),
     `class`, `excess` (log seconds above the test's middle).
@@ -93,17 +93,19 @@ def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
     )
     _add_parts(cells, tables)
     cells["excess"] = cells["log"] - _middles(cells, tables.tests)
+    # A cell without a middle has too few parts to be compared with.
     cells = cells[cells["excess"].notna()]
     middle = cells.groupby("test")["log"].median()
     classes = {
         test: class_of_test(tables.tests[test], float(numpy.exp(middle[test])))
         for test in middle.index
     }
-    return cells.assign(**{"class": cells["test"].map(classes)}), int((~on_one_node).sum())
+    left_out_count = int((~on_one_node).sum())
+    return cells.assign(**{"class": cells["test"].map(classes)}), left_out_count
 
 
 def _add_parts(cells: DataFrame, tables: RunTables) -> None:
-    """Add the part of each row: `node`, `sort`, `part`, `first`, `second`."""
+    """Add the columns that tell the part of each row: `node`, `sort`, `part`, `first`, `second`."""
     tests, runs = tables.tests, tables.runs.loc[cells["run"]]
     # Both ends are −1 where the test is no copy between two GPUs.
     ends = numpy.array([_ends(test) for test in tests]).reshape(-1, 2)[cells["test"]]
@@ -157,6 +159,7 @@ def _middles(cells: DataFrame, tests: tuple[Test, ...]) -> "Series[float]":
     by_part = cells.groupby(["test", "part"], sort=False)["log"].median().reset_index()
 
     def middle(group_of_part: "Series[str]", group_of_row: "Series[str]") -> "Series[float]":
+        """Return for each row the median over the parts of its group; NaN of a group with too few parts."""
         middles = by_part.groupby(group_of_part)["log"].agg(["median", "count"])
         return group_of_row.map(middles["median"].where(middles["count"] >= FEWEST)).astype(float)
 
@@ -181,10 +184,12 @@ def case_of(test: Test) -> str:
     For any other test it is unique.
     """
     key, in_matrix = test.key, is_in_matrix(test)
+
+    def names_device(name: str, value: object) -> bool:
+        return in_matrix and name in ("source", "target", "gpu") and isinstance(value, int)
+
     parameters = {
-        name: value
-        for name, value in key.parameters.items()
-        if not (in_matrix and name in ("source", "target", "gpu") and isinstance(value, int))
+        name: value for name, value in key.parameters.items() if not names_device(name, value)
     }
     facts = (
         key.benchmark,
@@ -340,7 +345,9 @@ def _parts_at_level(name: str, sort: str, group: DataFrame) -> DataFrame:
         return _nodes(sort, group)
     if name == GPU and sort == LINK:
         return _gpus_of_links(group)
-    return group.assign(count=1)[VALUES] if name == sort else group.iloc[:0].assign(count=0)[VALUES]
+    if name == sort:
+        return group.assign(count=1)[VALUES]
+    return group.iloc[:0].assign(count=0)[VALUES]
 
 
 def _nodes(sort: str, group: DataFrame) -> DataFrame:
@@ -349,6 +356,7 @@ def _nodes(sort: str, group: DataFrame) -> DataFrame:
     Most means two thirds of its GPUs, or half of its links. Where these agree with the median of
     all, the excess is that median; otherwise it is what the least of them shows.
     """
+    # At least two thirds of the GPUs lie above the lowest third.
     share = 0.5 if sort == LINK else 1 / 3
     by_node = group.groupby("node", sort=True)["excess"]
     nodes = by_node.agg(["median", "count"]).join(
@@ -372,20 +380,23 @@ def _gpus_of_links(group: DataFrame) -> DataFrame:
 def _slow(
     level: DataFrame | None, name: str, smallest_size: float, suspects: set[tuple[str, str, str]]
 ) -> Sequence[Effect]:
-    """Return the parts that are slow.
+    """Return the parts of one level that are slow; none without the level.
 
-    A p is corrected for all parts and classes, and for all levels. For a suspect, and for a part that
-    is surely slow in another class, it is corrected for the classes and levels only.
+    `name` is that of the level, and `suspects` are the nodes, sorts and classes with a slow GPU. A p is corrected for
+    all parts and classes, and for all levels. For a suspect, and for a part that is surely slow in another class, it is
+    corrected for the classes and levels only.
     """
     if level is None:
         return []
     candidates = level[level["size"] > smallest_size]
-    certain_parts = set(candidates["part"][candidates["p"] * LEVELS * len(level) <= LEVEL])
+    comparison_count = LEVELS * len(level)
+    certain_parts = set(candidates["part"][candidates["p"] * comparison_count <= LEVEL])
     columns = ["part", "node", "sort", "kind", "size", "p", "spread", "peers"]
     slow = []
     for row in candidates[columns].itertuples(index=False):
         is_suspect = row.part in certain_parts or (row.node, row.sort, row.kind) in suspects
-        p = row.p * (LEVELS * (level["group"].nunique() if is_suspect else len(level)))
+        class_count = level["group"].nunique()
+        p = row.p * (LEVELS * class_count if is_suspect else comparison_count)
         if p <= LEVEL:
             # The columns are in the order of the fields of an effect.
             slow.append(Effect(name, *row._replace(p=p)))

@@ -60,7 +60,10 @@ class _Numbers:
 
 
 def _choices(entry: str, option: str) -> list[_Numbers | tuple[str]]:
-    """Return the parts of an entry, each with its choices."""
+    """Return the parts of an entry, each with its choices: a text alone, or the numbers of a bracket.
+
+    `option` is named in the message.
+    """
     if not _ENTRY.fullmatch(entry):
         raise BadInput(f"{option} has {entry!r}; expected names such as gpu[001-050],login1")
     return [
@@ -70,17 +73,24 @@ def _choices(entry: str, option: str) -> list[_Numbers | tuple[str]]:
 
 
 def _numbers(text: str, entry: str, option: str) -> _Numbers:
-    """Return the numbers of a bracket: `001-050,060`."""
+    """Return the numbers of a bracket: `001-050,060`.
+
+    `entry` and `option` are named in the message.
+    """
     ranges = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         first, last, step = match.groups() if match else ("", None, None)
-        numbers = range(int(first or 0), int(last or first or 0) + 1, int(step or 1) or 1)
-        if not first or not numbers or step == "0":
+        step_size = int(step or 1)
+        numbers = range(0)
+        if first and step_size > 0:
+            numbers = range(int(first), int(last or first) + 1, step_size)
+        if not numbers:
             raise BadInput(
                 f"{option} has the range {part!r} in {entry!r}; expected FIRST-LAST, such as 001-050"
             )
-        ranges.append((numbers, len(first)))
+        digit_count = len(first)
+        ranges.append((numbers, digit_count))
     return _Numbers(tuple(ranges))
 
 
@@ -114,7 +124,7 @@ class SilentNode:
 def silent_nodes(
     names: Sequence[str], sides: Mapping[str, Sequence[RunFile]]
 ) -> tuple[SilentNode, ...]:
-    """Return the listed nodes that gave no file, no usable number, or fewer tests than most.
+    """Return the listed nodes that gave no file, no usable number, or fewer tests than at least half of the nodes.
 
     Args:
         names: of the nodes that are expected.
@@ -124,6 +134,7 @@ def silent_nodes(
     for side, files in sides.items():
         tests = _tests_by_node(files)
         expected = median_high([len(tests_of_node) for tests_of_node in tests.values()] or [0])
+        # A list may name a node without its domain.
         tests |= {_short(node): tests_of_node for node, tests_of_node in tests.items()}
         for name in names:
             reason = _silence(name, tests.get(name), expected, files)
@@ -143,7 +154,14 @@ def silent_lines(nodes: Sequence[SilentNode]) -> list[str]:
 def _silence(
     name: str, tests: Collection[str] | None, expected: int, files: Sequence[RunFile]
 ) -> str:
-    """Return what is missing of a node; empty if nothing is. `tests` are None without a file."""
+    """Return what is missing of a node; empty if nothing is.
+
+    Args:
+        name: of the node.
+        tests: those that the node measured; None if no readable file is of this node.
+        expected: the number of tests that at least half of the nodes measured.
+        files: all files, of which some may be unreadable.
+    """
     if tests is None:
         # The path of a file that cannot be used is all that tells its node.
         whole_name = re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])")

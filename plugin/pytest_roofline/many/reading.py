@@ -71,7 +71,9 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
         reasons = listed(
             [reason.removesuffix(f"; {FOREIGN}") for reason in left_out], MOST_NAMED, "; "
         )
-        hint = f"; {FOREIGN}" * any(reason.endswith(FOREIGN) for reason in left_out)
+        # The advice that ends several reasons is given once, at the end.
+        is_foreign = any(reason.endswith(FOREIGN) for reason in left_out)
+        hint = f"; {FOREIGN}" if is_foreign else ""
         raise BadInput(f"none of {len(files)} run files can be used: {reasons}{hint}")
     cut = [cut_note(file.path) for file in readable if file.cut]
     # A log may hold runs of several nodes, so a path does not tell its run.
@@ -122,10 +124,12 @@ def _runs(
         columns=["file", *NAMES, *FACTS],
     )
     # Runs on several nodes may have the same name: only if all of these facts are equal, one is a copy of the other.
-    first_file = runs.groupby(["run_id", "started", "node", "device"], sort=False)[
-        "file"
-    ].transform("first")
-    is_fake = (runs["type"] == "fake") & bool((runs["type"] != "fake").any())
+    same_runs = runs.groupby(["run_id", "started", "node", "device"], sort=False)
+    first_file = same_runs["file"].transform("first")
+    is_fake = runs["type"] == "fake"
+    if is_fake.all():
+        # Without a run of a real device, those of fake devices stay.
+        is_fake[:] = False
     is_copy = runs["file"] != first_file
     originals = runs["path"].loc[first_file[is_copy]]
     reasons = [
@@ -138,9 +142,8 @@ def _runs(
     ]
     runs = runs[~is_copy & ~is_fake]
     started = to_datetime(runs["started"].map(moment), utc=True)
-    return runs.assign(started=started, chosen=True).sort_values(
-        ["started", "path"], kind="stable", ignore_index=True
-    ), reasons
+    runs = runs.assign(started=started, chosen=True)
+    return runs.sort_values(["started", "path"], kind="stable", ignore_index=True), reasons
 
 
 # The columns of a run that come from its file, and those that `_facts` reads from its environment.

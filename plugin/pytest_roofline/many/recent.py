@@ -98,13 +98,14 @@ class _Grid:
 
     @classmethod
     def of(cls, series: Sequence[RunSeries], changes: Sequence[SeriesChange]) -> "_Grid":
-        """Return the grid of these series."""
+        """Return the grid of these series, without the changes that were found in them."""
         logs = numpy.full((len(series), max(len(runs.logs) for runs in series)), numpy.nan)
         # The row of each series, by its id, so that its changes can be subtracted.
         rows = {}
         for row, runs in zip(logs, series, strict=True):
-            rows[id(runs)] = row[-len(runs.logs) :]
-            rows[id(runs)][:] = runs.logs
+            last_points = row[-len(runs.logs) :]
+            last_points[:] = runs.logs
+            rows[id(runs)] = last_points
         for change in changes:
             if id(change.series) in rows:
                 rows[id(change.series)] -= change.path(change.series)
@@ -133,7 +134,8 @@ class _Grid:
         """
         scatter = DataFrame(self.logs.T).rolling(count).std().to_numpy().T / self.noise[:, None]
         before = float(numpy.nanmedian(scatter[:, :-LAST]))
-        factor = float(numpy.median(scatter[:, -1])) / before if before > 0 else 1.0
+        last_scatter = scatter[:, -1]
+        factor = float(numpy.median(last_scatter)) / before if before > 0 else 1.0
         noise: Values = self.noise * (factor if factor > LOUDER else 1.0)
         return noise
 
@@ -184,7 +186,7 @@ class _Grid:
         return numpy.where(is_worth_reporting, numpy.minimum(1.0, p / budget), 1.0)
 
     def step(self, series: RunSeries, number: int, count: int, p: float) -> SeriesChange:
-        """Return the step before the last `count` runs; `number` is the row of the series."""
+        """Return the step before the last `count` runs, with its chance `p`; `number` is the row of the series."""
         size = float(numpy.median(self.recent_distances(count)[number]))
         count_before = min(LEVEL_RUNS, len(series.logs) - count)
         noise = float(self.recent_noise(count)[number])
@@ -268,8 +270,10 @@ class _Side:
         are estimated from counts, so each has a beta distribution.
 
         Args:
-            distances: [series], the distance of the last runs from the level before them.
+            distances: [series], the distance that the distant runs reach, from the level before the step.
             level: [series, points], the distances of all earlier runs from that level.
+            number: how many runs are distant.
+            count: how many runs there are after the step.
         """
         outliers = self.counts(numpy.minimum(distances, OUTLIER), level)
         further = self.counts(distances, level)
@@ -280,6 +284,7 @@ class _Side:
         # The first distant run comes by chance; each further one may also follow another.
         follower_share = numpy.minimum(1.0, share + self.follow_chances[numpy.maximum(index, 0)])
         p = math.comb(count, number) * share * follower_share ** (number - 1)
+        # Runs on the other side of the level are no evidence.
         return numpy.where(distances > 0, p, 1.0)
 
 

@@ -139,9 +139,11 @@ class Rollout:
         if not self.tests or status_of(self.rows) is Status.CANNOT_TELL:
             return Kind.INCONCLUSIVE
         words = {test.row.verdict for test in self.tests}
-        word = (self.together or self.tests[0]).row.verdict
-        is_open = word == Kind.INCONCLUSIVE and words <= {Kind.PASSED, Kind.IMPROVED}
-        return Kind.PASSED if is_open else Kind(word)
+        whole = self.together or self.tests[0]
+        # If each test by itself passed, the fleet passed, even if all tests together are undecided.
+        if whole.row.verdict == Kind.INCONCLUSIVE and words <= {Kind.PASSED, Kind.IMPROVED}:
+            return Kind.PASSED
+        return Kind(whole.row.verdict)
 
 
 def judge_rollout(
@@ -163,36 +165,28 @@ def judge_rollout(
     Raises:
         BadInput: a run is on both sides, or no test was measured before and after on one of both groups.
     """
-    runs = [
-        [file for file in side if not file.broken]
-        for side in (before, after, *(control or (before, after)))
-    ]
-    refuse_same_runs(runs[0], runs[1])
-    refuse_same_runs(runs[2], runs[3])
+    # Without runs of their own, the controls are among the runs of the changed nodes.
+    sides = (before, after, *(control or (before, after)))
+    before, after, control_before, control_after = (
+        [file for file in side if not file.broken] for side in sides
+    )
+    refuse_same_runs(before, after)
+    refuse_same_runs(control_before, control_after)
     if is_changed is None:
-        control_nodes = {node_of(file) for side in runs[2:] for file in side}
+        control_nodes = {node_of(file) for file in (*control_before, *control_after)}
         is_changed = lambda node: node not in control_nodes  # noqa: E731
-    treated = group_of(runs[0], runs[1], is_changed)
-    controls = group_of(runs[2], runs[3], lambda node: not is_changed(node))
+    treated = group_of(before, after, is_changed)
+    controls = group_of(control_before, control_after, lambda node: not is_changed(node))
     return _judge(treated, controls, tolerance)
 
 
 def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> Rollout:
-    """Return the effect on the nodes of both groups."""
-    for group, name in ((treated, "the changed nodes"), (controls, "the controls")):
-        if not group.changes:
-            raise BadInput(
-                f"no test was measured both before and after on one of {name}; expected runs of the same nodes"
-            )
-    sides = {
-        test: (values, controls.changes[test])
-        for test, values in treated.changes.items()
-        if test in controls.changes
-    }
-    if not sides:
-        raise BadInput(
-            "the runs of the controls hold none of the tests; expected runs of the same tests"
-        )
+    """Return the effect of a change: what changed on the nodes that got it, less what did on the controls.
+
+    `tolerance` is a share of time; None for that of each test's class.
+    """
+    sides = _changes_of_both(treated, controls)
+    first_test = next(iter(sides))
     prior = _shared_prior(sides.values())
     assumed = priors()[_class_of(parse_test(next(iter(sides))).key)]
     rollout = Rollout(
@@ -204,7 +198,7 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
         slow_nodes=slow_nodes(
             {CHANGED: treated, CONTROL: controls},
             replace(assumed, process=_change_spread(assumed)),
-            math.log1p(_tolerance(next(iter(sides)), tolerance)),
+            math.log1p(_tolerance(first_test, tolerance)),
         ),
         without_control=tuple(
             parse_test(test).label for test in treated.changes if test not in sides
@@ -216,6 +210,27 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
     tests, together = _judged_tests(sides, prior, tolerance)
     rollout = replace(rollout, tests=tests, together=together)
     return replace(rollout, effect=_effect(rollout.regressed or tests, prior, assumed))
+
+
+def _changes_of_both(
+    treated: NodeGroup, controls: NodeGroup
+) -> dict[str, tuple[NodeValues, NodeValues]]:
+    """Return the changes of the treated nodes and of the controls, by test. Raise BadInput if there is no such test."""
+    for group, name in ((treated, "the changed nodes"), (controls, "the controls")):
+        if not group.changes:
+            raise BadInput(
+                f"no test was measured both before and after on any of {name}; expected runs of the same nodes"
+            )
+    sides = {
+        test: (values, controls.changes[test])
+        for test, values in treated.changes.items()
+        if test in controls.changes
+    }
+    if not sides:
+        raise BadInput(
+            "the controls have none of the tests of the changed nodes; expected runs of the same tests"
+        )
+    return sides
 
 
 def _judged_tests(
@@ -299,7 +314,7 @@ def _effect(tests: Sequence[TestEffect], prior: Prior | None, assumed: Prior) ->
 
 
 def _pooled_variance(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the variance between nodes of both groups together, and its freedom."""
+    """Return the variance between nodes within each group, over both groups, and its degrees of freedom."""
     freedom = sum(len(side) - 1 for side in sides)
     squares = math.fsum(variance(side) * (len(side) - 1) for side in sides if len(side) > 1)
     return (squares / freedom if freedom else 0.0), freedom
@@ -373,6 +388,7 @@ def _standard_error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[flo
     """
     pooled = max(LEAST_SPREAD**2, _pooled_variance(sides)[0])
     parts = []
+    # A part of the error's square is that of one side, or that of the prior.
     prior_part = 0.0
     for side in sides:
         side_freedom = len(side) - 1
@@ -389,14 +405,14 @@ def _standard_error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[flo
 
 
 def _reason(verdict: Verdict, units: _Units, tests: int) -> str:
-    """Return the effect that an undecided test may have.
+    """Return the effect that an undecided test may have, as a text.
 
-    The text ends with the number of nodes that would decide.
+    The text ends with the number of nodes that would decide. `tests` is the number of all tests.
     """
     assert verdict.interval is not None
     count = would_decide(verdict, min(map(len, units.sides)), tests)
     needed = (
-        f"needs about {count} nodes in either group"
+        f"needs about {count} nodes in each group"
         if count is not None
         else f"{SUGGESTED_COUNTS[-1]} nodes are too few to decide this close to the tolerance"
     )

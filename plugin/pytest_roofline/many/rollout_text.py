@@ -75,7 +75,7 @@ def rollout_text(rollout: Rollout, labels: Sequence[str], width: int, colour: bo
 
 
 def _missing_lines(rollout: Rollout) -> list[str]:
-    """Return the lines on nodes, devices and tests that are missing after the change."""
+    """Return the lines on what is missing: silent nodes, places of one side only, lost tests, and controls."""
     lines = silent_lines(rollout.silent)
     for group, name in ((rollout.treated, CHANGED), (rollout.controls, CONTROL)):
         lines += [
@@ -121,20 +121,25 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
             f"{len(test.treated)}:{len(test.controls)}",
             styled(row.verdict),
         )
-    more = len(rollout.tests) - MOST_ROWS
-    remark = f"\n… and {more} more tests, none of them worse; --json has all" if more > 0 else ""
+    left_out_count = len(rollout.tests) - MOST_ROWS
+    remark = ""
+    if left_out_count > 0:
+        remark = f"\n… and {left_out_count} more tests, none of them worse; --json has all"
     return render(table, width, colour) + remark
 
 
 def _slow_lines(nodes: Sequence[SlowNode]) -> list[str]:
     """Return the lines on nodes that are slower than their own group."""
-    lines = [
-        f"slower than its group: {node.node} {format_percent(node.change)} ({node.group}), "
-        f"in {_test_text(node.test)}{', since the change' * node.since}"
-        for node in nodes[:MOST_ROWS]
-    ]
-    more = len(nodes) - MOST_ROWS
-    return lines + ([f"… and {more} more slow nodes; --name-only has all"] if more > 0 else [])
+    lines = []
+    for node in nodes[:MOST_ROWS]:
+        since = ", since the change" if node.since else ""
+        lines.append(
+            f"slower than its group: {node.node} {format_percent(node.change)} ({node.group}), "
+            f"in {_test_text(node.test)}{since}"
+        )
+    if len(nodes) > MOST_ROWS:
+        lines.append(f"… and {len(nodes) - MOST_ROWS} more slow nodes; --name-only has all")
+    return lines
 
 
 def _test_text(test: str) -> str:

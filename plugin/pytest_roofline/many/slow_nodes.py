@@ -44,6 +44,7 @@ def slow_nodes(
         prior: the assumed spreads between runs and between devices.
         smallest_size: the smallest slowness to report, in log seconds.
     """
+    # Each time after the change (a level), and each change, of the nodes of one group.
     looks = [
         (group, test, is_change, values)
         for group, nodes in groups.items()
@@ -51,12 +52,12 @@ def slow_nodes(
         for test, values in [*tests.items(), *_mean_of_all(tests)]
         if len(values) >= FEWEST
     ]
-    comparisons = sum(len(values) for *_, values in looks)
+    comparison_count = sum(len(values) for *_, values in looks)
     candidates = [
-        SlowNode(node, group, test, growth(size), min(1.0, p * comparisons), is_change)
+        SlowNode(node, group, test, growth(size), min(1.0, p * comparison_count), is_change)
         for group, test, is_change, values in looks
         for node, size, p in _judged(values, prior.process if is_change else prior.device)
-        if size > smallest_size and p * comparisons <= LEVEL
+        if size > smallest_size and p * comparison_count <= LEVEL
     ]
     worst = [
         max(entries, key=lambda entry: entry.change)
@@ -66,7 +67,10 @@ def slow_nodes(
 
 
 def _mean_of_all(tests: Mapping[str, NodeValues]) -> Iterator[tuple[str, NodeValues]]:
-    """Yield the mean over all tests of each node that has all of them, where there are several."""
+    """Yield the mean over all tests of each node that has all of them, under an empty name.
+
+    Nothing is yielded of a single test, and where no node has all tests.
+    """
     common = set.intersection(*map(set, tests.values())) if len(tests) > 1 else set()
     if common:
         yield (
@@ -79,7 +83,10 @@ def _mean_of_all(tests: Mapping[str, NodeValues]) -> Iterator[tuple[str, NodeVal
 
 
 def _judged(values: NodeValues, assumed: float) -> Iterator[tuple[str, float, float]]:
-    """Yield each node with its distance from the middle in log seconds, and the p of it."""
+    """Yield each node with its distance from the middle of all in log seconds, and the p of it.
+
+    `assumed` is the assumed spread of the values.
+    """
     import numpy
 
     logs = numpy.array(list(values.values()))

@@ -67,6 +67,14 @@ class RunSeries:
         """True if it is the median of all units."""
         return self.raw is not None
 
+    @property
+    def single_runs(self) -> Values:
+        """The number of every run behind the points, in the order of time: of a point that stands for several, all."""
+        if self.raw is None:
+            return self.runs
+        runs, _ = self.raw
+        return runs
+
     def around(self, cut: int, low: float, high: float) -> tuple[int, int]:
         """Return the last run before a step and the first after it.
 
@@ -112,7 +120,8 @@ class Shape:
 
         Steps take one for each level, a slope two.
         """
-        return len(self.residuals) - (len(self.levels) or 2)
+        parameter_count = len(self.levels) if self.levels else 2
+        return len(self.residuals) - parameter_count
 
     @property
     def cost(self) -> float:
@@ -121,18 +130,24 @@ class Shape:
         A slope costs one parameter, a step `STEP_PRICE`.
         """
         count = len(self.residuals)
-        return count * math.log(max(self.square / count, 1e-12)) + (
-            STEP_PRICE * len(self.cuts) + (not self.levels)
-        ) * math.log(count)
+        is_slope = not self.levels
+        price = 1.0 if is_slope else STEP_PRICE * len(self.cuts)
+        # A perfect fit has no logarithm.
+        mean_square = max(self.square / count, 1e-12)
+        return count * math.log(mean_square) + price * math.log(count)
 
 
 def fit_steps(values: Values, noise: float) -> Shape:
-    """Return the steps that explain a series best; there may be none."""
+    """Return the steps that explain a series best; there may be none.
+
+    `noise` is the standard deviation of a point, in the unit of the values.
+    """
     import ruptures
 
     search = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST)
     scaled_values = ((values - values.mean()) / noise).reshape(-1, 1)
     cuts = search.fit_predict(scaled_values, pen=STEP_PRICE * math.log(len(values)))
+    # The last cut is the end of the series.
     return fit_levels(values, tuple(int(cut) for cut in cuts[:-1]))
 
 
@@ -205,8 +220,8 @@ class SeriesChange:
         """
         if self.kind == "step":
             return numpy.where(series.runs >= self.after, self.size, 0.0)
-        days = self.series.days
-        path: Values = self.size * (series.days - days[0]) / (days[-1] - days[0])
+        first_day, last_day = self.series.days[0], self.series.days[-1]
+        path: Values = self.size * (series.days - first_day) / (last_day - first_day)
         return path
 
 
@@ -223,20 +238,9 @@ def examine(
     """
     if not series:
         return []
-    cases = []
-    for run_series, noise in zip(series, noises(series), strict=True):
-        values = limit_outliers(run_series.logs, noise)
-        shape = min(
-            fit_steps(values, noise),
-            fit_slope(run_series.days, values),
-            key=lambda shape: shape.cost,
-        )
-        distances = run_series.logs - (values - shape.residuals)
-        cases.append(
-            _FittedSeries(
-                run_series, values, shape, int((abs(distances) > OUTLIER_LIMIT * noise).sum())
-            )
-        )
+    cases = [
+        _fitted(run_series, noise) for run_series, noise in zip(series, noises(series), strict=True)
+    ]
     outlier_share = max(
         LEAST_OUTLIERS,
         sum(case.outlier_count for case in cases) / sum(len(case.values) for case in cases),
@@ -244,17 +248,19 @@ def examine(
     spreads, inflation = _spreads(cases, priors), _inflation(cases)
     changes: list[SeriesChange] = []
     for case in cases:
-        changes += _Judge(
+        # The share in this series, joined with that of all as if it came from `SHARED_RUNS` runs.
+        outlier_count = case.outlier_count + SHARED_RUNS * outlier_share
+        judge = _Judge(
             case.series,
             case.values,
             prior=spreads[case.series.kind],
             inflation=inflation,
-            outlier_share=(case.outlier_count + SHARED_RUNS * outlier_share)
-            / (len(case.values) + SHARED_RUNS),
+            outlier_share=outlier_count / (len(case.values) + SHARED_RUNS),
             # Each series is searched for steps and for a drift.
             comparisons=2 * len(series),
             smallest_size=math.log1p(smallest_change),
-        ).changes(case.shape)
+        )
+        changes += judge.changes(case.shape)
     return changes
 
 
@@ -285,6 +291,20 @@ class _FittedSeries:
     values: Values
     shape: Shape
     outlier_count: int
+
+
+def _fitted(series: RunSeries, noise: float) -> _FittedSeries:
+    """Return a series with the steps or the slope that explain it best.
+
+    `noise` is the standard deviation of its points, in log seconds.
+    """
+    values = limit_outliers(series.logs, noise)
+    shapes = fit_steps(values, noise), fit_slope(series.days, values)
+    shape = min(shapes, key=lambda shape: shape.cost)
+    # From the fitted shape to the points whose outliers are not limited.
+    distances = series.logs - (values - shape.residuals)
+    outlier_count = int((abs(distances) > OUTLIER_LIMIT * noise).sum())
+    return _FittedSeries(series, values, shape, outlier_count)
 
 
 def _spreads(cases: Sequence[_FittedSeries], priors: dict[str, Prior]) -> dict[str, Prior]:
@@ -352,7 +372,8 @@ class _Judge:
             drift = self._drift()
             if drift is not None:
                 return [drift]
-            shape = fit_steps(self.values, math.sqrt(self._variance(shape)[0]))
+            variance, _ = self._variance(shape)
+            shape = fit_steps(self.values, math.sqrt(variance))
         while True:
             steps = [self._step(shape, number) for number in range(len(shape.cuts))]
             weak = [step for step in steps if not self._is_significant(step)]
@@ -375,6 +396,8 @@ class _Judge:
     def _step(self, shape: Shape, number: int) -> SeriesChange:
         """Return a step between two segments of a shape, with its p.
 
+        `number` is that of the step, and of the segment before it.
+
         As in verdicts, the hypothesis of p is that the change is not worth reporting.
         """
         variance, freedom = self._variance(shape)
@@ -382,7 +405,8 @@ class _Judge:
         variance_before = self._mean_variance(shape, start, cut, variance)
         variance_after = self._mean_variance(shape, cut, end, variance)
         error = math.sqrt(self.inflation * (variance_before + variance_after))
-        size = shape.levels[number + 1] - shape.levels[number]
+        level_before, level_after = shape.levels[number : number + 2]
+        size = level_after - level_before
         score = (abs(size) - WORTH_REPORTING * self.smallest_size) / error
         # The number of pairs of neighbouring segments: each has three ends among n + 1 places.
         places = math.comb(len(self.values) + 1, 3)
@@ -391,7 +415,7 @@ class _Judge:
         shorter = min(cut - start, end - cut)
         p = self.comparisons * max(p, len(self.values) * self.outlier_share**shorter)
         half = quantile(0.975, freedom) * error
-        before, after = self.series.around(cut, *shape.levels[number : number + 2])
+        before, after = self.series.around(cut, level_before, level_after)
         return SeriesChange(
             self.series,
             "step",
@@ -427,7 +451,7 @@ class _Judge:
             float(slope_per_day) * span
             for slope_per_day in (slope.slope, slope.low_slope, slope.high_slope)
         )
-        runs = self.series.runs if self.series.raw is None else self.series.raw[0]
+        runs = self.series.single_runs
         drift = SeriesChange(
             self.series,
             "drift",

@@ -42,14 +42,11 @@ def trend(logs: Sequence[float], width: int = 16) -> str:
     ticks = min(width, len(logs))
     cuts = [len(logs) * place // ticks for place in range(ticks + 1)]
     heights = [median(logs[start:end]) for start, end in itertools.pairwise(cuts)]
-    middle, height_range = (
-        (min(heights) + max(heights)) / 2,
-        max(LEAST_HEIGHT_RANGE, max(heights) - min(heights)),
-    )
-    return "".join(
-        TICKS[round(((height - middle) / height_range + 0.5) * (len(TICKS) - 1))]
-        for height in heights
-    )
+    low, high = min(heights), max(heights)
+    middle, height_range = (low + high) / 2, max(LEAST_HEIGHT_RANGE, high - low)
+    # From 0 for the lowest tick to 1 for the highest.
+    shares = [(height - middle) / height_range + 0.5 for height in heights]
+    return "".join(TICKS[round(share * (len(TICKS) - 1))] for share in shares)
 
 
 def _unfit_lines(tables: RunTables) -> list[str]:
@@ -112,6 +109,7 @@ def _change_lines(tables: RunTables, change: HistoryChange) -> list[str]:
 
 
 def _time_text(run: RunName) -> str:
+    """Return the minute in which a run began."""
     return f"{datetime.datetime.fromisoformat(run.started):%Y-%m-%d %H:%M}"
 
 
@@ -207,11 +205,7 @@ def fleet_text(
     for hardware in report.hardware:
         lines += map(printable, _hardware_lines(hardware))
     counts = Counter(finding.level for finding in findings)
-    numbers = [
-        f"{counts[level]} {word}{'s' * (counts[level] > 1)}"
-        for level, word in WORDS.items()
-        if counts[level]
-    ]
+    numbers = [count(counts[level], word) for level, word in WORDS.items() if counts[level]]
     if not any(hardware_count.judged for hardware_count in report.hardware):
         return "\n".join(lines)
     return "\n".join(
@@ -224,18 +218,21 @@ def _none_found(report: Fleet, by: str | None) -> str:
 
     It adds the slowness that would not have been found.
     """
-    judged = [hardware.detectable.items() for hardware in report.hardware if hardware.judged]
-    shares = group_by(itertools.chain(*judged), lambda entry: entry[0])
+    # By level, the largest share of all hardware.
+    shares: dict[str, float] = {}
+    for hardware in report.hardware:
+        if hardware.judged:
+            for level, share in hardware.detectable.items():
+                shares[level] = max(share, shares.get(level, share))
     undetectable = [
-        f"a {WORDS[level]} that is less than {format_tolerance(round(max(entries)[1], 3))} slower"
-        for level, entries in shares.items()
+        f"a {WORDS[level]} that is less than {format_tolerance(round(share, 3))} slower"
+        for level, share in shares.items()
         if by in (None, level)
     ]
-    return (
-        f"none was found; {listed(undetectable, len(undetectable), ', ')} would not have been found"
-        if undetectable
-        else "none was found"
-    )
+    if not undetectable:
+        return "none was found"
+    parts = listed(undetectable, len(undetectable), ", ")
+    return f"none was found; {parts} would not have been found"
 
 
 def _findings_table(findings: Sequence[SlowPart], width: int, colour: bool) -> str:
@@ -262,12 +259,11 @@ def _finding_lines(number: int, finding: SlowPart) -> list[str]:
     """Return the lines on one finding; `number` is that of its rows in the table."""
     where = f" on {finding.node}" if finding.node != finding.part else ""
     lines = [f"{number}. {WORDS[finding.level]} {finding.part}{where}, {finding.hardware}"]
-    history = "; roofline history shows since when"
+    sometimes = ", only in some of these runs; roofline history shows since when"
     for slow_class in finding.slow:
-        frequency = "" if slow_class.steady else f", only in some of these runs{history}"
-        lines.append(
-            f"   slow in {slow_class.kind}: {listed(slow_class.tests, MOST_NAMED)} in {slow_class.runs} runs{frequency}"
-        )
+        tests = listed(slow_class.tests, MOST_NAMED)
+        frequency = "" if slow_class.steady else sometimes
+        lines.append(f"   slow in {slow_class.kind}: {tests} in {slow_class.runs} runs{frequency}")
     if finding.fine:
         lines.append(f"   as fast as others in {', '.join(finding.fine)}")
     if finding.differs:
@@ -291,8 +287,9 @@ def _incomplete_line(node: IncompleteNode) -> str:
         f"{node.judged[unit]} of {count(node.expected[unit], WORDS.get(unit, unit))}"
         for unit in units
     )
-    parts = ["no part of this node is judged" * node.unjudged, shares, node.reason]
-    return ": ".join([node.node, *filter(None, parts)])
+    unjudged = "no part of this node is judged" if node.unjudged else ""
+    parts = [node.node, unjudged, shares, node.reason]
+    return ": ".join(part for part in parts if part)
 
 
 def _hardware_lines(hardware: HardwareCount) -> list[str]:
