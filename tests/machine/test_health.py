@@ -230,7 +230,10 @@ def test_every_difference_from_the_expectation_is_a_finding_with_the_remedy_of_i
     said = ["power limit 400 W, default 700 W", "power limit in W 400, expected 700"]
     assert seen(gpu, differences=differences) == said
     missing, other = Unexpected("GPUs", H100, "8", "7"), Unexpected("GPUs", "NVIDIA T4", "0", "1")
-    assert ("nvidia-smi -L" in missing.remedy, "another kind of node" in other.remedy) == (True, True)
+    assert ("nvidia-smi -L" in missing.remedy, "another kind of node" in other.remedy) == (
+        True,
+        True,
+    )
     names = ["pcie_generation", "pcie_width", "power_limit_w", "ecc", "links", "partition", "memory_bytes", "version",
              "usable_cores", "cpu_model"]  # fmt: skip
     remedies = [Unexpected("x", fact, "1", "2").remedy for fact in names]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pytest_roofline.many.fleet import fleet
+from pytest_roofline.many.fleet import SlowClass, fleet
 from pytest_roofline.many.levels import levels_of
 from pytest_roofline.many.text import fleet_text
 from pytest_roofline.stats.outliers import qn
@@ -222,3 +222,8 @@ def test_the_scale_of_few_is_that_of_normal_values_and_half_of_them_may_be_anyth
         )
     spoiled = np.concatenate([rng.normal(0, 2, 21), np.full(19, 1e6)])
     assert qn(spoiled) < 20
+
+
+def test_a_part_with_a_single_run_is_not_called_slow_sometimes():
+    once, twice = (SlowClass("memory", 0.3, -0.1, 1.0, 0.001, ("copy",), runs) for runs in (1, 2))
+    assert (once.steady, twice.steady) == (True, False)

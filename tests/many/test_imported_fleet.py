@@ -171,7 +171,7 @@ def test_a_folder_of_logs_is_imported_by_node_and_the_slow_gpu_turns_the_command
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(main, ["fleet", "nodes"])
     assert done.exit_code == 1, done.output
-    assert "12 nodes, 96 devices, 0 links, 3 tests in 12 runs; detectable in" in done.output
+    assert "12 nodes, 96 devices, 3 tests in 12 runs; detectable in" in done.output
     assert "1. GPU node003:5 on node003, h100-sxm5, 80gb" in done.output
     assert done.output.splitlines()[-1] == "slower than their peers: 1 GPU"
 

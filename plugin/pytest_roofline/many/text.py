@@ -263,7 +263,9 @@ def _finding_lines(number: int, finding: SlowPart) -> list[str]:
     for slow_class in finding.slow:
         tests = listed(slow_class.tests, MOST_NAMED)
         frequency = "" if slow_class.steady else sometimes
-        lines.append(f"   slow in {slow_class.kind}: {tests} in {slow_class.runs} runs{frequency}")
+        lines.append(
+            f"   slow in {slow_class.kind}: {tests} in {count(slow_class.runs, 'run')}{frequency}"
+        )
     if finding.fine:
         lines.append(f"   as fast as others in {', '.join(finding.fine)}")
     if finding.differs:
@@ -301,7 +303,8 @@ def _hardware_lines(hardware: HardwareCount) -> list[str]:
         "test": hardware.tests,
         "run": hardware.runs,
     }
-    *parts, runs = (count(number, name) for name, number in counts.items())
+    # Logs of collectives alone name no device and no link.
+    *parts, runs = (count(number, name) for name, number in counts.items() if number)
     size = f"{hardware.hardware}: {', '.join(parts)} in {runs}"
     if hardware.judged:
         effects = ", ".join(
