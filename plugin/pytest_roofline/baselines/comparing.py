@@ -94,8 +94,10 @@ def compare(old: Sequence[Path], new: Sequence[Path], tolerance: float | None = 
     rows = [_row(after, pair, verdicts[pair.key.identity]) for pair in tests]
     rows += _unfit_rows(before, after, set(verdicts), tolerance)
     keys = [row.key for row in rows if row.key is not None]
+    # A lost result has a row, so it is not listed as well among those that only the old side has.
     lost_labels = {row.label for row in lost}
     only_old = dict.fromkeys([*_only_before(before, after, keys), *only_kernels])
+    # The verdict on all tests together, if they are slower together.
     regressed = shared.regressed if shared is not None else None
     return Comparison(
         rows=tuple(sorted(rows, key=lambda row: badness(row.verdict, row.slowdown))),

@@ -33,6 +33,7 @@ def lost_times(
         measured: the names of measurements that have a new time.
         ran_out: the measurement that ran out of memory, where it is known. It comes first in the result.
     """
+    # `alone` leaves out the number of devices, which differs between measurements of one test.
     test = (benchmark, canonical(parameters), hardware.alone)
     lost: dict[str, Reference | None] = {}
     if ran_out is not None:

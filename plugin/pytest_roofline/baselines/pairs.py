@@ -148,14 +148,9 @@ def compare_by(
         raise BadInput(
             f"no test with {parameter}={base} has a counterpart that differs only in {parameter}"
         )
-    prior = _shared_prior(twins)
-    verdicts = {
-        f"{number}": _verdict(pair, parameter, tolerance, prior)
-        for number, pair in enumerate(twins)
-    }
     rows = [
         (pair.variant.value, _row(pair, parameter, verdict, len(twins)))
-        for pair, verdict in zip(twins, settle(verdicts, len(twins)).values(), strict=True)
+        for pair, verdict in zip(twins, _verdicts(twins, parameter, tolerance), strict=True)
     ]
     return Contrast(
         parameter=parameter,
@@ -174,6 +169,17 @@ def parameters_of(key: Key) -> dict[str, Scalar]:
     """Return a test's parameters and measurement name, for `--by`."""
     named = {name.removesuffix(BY_POSITION): value for name, value in key.parameters.items()}
     return ({NAME: key.name} if key.name else {}) | named
+
+
+def _verdicts(twins: Sequence[Twins], parameter: str, tolerance: float | None) -> list[Verdict]:
+    """Return the verdict on each pair, after all of them are judged together."""
+    prior = _shared_prior(twins)
+    # `settle` tells verdicts apart by a name; here it is the number of the pair.
+    verdicts = {
+        f"{number}": _verdict(pair, parameter, tolerance, prior)
+        for number, pair in enumerate(twins)
+    }
+    return list(settle(verdicts, len(twins)).values())
 
 
 def _worst_first(value_and_row: tuple[str, Row]) -> tuple[int, float]:

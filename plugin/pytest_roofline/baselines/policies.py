@@ -28,7 +28,7 @@ def policy_of(
     """Return the policy of a test.
 
     Its tolerance is the first that is given: by the test, by its baseline, by the run, by the class
-    of its key.
+    of its key. The chance of error is shared among so many `comparisons`.
     """
     entry_tolerance = reference.tolerance if reference is not None else None
     tolerance = test_tolerance or entry_tolerance or run_tolerance or default_tolerance(key)

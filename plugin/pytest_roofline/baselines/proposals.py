@@ -1,7 +1,7 @@
 """Proposals of baselines from whole runs. Results that may not be of unchanged code are left out or refused."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,11 +171,7 @@ def _fit_measurements(
                 unfit[_process(measurement)] = printable(
                     f"{measurement.label} of {run.header.run_id}: {reason}"
                 )
-        # The reasons of a test's processes differ only in their numbers: one of each is kept.
-        left_out += {
-            (identity, re.sub(r"[\d.]+", "", reason)): reason
-            for (identity, _), reason in unfit.items()
-        }.values()
+        left_out += _distinct_reasons(unfit)
         # A process with one unfit attempt of a key is unfit: keeping only its good attempts would be selective.
         sound_processes = [
             measurement for measurement in fit_of_run if _process(measurement) not in unfit
@@ -190,6 +186,18 @@ def _fit_measurements(
 def _process(measurement: Measurement) -> tuple[str, str]:
     """Return the key and the process of a measurement."""
     return measurement.key.identity, measurement.process
+
+
+def _distinct_reasons(unfit: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return why processes are unfit, once a key and kind of reason.
+
+    The reasons of a key's processes differ only in their numbers, so the last of each kind is kept. `unfit` has them by
+    the identity of the key and the process.
+    """
+    reasons = {
+        (identity, re.sub(r"[\d.]+", "", reason)): reason for (identity, _), reason in unfit.items()
+    }
+    return list(reasons.values())
 
 
 def _disagreement_text(odd: Sequence[Disagreement], runs: Sequence[Run]) -> str:

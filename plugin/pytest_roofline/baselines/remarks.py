@@ -36,6 +36,7 @@ def remarks(verdict: Verdict) -> tuple[str, ...]:
         )
     clock = clock_change(verdict)
     if clock is not None:
+        # The clock explains most, so it comes first.
         lines.insert(0, clock_text(clock, verdict.tolerance))
     lines += odd_lines(verdict.reference.odd)
     if verdict.difference is not None:

@@ -404,10 +404,9 @@ def _with_anchor(
         drift.estimate > math.log1p(tolerance) and p_slower_than(drift, least) <= FALSE_CREEP
     )
     # The anchor of a young entry grows, as a single session is not precise enough.
-    old_anchor = () if is_slower else anchor
-    new_anchor = tuple(
-        {session.run_id: session for session in (*old_anchor, *_by_date(new_sessions))}.values()
-    )[:MOST_ANCHORED]
+    anchor_sessions = [*(() if is_slower else anchor), *_by_date(new_sessions)]
+    session_by_run = {session.run_id: session for session in anchor_sessions}
+    new_anchor = tuple(session_by_run.values())[:MOST_ANCHORED]
     # The change by this renewal, and by all renewals together.
     change_share = growth(_compare(new_sessions, before, prior).estimate)
     drift_share = growth(drift.estimate)

@@ -250,13 +250,7 @@ class _Checks:
             for share in COLD_SHARES
             if share * self.cache_bytes <= self._beyond_cache
         ]
-        reads = {size: self._read(size, flush) for size in sizes}
-        # Reads that last too few ticks of the clock are not precise enough.
-        cold_rates = {
-            size: size / samples.median_s
-            for size, samples in reads.items()
-            if samples.median_s >= FEWEST_TICKS * samples.tick_s
-        }
+        cold_rates = self._cold_rates(sizes, flush)
         if not cold_rates:
             return _missing(name, "every read that fits into a cache is too short for this clock")
         # Memory is measured again after the reads, since it may have become faster meanwhile.
@@ -276,6 +270,18 @@ class _Checks:
             warm_bytes_per_s=warm_rate,
             memory_bytes_per_s=memory,
         )
+
+    def _cold_rates(self, sizes: Sequence[int], flush: Callable[[], object]) -> dict[int, float]:
+        """Return the rate of a read after a flush, in bytes per second, by its size in bytes.
+
+        Reads that last too few ticks of the clock are not precise enough, and are left out.
+        """
+        reads = {size: self._read(size, flush) for size in sizes}
+        return {
+            size: size / samples.median_s
+            for size, samples in reads.items()
+            if samples.median_s >= FEWEST_TICKS * samples.tick_s
+        }
 
     def graph_agrees(self) -> Property:
         """Check that a graph's replay takes as long as calls between events.

@@ -250,6 +250,14 @@ class Siblings:
         if why_not:
             return [], why_not
         busy = self._busy(siblings) if among is None else ""
+        self._run_passes(siblings, busy)
+        return self._write(siblings, busy, ""), ""
+
+    def _run_passes(self, siblings: Sequence[_Sibling], busy: str) -> None:
+        """Measure all siblings in turn, in several passes.
+
+        After an error the passes so far are recorded as invalid. `busy` names the devices that were busy before.
+        """
         try:
             for _ in range(PASSES):
                 for sibling in siblings:
@@ -265,7 +273,6 @@ class Siblings:
             if isinstance(error, NoRoom):
                 lack(self._test.item, self._session.options, str(error))
             raise
-        return self._write(siblings, busy, ""), ""
 
     def _busy(self, siblings: "Sequence[_Sibling]") -> str:
         """Return which devices were busy before the measurement.
@@ -377,7 +384,8 @@ class Siblings:
     def _write(self, siblings: Sequence[_Sibling], busy: str, invalid: str) -> list[Measurement]:
         """Record each sibling that gave samples.
 
-        Only one of the run's own hardware has a roofline.
+        Only one of the run's own hardware has a roofline. `busy` names the devices that were busy before, and `invalid`
+        is why the measurements are no results; empty if they are.
         """
         session, work, measurements = self._session, self._request.work, []
         for sibling in siblings:

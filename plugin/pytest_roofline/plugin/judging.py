@@ -86,9 +86,13 @@ class Judge:
         if SIBLINGS in measurement.samples.labels:
             return self._among_siblings(measurement), results.representative(None)
         reference, why_none = self._reference_for(measurement)
-        invalid, representative = results.invalid(reference), results.representative(reference)
-        invalid = invalid or distrust_reasons(measurement.key, measurement.work, reference)
+        representative = results.representative(reference)
+        # Nothing is judged where the processes are not sound, or where the reference is impossible.
+        invalid = results.invalid(reference) or distrust_reasons(
+            measurement.key, measurement.work, reference
+        )
         entries = self._entries_for(measurement)
+        # The sound processes of this run, as one session.
         group = results.group(reference, self._under_test.identity, self._started)
         limits, idle = (
             ([], []) if invalid else self._limits(representative, results, reference, entries)

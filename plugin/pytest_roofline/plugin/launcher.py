@@ -88,7 +88,10 @@ class Launcher:
         return facts.best_kind()
 
     def unavailable(self, size: int, mpi: bool = False) -> str:
-        """Return why so many ranks are impossible, else an empty text."""
+        """Return why so many ranks are impossible, else an empty text.
+
+        With `mpi` the ranks use MPI. `attached` is the launch that pytest itself is a rank of, if it is one.
+        """
         if self.attached is not None and size > self.attached.size:
             return f"needs {size} ranks, this launch has {self.attached.size}"
         if mpi and (reason := self._no_mpi()):

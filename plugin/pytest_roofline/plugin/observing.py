@@ -169,6 +169,7 @@ def _record(
     planned = session.planned[item.nodeid]
     place = memory_state.place if memory_state is not None else None
     message = encodable(str(cause)) or type(cause).__name__
+    first_line = message.splitlines()[0]
     call_name = place.name if place is not None else ""
     free_bytes = parse_free_bytes(message)
     allocated = memory_state.allocated if memory_state is not None else None
@@ -181,7 +182,7 @@ def _record(
         label=planned.label + (f".{call_name}" if call_name else ""),
         device=place.device.name if place is not None else session.under_test.device.name,
         allocation=FailedAllocation(
-            message=message.splitlines()[0][:MOST_TEXT],
+            message=first_line[:MOST_TEXT],
             asked_bytes=parse_requested_bytes(message),
             free_bytes=free_bytes,
             allocated_bytes=allocated.now_bytes if allocated is not None else None,
@@ -302,18 +303,24 @@ def take_profile(
         measured_s=measurement.median_s,
     )
     try:
+        # Only torch's profiler writes a trace. Without one, `trouble` may say why.
         trace, trouble = _trace_path(session, measurement.label) if tool == "torch" else (None, [])
         profile = take(device, tool, Calls(fn, sets, model, measurement.median_s), empty, trace)
         session.note(
             replace(profile, missing=(*not_as_measured(measurement), *profile.missing, *trouble))
         )
     except Exception as error:
-        reason = (
-            str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
-        )
-        session.run_notes.warn(
-            printable(f"no profile of {measurement.label}: {encodable(reason)[:LONGEST_WORDS]}")
-        )
+        _warn_without_profile(session, measurement, error)
+
+
+def _warn_without_profile(
+    session: "RooflineSession", measurement: Measurement, error: Exception
+) -> None:
+    """Warn that a profile failed; a foreign error is named by its type."""
+    reason = str(error) if isinstance(error, RooflineError) else f"{type(error).__name__}: {error}"
+    session.run_notes.warn(
+        printable(f"no profile of {measurement.label}: {encodable(reason)[:LONGEST_WORDS]}")
+    )
 
 
 def not_as_measured(measurement: Measurement) -> list[str]:

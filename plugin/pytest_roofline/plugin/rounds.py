@@ -168,6 +168,7 @@ class Rounds:
     ) -> ChildEnd:
         """Run the process of a round, with this command line; return its end."""
         config = self._state.config
+        # The other processes of a launch, which serve the child in the meantime.
         attached = config.stash.get(attached_key, None)
         environ, descriptors = attached.lend() if attached is not None else ({}, ())
         command = [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args)]
@@ -188,15 +189,19 @@ class Rounds:
             )
         finally:
             copied_ids = self._copy_results(folder, number)
-        unsaved = (
+        for test_id in child_end.finished:
+            if test_id not in copied_ids:
+                self._note_unsaved(test_id, number)
+        return child_end
+
+    def _note_unsaved(self, test_id: str, number: int) -> None:
+        """Note and print that the results of a test that ended in a round are not in its run file."""
+        text = (
             f"the measurements of round {number} could not be saved; check the free space of "
             f"{tempfile.gettempdir()}"
         )
-        for test_id in child_end.finished:
-            if test_id not in copied_ids:
-                self._note_lost_round(test_id, unsaved)
-                self._say(f"roofline: {test_id}: {unsaved}")
-        return child_end
+        self._note_lost_round(test_id, text)
+        self._say(f"roofline: {test_id}: {text}")
 
     def _copy_results(self, folder: Path, number: int) -> frozenset[str]:
         """Copy a child's results into the run file, and return its test ids."""

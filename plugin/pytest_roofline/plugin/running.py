@@ -162,6 +162,7 @@ class Running:
     """The hooks of a run that measures: they open the device, judge, write and report."""
 
     def __init__(self, config: pytest.Config) -> None:
+        """Prepare the hooks of a run in which tests measure."""
         self.config = config
         self.only_looking = any(config.getoption(name, False) for name in LOOKING)
         self.state = config.stash[session_key] = RooflineSession(config, parse_options(config))

@@ -66,7 +66,10 @@ class Selection:
             return any(part.lower() in text.lower() for text in names)
 
         def has_mark(mark: str, **values: Scalar) -> bool:
-            # This is how pytest matches `-m`: by a marker and, if typed, its keyword arguments.
+            """Return whether the test has a mark, as pytest matches `-m`.
+
+            If keyword arguments are typed, the mark must have them, too.
+            """
             return any(
                 all(arguments.get(key, _ABSENT) == value for key, value in values.items())
                 for arguments in test.marks.get(mark, ())

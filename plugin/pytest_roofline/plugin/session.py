@@ -339,8 +339,11 @@ class RooflineSession:
         for kind in self.kinds:
             kind.write_verdicts(self.writer)
         summaries = summarise(row.measurement for row in rows if row.measurement is not None)
+        # The verdict on each curve, by its label and metric.
         words = {(curve.label, curve.metric): curve.kind.value for curve in judge_curves(rows)}
         is_complete = exit_status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        is_round = self.round is not None
+        has_shadow = self.options.shadow and is_complete and not is_round
         footer = Footer(
             finished=now(),
             exit_status=exit_status,
@@ -353,10 +356,8 @@ class RooflineSession:
             ),
             packages=dict(identity.packages().items() - environment.packages.items()),
             libraries=dict(identity.libraries().items() - environment.libraries.items()),
-            shadow=shadow_of(self.config).sentences
-            if self.options.shadow and is_complete and self.round is None
-            else None,
+            shadow=shadow_of(self.config).sentences if has_shadow else None,
             software=self.programs.software,
-            elsewhere=self.settings if self.options.gate and self.round is None else None,
+            elsewhere=self.settings if self.options.gate and not is_round else None,
         )
         self.writer.write(footer)
