@@ -213,6 +213,7 @@ def _run(
     """
     budget_s = None if budget is None else parse_duration(budget, "--budget")
     specs = dict(zip(("A", "B"), parse_sides(*state.sides), strict=True))
+    # A run that goes on measures the commits that its branches meant when it began.
     specs = {side: pin_commit(spec, state.commits.get(side, "")) for side, spec in specs.items()}
     interrupted, began_s = False, time.monotonic()
     resume_command = f"roofline ab --resume {state.name}"
@@ -240,10 +241,8 @@ def _run(
             report = make_report(results, paired_by_twin, sides, interrupted=interrupted)
     except KeyboardInterrupt:
         has_state = state_folder(folder, state.name).exists()
-        _tell(
-            "interrupted before the first process"
-            + f"; continue with: {resume_command}" * has_state
-        )
+        advice = f"; continue with: {resume_command}" if has_state else ""
+        _tell(f"interrupted before the first process{advice}")
         return 2
     except CommandError as error:
         for text in error.lines.splitlines():

@@ -22,12 +22,15 @@ def environment_of(side: PreparedSide, words: Sequence[str], printed: str) -> En
         printed: the text in which it may have stated its version.
     """
     version = version_line(printed)
-    files = file_hashes(words, Surroundings(side.cwd, side.environ))
+    software = file_hashes(words, Surroundings(side.cwd, side.environ))
+    if version:
+        software["version"] = version
     return Environment(
         device=_device(),
         host=host_facts(asks_torch=False),
-        software=files | ({"version": version} if version else {}),
+        software=software,
         code=code_of(Path(side.folder or side.cwd)),
+        # The folders of caches always differ between sides.
         variables={
             name: text for name, text in variables(side.environ).items() if name not in CACHES
         },

@@ -82,8 +82,10 @@ def make_plan(
         if names := [name for name, value in options.items() if value]:
             raise BadInput(f"no command is given for {', '.join(names)}; add --run 'COMMAND'")
         return None
-    _check(specs, arguments, commands, shell=shell)
-    reader, *settings = (read or ("json" if higher or lower else "")).split(",")
+    _refuse_contradictions(specs, arguments, commands, shell=shell)
+    default_reader = "json" if higher or lower else ""
+    # The name of a tool may be followed by facts: osu,devices=8.
+    reader, *settings = (read or default_reader).split(",")
     return CommandPlan(
         commands=commands,
         reader=reader,
@@ -175,13 +177,14 @@ def user_facts_of(facts: Mapping[str, str]) -> "UserFacts":
     return check_user_facts(UserFacts(**values))
 
 
-def _check(
+def _refuse_contradictions(
     specs: Mapping[str, SideSpec],
     arguments: Sequence[str],
     commands: Mapping[str, str],
     *,
     shell: bool,
 ) -> None:
+    """Raise BadInput for arguments of pytest, or a parameter of tests, beside a command; and for an empty command."""
     if arguments:
         raise BadInput(
             f"a command was given together with arguments for pytest: {shlex.join(arguments)}; "
@@ -211,7 +214,7 @@ def split_words(text: str) -> list[str]:
 
 
 def fill_words(text: str, values: Mapping[str, str], *, shell: bool) -> list[str]:
-    """Return a command to start, with the values of a process in place of their names."""
+    """Return a command to start, with the values of a process in place of their names, such as `{python}`."""
     if shell:
         for name, value in values.items():
             text = text.replace(name, shlex.quote(value))

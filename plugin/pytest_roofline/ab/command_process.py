@@ -34,9 +34,13 @@ PRINTED = "printed"
 def run_program(
     plan: CommandPlan, name: str, side: PreparedSide, folder: Path, ids: Sequence[str] | None
 ) -> ChildEnd:
-    """Run a program once, and write a run file of its figures. All figures of one that fails have failed.
+    """Run a program once, and write a run file of its figures.
+
+    If the program fails, all figures fail: those in `ids`, else one that has the name of the program.
 
     Args:
+        plan: the commands of both sides, and how their figures are read.
+        side: the interpreter, folder and variables of the process.
         name: of the side, `A` or `B`.
         folder: an empty one, which gets the run file and what the program prints.
         ids: the figures that are undecided; None where no figure is known yet.
@@ -62,9 +66,12 @@ class _ProgramProcess:
     """One process of a program."""
 
     def __init__(self, plan: CommandPlan, name: str, side: PreparedSide, folder: Path) -> None:
+        """Prepare a process of the side `name`, `A` or `B`. Its files go into `folder`."""
         self._plan, self._side, self._folder = plan, side, folder
         self._text, self._printed = plan.commands[name], Printed(folder / PRINTED)
+        # What stands for itself in a command: {python}, {folder} and {out}.
         self._values = {PYTHON: side.python, FOLDER: str(side.cwd), OUT: str(self._printed.out)}
+        # Programs of the side's environment are found first.
         places = (str(Path(side.python).parent), side.environ.get("PATH", os.defpath))
         self._side = replace(side, environ=side.environ | {"PATH": os.pathsep.join(places)})
         self._id = uuid.uuid4().hex
@@ -79,10 +86,13 @@ class _ProgramProcess:
     def environment(self) -> Environment:
         """The environment of the process, with the identity of the program."""
         if self._environment is None:
+            # The path of the output differs in each process, and is no part of the program.
             values = self._values | {OUT: ""}
-            # What a shell reads need be no words without one.
             words = fill_words(self._text, values, shell=self._plan.shell)
-            words = words[-1].split() if self._plan.shell else words
+            if self._plan.shell:
+                # The words are sh, -c and a text for the shell, whose quotation marks need not be closed.
+                *_, text = words
+                words = text.split()
             self._environment = environment_of(self._side, words, self._printed.text)
         return self._environment
 
@@ -136,6 +146,14 @@ class _ProgramProcess:
     def _measurement(
         self, name: str, cases: dict[str, str], metric: str, seconds: Sequence[float]
     ) -> Measurement:
+        """Return a figure as a measurement.
+
+        Args:
+            name: of the figure; empty for the time of the command.
+            cases: what tells the figure from others of its path, as parameters of the key.
+            metric: the direction of the figure, or that of times of commands.
+            seconds: samples; of a figure for which higher is better, the inverse of each.
+        """
         key = Key(
             self._plan.title, {**cases}, metric, key_of(self.environment), "warm", "wall", name
         )

@@ -208,8 +208,10 @@ class Git:
         if branch:
             refs = [branch, f"origin/{branch}"]
         else:
-            refs = [f"origin/{target}"] * bool(target) + ([gitlab_base] if gitlab_base else [])
+            refs = [f"origin/{target}"] if target else []
+            refs += [gitlab_base] if gitlab_base else []
             refs += ["origin/HEAD", "main", "master"]
+        # The first of these that this repository has.
         target_ref = next((ref for ref in refs if self._commit_of(text, ref)), None)
         if target_ref is None:
             raise BadInput(

@@ -84,6 +84,7 @@ class State:
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
+        """Raise BadInput for a number of processes that blocks cannot have."""
         if (
             self.processes % PROCESSES_PER_BLOCK_SIDE
             or not PROCESSES_PER_BLOCK_SIDE <= self.processes <= MOST
@@ -99,8 +100,9 @@ class State:
         """The words of the command line behind the sides: pytest's arguments, or the program."""
         if self.program is None:
             return ("--", *self.arguments)
-        # Two commands stand in the sides.
-        return () if self.sides[0].startswith("cmd:") else ("--run", self.program.commands["A"])
+        side_a, _ = self.sides
+        # Two commands stand in the sides themselves. Another command is the same on both sides.
+        return () if side_a.startswith("cmd:") else ("--run", self.program.commands["A"])
 
     def with_process(self, process: ArmProcess) -> "State":
         """Return the state with a process.
@@ -181,9 +183,12 @@ class SidesResults:
     def __init__(
         self, folder: Path, state: State, parameters: Mapping[str, tuple[str, str] | None]
     ) -> None:
+        """Read the results of the processes so far. The surveys of the warm-up are empty at first."""
         self.folder, self.state = folder, state
+        # The second A, which is the control, runs the tests of A.
         self.parameters = {**parameters, CONTROL: parameters["A"]}
         self.surveys = {side: Survey() for side in (*SIDES, CONTROL)}
+        # By the number of the process: its runs, and its measurements by the identity that both sides share.
         self._runs: dict[int, list[Run]] = {}
         self._measurements: dict[int, dict[str, list[Measurement]]] = {}
         for process in state.taken:
@@ -219,8 +224,9 @@ class SidesResults:
         runs, parameter = self.warming_runs(side), self.parameters[side]
         if parameter is None:
             return runs
+        name, _ = parameter
         return [
-            run.with_lines(Resources, (_twin_of(kernel, parameter[0]) for kernel in run.resources))
+            run.with_lines(Resources, (_twin_of(kernel, name) for kernel in run.resources))
             for run in runs
         ]
 
@@ -260,8 +266,10 @@ class SidesResults:
         parameter = self.parameters[side]
         if parameter is None:
             return key.identity
-        pair = twin_of(key, parameter[0])
-        return pair[0] if pair is not None and pair[1] == parameter[1] else None
+        name, value = parameter
+        # The identity without the parameter, and the value that the test has of it.
+        identity, test_value = twin_of(key, name) or (None, None)
+        return identity if test_value == value else None
 
     def _read(self, process: ArmProcess) -> None:
         """Read the run files of a process.
@@ -336,17 +344,15 @@ class SidesResults:
         The first counts the processes without a sound time, the second all processes. The reason is that of the last
         unsound process, empty if there is none.
         """
-        attempts = [
-            measurements
-            for number in self._measurements
-            if (measurements := self._measurements[number].get(twin))
+        # Of each process that measured the test, the reasons why its attempts do not count; empty of one that counts.
+        reasons_by_process = [
+            [measurement.invalid for measurement in measurements[twin]]
+            for measurements in self._measurements.values()
+            if measurements.get(twin)
         ]
-        reasons = [
-            measurements[-1].invalid
-            for measurements in attempts
-            if all(measurement.invalid for measurement in measurements)
-        ]
-        return len(reasons), len(attempts), reasons[-1] if reasons else ""
+        last_reasons = [reasons[-1] for reasons in reasons_by_process if all(reasons)]
+        last_reason = last_reasons[-1] if last_reasons else ""
+        return len(last_reasons), len(reasons_by_process), last_reason
 
     def trouble(self, side: str) -> dict[str, str]:
         """Return the tests that do not run in further processes, with the reason.
@@ -404,7 +410,8 @@ class SidesResults:
         runs = self._all_runs(side)
         if not runs:
             return None
-        environment = runs[0].environment
+        first_run = runs[0]
+        environment = first_run.environment
         variables = {
             name: value for name, value in environment.variables.items() if name not in CACHES
         }
@@ -415,7 +422,11 @@ class SidesResults:
     ) -> list[Line]:
         """Return the lines of a side's run file.
 
-        Each process is a round.
+        Each process is a round. The kernels of the warm-up follow, with the outcomes of their tests.
+
+        Args:
+            runs: all runs of the side.
+            verdicts: those that the file holds.
         """
         environment = self.environment(side)
         assert environment is not None
@@ -428,14 +439,11 @@ class SidesResults:
         processes = [process for process in self.state.taken if process.side == side]
         for number, process in enumerate(processes, 1):
             for run in self._runs[process.number]:
-                canaries = [
-                    measurement
+                lines += run.calibrations
+                lines += [
+                    replace(measurement, round=number)
                     for measurement in run.measurements
                     if CANARY in measurement.samples.labels
-                ]
-                lines += [
-                    *run.calibrations,
-                    *(replace(measurement, round=number) for measurement in canaries),
                 ]
                 lines += [*run.out_of_memory, *run.outcomes]
             for attempts in self._measurements[process.number].values():

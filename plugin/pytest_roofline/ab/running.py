@@ -47,10 +47,12 @@ class Runner:
         tell: Callable[[str], None],
         began_s: float,
     ) -> None:
+        """Prepare to run processes; none is started yet."""
         self.results, self.sides = results, {**sides, CONTROL: _with_new_caches(sides["A"])}
         self._variable, self._tell = variable, tell
         # Each arm has its own parent: processes of one parent may resemble each other, and A and A' must not do so.
         self._parents: dict[str, RoundParent] = {}
+        # The start of this call, and that of the run if it had not been interrupted.
         self._invoked_s, self._began_s = began_s, began_s - results.state.seconds
 
     def run(self, budget_s: float | None) -> dict[str, Paired]:
@@ -95,24 +97,28 @@ class Runner:
             processes = {process.number: process for process in self.results.state.taken}
             # A block that an interrupted run has completed is not announced again.
             if not all(place in processes for place in range(number + 1, number + len(order) + 1)):
-                arms = " ".join("A'" if arm == "control" else arm for arm in order)
-                title = (
-                    f"block {block + 1} of at most {block_count}"
-                    if block < block_count
-                    else "processes in place of spoiled ones"
-                )
-                self._tell(f"{title}: {arms}, {self._count(undecided)}")
+                self._announce(block, block_count, order, undecided)
             for arm in order:
                 number += 1
                 self._run_process(
                     processes.get(number) or self._plan_process(number, block, arm, undecided)
                 )
             paired_by_twin = self.judge(block, ended=False)
-        return (
-            self.judge(len(orders) - 1, ended=True)
-            if self._undecided(paired_by_twin)
-            else paired_by_twin
+        if self._undecided(paired_by_twin):
+            return self.judge(len(orders) - 1, ended=True)
+        return paired_by_twin
+
+    def _announce(
+        self, block: int, block_count: int, order: Sequence[str], undecided: Sequence[str]
+    ) -> None:
+        """Print the line on a block: its arms in their order, and the number of undecided tests."""
+        arms = " ".join("A'" if arm == "control" else arm for arm in order)
+        title = (
+            f"block {block + 1} of at most {block_count}"
+            if block < block_count
+            else "processes in place of spoiled ones"
         )
+        self._tell(f"{title}: {arms}, {self._count(undecided)}")
 
     def _begin_anew(self, lengths: Sequence[int]) -> None:
         """Drop the processes of the block that was interrupted, so that it runs again.
@@ -151,14 +157,15 @@ class Runner:
         Left out are tests that failed on a side, and those with too many unsound processes.
         """
         surveys = self.results.surveys
-        hopeless = {side: self.results.trouble(side) for side in SIDES}
-        return [
-            twin
-            for twin in self.results.twins
-            if (twin not in paired_by_twin or paired_by_twin[twin].open)
-            and not any(surveys[side].tests[twin].test_id in hopeless[side] for side in SIDES)
-            and not _is_spoiled(*self.results.unsound(twin)[:2])
-        ]
+        troubles = {side: self.results.trouble(side) for side in SIDES}
+        undecided = []
+        for twin in self.results.twins:
+            is_open = twin not in paired_by_twin or paired_by_twin[twin].open
+            failed = any(surveys[side].tests[twin].test_id in troubles[side] for side in SIDES)
+            unsound_count, process_count, _ = self.results.unsound(twin)
+            if is_open and not failed and not _is_spoiled(unsound_count, process_count):
+                undecided.append(twin)
+        return undecided
 
     def _warm(self) -> None:
         """Run every test of both sides once.
@@ -174,8 +181,8 @@ class Runner:
         listed_ids = [test.test_id for test in surveys[listing_side].tests.values()]
         self._survey("B", listed_ids if of_one_list else None)
         twins, kernels = self.results.twins, self._kernels()
-        parts = [self._count(twins)] * bool(twins or not kernels)
-        parts += [count(len(kernels), "kernel")] * bool(kernels)
+        parts = [self._count(twins)] if twins or not kernels else []
+        parts += [count(len(kernels), "kernel")] if kernels else []
         beginning = f"the warm-up took {time.monotonic() - began_s:.0f} s"
         self._tell(f"{beginning}: {' and '.join(parts)} on both sides")
         if program is not None and not listed_ids:
@@ -244,10 +251,12 @@ class Runner:
         survey, parameter = self.results.surveys[side], self.results.parameters[side]
         passed = {outcome.test_id for outcome in run.outcomes if outcome.outcome == "passed"}
         for outcome in run.outcomes:
-            # The id of a test ends in its parameter values: `test_step[eager-fp16]`.
-            concerns_side = parameter is None or parameter[1] in outcome.test_id.partition("[")[
-                2
-            ].rstrip("]").split("-")
+            concerns_side = True
+            if parameter is not None:
+                _, value = parameter
+                # The id of a test ends in its parameter values: `test_step[eager-fp16]`.
+                _, _, values_text = outcome.test_id.partition("[")
+                concerns_side = value in values_text.rstrip("]").split("-")
             if outcome.outcome != "passed" and concerns_side:
                 reasons = survey.trouble if outcome.outcome == "failed" else survey.skipped
                 reasons[outcome.test_id] = outcome.reason
@@ -305,17 +314,14 @@ class Runner:
         """
         files, ids_done, lost = list(process.files), set[str](), dict(process.lost)
         for run in runs_of_child(folder, self._unreadable(process.side)):
-            # Files of an interrupted process stay, so that a new file needs a new name.
-            names = (
-                f"{process.number:03d}-{process.arm}-{number}.jsonl"
-                for number in itertools.count(len(files))
-            )
-            files.append(next(name for name in names if not (self.results.place / name).exists()))
-            shutil.copyfile(run.path, self.results.place / files[-1])
+            file_name = self._free_name(process, len(files))
+            files.append(file_name)
+            shutil.copyfile(run.path, self.results.place / file_name)
             ids_done |= {outcome.test_id for outcome in run.outcomes}
+            # What a program printed goes beside its run file.
             for path in folder.glob(f"{PRINTED}.*"):
-                name = Path(files[-1]).with_suffix(path.suffix)
-                shutil.copyfile(path, self.results.place / name)
+                printed_name = Path(file_name).with_suffix(path.suffix)
+                shutil.copyfile(path, self.results.place / printed_name)
         remaining_ids = [test_id for test_id in process.left if test_id not in ids_done]
         if end is not None and end.died_in:
             lost[end.died_in] = (
@@ -338,6 +344,17 @@ class Runner:
         )
         self.results.add(process_so_far, time.monotonic() - self._began_s)
         return process_so_far
+
+    def _free_name(self, process: ArmProcess, first_number: int) -> str:
+        """Return a new name for a run file of a process, numbered from `first_number` on.
+
+        Files of an interrupted process stay, so their names are not free.
+        """
+        names = (
+            f"{process.number:03d}-{process.arm}-{number}.jsonl"
+            for number in itertools.count(first_number)
+        )
+        return next(name for name in names if not (self.results.place / name).exists())
 
     def _unreadable(self, side: str) -> Callable[[BadFile], None]:
         """Return a function that prints a note on an unreadable run file."""
@@ -414,8 +431,6 @@ def _survey_text(survey: Survey) -> str:
     Without any, it is the reasons of failed and skipped tests.
     """
     kernels = [kernel.label for run in survey.runs for kernel in run.resources]
-    names = [*(test.label for test in survey.tests.values()), *kernels] or [
-        *survey.trouble.values(),
-        *survey.skipped.values(),
-    ]
-    return listed(list(dict.fromkeys(names)), 2) or "nothing that measures"
+    names = [*(test.label for test in survey.tests.values()), *kernels]
+    reasons = [*survey.trouble.values(), *survey.skipped.values()]
+    return listed(list(dict.fromkeys(names or reasons)), 2) or "nothing that measures"

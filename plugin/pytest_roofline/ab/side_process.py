@@ -85,8 +85,11 @@ def check_end(side: str, setup: PreparedSide, end: ChildEnd, runs: Sequence[Run]
             "the commit with commit:REF,build='pip install .'"
         )
     for run in runs:
-        code = run.header.environment.code
-        if setup.commit and code and code[0].name == "." and code[0].commit != setup.commit:
+        # The first repository is that of the tests, if its name is a dot.
+        repository = next(iter(run.header.environment.code), None)
+        if not setup.commit or repository is None or repository.name != ".":
+            continue
+        if repository.commit != setup.commit:
             raise BadInput(
-                f"side {side} ({setup}) ran commit {code[0].commit[:10]}; expected {setup.commit[:10]}"
+                f"side {side} ({setup}) ran commit {repository.commit[:10]}; expected {setup.commit[:10]}"
             )

@@ -101,12 +101,10 @@ class PreparedSide:
 
         The commit follows, unless the text is its hash or the beginning of it.
         """
-        names_commit = self.commit.startswith(
-            self.spec.text.partition(",")[0].removeprefix("commit:")
-        )
-        return printable(
-            self.spec.text + (f" ({self.commit[:10]})" if self.commit and not names_commit else "")
-        )
+        side, _, _ = self.spec.text.partition(",")
+        is_named = self.commit.startswith(side.removeprefix("commit:"))
+        commit = f" ({self.commit[:10]})" if self.commit and not is_named else ""
+        return printable(f"{self.spec.text}{commit}")
 
 
 def parse_side(text: str) -> SideSpec:
@@ -122,8 +120,9 @@ def parse_side(text: str) -> SideSpec:
     elif kind in ("commit", "merge-base"):
         spec = SideSpec(text, kind, value, build)
     elif colon and kind in ("python", "with", "lock", "var", "param", "cmd"):
-        # A requirement or a value may hold anything.
-        return _require_value(SideSpec(text, kind, text.partition(":")[2]))
+        # A requirement or a value may hold anything, also `,build=`, which is no build command here.
+        _, _, whole_value = text.partition(":")
+        return _require_value(SideSpec(text, kind, whole_value))
     elif colon or not head or head.startswith("-"):
         raise BadInput(f"side {text!r} has an unknown form; expected {FORMS}")
     else:
@@ -151,9 +150,13 @@ def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
     Raises:
         BadInput: a text is no side, only one is a parameter, or the parameters differ.
     """
-    specs = parse_side(a), parse_side(b)
-    names = {spec.parameter[0] if spec.parameter else None for spec in specs}
-    if len(names) > 1:
+    specs = side_a, side_b = parse_side(a), parse_side(b)
+    # The name of the parameter on each side; None for a side that is no parameter.
+    parameter_names = set()
+    for spec in specs:
+        name, _ = spec.parameter or (None, None)
+        parameter_names.add(name)
+    if len(parameter_names) > 1:
         raise BadInput(
             f"sides {a!r} and {b!r} cannot be compared; expected the same parameter of tests on both sides, such as "
             "param:execution=eager and param:execution=compile"
@@ -162,7 +165,7 @@ def parse_sides(a: str, b: str) -> tuple[SideSpec, SideSpec]:
         raise BadInput(
             f"sides {a!r} and {b!r} cannot be compared; expected cmd:COMMAND on both sides, or --run COMMAND"
         )
-    if specs[0].parameter and specs[0] == specs[1]:
+    if side_a.parameter and side_a == side_b:
         raise BadInput(f"both sides are {a!r}; expected two different values of the parameter")
     return specs
 
@@ -199,10 +202,20 @@ def prepare_sides(
 
 
 def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str) -> PreparedSide:
+    """Return a side that is ready to run, made in a new folder.
+
+    Args:
+        spec: the side as the user wrote it.
+        folder: gets its caches, environment and worktree.
+        cwd: the folder in which the user called `roofline ab`.
+        git: the repository around that folder.
+        module: what the interpreter of the side must import.
+    """
     folder.mkdir()
-    checkout = git.top or ""
-    python, environ = sys.executable, dict(os.environ)
-    environ |= {name: str(folder / place) for name, place in CACHES.items()}
+    environ = dict(os.environ) | {name: str(folder / place) for name, place in CACHES.items()}
+    if spec.kind in ("commit", "merge-base"):
+        return _prepare_commit(spec, folder, cwd, git, module, environ)
+    python = sys.executable
     if spec.kind == "python":
         python = find_interpreter(spec.text, spec.value)
     elif spec.kind == "with":
@@ -212,15 +225,27 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str) -> 
     elif spec.kind == "var":
         name, _, value = spec.value.partition("=")
         environ[name] = value
-    if spec.kind not in ("commit", "merge-base"):
-        environ |= _interpreter_variables(spec, python)
-        _import_paths(spec, python, environ, cwd, module)
-        return PreparedSide(spec, python, cwd, environ, checkout, checkout)
-    commit = (git.merge_base if spec.kind == "merge-base" else git.commit)(spec.text, spec.value)
+    environ |= _interpreter_variables(spec, python)
+    # Only checks that the interpreter can import the module.
+    _import_paths(spec, python, environ, cwd, module)
+    checkout = git.top or ""
+    return PreparedSide(spec, python, cwd, environ, checkout, checkout)
+
+
+def _prepare_commit(
+    spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str, environ: dict[str, str]
+) -> PreparedSide:
+    """Return the side of a commit: its worktree, in which it is built if the user gave a command for that.
+
+    The arguments are those of `_prepare`; `environ` are the variables of the side so far.
+    """
+    find_commit = git.merge_base if spec.kind == "merge-base" else git.commit
+    commit = find_commit(spec.text, spec.value)
+    checkout = git.top or ""
     worktree = folder / "worktree"
     git.add(spec.text, worktree, commit)
-    if spec.build:
-        python = make_overlay(folder / "environment")
+    # What a build installs goes into an environment of its own.
+    python = make_overlay(folder / "environment") if spec.build else sys.executable
     environ |= _interpreter_variables(spec, python)
     if spec.build:
         run(
@@ -298,7 +323,9 @@ def _import_paths(
             f"side {spec.text!r}: {python} cannot import {module} ({reason}); expected an environment with "
             "pytest-roofline and all that the tests import"
         )
-    folders, prefixes = json.loads(process.stdout.splitlines()[-1])
+    # An import may print lines before.
+    last_line = process.stdout.splitlines()[-1]
+    folders, prefixes = json.loads(last_line)
     return folders, prefixes
 
 
@@ -311,6 +338,8 @@ def _interpreter_variables(spec: SideSpec, python: str) -> dict[str, str]:
         return {}
     place = Path(python).parent
     path = f"{place}{os.pathsep}{os.environ.get('PATH', '')}"
-    return {"PATH": path} | (
-        {"VIRTUAL_ENV": str(place.parent)} if (place.parent / "pyvenv.cfg").exists() else {}
-    )
+    variables = {"PATH": path}
+    environment = place.parent
+    if (environment / "pyvenv.cfg").exists():
+        variables["VIRTUAL_ENV"] = str(environment)
+    return variables

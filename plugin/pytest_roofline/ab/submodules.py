@@ -55,7 +55,7 @@ def absolute_url(url: str, remote: str) -> str:
         if step == "..":
             # `host:path` has no slash ahead of its path.
             separator = "/" if "/" in base else ":"
-            base = base.rpartition(separator)[0]
+            base, _, _ = base.rpartition(separator)
     return f"{base}{separator}{url}".rstrip("/")
 
 
@@ -91,7 +91,9 @@ def _paths(folder: Path) -> list[str]:
     They come from the index, which cannot name a path outside of the checkout. 160000 is the mode of a submodule.
     """
     entries = _output(folder, "ls-files", "--stage", "-z").split("\0")
-    return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
+    # Mode, hash and stage go before a tab, and the path behind it.
+    parts = [entry.partition("\t") for entry in entries if entry.startswith("160000 ")]
+    return [path for _, _, path in parts]
 
 
 def _remote(folder: Path) -> str:

@@ -21,7 +21,7 @@ from ..core.records import Measurement
 from ..core.rows import FAILED, FIGURE, KERNEL, Row, plain, worst_first
 from ..core.statuses import WORSE, Status, is_green, status_of
 from ..core.units import count, format_percent, listed, printable
-from ..core.verdicts import Group, Kind, Reference, Subject
+from ..core.verdicts import Group, Kind, Reference, Subject, Verdict
 from ..report.comparison import kernel_as_json
 from ..report.messages import closing_lines
 from ..report.summary import code, line
@@ -178,43 +178,24 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
         for arm in ("A", "B")
     )
     tests = {side: results.surveys[side].tests[twin] for side in SIDES}
-    kind, label, reasons = paired.verdict.kind, tests["B"].label, paired.verdict.reasons
-    if before and after:
-        # If the sides are two values of a parameter, the label has neither value.
-        label = Twins(Variant("A", before), Variant("B", after)).label + (
-            f".{tests['B'].key.name}" * bool(tests["B"].key.name)
-        )
-        # A reason says so if the sides were timed in different modes.
-        modes = [
-            {measurement.samples.achieved for measurement in measurements}
-            for measurements in (before, after)
-        ]
-        if modes[0] != modes[1]:
-            labels = [";".join(sorted(map(",".join, side_modes))) for side_modes in modes]
-            texts = dict(zip(SIDES, labels, strict=True))
-            reasons = *reasons, Reason(ReasonCode.SIDES_TIMED, texts=texts)
-        if results.parameters["A"] is None and after[-1].work != before[-1].work:
-            kind, reasons = Kind.INVALID, (Reason(ReasonCode.OTHER_WORK),)
-    else:
-        unsound_count, process_count, reason_text = results.unsound(twin)
-        kind, reasons = Kind.INVALID, (Reason(ReasonCode.UNTIMED),)
-        if unsound_count:
-            reasons = tuple(
-                of_processes(reason, unsound_count, process_count)
-                for reason in text_reasons(reason_text)
-            )
     troubles = {
         side: text for side in SIDES if (text := results.trouble(side).get(tests[side].test_id))
     }
+    kind, reasons = _kind_and_reasons(results, twin, paired.verdict, before, after)
     if troubles:
         kind = Kind.INVALID
         reasons = tuple(
             Reason(ReasonCode.SIDE_ENDED, texts={"side": side, "text": text})
             for side, text in troubles.items()
         )
+    key, label = tests["B"].key, tests["B"].label
+    if before and after:
+        # If the sides are two values of a parameter, the label has neither value.
+        label = Twins(Variant("A", before), Variant("B", after)).label
+        label += f".{key.name}" if key.name else ""
     medians_s = tuple(measurement.median_s for measurement in after)
     # A figure of a program is told in its own terms, and a time of a test as one.
-    is_figure = results.state.program is not None and has_own_terms(tests["B"].key.metric)
+    is_figure = results.state.program is not None and has_own_terms(key.metric)
     verdict = replace(
         paired.verdict,
         kind=kind,
@@ -222,27 +203,58 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
         subject=Subject(
             tests["B"].test_id,
             label,
-            tests["B"].key.name,
+            key.name,
             changed=tuple(_environment_changes(results)),
-            metric=tests["B"].key.metric if is_figure else "",
+            metric=key.metric if is_figure else "",
         ),
         reference=_reference(results, before),
         new_medians_s=medians_s,
     )
-    base_s = geometric_mean([measurement.median_s for measurement in before]) if before else None
-    row = replace(
-        compared_row(
-            tests["B"].key,
-            after[-1].work if is_figure and after else None,
-            verdict,
-            geometric_mean(medians_s) if after else None,
-            base_s,
-        ),
-        processes=len(after) or None,
+    row = compared_row(
+        key,
+        after[-1].work if is_figure and after else None,
+        verdict,
+        geometric_mean(medians_s) if after else None,
+        geometric_mean([measurement.median_s for measurement in before]) if before else None,
     )
+    row = replace(row, processes=len(after) or None)
     # A test that was skipped on B, for example for lack of memory, is not worse.
     is_failed = [*troubles] == ["B"] and not troubles["B"].startswith("skipped in ")
     return replace(row, verdict=FAILED, red=True) if is_failed else row
+
+
+def _kind_and_reasons(
+    results: SidesResults,
+    twin: str,
+    verdict: Verdict,
+    before: Sequence[Measurement],
+    after: Sequence[Measurement],
+) -> tuple[Kind, tuple[Reason, ...]]:
+    """Return the verdict on a test with its reasons: INVALID without a sound time, or for sides of different work.
+
+    `before` are the sound measurements of A, `after` those of B.
+    """
+    if not (before and after):
+        unsound_count, process_count, reason_text = results.unsound(twin)
+        if not unsound_count:
+            return Kind.INVALID, (Reason(ReasonCode.UNTIMED),)
+        reasons = text_reasons(reason_text)
+        return Kind.INVALID, tuple(
+            of_processes(reason, unsound_count, process_count) for reason in reasons
+        )
+    # Two values of a parameter may do different work.
+    if results.parameters["A"] is None and after[-1].work != before[-1].work:
+        return Kind.INVALID, (Reason(ReasonCode.OTHER_WORK),)
+    modes_before, modes_after = (
+        {measurement.samples.achieved for measurement in measurements}
+        for measurements in (before, after)
+    )
+    if modes_before == modes_after:
+        return verdict.kind, verdict.reasons
+    # Sides that were timed in different modes are judged all the same, with a reason that says so.
+    labels = [";".join(sorted(map(",".join, modes))) for modes in (modes_before, modes_after)]
+    texts = dict(zip(SIDES, labels, strict=True))
+    return verdict.kind, (*verdict.reasons, Reason(ReasonCode.SIDES_TIMED, texts=texts))
 
 
 def _in_terms_of(row: Row, difference: float) -> float:
@@ -258,8 +270,9 @@ def _reference(results: SidesResults, before: Sequence[Measurement]) -> Referenc
     """
     if not before:
         return None
-    start = results.runs_of("A")[0].header.started
-    group = Group(tuple(measurement.median_s for measurement in before), started=start)
+    first_run = results.runs_of("A")[0]
+    medians_s = tuple(measurement.median_s for measurement in before)
+    group = Group(medians_s, started=first_run.header.started)
     return Reference((group,), run_name(results.state.name, "A"))
 
 
@@ -291,10 +304,9 @@ def _failed_tests(results: SidesResults, row_ids: set[str]) -> tuple[list[Row], 
                 )
             )
         elif not fails_on_b_only:
-            sides_failing = [side for side in SIDES if test_id in troubles[side]]
-            notes.append(
-                f"{short_name(test_id)} fails on {' and '.join(sides_failing)}: {troubles[sides_failing[0]][test_id]}"
-            )
+            reasons = {side: troubles[side][test_id] for side in SIDES if test_id in troubles[side]}
+            first_reason = next(iter(reasons.values()))
+            notes.append(f"{short_name(test_id)} fails on {' and '.join(reasons)}: {first_reason}")
     return rows, notes
 
 
@@ -350,8 +362,9 @@ def _changed_code_notes(results: SidesResults) -> list[str]:
             )
         )
         if len(codes) > 1:
+            first, *_, last = codes
             notes.append(
-                f"the code of side {side} changed during the run: {codes[0]} → {codes[-1]}; measure again"
+                f"the code of side {side} changed during the run: {first} → {last}; measure again"
             )
     return notes
 
@@ -368,7 +381,7 @@ def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list
         f"{processes} processes a side are too few to turn any test red; use --processes {fewest}, or select at least "
         "25 tests of similar spread"
     )
-    return [note] * (fewest > processes)
+    return [note] if fewest > processes else []
 
 
 def _environment_changes(results: SidesResults) -> list[str]:
@@ -439,10 +452,11 @@ def _reason_lines(report: Report) -> list[str]:
     for row in report.rows:
         if row.reason and not is_green(row):
             groups.setdefault((row.verdict, re.sub(r"[\d.]+", "", row.reason)), []).append(row)
-    return [
-        f"{word} {listed([row.label for row in rows], MOST_NAMED)}: {rows[0].reason}"
-        for (word, _), rows in groups.items()
-    ]
+    lines = []
+    for (verdict, _), rows in groups.items():
+        labels, first = [row.label for row in rows], rows[0]
+        lines.append(f"{verdict} {listed(labels, MOST_NAMED)}: {first.reason}")
+    return lines
 
 
 def report_as_json(report: Report) -> dict[str, object]:
