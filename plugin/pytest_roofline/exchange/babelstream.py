@@ -134,12 +134,10 @@ class _Table(OpenTable[Reading]):
             raise BadLine(
                 f"the array size above is {printed_size:g} {unit}; expected a size above 0"
             )
-        power = 2 ** round(math.log2(printed_size * factor))
-        return (
-            power
-            if f"{power / factor:.1f}" == f"{printed_size:.1f}"
-            else round(printed_size * factor)
-        )
+        size_bytes = printed_size * factor
+        power = 2 ** round(math.log2(size_bytes))
+        has_same_text = f"{power / factor:.1f}" == f"{printed_size:.1f}"
+        return power if has_same_text else round(size_bytes)
 
 
 class _Tables(list[_Table]):
@@ -188,7 +186,8 @@ def _take_driver(tables: _Tables, _number: int, match: re.Match[str]) -> None:
 
 def _take_wrong(tables: _Tables, _number: int, match: re.Match[str]) -> None:
     """Note an array that the tool found wrong. Versions print it before or behind the table."""
-    (tables[-1] if tables else tables.begin()).wrong_arrays.add(match["array"])
+    table = tables[-1] if tables else tables.begin()
+    table.wrong_arrays.add(match["array"])
 
 
 def _take_columns(tables: _Tables, _number: int, match: re.Match[str]) -> None:
@@ -200,18 +199,19 @@ def _take_columns(tables: _Tables, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """Read a row of the CSV."""
+    """Read a row of the CSV: a kernel, three whole numbers, a rate and three times."""
     values = match[0].split(",")
     table = tables.table
     if table is None or len(values) != _COLUMNS:
         expected = _COLUMNS if table is not None else "a line above that names the columns"
         raise BadLine(f"{len(values)} columns; expected {expected}")
+    kernel = values[0]
     calls, elements, element_bytes = (whole_number(value) for value in values[1:4])
     _rate, best, slowest, mean = (amount(value) for value in values[4:])
     if not (best and slowest and mean):
         raise BadLine("a time is 0; expected times above 0")
     table.rows += _readings(
-        values[0],
+        kernel,
         calls,
         array_bytes=elements * element_bytes,
         element_bytes=element_bytes,
@@ -230,31 +230,11 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     if table is None:
         raise ForeignLine
     require_columns(values, 5)
-    kernel, (rate, best, slowest, mean) = values[0], (amount(value) for value in values[1:])
-    if "precision" not in table.head and "elements" in table.head:
-        # The first version printed neither type nor size. Rate times time is the moved bytes, which only one type fits.
-        element_bytes = (
-            rate * UNITS[table.unit] * best / sum(KERNELS[kernel]) / int(table.head["elements"])
-        )
-        precision = next(
-            (name for name, size in _SIZES.items() if abs(element_bytes / size - 1) < 0.01), None
-        )
-        table.head |= {"precision": precision} if precision else {}
+    kernel = values[0]
+    rate, best, slowest, mean = (amount(value) for value in values[1:])
+    _note_precision(table, kernel, rate, best)
     array_bytes = table.array_bytes()
-    moved_bytes = sum(KERNELS[kernel]) * array_bytes
-    if not rate:
-        raise BadLine("the rate is 0; expected a rate above 0")
-    seconds = moved_bytes / (rate * UNITS[table.unit])
-    # The rounded size, rate and time together allow this difference.
-    rounding_s = (
-        seconds
-        * (0.06 * UNITS.get(table.head.get("size_unit", "KB"), 0.0) / array_bytes + 0.0006 / rate)
-        + _HALF_TICK_S
-    )
-    if abs(seconds - best) > rounding_s:
-        raise BadLine(
-            f"{rate:g} {table.unit}/s of {moved_bytes} bytes are {seconds:.5f} s, but the least time is {best:g} s"
-        )
+    seconds = _seconds_by_rate(table, kernel, rate, best, array_bytes)
     times = {"best": seconds, "mean": mean, "slowest": slowest}
     table.left_out += [
         f"line {number}, {name}: the tool printed 0 s"
@@ -274,6 +254,44 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
     )
 
 
+def _note_precision(table: _Table, kernel: str, rate: float, best: float) -> None:
+    """Note the type of numbers that a row fits, if no line above the table names it.
+
+    The first version printed neither type nor size. Rate times time is the moved bytes, which only one type fits.
+
+    Args:
+        kernel: of the row.
+        rate: in the unit of the table.
+        best: the least time, in seconds.
+    """
+    if "precision" in table.head or "elements" not in table.head:
+        return
+    array_count = sum(KERNELS[kernel])
+    element_bytes = rate * UNITS[table.unit] * best / array_count / int(table.head["elements"])
+    for precision, size in _SIZES.items():
+        if abs(element_bytes / size - 1) < 0.01:
+            table.head["precision"] = precision
+            return
+
+
+def _seconds_by_rate(
+    table: _Table, kernel: str, rate: float, best: float, array_bytes: int
+) -> float:
+    """Return the seconds of the best call by its rate. Raise BadLine if the printed time `best` contradicts it."""
+    moved_bytes = sum(KERNELS[kernel]) * array_bytes
+    if not rate:
+        raise BadLine("the rate is 0; expected a rate above 0")
+    seconds = moved_bytes / (rate * UNITS[table.unit])
+    # The rounded size, rate and time together allow this difference.
+    size_unit = UNITS.get(table.head.get("size_unit", "KB"), 0.0)
+    rounding_s = seconds * (0.06 * size_unit / array_bytes + 0.0006 / rate) + _HALF_TICK_S
+    if abs(seconds - best) > rounding_s:
+        raise BadLine(
+            f"{rate:g} {table.unit}/s of {moved_bytes} bytes are {seconds:.5f} s, but the least time is {best:g} s"
+        )
+    return seconds
+
+
 def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None:
     """Read the line of `--triad-only` in place of a table.
 
@@ -281,10 +299,11 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
     """
     if not tables or tables[-1].unit or "size" not in tables[-1].head:
         raise ForeignLine
+    table = tables[-1]
     unit, rate_text = match.groups()
     if unit not in UNITS:
         raise BadLine(f"unit {unit!r}; expected one of {', '.join(UNITS)}")
-    table, array_bytes, calls = tables[-1], tables[-1].array_bytes(), tables[-1].calls
+    array_bytes, calls = table.array_bytes(), table.calls
     table.unit, rate = unit, amount(rate_text)
     if not rate:
         raise BadLine("the rate is 0; expected a rate above 0")

@@ -143,7 +143,9 @@ def with_ceiling(
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
     if hardware.devices in (None, 1):
         return replace(measurement, ceiling=datasheet_ceiling(environment.device, work, metric))
-    product, operation = product_of(environment.device), reading.key.benchmark.rpartition(".")[2]
+    product = product_of(environment.device)
+    # The name of a benchmark ends in its operation: nccl_tests.all_reduce.
+    _, _, operation = reading.key.benchmark.rpartition(".")
     ceiling = link_ceiling(product, hardware, metric)
     ceiling = ceiling or collective_ceiling(product, hardware, work, metric, operation)
     return replace(measurement, ceiling=ceiling)
@@ -272,6 +274,12 @@ def _measurement(
     """
     hardware = _hardware(environment, reading, user_facts)
     gpus = [] if log.machine.hosts or hardware.is_cpu else reading.gpus
+    device = ""
+    if len(gpus) == 1:
+        (gpu,) = gpus
+        device = f"{environment.host.name}:{gpu}"
+    hosts = log.machine.hosts
+    ranks = Ranks(len(hosts), "", "", hosts) if hosts else None
     key = replace(reading.key, hardware=hardware)
     return Measurement(
         key=key,
@@ -289,10 +297,8 @@ def _measurement(
         ),
         verified=reading.verified,
         invalid=reading.invalid,
-        ranks=Ranks(len(log.machine.hosts), "", "", log.machine.hosts)
-        if log.machine.hosts
-        else None,
-        device=f"{environment.host.name}:{gpus[0]}" if len(gpus) == 1 else "",
+        ranks=ranks,
+        device=device,
     )
 
 

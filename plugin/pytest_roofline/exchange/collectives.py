@@ -72,8 +72,9 @@ def operation_of(program: str) -> Operation | None:
 
     Examples: `./build/all_reduce_perf_mpi`, `all_reduce`, `AllReduce`.
     """
-    name = re.split(r"[/\\]", program)[-1].split("_perf")[0].removesuffix(".exe")
-    return OPERATIONS.get(name.replace("_", "").lower())
+    *_, file_name = re.split(r"[/\\]", program)
+    name, _, _ = file_name.partition("_perf")
+    return OPERATIONS.get(name.removesuffix(".exe").replace("_", "").lower())
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +171,10 @@ def find_operation(
         raise BadFile(
             f"{source}: {program!r} is an unknown test; expected one of {', '.join(NAMES)}"
         )
-    # Rows of all_to_all_v look like those of all_to_all, so it counts only where it is named.
-    candidates = [
-        operation
-        for operation in OPERATIONS.values()
-        if operation.name != "all_to_all_v"
-        and not any(row.size_bytes and row.mismatch_reason(operation, ranks) for row in rows)
-    ]
+    candidates = _candidates(rows, ranks)
     if len(candidates) == 1:
         return candidates[0], ""
+    # The hint nearest to the log counts.
     for hint in reversed(hints):
         if (hinted := operation_named_in(hint)) in candidates:
             return (
@@ -194,12 +190,29 @@ def find_operation(
     raise BadFile(f"{source} does not name its collective; name it with --operation: {names}")
 
 
+def _candidates(rows: Sequence[CollectiveLine], ranks: int) -> list[Operation]:
+    """Return the operations that can have all rows.
+
+    Rows of all_to_all_v look like those of all_to_all, so it counts only where it is named. A row without bytes fits
+    every operation.
+    """
+    sized_rows = [row for row in rows if row.size_bytes]
+    return [
+        operation
+        for operation in OPERATIONS.values()
+        if operation.name != "all_to_all_v"
+        and not any(row.mismatch_reason(operation, ranks) for row in sized_rows)
+    ]
+
+
 def operation_named_in(text: str) -> Operation | None:
     """Return the operation that a text names, in any spelling.
 
     The text is a line of a job, or the name of a file. None if it names no operation, or several.
     """
-    name = " ".join(re.findall(r"\w+_perf", text)) or re.split(r"[/\\]", text)[-1]
+    *_, file_name = re.split(r"[/\\]", text)
+    programs = " ".join(re.findall(r"\w+_perf", text))
+    name = programs or file_name
     letters = re.sub(r"[^a-z]", "", name.lower())
     matches = [key for key in OPERATIONS if key in letters]
     # `allreduce` also contains `reduce`, which then does not count.
@@ -233,7 +246,8 @@ def readings_of(
 def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Reading:
     """Return a row as a reading. Redop and root are in its key where the row has them."""
     work = row.work(operation, setting.ranks)
-    parameters: dict[str, Scalar] = {"size_bytes": row.size_bytes, "dtype": DTYPES[row.dtype][1]}
+    _, dtype = DTYPES[row.dtype]
+    parameters: dict[str, Scalar] = {"size_bytes": row.size_bytes, "dtype": dtype}
     if row.redop in REDUCTIONS:
         parameters["redop"] = row.redop
     if row.root >= 0:

@@ -28,7 +28,8 @@ def _measures(entry: Exportable) -> dict[str, dict[str, float]]:
     measures = {"latency": _metric(entry.seconds * _NS, _in_ns(entry.bounds_s))}
     rates = {"throughput": 1 / entry.seconds}
     if entry.rate is not None:
-        rates[slug(entry.measurement.key.metric)] = entry.rate[0]
+        rate, _unit = entry.rate
+        rates[slug(entry.measurement.key.metric)] = rate
     if entry.row.roofline_share is not None:
         rates["roofline-share"] = 100 * entry.row.roofline_share
     measures |= {name: _metric(value, entry.inverse_bounds(value)) for name, value in rates.items()}
@@ -45,18 +46,17 @@ def _measures(entry: Exportable) -> dict[str, dict[str, float]]:
 
 def _metric(value: float, bounds: tuple[float, float] | None) -> dict[str, float]:
     """Return a value of Bencher, with its bounds where there are any."""
-    return {"value": value} | (
-        {"lower_value": bounds[0], "upper_value": bounds[1]} if bounds else {}
-    )
+    if bounds is None:
+        return {"value": value}
+    low, high = bounds
+    return {"value": value, "lower_value": low, "upper_value": high}
 
 
 def why_no_rate(entry: Exportable) -> str:
     """Return why a measurement has no rate; empty where it has one."""
-    return (
-        ""
-        if entry.rate
-        else "the measurement has no rate; export times with `--to github-action-benchmark`"
-    )
+    if entry.rate:
+        return ""
+    return "the measurement has no rate; export times with `--to github-action-benchmark`"
 
 
 def write_times(entries: Sequence[Exportable]) -> list[dict[str, object]]:
@@ -69,11 +69,14 @@ def write_rates(entries: Sequence[Exportable]) -> list[dict[str, object]]:
 
     The text beside each begins with the metric, which says how bytes are counted.
     """
-    return [
-        _point(entry, entry.rate[1], entry.rate[0], entry.inverse_bounds(entry.rate[0]),
-               first_line=f"{entry.measurement.key.metric}\n")
-        for entry in entries if entry.rate
-    ]  # fmt: skip
+    points = []
+    for entry in entries:
+        if entry.rate is not None:
+            rate, unit = entry.rate
+            first_line = f"{entry.measurement.key.metric}\n"
+            bounds = entry.inverse_bounds(rate)
+            points.append(_point(entry, unit, rate, bounds, first_line))
+    return points
 
 
 def _in_ns(bounds_s: tuple[float, float] | None) -> tuple[float, float] | None:

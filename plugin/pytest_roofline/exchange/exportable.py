@@ -59,9 +59,9 @@ class Exportable:
             if len(self.processes) == 1
             else [process.median_s for process in self.processes]
         )
-        return (
-            (min(*medians, self.seconds), max(*medians, self.seconds)) if len(medians) > 1 else None
-        )
+        if len(medians) < 2:
+            return None
+        return min(*medians, self.seconds), max(*medians, self.seconds)
 
     @property
     def rounds_s(self) -> tuple[float, ...]:
@@ -114,30 +114,30 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
             if reason:
                 left_out.append(Omission(row.label, reason, row.metric in (TIME, FIGURE)))
             elif measurement is not None and row.time_s is not None:
-                # The first measurement of a test has the name of the test alone.
                 position = names[row.test].index(measurement.key.name)
-                name = (
-                    f"{row.test}.{measurement.key.name or position + 1}" if position else row.test
-                )
-                # Only samples of processes that may be trusted are exported.
-                trusted_processes = [
-                    process
-                    for process in row.measurements
-                    if not run.unfit(process, accept_slower=True)
-                ]
-                sound_row = replace(
-                    row, measurements=tuple(KeyResults(trusted_processes).sound(None))
-                )
+                name = row.label if imported else _full_name(row.test, measurement, position)
                 exportables.append(
-                    Exportable(
-                        sound_row,
-                        row.label if imported else name,
-                        measurement,
-                        row.time_s,
-                        imported,
-                    )
+                    Exportable(_trusted_row(run, row), name, measurement, row.time_s, imported)
                 )
     return exportables, left_out
+
+
+def _full_name(test_id: str, measurement: Measurement, position: int) -> str:
+    """Return the name of a measurement: the id of its test, and behind it what tells it from the first of the test.
+
+    `position` is that among the measurements of the test, from 0.
+    """
+    if position == 0:
+        return test_id
+    return f"{test_id}.{measurement.key.name or position + 1}"
+
+
+def _trusted_row(run: Run, row: Row) -> Row:
+    """Return a row with only the measurements of processes that may be trusted."""
+    trusted_processes = [
+        process for process in row.measurements if not run.unfit(process, accept_slower=True)
+    ]
+    return replace(row, measurements=tuple(KeyResults(trusted_processes).sound(None)))
 
 
 def _names_by_test(run: Run) -> dict[str, list[str]]:
@@ -263,9 +263,10 @@ def sentence(entry: Exportable) -> str:
     """
     row = entry.row
     known_facts = facts(row, entry.processes) | origin(entry.header)
-    lines = [f"verdict: {row.verdict}"]
+    tolerance = ""
     if row.tolerance is not None:
-        lines[0] += f" (tolerance {format_tolerance(row.tolerance)})"
+        tolerance = f" (tolerance {format_tolerance(row.tolerance)})"
+    lines = [f"verdict: {row.verdict}{tolerance}"]
     if row.roofline_share is not None:
         lines.append(
             f"roofline: {format_share(row.roofline_share)} ({known_facts['roofline_source']})"

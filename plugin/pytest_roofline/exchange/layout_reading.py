@@ -58,6 +58,10 @@ def read(layout: Layout, text: str, source: str, user_facts: UserFacts) -> tuple
 
 
 def _log(layout: Layout, document: object, source: str, user_facts: UserFacts) -> ImportedLog:
+    """Return the log in a document.
+
+    The figures of single runs count. Where a benchmark has only summaries of its runs, one of these stands in for them.
+    """
     rows = _rows(layout, document, _file_name(source) or layout.nameless)
     product, rows = _of_one_product(layout, document, rows, user_facts.product)
     runs = [row for row in rows if not row.statistic]
@@ -94,11 +98,12 @@ def _file_name(source: str) -> str:
 
 
 def _rows(layout: Layout, document: object, file_name: str) -> list[_Row]:
-    """Return the rows of a document. One without a name has that of its place."""
-    places = list(nodes_at(document, layout.rows))
-    names = [_text_at(place.value, "name") or [*place.cases.values()][-1] for place in places]
+    """Return the rows of a document. A row without a name has that of its place."""
     rows = []
-    for place, name in zip(places, names, strict=True):
+    for place in nodes_at(document, layout.rows):
+        # The path of the rows ends in `*`, so the last name in `cases` is that of the row's place.
+        place_name = next(reversed(place.cases.values()), "")
+        name = _text_at(place.value, "name") or place_name
         if not isinstance(place.value, dict):
             raise BadFile(
                 f"{name} of {layout.rows} is {short_repr(place.value)}; expected an object"
@@ -206,6 +211,7 @@ def _scalar(value: object) -> Scalar:
 
 
 def _machine(layout: Layout, document: object, product: str | None) -> MachineFacts:
+    """Return the facts of the machine, as far as a document states them."""
     cores = _scalar(_at(document, layout.cores))
     software = {name: _text_at(document, path) for name, path in layout.software.items()}
     return MachineFacts(

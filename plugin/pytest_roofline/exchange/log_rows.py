@@ -99,7 +99,8 @@ def _sound_rows(
             measurement, test = _known_test(reading, log, hardware, environment, user_facts)
             if log.failed or reading.invalid or _above_peak(measurement, reading):
                 return []
-            gpu = measurement.device.rpartition(":")[2]
+            # The device of the known test may be of another node, but its number is the same.
+            _, _, gpu = measurement.device.rpartition(":")
             device = f"{node}:{gpu}" if gpu else ""
             rows.append((test, "", hosts, device, median(reading.seconds)))
     return rows

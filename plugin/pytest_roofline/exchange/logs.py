@@ -80,7 +80,8 @@ def keep_head(tables: Sequence[HeadedTable[Any]], _number: int, match: re.Match[
     It is ignored before the first run, and behind the rows of a run.
     """
     if tables and not tables[-1].rows:
-        tables[-1].unread[match[1]] = match[2]
+        name, text = match[1], match[2]
+        tables[-1].unread[name] = text
 
 
 def require_columns(values: Sequence[str], expected: int, name: str = "columns") -> None:
@@ -250,17 +251,9 @@ def read_runs(
     """
     if looks_like_json(text):
         raise BadFile(f"{source}: the log is inside a JSON string; extract it first")
+    # By the label of a rank; an empty label for lines without one.
     streams: dict[str, _Stream[AnyRuns]] = {}
-    # A last line without a line end is cut, or only its line end was stripped. It is whole if it has as many words, and
-    # as many decimals in the last word, as the line above.
-    row_ends = [
-        (len(match[1]), len(line.split()))
-        for line in text.rsplit("\n", 2)[1:]
-        if (match := _END.search(line))
-    ]
-    is_stripped = len(row_ends) == 2 and row_ends[0] == row_ends[1]
-    # The number of the last line if it may be cut, else a number behind it.
-    cut_number, notes = text.count("\n") + 1 + is_stripped, []
+    cut_number, notes = _cut_line_number(text), []
     for number, line in lines(text):
         for label, piece in _pieces(line):
             if label not in streams:
@@ -277,7 +270,7 @@ def read_runs(
     remarks = sorted(remark for stream in streams.values() for remark in stream.remarks)
     # Each remark was also counted as a skipped line.
     skipped_count = sum(stream.skipped_count for stream in streams.values()) - len(remarks)
-    # The first of several copies is kept, in the order of the log.
+    # The first of several copies is kept, in the order of the log: in reverse order it is written last.
     unique_logs = list({_content(log): log for log in reversed(logs)}.values())[::-1]
     if not any(log.readings or log.ended for log in unique_logs):
         reason = next(
@@ -293,7 +286,24 @@ def read_runs(
     notes += [f"skipped {count(skipped_count, 'line')} around the tables"] if skipped_count else []
     if copies := len(logs) - len(unique_logs):
         notes.append(f"left out {count(copies, 'repeated table')}, as every rank prints one")
-    return (replace(unique_logs[0], notes=(*unique_logs[0].notes, *notes)), *unique_logs[1:])
+    first_log, *further_logs = unique_logs
+    return (replace(first_log, notes=(*first_log.notes, *notes)), *further_logs)
+
+
+def _cut_line_number(text: str) -> int:
+    """Return the number of the last line if it may be cut, else a number behind it.
+
+    A last line without a line end is cut, or only its line end was stripped. It is whole if it has as many words, and
+    as many decimals in the last word, as the line above.
+    """
+    last_number = text.count("\n") + 1
+    row_ends = [
+        (len(match[1]), len(line.split()))
+        for line in text.rsplit("\n", 2)[1:]
+        if (match := _END.search(line))
+    ]
+    is_whole = len(row_ends) == 2 and row_ends[0] == row_ends[1]
+    return last_number + 1 if is_whole else last_number
 
 
 def _content(log: ImportedLog) -> object:

@@ -275,11 +275,12 @@ def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
     """Read a whole row."""
     if logs and logs[-1].ended:
         logs.refuse_mixed()
-    if not logs or logs[-1].columns is None:
+    log = logs[-1] if logs else None
+    if log is None or log.columns is None:
         raise BadLine(
             "a row of numbers without a heading above it; expected the lines that name its columns"
         )
-    _add_row(logs[-1], logs[-1].columns, number, match[0].split())
+    _add_row(log, log.columns, number, match[0].split())
 
 
 def _take_cut_row(logs: _Logs, _number: int, match: re.Match[str]) -> None:
@@ -302,9 +303,11 @@ def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
 def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> None:
     """Add a line for each place of a row. The beginning of a cut row goes before the values."""
     values, log.cut_cells = log.cut_cells + values, []
-    if len(values) == columns.count - 1 and "redop" in columns.shared and not values[3].isalpha():
-        # Operations without a reduction left the column blank until 2022.
-        values.insert(3, "")
+    # Operations without a reduction left its column blank until 2022.
+    redop_column = 3
+    lacks_a_cell = len(values) == columns.count - 1 and "redop" in columns.shared
+    if lacks_a_cell and not values[redop_column].isalpha():
+        values.insert(redop_column, "")
     require_columns(values, columns.count)
     shared_count, half_count = len(columns.shared), len(columns.half)
     names = columns.shared + columns.half
@@ -458,7 +461,8 @@ def _failure_reason(log: _Log) -> str:
     if not log.ended:
         return f"a run ended before its 'Avg bus bandwidth' (rows read: {len(log.rows)})"
     head = log.head
-    min_bytes = head.config[2] if head.config else 0
+    # The settings begin with the threads, the GPUs of each, and the smallest size.
+    _, _, min_bytes, *_ = head.config or (0, 0, 0)
     if head.reduced_max_bytes is not None and head.reduced_max_bytes < min_bytes:
         return f"maxBytes was reduced to {head.reduced_max_bytes}, below minBytes {min_bytes}; no size was measured"
     return "no size was measured"
@@ -504,6 +508,18 @@ def _devices(head: _Head, source: str, user_facts: UserFacts) -> int:
     return devices
 
 
+def _blocking_mode(text: str) -> int:
+    """Return the number of the option for blocking calls, from the text that the tool prints for it.
+
+    It prints "wait and barrier …" for 1, "wait …, no barrier" for 2, the same of its outer loop for 3, nothing for 0.
+    """
+    if "outer" in text:
+        return 3
+    if "no barrier" in text:
+        return 2
+    return 1 if text else 0
+
+
 def _setting(head: _Head, source: str, user_facts: UserFacts) -> Setting:
     """Return the settings of a run. Raise BadFile if the ranks do not match them."""
     if not head.config:
@@ -528,14 +544,7 @@ def _setting(head: _Head, source: str, user_facts: UserFacts) -> Setting:
         )
     groups = [group for group, *_ in head.ranks]
     group_count, host_count = len(set(groups)), len({host for _, host, _ in head.ranks})
-    # The tool prints "wait and barrier …" (1), "wait …, no barrier" (2), or the same of its outer loop (3).
-    blocking = (
-        3
-        if "outer" in head.blocking
-        else 2
-        if "no barrier" in head.blocking
-        else int(bool(head.blocking))
-    )
+    blocking = _blocking_mode(head.blocking)
     # Settings that are not the default are part of the key; 0 stands for the default.
     settings: dict[str, Scalar] = {
         "nodes": host_count if host_count > 1 else 0, "groups": group_count if group_count > 1 else 0,

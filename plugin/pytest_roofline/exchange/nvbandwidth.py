@@ -105,8 +105,9 @@ class _Matrix:
         Where a column is one device, it is the only end. GPUs are numbers, the host is `cpu0`.
         """
         if self.row is None:
-            end = "target" if "all_to_one" in case else "source" if "one_to_all" in case else "gpu"
-            return {end: column}
+            if "all_to_one" in case:
+                return {"target": column}
+            return {"source" if "one_to_all" in case else "gpu": column}
         first = row if self.row == "GPU" else f"cpu{row}"
         backwards = self.arrow == "<-" or (
             self.arrow == "<->" and case.startswith("device_to_host")
@@ -296,7 +297,13 @@ def _matrix(name: str, text: str) -> _Matrix | None:
     if match is None:
         return None
     groups, latency = match.groupdict(), match.re is _LATENCY
-    engine = "sm" if "SM" in groups["how"] else "tma" if "TMA" in groups["how"] else "ce"
+    how = groups["how"]
+    # Without such a name, copy engines move the bytes.
+    engine = "ce"
+    if "SM" in how:
+        engine = "sm"
+    elif "TMA" in how:
+        engine = "tma"
     row = None if name.startswith(_ONE_WITH_ALL) else groups["row"]
     return _Matrix(engine, row, groups["arrow"] or "", groups.get("part"), latency)
 
@@ -332,24 +339,31 @@ def _reading(
         parameters["size_bytes"] = buffer * MIB
     if part:
         parameters["direction"] = part
+    statistic = "median_or_mean"
     uses_mean = run.use_mean if case.use_mean is None else case.use_mean
-    counting = (
-        "bidir_sum_" if part == "sum" else "bidir_per_dir_" if "bidirectional" in case.name else ""
-    )
-    # A row of a GPU is a pair of devices. A copy with the host or within a device is of one device, others of all.
+    if uses_mean is not None:
+        statistic = "mean" if uses_mean else "median"
+    counting = "bidir_per_dir_" if "bidirectional" in case.name else ""
+    if part == "sum":
+        counting = "bidir_sum_"
     is_host_row, is_local = matrix.row == "CPU", "local" in case.name
+    if matrix.row == "GPU":
+        # Such a row is one GPU, and a column another.
+        devices = 2
+    elif is_host_row or is_local:
+        devices = 1
     work = Work(payload_bytes=PAYLOAD_BYTES, wire_bytes=0 if is_local else PAYLOAD_BYTES)
     return Reading(
         key=key_of_reading(
             f"nvbandwidth.{case.name}",
             parameters,
             "time_s" if matrix.latency else f"{counting}{matrix.engine}_payload_GBps",
-            "median_or_mean" if uses_mean is None else "mean" if uses_mean else "median",
+            statistic,
             "device",
         ),
         work=Work(calls=1) if matrix.latency else work,
         seconds=(value * 1e-9 if matrix.latency else 1 / value,),
         where=where,
         mode="events",
-        devices=2 if matrix.row == "GPU" else 1 if is_host_row or is_local else devices or 1,
+        devices=devices or 1,
     )

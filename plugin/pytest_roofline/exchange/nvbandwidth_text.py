@@ -154,11 +154,12 @@ def _take_cells(texts: Texts, _number: int, match: re.Match[str]) -> None:
     """Read a row of a matrix. The first one is the heading, which gives the number of columns."""
     if texts.table is None:
         raise ForeignLine
-    # A row begins with its name. The heading has none, so it lacks a cell here.
-    cells = match[0].split()[1:]
+    words = match[0].split()
     if not texts.table.columns:
-        texts.table.columns = len(cells) + 1
+        # The heading has a word for each column.
+        texts.table.columns = len(words)
         return
+    _name, *cells = words
     require_columns(cells, texts.table.columns, "cells")
     texts.table.rows.append(cells)
 

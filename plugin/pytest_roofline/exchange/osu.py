@@ -90,7 +90,9 @@ class _Test(HeadedTable[Reading]):
 
         The output has only the title, from which the name is made.
         """
-        one_sided = slug(self.api.removeprefix("MPI_")) + "_" if self.api.startswith("MPI_") else ""
+        # The API of a one-sided test is the MPI function that it calls: MPI_Put.
+        is_one_sided = self.api.startswith("MPI_")
+        one_sided = slug(self.api.removeprefix("MPI_")) + "_" if is_one_sided else ""
         name = _NAMES.get(self.title) or slug(self.title.removesuffix(" Latency")).replace("-", "_")
         return one_sided + name
 
@@ -156,9 +158,10 @@ def _take_datatype(tests: _Tests, _number: int, match: re.Match[str]) -> None:
 
 def _take_one_sided_setting(tests: _Tests, _number: int, match: re.Match[str]) -> None:
     """Keep a setting of a one-sided test, unless it is the default."""
-    name, default = _ONE_SIDED_SETTINGS[match[1]]
-    if match[2] != default:
-        tests.head().extra_parameters[name] = match[2].removeprefix("MPI_").lower()
+    label, value = match[1], match[2]
+    name, default = _ONE_SIDED_SETTINGS[label]
+    if value != default:
+        tests.head().extra_parameters[name] = value.removeprefix("MPI_").lower()
 
 
 def _take_heading(tests: _Tests, _number: int, match: re.Match[str]) -> None:
@@ -172,14 +175,9 @@ def _take_heading(tests: _Tests, _number: int, match: re.Match[str]) -> None:
     test.columns = []
     while unread_text:
         # The longest known name, since some names begin others; else the words up to two blanks.
-        name = next(
-            (
-                name
-                for name in sorted(_COLUMNS, key=len, reverse=True)
-                if unread_text.startswith(name)
-            ),
-            re.split(r"\s{2,}", unread_text)[0],
-        )
+        unknown_name, *_ = re.split(r"\s{2,}", unread_text)
+        known_names = [name for name in _COLUMNS if unread_text.startswith(name)]
+        name = max(known_names, key=len, default=unknown_name)
         if name not in _COLUMNS and len(test.columns) < FEWEST_COLUMNS:
             raise BadLine(f"an unknown column: {unread_text!r}")
         test.columns.append(name)

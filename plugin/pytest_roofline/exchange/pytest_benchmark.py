@@ -199,8 +199,10 @@ def _test_name(test_id: str) -> str:
 
     The text in brackets may contain `::` itself.
     """
-    function, bracket, parameters = (test_id.partition("::")[2] or test_id).partition("[")
-    return function.rpartition("::")[2] + bracket + parameters
+    _file, _, path_in_file = test_id.partition("::")
+    path, bracket, parameters = (path_in_file or test_id).partition("[")
+    _classes, _, function = path.rpartition("::")
+    return function + bracket + parameters
 
 
 def _param(entry: Exportable) -> str | None:
@@ -208,10 +210,11 @@ def _param(entry: Exportable) -> str | None:
 
     It is taken from the test's id, since the name of a measurement may have brackets of its own.
     """
-    _, bracket, parameters = _test_name(entry.name if entry.imported else entry.row.test).partition(
-        "["
-    )
-    return parameters.rpartition("]")[0] if bracket else None
+    # An imported measurement has its label as name, and no test.
+    test_id = entry.name if entry.imported else entry.row.test
+    _function, bracket, inside = _test_name(test_id).partition("[")
+    parameters, _, _ = inside.rpartition("]")
+    return parameters if bracket else None
 
 
 def _options(entry: Exportable) -> dict[str, object]:

@@ -106,9 +106,10 @@ class _Call:
         )  # fmt: skip
         rows = self.block.rows if whole_block and self.block is not None else [reading]
         gpus = {gpu for row in rows for gpu in row.gpus}
-        self.rows.append(replace(reading, devices=max(1, len(gpus))))
+        reading = replace(reading, devices=max(1, len(gpus)))
+        self.rows.append(reading)
         if self.block is not None:
-            self.block.rows.append(self.rows[-1])
+            self.block.rows.append(reading)
 
 
 class _Calls(list[_Call]):
@@ -227,10 +228,9 @@ def _take_iteration(runs: _Calls, _number: int, _match: re.Match[str]) -> None:
 def _take_heading(runs: _Calls, _number: int, match: re.Match[str]) -> None:
     """Begin a matrix at the names of its columns. Without a title it is an all-to-all."""
     run = runs.run()
-    run.kind, run.block = (
-        run.kind or "a2a",
-        _Block(re.findall(r"[CG]PU \d+|STotal|Actual", match[1])),
-    )
+    run.kind = run.kind or "a2a"
+    columns = re.findall(r"[CG]PU \d+|STotal|Actual", match[1])
+    run.block = _Block(columns)
 
 
 def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
@@ -242,7 +242,9 @@ def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     require_columns(cells, len(block.columns), "cells")
     row, arrow = _place(kind, index), printed_arrow or "->"
     is_bidirectional = run.kind == "p2p_bidirectional"
-    counting = "" if not is_bidirectional else "bidir_sum_" if arrow == "<->" else "bidir_per_dir_"
+    counting = ""
+    if is_bidirectional:
+        counting = "bidir_sum_" if arrow == "<->" else "bidir_per_dir_"
     for column, cell in zip(block.columns, cells, strict=True):
         if "PU" not in column or cell == "N/A":
             continue
