@@ -213,13 +213,13 @@ SHELL = "['sh', '-c', {script!r}]"
 @pytest.mark.parametrize(
     ("script", "options", "reason"),
     [
-        ("echo a; echo b; echo c; echo d >&2; exit 3", "", "sh: it ended with exit code 3: b | c | d"),
+        ("echo a; echo b; echo c; echo d >&2; exit 3", "", "sh: the program ended with exit code 3: b | c | d"),
         ("echo '{\"x\": 1}'", "lower={'y': 'y'}", "sh: 'y' leads to no figure; expected one of x"),
         ("echo '{\"x\": 0}'", "lower={'x': 'x'}", "sh: x is 0; expected a number above zero"),
         ("echo '{\"x\": -1}'", "higher={'x': 'x'}", "sh: x is -1; expected a number above zero"),
         ("echo '{\"x\": NaN}'", "lower={'x': 'x'}", "sh: x is nan; expected a number above zero"),
-        ("echo hello", "read='nvbandwidth'", "it has no table with rows"),
-        ("tail -f /dev/null", "timeout=0.1", "sh: it ran longer than 0.1 s and was killed"),
+        ("echo hello", "read='nvbandwidth'", "the log has no table with rows"),
+        ("tail -f /dev/null", "timeout=0.1", "sh: the program ran longer than 0.1 s and was killed"),
     ],
 )  # fmt: skip
 def test_a_program_that_gives_no_figure_fails_its_test_with_the_reason(
@@ -234,7 +234,7 @@ def test_a_program_that_gives_no_figure_fails_its_test_with_the_reason(
 
 def test_a_program_that_is_not_there_fails_its_test(desk):
     desk.suite(FAILING.format(command="['nowhere', 'x']", options=""))
-    assert "nowhere: it could not start: nowhere: No such file" in texts(desk.run("-q"))
+    assert "nowhere: the program could not start: nowhere: No such file" in texts(desk.run("-q"))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_program_that_fails_in_a_later_round_fails_its_test(serving, monkeypat
     (serving.path / "stub.py").write_text(late)
     result = serving.run("--roofline-ci")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    reason = "failed in round 3: stub: it ended with exit code 1: lost the card"
+    reason = "failed in round 3: stub: the program ended with exit code 1: lost the card"
     assert reason in texts(result)
     assert serving.last_run().outcomes[-1].outcome == "failed"
 

@@ -65,10 +65,10 @@ def make_command(
     cwd: str | os.PathLike[str] | None,
     ranks: int | None,
 ) -> Command:
-    """Return the command of the arguments of a test.
+    """Return the command that a test asks for by the arguments of `roofline.measure_command`.
 
     Raises:
-        BadInput: one cannot be used as given.
+        BadInput: an argument cannot be used as given.
     """
     if isinstance(words, str | bytes) or not words:
         raise BadInput(
@@ -93,31 +93,42 @@ def make_command(
 def _parse_paths(
     reader: str, figures: Mapping[Direction, Mapping[str, str]]
 ) -> tuple[FigurePath, ...]:
-    """Return the figures that a test names. A tool has its own."""
-    pairs = [
+    """Return the figures that a test names; none where a tool or nothing is read.
+
+    Args:
+        reader: a form of text, or the name of a tool; empty where the time of the command is judged.
+        figures: by direction, the path of each figure by its name.
+
+    Raises:
+        BadInput: the reader is unknown, or names of figures are missing or not allowed.
+    """
+    named_paths = [
         (direction, name, path)
         for direction, paths in figures.items()
         for name, path in _mapping(direction, paths).items()
     ]
     if reader in READERS:
-        if not pairs:
+        if not named_paths:
+            example = '{"NAME": "PATH"}'
             raise BadInput(
-                f'read="{reader}" names no figure; add higher={{"NAME": "PATH"}} or lower='
+                f'read="{reader}" names no figure; add higher={example} or lower={example}'
             )
+        # `parse_path` also reads the form NAME=PATH of the command line. Here the test gives the name.
         return tuple(
             replace(parse_path(reader, direction, path), name=name)
-            for direction, name, path in pairs
+            for direction, name, path in named_paths
         )
     if reader and reader not in _tools():
         expected = ", ".join((*READERS, *_tools()))
         raise BadInput(f"read is {reader!r}; expected one of {expected}")
-    if pairs:
+    # A tool has its own figures.
+    if named_paths:
         raise BadInput(f'read="{reader}" takes the tool\'s own figures; leave higher and lower out')
     return ()
 
 
 def _mapping(direction: str, paths: object) -> Mapping[str, str]:
-    """Return the paths of figures by their names."""
+    """Return the paths of figures by their names, as given. Raise BadInput if it is no such mapping."""
     if not isinstance(paths, Mapping) or not all(
         isinstance(text, str) and text for pair in paths.items() for text in pair
     ):
@@ -162,7 +173,7 @@ class _ProgramRun:
 
     def measure(self) -> list[ProgramFigure]:
         """Run the program, and record its figures."""
-        words, environ = self._started()
+        words, environ = self._launched()
         around = replace(self._command.around, environ=environ)
         # The program may need the device's memory.
         self._session.under_test.device.release()
@@ -175,8 +186,11 @@ class _ProgramRun:
         self._identify()
         return [self._record(measurement) for measurement in measurements]
 
-    def _started(self) -> tuple[list[str], Mapping[str, str]]:
-        """Return the words to start, behind a launcher if there are ranks, and the variables."""
+    def _launched(self) -> tuple[list[str], Mapping[str, str]]:
+        """Return the words of the command and its variables; with ranks, those of a launcher that starts it.
+
+        A test whose ranks no launcher can start is skipped or fails here.
+        """
         size, environ = self._command.ranks, self._command.around.environ
         if size is None:
             return self._words, environ
@@ -190,10 +204,11 @@ class _ProgramRun:
         return words, variables
 
     def _read(self, seconds: float) -> list[Measurement]:
-        """Return the figures in what the program printed."""
+        """Return the figures in what the program printed, or the seconds of its run if no reader is named."""
         reader = self._command.reader
         if not reader:
             return [self._measurement("", JOB_METRIC, (seconds,))]
+        # A program with {out} in its command writes its figures into that file.
         output = self._printed.output(from_out=any(OUT in word for word in self._command.words))
         if reader in READERS:
             text = output.decode("utf-8", "replace")
@@ -211,7 +226,13 @@ class _ProgramRun:
         ]
 
     def _measurement(self, name: str, metric: str, seconds: Sequence[float]) -> Measurement:
-        """Return a figure as a measurement of the test."""
+        """Return a figure as a measurement of the test.
+
+        Args:
+            name: of the figure; empty for the time of the command.
+            metric: the direction of the figure, or that of times of commands.
+            seconds: samples; of a figure for which higher is better, the inverse of each.
+        """
         planned = self._test.planned
         key = Key(
             planned.benchmark,
@@ -240,7 +261,7 @@ class _ProgramRun:
         return replace(measurement, key=key, label=key.label, device="", ceiling=ceiling)
 
     def _hardware(self, devices: int) -> HardwareKey:
-        """Return the hardware of a figure over so many devices."""
+        """Return the hardware of a figure over so many devices, with the kind of link between them."""
         under_test = self._session.under_test
         if devices == 1:
             return under_test.hardware
@@ -252,7 +273,8 @@ class _ProgramRun:
         """Add the program to the software of the run: the hashes of its files, and its version."""
         version = version_line(self._printed.text)
         software = file_hashes(self._command.words, self._command.around)
-        software |= {f"version of {self._name}": version} if version else {}
+        if version:
+            software[f"version of {self._name}"] = version
         self._programs.software |= software
         under_test = self._session.under_test
         under_test.environment = replace(
@@ -272,28 +294,40 @@ class _ProgramRun:
                 labels=(*samples.labels, REPLACED),
             )
         self._claim(measurement.key)
+        ranks = measurement.ranks
+        if self._command.ranks is not None:
+            ranks = Ranks(self._command.ranks, self._launcher, "")
         measurement = replace(
             measurement,
             test_id=test.test_id,
             process=session.process,
             round=session.repetition,
-            samples=samples,
+            samples=self._drilled(measurement.samples),
             gate=test.marks.gate,
             tolerance=test.marks.tolerance,
             tier=test.marks.tier,
             marks=marks_of(test.item),
-            ranks=Ranks(self._command.ranks, self._launcher, "")
-            if self._command.ranks is not None
-            else measurement.ranks,
+            ranks=ranks,
         )
         session.record(with_sanity(measurement, session.under_test.rooflines))
         return _figure_of(measurement)
 
+    def _drilled(self, samples: Samples) -> Samples:
+        """Return samples as they are, or slowed down by the share of a drill, if there is one."""
+        drill = self._session.options.drill
+        if drill is None:
+            return samples
+        return replace(
+            samples,
+            seconds=tuple(value * (1 + drill) for value in samples.seconds),
+            labels=(*samples.labels, REPLACED),
+        )
+
     def _claim(self, key: Key) -> None:
-        """Note whose figure a key is.
+        """Note that a figure with this key belongs to this test.
 
         Raises:
-            BadInput: another test has it, or this test has it twice.
+            BadInput: another test has such a figure, or this test has it twice.
         """
         test = self._test
         # The figures of a tool differ in more than their names.
@@ -302,7 +336,7 @@ class _ProgramRun:
         owner = self._programs.tests.setdefault(key.identity, test.test_id)
         if owner != test.test_id:
             raise BadInput(
-                f"{printable(key.label)} is a figure of {printable(owner)} already; give one of the tests a "
+                f"{printable(key.label)} is a figure of {printable(owner)} already; give one of both tests a "
                 "parameter, which is part of the key"
             )
 
@@ -325,22 +359,28 @@ def _read_tool(output: bytes, source: str, reader: str, ranks: int | None) -> li
     # Other tools print how many devices there were, which need not be one a rank.
     facts = UserFacts(devices=ranks if reader == "osu" else None)
     logs = read(output, source, facts, reader)
-    for name, reason in (failure for log in logs for failure in log.failed):
+    failures = [failure for log in logs for failure in log.failed]
+    if failures:
+        name, reason = failures[0]
         raise ProgramFailed(f"{name}: {reason}")
     return [line for line in build(logs, facts, "", "", ()) if isinstance(line, Measurement)]
 
 
 def _name_of(figure: ProgramFigure) -> str:
-    """Return the name of a figure with what tells it apart from those of its path: `tok/s[llama]`."""
+    """Return the name of a figure, with what tells it apart from other figures of its path: `tok/s[llama]`."""
     cases = "-".join(figure.cases.values())
-    return encodable(figure.name + (f"[{cases}]" if cases else ""))
+    return encodable(f"{figure.name}[{cases}]" if cases else figure.name)
 
 
 def _figure_of(measurement: Measurement) -> ProgramFigure:
-    """Return a measurement as the figure that the program stated."""
+    """Return a measurement as the figure that the program stated.
+
+    That is a rate of a tool, a time of a tool or of the command, or a figure that the test named.
+    """
     key, seconds = measurement.key, measurement.samples.seconds
     suffix = rate_suffix(key.metric)
     if suffix is not None:
+        # Rates are recorded as the seconds of an amount of work.
         amount = measurement.work.amount(key.metric) or 0.0
         rates = tuple(amount / value / RATE_UNITS[suffix] for value in seconds)
         unit = "TFLOP/s" if suffix == "TFLOPS" else "GB/s"

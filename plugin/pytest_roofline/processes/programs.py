@@ -120,7 +120,7 @@ def _time(
         start_new_session=True,
     )  # fmt: skip
     is_late = threading.Event()
-    # To wait with a time limit is to look now and then, and the seconds would be those of a look.
+    # A wait with a time limit polls, so the seconds would be those of a poll. A timer ends a late process instead.
     timer = threading.Timer(around.timeout_s, _end_late, (process.pid, is_late))
     timer.start()
     try:
@@ -134,13 +134,14 @@ def _time(
 
 
 def _end_late(pid: int, is_late: threading.Event) -> None:
+    """Note that a process reached its time limit, and end it."""
     is_late.set()
     _kill_all(pid, has_ended=False)
 
 
 def _kill_all(pid: int, *, has_ended: bool) -> None:
-    """End a process and everything that it started. Of one that has ended, it is what is left of its group."""
-    # The ranks of mpirun have groups of their own.
+    """End a process and everything that it started. If it has ended, end the processes that are left in its group."""
+    # The ranks of mpirun have groups of their own, so they are found as descendants, which only a living process has.
     started_processes = set() if has_ended else descendants(pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
@@ -148,31 +149,38 @@ def _kill_all(pid: int, *, has_ended: bool) -> None:
 
 
 def program_name(words: Sequence[str], interpreter: str = "") -> str:
-    """Return the name of a program: of an interpreter that of its script or module, if it has one.
+    """Return the name of a program: its file without folder and ending.
 
-    `interpreter` is a word that stands for one.
+    An interpreter has the name of the script or module that it runs, if it runs any.
+
+    Args:
+        words: the command.
+        interpreter: a word that stands for an interpreter, such as `{python}`.
     """
-    words = words or [""]
-    if words[0] == interpreter or _INTERPRETER.fullmatch(Path(words[0]).name):
+    program = words[0] if words else ""
+    if program == interpreter or _INTERPRETER.fullmatch(Path(program).name):
         scripts = [word for word in words[1:] if not word.startswith("-")]
-        words = scripts if scripts and "-c" not in words else words
-    return Path(words[0].strip("'\"")).stem or "command"
+        # Behind -c stands the text of a script, which is no name.
+        if scripts and "-c" not in words:
+            program = scripts[0]
+    return Path(program.strip("'\"")).stem or "command"
 
 
 def file_hashes(words: Sequence[str], around: Surroundings) -> dict[str, str]:
-    """Return the hash of a program, and of each file that its command names."""
+    """Return the hash of a program, and of each file that its command names, by `file NAME`."""
     paths = []
     if words:
+        program = words[0]
         # A name with a folder is relative to the folder in which it runs.
-        name = str(around.cwd / words[0]) if "/" in words[0] else words[0]
-        program = shutil.which(name, path=around.environ.get("PATH"))
-        paths = [Path(program)] if program else []
+        name = str(around.cwd / program) if "/" in program else program
+        program_path = shutil.which(name, path=around.environ.get("PATH"))
+        paths = [Path(program_path)] if program_path else []
     paths += [around.cwd / word for word in words[1:] if _is_file(around.cwd / word)]
     return {f"file {printable(path.name)}": _hash(path, _state(path)) for path in paths}
 
 
 def _is_file(path: Path) -> bool:
-    # A word may be no name of a file at all, or longer than one can be.
+    """Return True for the path of a file. False also for a word that cannot be a path."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -187,7 +195,10 @@ def _state(path: Path) -> tuple[int, int]:
 
 @functools.cache
 def _hash(path: Path, state: tuple[int, int]) -> str:
-    """Return the hash of a file, or its size where it is large; read once as long as its state stays."""
+    """Return the hash of a file, or its size where it is large.
+
+    `state` is that of `_state`. While it stays the same, the cache answers, and the file is not read again.
+    """
     size_bytes, _ = state
     if size_bytes > MOST_BYTES:
         return f"{size_bytes} bytes"
@@ -196,11 +207,12 @@ def _hash(path: Path, state: tuple[int, int]) -> str:
     except OSError as error:
         return f"unreadable: {error.strerror}"
     # The first line of a script may name the temporary folder of a side's own environment.
-    content = content.partition(b"\n")[2] if content.startswith(b"#!") else content
+    if content.startswith(b"#!"):
+        _, _, content = content.partition(b"\n")
     return hashlib.sha256(content).hexdigest()[:16]
 
 
 def version_line(printed: str) -> str:
-    """Return the first line that states a version; empty without one."""
+    """Return the first printed line that states a version; empty without one."""
     match = _VERSION.search(printed)
     return printable(match[0].strip()[:MOST_COLUMNS]) if match else ""
