@@ -177,7 +177,7 @@ def test_compare_within_a_run_says_its_verdicts_and_ends_as_any_comparison(
         "ways --base b",
     ):
         assert refused("compare", *words.split()).startswith(
-            "--by compares tests within OLD; leave out NEW, --table and --control; give --base only together with"
+            "--by compares tests within OLD; leave out NEW and --table; give --base only together with"
         )
 
 
@@ -547,5 +547,5 @@ def test_runs_of_several_machines_stand_beside_each_other_by_test(command, refus
     assert ["test", "mi300x", "again"] == copies[3].split()
     for words in (["--table"], ["--of", "time"]):
         assert refused("compare", "cpu", "a100", *words).startswith(
-            "--table shows only the runs of OLD; leave out NEW and --control; give --of only together with --table"
+            "--table shows only the runs of OLD; leave out NEW; give --of only together with --table"
         )

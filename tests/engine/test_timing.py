@@ -255,7 +255,7 @@ def test_a_device_that_fails_is_named_wherever_it_does():
     backwards = FakeDevice(tick_s=TICK_S)
     calibrate(backwards)
     backwards.elapsed_s = lambda start, end: -1.0
-    with pytest.raises(DeviceError, match="stamps run backwards"):
+    with pytest.raises(DeviceError, match="time stamps of fake run backwards"):
         timed(backwards)
 
 

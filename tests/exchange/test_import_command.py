@@ -87,7 +87,7 @@ def test_an_imported_run_is_a_run(call, here):
     assert (run.footer.measured, len(run.outcomes), run.not_passed) == (64, 64, {})
     # It is explained as one that nobody judged.
     told = call("explain", "old", "8GiB").output
-    assert "no verdict: an imported run is judged by `roofline compare` only\n" in told
+    assert "no verdict: only `roofline compare` judges an imported run\n" in told
     assert ("failed" in told, "64.0 ms" in told) == (False, True)
 
 
@@ -171,7 +171,7 @@ def nccl_log(whole, draw):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("slower_by", [0.06, 0.03])
+@pytest.mark.parametrize("slower_by", [0.048, 0.045])
 def test_logs_that_leave_a_test_undecided_end_with_2_and_name_the_command_that_decides(
     call, here, slower_by
 ):

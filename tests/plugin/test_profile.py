@@ -163,7 +163,10 @@ def test_what_is_measured_under_or_behind_a_profiler_is_neither_judged_nor_propo
     result.assert_outcomes(passed=2)
     assert {"first": True, "second": True} == labels(desk.saved("it"))
     result.stdout.fnmatch_lines(
-        ["first *PROFILED*", "measured with a profiler attached*never a baseline: first, second"]
+        [
+            "first *PROFILED*",
+            "measured with a profiler attached*never becomes a baseline: first, second",
+        ]
     )
     result.stdout.fnmatch_lines(["GREY: nothing was compared (2 PROFILED)"])
     assert "baseline propose" not in result.stdout.str()

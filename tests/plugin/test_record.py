@@ -321,7 +321,7 @@ def test_a_test_with_too_few_sound_processes_is_named_and_the_others_are_recorde
     result = desk.run(*RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert last_line(result).startswith("RECORDED 1 of 2 in ")
-    assert "not recorded: second: 2 of 2 processes were sound, expected 5 at least" in texts(result)
+    assert "not recorded: second: 2 of 2 processes were sound, expected at least 5" in texts(result)
     assert list(entries(desk)) == ["first"]
 
 

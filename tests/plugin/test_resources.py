@@ -334,8 +334,8 @@ def test_what_got_worse_becomes_a_baseline_only_where_it_is_accepted(lab):
     # Runs that disagree make no entry.
     told, targets = lab.propose("first", "more", "--accept-slower")
     assert (
-        "left out: flash[sm_90]: first and more found registers 198 and 255, spill_stores 0 and 12; propose"
-        in told
+        "left out: flash[sm_90]: the runs first and more differ in registers 198 and 255, spill_stores 0 and 12; "
+        "propose only one of these runs" in told
     )
     assert targets is None
     accepted, _ = lab.propose("more", "--accept-slower")
@@ -423,7 +423,10 @@ def test_two_kernels_of_one_target_need_names_and_what_cannot_be_used_gets_a_sen
             "this test has two sm_90 kernels with no name. Give each a different name, as in name='cold'",
         ),
         ("roofline.resources('kernel')", "no target is given"),
-        ("roofline.resources('kernel', target='sm_90', slack={'FFMA': 1})", "slack names 'FFMA'"),
+        (
+            "roofline.resources('kernel', target='sm_90', slack={'FFMA': 1})",
+            "slack names the figure 'FFMA'",
+        ),
         (
             "roofline.resources('kernel', target='sm_90', arguments=['*bf16'])",
             "arguments is ['*bf16']; expected a map",

@@ -86,7 +86,7 @@ def test_where_no_further_round_can_run_that_is_told_and_what_looks_slow_stays_o
         result.stdout.fnmatch_lines(told)
         if how != "exclusive":
             result.stdout.fnmatch_lines(
-                ["INCONCLUSIVE one: looks 50 % slower; *red needs * processes*"]
+                ["INCONCLUSIVE one: looks 50 % slower; *a red verdict needs * processes*"]
             )
         assert ("round 2 of" in result.stdout.str(), "round 3" in result.stdout.str()) == (
             how == "broken",
@@ -299,7 +299,8 @@ def test_a_crash_costs_one_process_and_what_had_not_begun_goes_to_the_next():
 
 def test_a_test_is_hopeless_after_its_second_crash_and_the_cause_of_each_is_named():
     causes = {
-        -11: "it was killed by SIGSEGV", -9: "it was killed by SIGKILL (maybe out of memory; check dmesg)",
+        -11: "the process was killed by SIGSEGV",
+        -9: "the process was killed by SIGKILL (maybe out of memory; check dmesg)",
         3: "the process ended with exit code 3", None: "the process hung and was killed",
     }  # fmt: skip
     rounds = Told(*(died("a", status=status) for status in causes))

@@ -170,7 +170,7 @@ def test_where_no_graph_can_be_taken_the_result_is_invalid_and_says_why(desk):
     result = desk.run("--roofline-against=one", "--roofline-rounds=1")
     assert lines_with(
         result,
-        "this is cache-resident, the baseline cache-resident, timed by replaying a graph: the two times "
+        "this run is cache-resident, the baseline is cache-resident, timed by replaying a graph, so the two times "
         "are not comparable",
     )
     assert lines_with(result, "no graph could be captured: short")

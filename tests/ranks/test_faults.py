@@ -103,7 +103,11 @@ def test_a_hang_is_blamed_on_its_rank_and_shown_with_the_stack_of_every_rank(two
         two.works()
         began_s = time.monotonic()
         text = two.blamed(
-            1, f"did not answer within {HANG_S:g} s: it {where}", function, 1, timeout_s=HANG_S
+            1,
+            f"did not answer within {HANG_S:g} s: the rank {where}",
+            function,
+            1,
+            timeout_s=HANG_S,
         )
         assert time.monotonic() - began_s < HANG_S + 2 * REPORT_S
         waits = stack_of(text, 0)

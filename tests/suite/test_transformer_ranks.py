@@ -35,7 +35,7 @@ def test_a_profile_without_collectives_tells_no_shares(suite):
 def test_ranks_whose_models_have_come_apart_fail_by_their_numbers(suite):
     with pytest.raises(
         AssertionError,
-        match=r"the model of rank 0 is not that of ranks 1, 3; expected the same bits",
+        match=r"the models of rank 0 and of ranks 1, 3 differ; expected the same bits",
     ):
         suite._tell_communication(Roofline(), [(0.2, 0.1, [value]) for value in (7, 8, 7, 9)])
 
@@ -109,7 +109,8 @@ def test_invalid_times_leave_only_the_figures_that_need_none(suite, monkeypatch)
 def test_a_rank_alone_with_other_threads_is_no_comparison(suite, alone, together):
     cpu = torch.device("cpu")
     with pytest.raises(
-        AssertionError, match=f"alone computes with {alone} threads, each of 2 with {together}"
+        AssertionError,
+        match=f"alone computes with {alone} threads, each of 2 ranks with {together}",
     ):
         suite._check_threads(cpu, timed(alone, size=1), timed(together))
     suite._check_threads(cpu, timed(2, size=1), timed(2))

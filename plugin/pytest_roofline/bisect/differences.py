@@ -1,6 +1,7 @@
 """The differences of two runs in packages and variables, which an environment can switch."""
 
 import importlib.metadata
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from ..hardware import key_of
 from .search import Place
 
 PACKAGE = "package "
+# A variable as an environment names it. A file may hold others, which no environment can switch.
+_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGro
     differences, fixed = [], []
     for name in changed:
         is_in_both = name in before and name in after
-        if name.startswith("$"):
+        if _VARIABLE.fullmatch(name):
             differences.append(ChangedSetting(name, before.get(name), after.get(name)))
         elif name.startswith(PACKAGE) and is_in_both:
             versions = (_version_of(facts[name]) for facts in (before, after))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ..ab.making import install_exactly
 from ..ab.sides import CACHES, NOTHING, PLUGIN, PreparedSide, SideSpec, parse_side, prepare_sides
-from ..core.errors import CannotStore
-from ..core.units import format_bytes
+from ..core.errors import BadInput, CannotStore
+from ..core.units import format_bytes, listed, printable
 from ..processes.system import owned_prefix
 from .differences import SettingGroup, settings_of
 from .search import Place
@@ -120,9 +120,21 @@ class Environments:
 
 @contextlib.contextmanager
 def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process, and restore them afterwards."""
+    """Set environment variables of this process, and restore them afterwards.
+
+    Raises:
+        BadInput: a name or a value, which may come from a file, cannot be set.
+    """
     before = dict(os.environ)
-    os.environ.update(variables)
+    try:
+        os.environ.update(variables)
+    except (OSError, ValueError) as error:
+        os.environ.clear()
+        os.environ.update(before)
+        raise BadInput(
+            f"the variables {printable(listed(sorted(variables), 3))} cannot be set: {error}; expected names without "
+            "an equals sign"
+        ) from None
     try:
         yield
     finally:

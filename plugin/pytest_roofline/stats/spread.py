@@ -40,6 +40,8 @@ ENOUGH_TESTS = 8
 # The share of tests, those whose sessions lie closest together, that tell how far sessions lie apart. The others may
 # have an odd session.
 TRIMMED = 0.8
+# The degrees of freedom of the spread that is assumed of a program with a single process.
+ALONE_FREEDOM = 2.0
 # A smaller excess counts as none: the root of `_inverse_trigamma` would be too large.
 LEAST_EXCESS = 1e-5
 # The assumed spread is rejected where processes of a test so far apart would have less than this chance.
@@ -210,6 +212,10 @@ def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Sprea
     source = f"{origin}, {freedom} degrees of freedom"
     if prior.least and freedom:
         return Spread(max(prior.process, math.sqrt(squares / freedom)), source, freedom)
+    if prior.least:
+        # One process shows no spread, and no other program lends one. The assumption is worth so little that one
+        # process against one decides nothing, while half of a floor is seen.
+        return Spread(prior.process, "assumed, as one process shows no spread", ALONE_FREEDOM)
     if (
         freedom
         and not prior.borrowed
