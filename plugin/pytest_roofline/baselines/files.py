@@ -215,6 +215,7 @@ def nearest(
     facts = asdict(hardware)
 
     def agreement(key: HardwareKey) -> int:
+        """Return the number of facts that a key has in common with `hardware`."""
         return sum(fact == facts[name] for name, fact in asdict(key).items())
 
     unique = {str(key): key for key in candidates}

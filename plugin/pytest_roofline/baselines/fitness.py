@@ -29,6 +29,7 @@ def drill_of(command: Iterable[str]) -> str:
 
     It is empty for a run without a drill.
     """
+    # The share follows `=`, or is the next word. The empty word gives the last one a successor.
     words = pairwise([*command, ""])
     shares = (
         word.partition("=")[2] or after

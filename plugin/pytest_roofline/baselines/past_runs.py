@@ -72,6 +72,7 @@ class PastRuns:
     def _run(self, path: Path) -> _PastRun | None:
         """Return a run, read once; None of a damaged file."""
         if path not in self._read:
+            # This stays where the file cannot be read.
             self._read[path] = None
             with contextlib.suppress(BadFile, OSError):
                 self._read[path] = _past_run(read_run(path))

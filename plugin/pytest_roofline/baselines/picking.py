@@ -330,6 +330,7 @@ def _distance(
         other_groups
     )
     session = _join_spread(compared.session, prior.least_session(compared.process.value))
+    # In the error, the spread between sessions is replaced by the joined one.
     variance = compared.error**2 + (session.value**2 - compared.session.value**2) * (
         1 + 1 / sessions
     )

@@ -227,6 +227,7 @@ def renew(
         (proposed.peak_bytes, "", "") if why_different else _renew_peak(proposed, before, replaces)
     )
     refusal = "" if accept_slower else memory_refusal
+    # With the new sessions, with the new and the old, and with the old ones; other facts are taken over in each.
     renewed, joined, unchanged = (
         _with_facts(entry, proposed, before, peak_bytes) for entry in (renewed, joined, before)
     )
@@ -446,9 +447,11 @@ def since(entry: Entry) -> str:
 
 def since_accepted(renewals: Sequence[Renewal]) -> Sequence[Renewal]:
     """Return the renewals since slower code was last accepted."""
-    last = max(
-        (number for number, renewal in enumerate(renewals, 1) if renewal.accepted_slower), default=0
+    accepted_numbers = (
+        number for number, renewal in enumerate(renewals, 1) if renewal.accepted_slower
     )
+    # Numbers begin with 1, so the slice begins behind the last of them, or with the first renewal if there is none.
+    last = max(accepted_numbers, default=0)
     return renewals[last:]
 
 

@@ -53,6 +53,7 @@ class CompiledKernels(ResultKind):
     def open(self, under_test: "DeviceUnderTest", options: "Options") -> None:
         """Read the exact entries to compare with."""
         super().open(under_test, options)
+        # A kernel that only saved runs hold, and no baseline, is not missing.
         self._against_runs = bool(under_test.comparator.runs)
         if options.against:
             self._baseline = records_of(under_test.comparator)

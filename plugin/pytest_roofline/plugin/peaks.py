@@ -26,7 +26,10 @@ class PeakMemory(ResultKind):
         self._times = times
 
     def fails(self, row: Row) -> bool:
-        """Return whether the memory verdict of a row fails its test."""
+        """Return whether the memory verdict of a row fails its test.
+
+        A row `by_peak` shows the verdict on its memory. The one on its time lies behind it, and counts as well.
+        """
         if row.time_verdict is None or not row.by_peak:
             return False
         words = {FAIL_ON_WORDS.get(verdict) for verdict in (row.verdict, row.time_verdict.kind)}

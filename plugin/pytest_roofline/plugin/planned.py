@@ -75,6 +75,7 @@ def _checked_marks(item: pytest.Item, merged: Mapping[str, Any]) -> Marks:
         BadInput: the tolerance is wide, and no reason stands beside it.
     """
     for name, value in merged.items():
+        # The condition that a value must meet, and a text on it for the message.
         fits, expected = _RULES[name]
         # None is the default of the other keywords, so it may be written there.
         may_be_none = name not in ("gate", "tier", "mpi", "measures")
@@ -173,6 +174,7 @@ def parameters_of(item: pytest.Item) -> dict[str, object]:
         generated_id = rf"(?:(?<=-)|^){re.escape(name)}\d+(?=-|$)"
         if scalar is not NAMELESS:
             parameters[name] = scalar
+            # `re.sub` reads a backslash in a replacement as an escape, so each is doubled.
             id_text = re.sub(generated_id, str(scalar).replace("\\", r"\\"), id_text)
         elif id_match := re.search(generated_id + "|<lambda>[^-]*", id_text):
             parameters[name + BY_POSITION] = id_match[0]

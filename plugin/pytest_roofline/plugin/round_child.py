@@ -78,7 +78,10 @@ _UNJUDGED_OPTIONS = frozenset(
 
 
 def begin(config: pytest.Config) -> None:
-    """Turn this run into a round, if a parent asks for one."""
+    """Turn this run into a round, if a parent asks for one.
+
+    Its options then are neutral where they would select, repeat or report tests, since the parent decides on that.
+    """
     path = os.environ.pop(VARIABLE, "")
     if not path:
         return
@@ -89,12 +92,13 @@ def begin(config: pytest.Config) -> None:
     # `count` may be an option of the user's own, unless pytest-repeat is there.
     repeats = {"count": 1} if config.pluginmanager.hasplugin("pytest_repeat") else {}
     for name, value in (_NEUTRAL_VALUES | repeats).items():
-        if hasattr(config.option, name) and (
-            this_round.ids is not None or name not in _CHOOSING_OPTIONS
-        ):
+        # Without ids the round selects its tests as the command does, so the options that choose them stay.
+        is_kept = this_round.ids is None and name in _CHOOSING_OPTIONS
+        if hasattr(config.option, name) and not is_kept:
             setattr(config.option, name, value)
     config.args = files_of(this_round.ids or [], config.rootpath) or config.args
     config.pluginmanager.register(Watch(this_round))
+    # A round in a process of its own must not outlive its parent.
     if this_round.own_process:
         started_by(this_round.parent)
         threading.Thread(target=_end_with, args=(this_round.parent,), daemon=True).start()

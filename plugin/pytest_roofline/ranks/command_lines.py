@@ -95,7 +95,7 @@ def parse_arguments(name: str, text: str) -> tuple[str, ...]:
 
 
 def mpi_family(version: str) -> MpiFamily:
-    """Return the family that an mpirun belongs to."""
+    """Return the family that an mpirun belongs to; `version` is the answer to `mpirun --version`."""
     # Intel MPI is built on Hydra too, so its own name is looked for first.
     marks: tuple[tuple[str, MpiFamily], ...] = (
         (r"Open MPI|Open RTE|OpenRTE|PRRTE|Spectrum MPI", "openmpi"),
@@ -112,7 +112,10 @@ def mpi_family(version: str) -> MpiFamily:
 
 
 def mpi_plugin(listing: str) -> str:
-    """Return Slurm's plugin by which MPI ranks find each other."""
+    """Return Slurm's plugin by which MPI ranks find each other.
+
+    `listing` is the answer to `srun --mpi=list`, which may name several versions of pmix.
+    """
     names = re.findall(r"\bpmix(?:_v\d+)?\b", listing)
     if not names:
         plugins = ", ".join(re.findall(r"^\s+(\w+)\s*$", listing, re.MULTILINE)) or "none"
