@@ -188,7 +188,7 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
     sides = _changes_of_both(treated, controls)
     first_test = next(iter(sides))
     prior = _shared_prior(sides.values())
-    assumed = priors()[_class_of(parse_test(next(iter(sides))).key)]
+    assumed = priors()[_class_of(parse_test(first_test).key)]
     rollout = Rollout(
         tests=(),
         together=None,

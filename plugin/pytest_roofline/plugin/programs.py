@@ -284,15 +284,6 @@ class _ProgramRun:
     def _record(self, measurement: Measurement) -> ProgramFigure:
         """Record a figure, and return it as its test sees it."""
         session, test = self._session, self._test
-        drill = session.options.drill
-        samples = measurement.samples
-        # A drill cannot slow a program down, so its figures are made worse instead.
-        if drill is not None:
-            samples = replace(
-                samples,
-                seconds=tuple(value * (1 + drill) for value in samples.seconds),
-                labels=(*samples.labels, REPLACED),
-            )
         self._claim(measurement.key)
         ranks = measurement.ranks
         if self._command.ranks is not None:
@@ -313,7 +304,10 @@ class _ProgramRun:
         return _figure_of(measurement)
 
     def _drilled(self, samples: Samples) -> Samples:
-        """Return samples as they are, or slowed down by the share of a drill, if there is one."""
+        """Return samples as they are, or slowed down by the share of a drill, if there is one.
+
+        A drill cannot slow the program itself down, so its figures are made worse instead.
+        """
         drill = self._session.options.drill
         if drill is None:
             return samples
