@@ -335,10 +335,10 @@ def test_two_tolerances_that_differ_are_refused_and_both_are_named(world):
         *SEEDED, "--roofline-tolerance", status=2
     )
     # Where pytest would end with an error, nothing is taken for a tolerance.
-    assert "the arguments after -- cannot be read: argument -k: expected one argument" in world.ab(
+    assert "after -- cannot be read: argument -k: expected one argument" in world.ab(
         *SEEDED, "-k", "--roofline-tolerance=45%", status=2
     )
-    assert "the arguments after -- cannot be read: No closing quotation" in world.ab(
+    assert "after -- cannot be read: No closing quotation" in world.ab(
         *SEEDED, "-o", "addopts='--roofline-tolerance=5%", status=2
     )
     assert world.calls == []
