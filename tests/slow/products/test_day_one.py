@@ -93,7 +93,7 @@ def test_memory_at_half_speed_is_red_on_day_one_from_a_single_process(bench, mac
     assert {"memcpy_d2d", "stream"} & red(bench)
     assert len({one.process for one in bench.last.measurements}) == 1
     floors = [
-        line for line in result.stdout.lines if "beyond its limit" in line and "interval" in line
+        line for line in result.stdout.lines if "beyond the limit" in line and "interval" in line
     ]
     assert floors, result.stdout.str()
     assert all(
