@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..core.directions import is_own_figure
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry, Session
+from ..core.keys import JOB_METRIC
 from ..core.records import rate
 from ..core.resources import registers_of
 from ..core.units import format_seconds, format_tolerance, moment
@@ -96,7 +98,9 @@ def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
     """Yield the flaws of a measured entry."""
     if not _has_provenance(entry):
         yield Flaw("no provenance", "the facts of the measuring run", _RECORD_AGAIN)
-    if rate_suffix(entry.metric) is None and entry.metric != "time_s":
+    # The time of a whole program, and a program's own figure, have no bytes to count.
+    is_of_program = entry.metric == JOB_METRIC or is_own_figure(entry.metric)
+    if rate_suffix(entry.metric) is None and entry.metric != "time_s" and not is_of_program:
         yield Flaw(
             f"metric {entry.metric!r}",
             f"a name that ends in {', '.join(RATE_SUFFIXES)}, or time_s",
