@@ -101,7 +101,8 @@ def hostile(scene, make, tmp_path_factory):
     for name in ("baselines/h200.json", "proposal.json"):
         write_baseline(folder / name, Baseline("h200", entries, exact=(exact,)))
     counts = {
-        path.stem: made_hostile(path, read_run, keep=["figures"]) for path in sorted(runs.iterdir())
+        path.stem: made_hostile(path, read_run, keep=["figures", "derived"])
+        for path in sorted(runs.iterdir())
     }
     for path in sorted((folder / "fleet").iterdir()):
         made_hostile(path, read_run, counts["old"], keep=["started"])

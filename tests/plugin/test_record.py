@@ -182,7 +182,7 @@ def test_the_first_folder_of_baselines_that_is_named_takes_the_entries(desk):
     for name in ("site", "second", "baselines"):
         (desk.path / name).mkdir()
     result = recorded(desk, "--roofline-baselines=site", "--roofline-baselines=second")
-    assert "RECORDED 1 of 1 in site/h100.json." in last_line(result)
+    assert "RECORDED 1 of 1 in site/h100.json;" in last_line(result)
     assert [path.name for path in desk.path.glob("*/h100.json")] == ["h100.json"]
     assert list(entries(desk, folder="site")) == ["one"]
 
@@ -287,7 +287,7 @@ def begun_by_a_day(desk):
 
 @pytest.mark.parametrize(
     ("last", "counts", "processes"),
-    [(4, "0 of 1: nothing was written", []), (5, "1 of 1 in baselines/h100.json. ", [5])],
+    [(4, "0 of 1: nothing was written", []), (5, "1 of 1 in baselines/h100.json; ", [5])],
 )
 def test_ctrl_c_keeps_what_five_processes_and_half_of_the_rounds_have_measured(
     desk, monkeypatch, last, counts, processes
@@ -321,7 +321,7 @@ def test_a_test_with_too_few_sound_processes_is_named_and_the_others_are_recorde
     result = desk.run(*RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert last_line(result).startswith("RECORDED 1 of 2 in ")
-    assert "not recorded: second: 2 of 2 processes were sound, expected at least 5" in texts(result)
+    assert "not recorded: second: 2 of 2 processes were sound; expected at least 5" in texts(result)
     assert list(entries(desk)) == ["first"]
 
 
