@@ -169,7 +169,9 @@ def steers(text):
 MORE = {
     "ab": (". . test_suite.py --markdown ab.md", f"'{HOSTILE}' ."),
     "compare": ("all all",),
-    "rollout": ("old new --control old new",),
+    "rollout": (
+        "'fleet/[0-2].jsonl' 'fleet/3[0-2].jsonl' --control 'fleet/[3-5].jsonl' 'fleet/3[3-5].jsonl'",
+    ),
     "explain": ("all",),
     "report": ("new all -o out",),
     "export": ("all --to github-action-benchmark",),
