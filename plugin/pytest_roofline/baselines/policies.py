@@ -38,7 +38,7 @@ def policy_of(
 def limits_of(
     entries: Sequence[Entry],
     work: Work,
-    summed: Summed,
+    sum_up: Summed,
     measurement: Measurement | None,
     *,
     gpu: Gpu | None = None,
@@ -50,12 +50,12 @@ def limits_of(
     They are followed by the limits that cannot be judged, each with a reason.
 
     Args:
-        summed: sums up the new processes by a statistic.
+        sum_up: sums up the new processes by a statistic.
         measurement: any of them, for floors and the roofline; without it neither applies.
         offline: whether floors of arithmetic are left out, as run files do not tell the power limit.
         min_share: the least share of the roofline that the run asks for.
     """
-    limits, idle = gating_limits(entries, work, summed)
+    limits, idle = gating_limits(entries, work, sum_up)
     if measurement is None:
         return limits, idle
     floor_entries = [

@@ -76,7 +76,7 @@ class Analyses:
 
 
 def fewest_red(reference_processes: int, strange: float) -> int:
-    """Return how many new processes REGRESSED needs.
+    """Return how many new processes a test needs before it may be called REGRESSED.
 
     Args:
         reference_processes: processes behind the reference. Where they are few, all may be in the fast mode of two by
@@ -85,6 +85,7 @@ def fewest_red(reference_processes: int, strange: float) -> int:
             that they are hardly all in that mode.
     """
     fewest = max(FEWEST_RED, FEWEST_TOGETHER - reference_processes)
+    # So many processes of a baseline are hardly all in one mode.
     if reference_processes >= ENOUGH_KNOWN:
         fewest = min(fewest, SECOND_ANALYSIS)
     if strange > 0:
@@ -105,6 +106,10 @@ def adjusted_p(p_spent: Sequence[float], comparisons: int) -> list[float]:
     """Return Benjamini and Hochberg's adjusted p of a run's tests.
 
     Tests that have no p yet count as unchanged.
+
+    Args:
+        p_spent: the p of each test that has one, times the number of its interim analyses that may be red.
+        comparisons: the number of tests of the run, with or without a p.
     """
     from scipy.stats import false_discovery_control
 

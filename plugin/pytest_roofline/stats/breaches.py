@@ -50,7 +50,8 @@ class Breach:
 
         The confidence of 99 % is shared among the interim analyses; the limit itself has no error.
         """
-        # So far beyond that no spread between processes explains it: no further process is needed.
+        # So far beyond that no spread between processes explains it: no further process is needed, even where this
+        # analysis may not be red otherwise (`share` is 0).
         if self.estimate > FAR_APART * _bound(1.0, self.freedom) * self.error:
             return True
         return self.share > 0 and self.estimate > _bound(self.share, self.freedom) * self.error
@@ -79,6 +80,9 @@ def find_breaches(
     """Return the breach of each limit, the sure and largest first.
 
     A limit that is kept has one too: its estimate is negative.
+
+    Args:
+        medians: the new processes by their medians, for limits that hold no processes summed up by another statistic.
     """
     breaches = [_worst_breach(limit, limit.new or medians, prior, analyses) for limit in limits]
     return sorted(breaches, key=lambda breach: (not breach.sure, -breach.estimate))
@@ -102,12 +106,13 @@ def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, analyses: An
 def _breach(limit: Limit, new: Sequence[Group], prior: Prior, analyses: Analyses) -> Breach:
     """Return how far one device's processes lie beyond a limit."""
     centre = centre_of(new)
+    # A limit has no processes, so the new ones take the place of a reference: they alone show the spreads.
     spreads = spreads_of([], join_days(new), prior)
     process = spreads.process
     # Where each session holds one process, `process` already includes the spread between sessions.
     session = 0.0 if spreads.alone else max(prior.session, spreads.own_session)
     variance = process.value**2 / centre.processes + session**2 / centre.sessions
-    # Red needs three processes, or all that the run takes.
+    # Red needs three processes, as one of fewer may be strange; or all that the run takes.
     fewest = min(FEWEST_RED, centre.processes if analyses.ended else analyses.most)
     # The spread of a single process is merely assumed, so it may not be red where a second may follow.
     _, freedom_within = within(new)
@@ -139,16 +144,18 @@ def _bound(share: float, freedom: float) -> float:
 def open_reasons(breach: Breach, analyses: Analyses) -> tuple[Reason, ...]:
     """Return why a limit is undecided, with a remedy."""
     lower_end, _ = breach.interval
+    # The interval reaches down to the limit, so the limit may be kept.
     if lower_end <= 0:
         return breach.reason(ReasonCode.MAY_MISS_LIMIT), _remedy(breach, analyses)
     least = min(FEWEST_RED, analyses.most)
     if breach.processes < least:
         return (breach.reason(ReasonCode.LIMIT_NEEDS_PROCESSES, least=least),)
+    # The interval lies beyond the limit, but several analyses share the chance of error: each needs more certainty.
     return breach.reason(ReasonCode.LIMIT_UNSURE), _remedy(breach, analyses)
 
 
 def _remedy(breach: Breach, analyses: Analyses) -> Reason:
-    """Return how many rounds would decide, or that none would."""
+    """Return how many rounds would show a sure breach, or that no number worth trying would."""
     for processes in SUGGESTED_COUNTS:
         # More processes than this run may take need the plan of a longer run.
         plan = analyses if processes <= analyses.most else Analyses(max(MOST_ROUNDS, analyses.most))
@@ -158,7 +165,10 @@ def _remedy(breach: Breach, analyses: Analyses) -> Reason:
 
 
 def _decides(breach: Breach, analyses: Analyses, processes: int, estimate: float) -> bool:
-    """Return True where so many processes with this estimate would surely lie beyond the limit."""
+    """Return True where so many processes with this estimate would surely lie beyond the limit.
+
+    The spread between processes stays the same; more of them narrow the error.
+    """
     fewest = min(FEWEST_RED, analyses.most)
     freedom = breach.freedom + processes - breach.processes
     bound = _bound(1 / analyses.red_analyses(fewest), freedom)
@@ -176,4 +186,5 @@ def may_decide(breach: Breach, analyses: Analyses) -> bool:
     if not analyses.due(count):
         return True
     play = PLAY * breach.process.value * math.sqrt(1 / count - 1 / most)
+    # Green: a centre that moves by `play` reaches the limit. Red: one that moves away is surely beyond it.
     return breach.estimate <= play or _decides(breach, analyses, most, breach.estimate + play)

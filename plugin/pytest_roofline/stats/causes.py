@@ -108,7 +108,7 @@ def common_shift(verdicts: Iterable[Verdict]) -> Shift | None:
         math.log1p(WORTH_REPORTING * tolerance),
         SURELY * median(verdict.difference.error for verdict in compared if verdict.difference),
     )
-    # A quotient of 0.5 or more: the same direction, and at least half as far as the median.
+    # A test moves with the others where the quotient is 0.5 or more: the same direction, at least half as far.
     shifted_count = sum(estimate / middle >= 0.5 for estimate in estimates) if middle else 0
     if abs(middle) < least or shifted_count < MOST_SHIFTED * len(estimates):
         return None
@@ -189,6 +189,7 @@ def _fast_mode_size(medians_s: Sequence[float], tolerance: float) -> int:
     fast_count = max(range(1, len(logs)), key=lambda index: logs[index] - logs[index - 1])
     gap = logs[fast_count] - logs[fast_count - 1]
     distance = fmean(logs[fast_count:]) - fmean(logs[:fast_count])
+    # Two modes need several processes each, centres that differ by more than noise, and a gap that is nearly empty.
     enough = FEWEST_IN_A_MODE <= fast_count <= len(logs) - FEWEST_IN_A_MODE
     far = distance > math.log1p(WORTH_REPORTING * tolerance)
     return fast_count if enough and far and gap >= CLEARLY * distance else 0
@@ -202,6 +203,7 @@ def _spread_ties(medians_s: Sequence[float]) -> list[float]:
     counts = Counter(medians_s)
     distinct = sorted(counts)
     tick = min(after - before for before, after in pairwise(distinct))
+    # Equal values are placed at even distances over one tick, with their value in its middle.
     tick = min(tick, COARSEST_TICK * distinct[0])
     return [
         median_s + tick * ((place + 0.5) / counts[median_s] - 0.5)
@@ -211,7 +213,7 @@ def _spread_ties(medians_s: Sequence[float]) -> list[float]:
 
 
 def detectable_effects(verdicts: Sequence[Verdict]) -> list[tuple[float, int, int]]:
-    """Return the slowdowns that a run could detect.
+    """Return the slowdowns that a run could detect: one in half of its tests, one in all.
 
     Each is detected 80 times in 100. They are the median and the largest over its tests, rounded
     up, each as (slowdown, number of tests that would show it, number of tests). A verdict's `reach` is

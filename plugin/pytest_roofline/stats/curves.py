@@ -42,6 +42,7 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
         rate = size / median_s if key.metric == JOB_METRIC else measurement.rate
         if rate is not None:
             share = measurement.share_of_ceiling
+            # NaN is a share that is unknown: `_summary` then leaves out the roofline.
             point = median_s, rate, math.nan if share is None else share
             points = sweeps.setdefault((_sweep_label(key), key.metric), {})
             points.setdefault(size, []).append(point)
@@ -73,7 +74,8 @@ def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSu
     # The plateau is the rate of the largest third of the sizes.
     largest_count = max(2, len(rates) // 3)
     plateau = float(np.median(rates[-largest_count:]))
-    # In the metric's own counting: a local copy's traffic is twice its size.
+    # The bytes that the metric counts for each byte of size, which is rate times time over size: for instance, the
+    # traffic of a local copy is twice its size. With these bytes the fit gives a bandwidth in the metric's counting.
     largest_rate, largest_s, largest_size = rates[-1], seconds[-1], sizes[-1]
     counted = float(largest_rate * largest_s / largest_size)
     return CurveSummary(
@@ -82,6 +84,7 @@ def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSu
         points=len(points),
         plateau=plateau,
         reached={f"{share:.0%}": _size_from(share * plateau, sizes, rates) for share in SHARES},
+        # The first share, one half, is a question about the plateau only.
         of_roof={}
         if np.isnan(of_roof).any()
         else {f"{share:.0%}": _size_from(share, sizes, of_roof) for share in SHARES[1:]},
@@ -90,23 +93,28 @@ def _summary(label: str, metric: str, points: dict[int, list[Point]]) -> CurveSu
 
 
 def _size_from(rate: float, sizes: Floats, rates: Floats) -> int | None:
-    """Return the size from which all rates are high enough, or None."""
+    """Return the smallest size from which this and all larger sizes reach a rate, or None.
+
+    `rates` are those of the sizes, which ascend. None where the largest size does not reach it.
+    """
     below = np.flatnonzero(rates < rate)
     first = int(below[-1]) + 1 if len(below) else 0
     return int(sizes[first]) if first < len(sizes) else None
 
 
 def fit_latency_bandwidth(sizes: Floats, seconds: Floats) -> Fit:
-    """Return the non-negative least squares fit of *relative* errors.
+    """Return the fit of `seconds = latency + bytes / bandwidth` to a sweep.
 
-    Absolute errors would leave the latency to the largest sizes. Standard errors are those of
-    ordinary least squares with as many parameters as are not zero.
+    It is a non-negative least squares fit of *relative* errors. Absolute errors would leave the latency to the
+    largest sizes. Standard errors are those of ordinary least squares with as many parameters as are not zero.
     """
     from scipy.optimize import nnls
 
+    # Each equation is divided by its seconds: the right side is 1, and residuals are relative errors.
     weights = 1 / seconds
     design = np.column_stack([weights, sizes * weights])
     values, residual = nnls(design, np.ones(len(weights)))
+    # The parameters that are not held at zero: only these have a standard error.
     free = np.flatnonzero(values > 0)
     # Seconds and bytes differ by many powers of ten: the columns are scaled so that the inverse is exact.
     scale = np.linalg.norm(design[:, free], axis=0)
@@ -180,11 +188,13 @@ def _judge_curve(
 ) -> CurveVerdict:
     """Return the verdict on a sweep from the verdicts on its sizes.
 
-    It is REGRESSED or SHIFTED where a size is; otherwise the mean difference decides.
+    It is REGRESSED where a size is (`red`), or SHIFTED where a size is; otherwise the mean difference decides.
+    `points` are the sizes that were compared with a baseline, in ascending order, each with its verdict.
     """
     verdicts = [verdict for _, verdict in points]
     estimates = [verdict.estimate or 0.0 for verdict in verdicts]
     differences = [verdict.difference for verdict in verdicts if verdict.difference is not None]
+    # The sizes of a sweep run in the same processes, so their errors do not average out as independent ones would.
     estimate, error = fmean(estimates), fmean(difference.error for difference in differences)
     freedom = min(difference.degrees for difference in differences)
     tolerance = min(verdict.tolerance for verdict in verdicts)

@@ -53,8 +53,8 @@ class KeyResults:
     def sound(self, reference: Reference | None) -> list[Measurement]:
         """Return the slowest sound attempt of each process of a test.
 
-        A process without a sound attempt is left out. `reference` is the baseline of the test, which an
-        attempt must be comparable with.
+        The slowest counts, so that nobody can repeat a process until it is fast. A process without a sound
+        attempt is left out. `reference` is the baseline of the test, which an attempt must be comparable with.
         """
         slowest: dict[str, Measurement] = {}
         for attempt in self._sound_attempts(reference):
@@ -81,6 +81,7 @@ class KeyResults:
         reasons = list(self.unsound(reference).values())
         unsound_count = len(reasons)
         count = unsound_count + len(self.sound(reference))
+        # Where this small a share is unsound, these processes are left out and the others are judged.
         if not reasons or unsound_count <= MOST_EXCLUDED * count:
             return ()
         last_reason = reasons[-1]
@@ -109,9 +110,10 @@ class KeyResults:
         started: str,
         statistic: Statistic = "median",
     ) -> Group:
-        """Return the sound processes as one session.
+        """Return the sound processes as one session: the seconds of each, its device and its start.
 
-        Each process counts by its slowest sound attempt under the statistic.
+        `statistic` sums up the samples of an attempt: their median, mean or best. Of the sound attempts of a
+        process the slowest under it counts.
         """
         slowest: dict[str, float] = {}
         for attempt in self._sound_attempts(reference):
@@ -122,9 +124,10 @@ class KeyResults:
     def summary(
         self, reference: Reference | None, device: str, started: str, statistic: Statistic
     ) -> Summary:
-        """Return the sound processes, summed up by a statistic.
+        """Return the sound processes, each summed up by a statistic, and whether that is exact.
 
-        The summary is exact where every sound attempt gives the statistic itself and no bound on it.
+        It is exact where every sound attempt gives the statistic itself. Where a sample is the mean of several calls,
+        the best sample is only an upper bound on the fastest call.
         """
         all_exact = all(
             exact(attempt.samples, statistic) for attempt in self._sound_attempts(reference)
@@ -178,9 +181,10 @@ def typical_peak(processes: Iterable[Iterable[Measurement]]) -> int | None:
 
 
 def judge_peak(new_bytes: int | None, reference: Reference | None, key: Key) -> ExactVerdict | None:
-    """Return the verdict on a peak in bytes.
+    """Return the verdict on a peak in bytes against that of the reference.
 
-    None where neither side has a peak.
+    None where neither side has a peak. `key` tells whether the memory is that of a CPU, which is tolerated to
+    differ by a page, not by a block of the device's allocator.
     """
     old_bytes = reference.peak_bytes if reference is not None else None
     if old_bytes is None:

@@ -66,24 +66,31 @@ class Summary:
     exact: bool = True
 
 
-# Sums up the new processes of a measurement by a statistic. A text tells why that is impossible.
+# A function that sums up the new processes of a measurement by a statistic. It returns a text where that is
+# impossible: the reason.
 Summed = Callable[[Statistic], Summary | str]
 
 
 def gating_limits(
-    entries: Iterable[Entry], work: Work, summed: Summed
+    entries: Iterable[Entry], work: Work, sum_up: Summed
 ) -> tuple[list[Limit], list[Idle]]:
     """Return the published limits that may fail a measurement.
 
-    They are followed by the entries that cannot apply here, each with a reason. `summed` returns the new processes
-    under a statistic, or a text on why that is impossible.
+    They are followed by the entries that cannot apply here, each with a reason.
+
+    Args:
+        entries: published values of the metric. Those that merely inform (`gates` is false) are skipped.
+        work: of the measurement, which turns a limit in units of a rate into seconds.
+        sum_up: returns the new processes, each summed up by the statistic of a limit's source, or a text on why that is
+            impossible.
     """
     limits, idle = [], []
     for entry in entries:
+        # A floor is a share of a peak and no published time: `floor_limits` returns those.
         if not entry.gates or entry.kind == "floor":
             continue
         seconds = limit_seconds(entry, work)
-        summary = summed(entry.statistic or "median")
+        summary = sum_up(entry.statistic or "median")
         if seconds is None:
             idle.append(
                 (
@@ -96,14 +103,15 @@ def gating_limits(
         elif summary.exact:
             limits.append(Limit(TimeLimit(seconds, entry), tuple(summary.groups)))
         else:
+            # An upper bound on the fastest call may lie beyond a limit that the fastest call itself keeps.
             idle.append((entry, BATCHED))
     return limits, idle
 
 
 def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
-    """Return the time at a share of the roofline, or None.
+    """Return a limit: the time of a measurement's work at a share of the roofline, or None.
 
-    None where the roofline is not trusted enough to fail a test.
+    None where the roofline is not trusted enough to fail a test, or does not bound this work.
     """
     ceiling = measurement.ceiling
     if ceiling is None or ceiling.source != "datasheet":
@@ -111,6 +119,7 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
     # A peak that does not bound a rate (some hosts have a faster link) serves too: it is only easier to reach.
     if ceiling.confidence not in ("high", "medium"):
         return None
+    # The roofline is that of a whole device which does the work itself: a partition or the host cannot reach it.
     is_whole_device = measurement.key.hardware.partition == "none"
     host_does_the_work = class_of("device", measurement.key.metric) == "host"
     if measurement.share_of_ceiling is None or not is_whole_device or host_does_the_work:
@@ -127,13 +136,15 @@ def roofline_limit(measurement: Measurement, share: float) -> Limit | None:
 def floor_limits(
     entries: Iterable[Entry], measurement: Measurement, gpu: Gpu | None
 ) -> tuple[list[Limit], list[Idle]]:
-    """Return the floors of a measurement.
+    """Return the floors of a measurement, as limits on its time.
 
-    They are followed by the floors that do not apply here, each with a reason.
+    A floor is the least share of a datasheet's peak that work of a certain amount has to reach. The limits are followed
+    by the floors that do not apply here, each with a reason.
     """
     limits, idle = [], []
     for entry in entries:
         amount = measurement.work.amount(entry.metric)
+        # A floor holds from `from_amount` on, since small work cannot come near the peak.
         if entry.kind != "floor" or amount is None or amount < (entry.from_amount or 0):
             continue
         peak = _floor_peak(measurement)

@@ -59,7 +59,7 @@ def odd_sessions(
 def _odd_sessions_on(
     device: str, tests: Mapping[str, Sequence[Group]], classes: Mapping[str, str]
 ) -> list[tuple[OddSession, frozenset[str]]]:
-    """Return the odd sessions of a device with their strange tests."""
+    """Return the odd sessions of a device, each with the names of the tests in which it is strange."""
     sessions = {name: _by_session(device, groups) for name, groups in tests.items()}
     remaining = {
         name: groups_by_session
@@ -80,9 +80,9 @@ def _odd_sessions_on(
 
 
 def _by_session(device: str, groups: Sequence[Group]) -> dict[str, Group]:
-    """Return the sessions of a device by the time of their start.
+    """Return the sessions of one test on a device, by the time of their start.
 
-    Sessions of one moment are joined; sessions without a date are left out.
+    Sessions of one moment are joined. Those without a date are left out, as other tests cannot share them.
     """
     sessions: dict[str, Group] = {}
     for group in groups:
@@ -123,7 +123,7 @@ class _Levels:
         for row, groups in zip(means, tests.values(), strict=True):
             for started, group in groups.items():
                 row[columns[started]] = math.fsum(group.logs) / len(group.logs)
-        # A session that shares no test with the zero of `_shared_shift` becomes NaN here.
+        # A session that shares no test with the one that `_shared_shift` takes as the zero becomes NaN here.
         level = means - _shared_shift(means)
         enough = np.sum(~np.isnan(level), axis=1) >= ENOUGH_SESSIONS
         names = list(itertools.compress(tests, enough))
@@ -167,6 +167,7 @@ class _Levels:
         low, high = np.nanmin(other_sessions, axis=1), np.nanmax(other_sessions, axis=1)
         # [2, tests]: how far this session lies above all others, and how far below them.
         gaps = np.stack([self.level[:, place] - high, low - self.level[:, place]])
+        # [tests]: a smaller gap is noise. A difference of two means varies by √2 as much as one of them.
         least = np.maximum(
             self._least_distances(),
             STRANGE_DEVIATIONS * math.sqrt(2) * self._mean_deviations(other_sessions),
@@ -205,6 +206,7 @@ class _Levels:
         Args:
             other_sessions: [tests, sessions], all columns of `level` but that of the session in question.
         """
+        # The deviation between sessions that is assumed for the class of each test.
         floor = np.array([priors()[kind].session for kind in self.classes])
         distances = np.abs(other_sessions - np.nanmedian(other_sessions, axis=1, keepdims=True))
         # Where each session has one process, the distances between sessions serve in place of `error`.

@@ -42,9 +42,9 @@ class Scale:
     freedom: float
 
     def p(self, distances: "ndarray[Any, Any]") -> "ndarray[Any, Any]":
-        """Return the one-sided p of parts at these distances above the middle.
+        """Return the p of each part: the chance that a like part lies so far above the middle.
 
-        Distances are in log seconds, one of each part.
+        It is one-sided, so only slow parts have a small one. Distances are in log seconds, one of each part.
         """
         from scipy import special
 
@@ -68,6 +68,7 @@ def scale_of(values: "ndarray[Any, Any]", assumed: float) -> Scale:
     # The quantile lies far out where the parts are in two camps.
     deviation = upper if upper > TWO_CAMPS * deviation else deviation
     freedom = (EFFICIENCY if are_few else EFFICIENCY_OF_MANY) * (len(values) - 1)
+    # The mean of both variances, each weighted by its degrees of freedom.
     joined = (freedom * deviation**2 + ASSUMED_FREEDOM * assumed**2) / (freedom + ASSUMED_FREEDOM)
     return Scale(centre, math.sqrt(joined), freedom + ASSUMED_FREEDOM)
 

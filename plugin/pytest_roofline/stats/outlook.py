@@ -141,10 +141,13 @@ class Outlook:
         analyses, count, most = self.policy.analyses, self.count, self.policy.analyses.most
         if count >= most or analyses.ended:
             return False
+        # Where no analysis is due yet, nothing was decided, so the next one still can.
         if self.looks_slow or not analyses.due(count):
             return True
+        # Further processes follow only for a test that looks slow, which this one does not.
         if analyses.slow_only:
             return False
+        # How far the mean of all processes to come may lie from that of the present ones.
         play = PLAY * self.difference.process.value * math.sqrt(1 / count - 1 / most)
         return self._may_pass(most, play)
 
@@ -153,7 +156,8 @@ class Outlook:
 
         The centre may move by `play` log seconds; the spreads stay the same.
         """
-        # The levels are those of IMPROVED, and of PASSED at the tolerance and at twice the tolerance.
+        # The levels are those of IMPROVED, and of PASSED at the tolerance and at twice the tolerance. A test that
+        # could be IMPROVED could also be PASSED, so only the middle one is tried.
         _, level, _ = self.policy.analyses.levels(processes)
         return self.difference.estimate - play + self.bound_at(processes, level) < self.limit
 
@@ -165,6 +169,7 @@ class Outlook:
         if self._may_pass(processes):
             return True
         may_be_red = self.looks_slow and processes >= self.needed
+        # Red needs an estimate that is surely beyond the smallest slowdown worth reporting.
         return may_be_red and self.difference.estimate - self.worthy > self.bound_at(
             processes, self._red_level
         )
@@ -173,6 +178,7 @@ class Outlook:
     def reasons(self) -> tuple[Reason, ...]:
         """Return why a test is undecided: its interval, or its slowdown, and a remedy."""
         may_be = Reason(ReasonCode.MAY_BE)
+        # Rounds that heated up look slow by themselves, so more of them would not help.
         if self.hot and self.looks_slow:
             return Reason(ReasonCode.HOT_ROUNDS), may_be
         if self.looks_slow and self.count < self.needed:
@@ -206,6 +212,7 @@ class Outlook:
     def _remedy(self) -> Reason:
         """Return the remedy: more processes if they would decide, else a better baseline."""
         difference = self.difference
+        # Where no number of new processes decides, the reason names what the baseline has too little of.
         for processes in SUGGESTED_COUNTS:
             if processes > self.count and self._decides(processes):
                 return Reason(ReasonCode.NEEDS_ROUNDS, {"processes": rounds_for(processes)})

@@ -94,18 +94,19 @@ class _Analyses:
     Each has a chance of error of its own.
 
     Args:
+        most: how many blocks the run may take.
         ended: whether this analysis is the last although more were planned.
     """
 
     most: int
     ended: bool = False
 
-    def share(self, fewest: int) -> float:
-        """Return the share of a chance that one analysis may take.
+    def red_share(self, blocks_for_red: int) -> float:
+        """Return the share of a test's chance of error that one analysis has.
 
-        `fewest` is the number of blocks before the first analysis.
+        All analyses that may be red share it equally. The first of these comes after `blocks_for_red` blocks.
         """
-        return 1 / max(1, self.most - fewest + 1)
+        return 1 / max(1, self.most - blocks_for_red + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,8 @@ def judge_paired(
         [observed for observed in observations.values() if observed is not None]
     )
     analyses = _Analyses(max(1, most // PROCESSES_PER_BLOCK_SIDE), ended)
-    fewest = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
+    # Tests that spread alike have no modes, so two blocks may turn red.
+    blocks_for_red = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
     verdicts, undecided = {}, {}
     for name, observed in observations.items():
         if observed is None:
@@ -185,10 +187,10 @@ def judge_paired(
         # The spread that all tests share does not hold for a test whose processes rule it out.
         ruled_out = alike and observed.chance_under(shared_prior.process) < ALIKE
         prior = shared_prior if shared_prior.borrowed and not ruled_out else None
-        verdicts[name] = _judge(observed, prior, tolerances[name], analyses, fewest)
+        verdicts[name] = _judge(observed, prior, tolerances[name], analyses, blocks_for_red)
         unfinished = observed.blocks < analyses.most and not ended
         undecided[name] = unfinished and _may_decide(
-            verdicts[name], observed, analyses, fewest, len(tests)
+            verdicts[name], observed, analyses, blocks_for_red, len(tests)
         )
     paired = {}
     for name, verdict in settle(verdicts, len(tests)).items():
@@ -253,7 +255,7 @@ def _design(places: tuple[tuple[int, Arm, int], ...]) -> _Design | None:
         return None
     last_block, _, _ = places[-1]
     _, _, first_place = places[0]
-    # Each of these is a column of the fit, with one number for each process.
+    # Each of these is a column of the fit, with one number for each process: `blocks` has one for each block.
     blocks = [
         [float(block == number) for block, _, _ in places] for number in range(last_block + 1)
     ]
@@ -278,7 +280,7 @@ def _design(places: tuple[tuple[int, Arm, int], ...]) -> _Design | None:
 
 
 def _weights(columns: Floats, index: int) -> tuple[float, Floats | None]:
-    """Return the square of a column that the others leave unexplained, and weights.
+    """Return the square of a fit's column that the other columns leave unexplained, and weights.
 
     `columns` are those of a least squares fit, and `index` is that of the column. The weights, times the log seconds,
     give the column's coefficient in the fit. They are None where the other columns explain it.
@@ -295,7 +297,8 @@ def _weights(columns: Floats, index: int) -> tuple[float, Floats | None]:
 def _pool_spreads(observations: Sequence[_Observations]) -> tuple[Prior, bool]:
     """Return the prior from all tests, and whether all of them spread alike.
 
-    With fewer than eight tests the prior is the assumed one; with fewer than 25 the flag is False.
+    With fewer than eight tests the prior is the assumed one; with fewer than 25 the flag is False. Where all spread
+    alike, the prior is their pooled spread: the root of all squared errors over all degrees of freedom.
     """
     prior = borrow(
         priors()["device"],
@@ -337,17 +340,30 @@ def _equal_spreads_p(observations: Sequence[_Observations], pooled: float) -> fl
 
 
 def _judge(
-    observed: _Observations, prior: Prior | None, tolerance: float, analyses: _Analyses, fewest: int
+    observed: _Observations,
+    prior: Prior | None,
+    tolerance: float,
+    analyses: _Analyses,
+    blocks_for_red: int,
 ) -> Verdict:
-    """Return any verdict but REGRESSED, which needs all tests together."""
+    """Return any verdict on a test but REGRESSED, which needs the p of all tests.
+
+    Args:
+        prior: the spread that the tests of the run share; None where the test does not share it.
+        tolerance: as a share of time.
+        blocks_for_red: how many blocks an analysis needs to call a difference real, in either direction.
+    """
     difference, blocks = _difference(observed, prior), observed.blocks
     p = p_slower_than(difference, math.log1p(WORTH_REPORTING * tolerance))
     kind = Kind.INCONCLUSIVE
+    # Nothing is decided after one block, unless the run takes no more.
     if blocks >= min(FEWEST_BLOCKS, analyses.most):
         kind = kind_unless_red(
             difference.estimate, partial(bound_of, difference), tolerance, LATER_LEVELS
         )
-    if kind is Kind.IMPROVED and blocks < fewest:
+    # A side that seems faster may have its few processes all in the fast one of two modes, so IMPROVED waits as long as
+    # red does. Sides that split into modes do not look equal, so PASSED need not wait.
+    if kind is Kind.IMPROVED and blocks < blocks_for_red:
         kind = Kind.INCONCLUSIVE
     return Verdict(
         kind=kind,
@@ -355,11 +371,14 @@ def _judge(
         estimate=difference.estimate,
         interval=interval_of(difference, CONFIDENCE),
         p=p,
-        p_spent=min(1.0, p / analyses.share(fewest)) if blocks >= fewest else 1.0,
+        # The p with which this analysis counts among all tests: 1 where it may not be red.
+        p_spent=(
+            min(1.0, p / analyses.red_share(blocks_for_red)) if blocks >= blocks_for_red else 1.0
+        ),
         difference=difference,
         processes=len(observed.seconds["B"]),
         mde=detectable_effect(difference),
-        processes_for_red=PROCESSES_PER_BLOCK_SIDE * fewest,
+        processes_for_red=PROCESSES_PER_BLOCK_SIDE * blocks_for_red,
         new_medians_s=tuple(observed.seconds["B"]),
     )
 
@@ -391,16 +410,21 @@ def _difference(observed: _Observations, prior: Prior | None) -> Difference:
 
 
 def _may_decide(
-    verdict: Verdict, observed: _Observations, analyses: _Analyses, fewest: int, tests: int
+    verdict: Verdict, observed: _Observations, analyses: _Analyses, blocks_for_red: int, tests: int
 ) -> bool:
     """Return True where the last analysis could decide.
 
-    The blocks to come may move the estimate by two standard errors. `tests` is the number of tests.
+    The blocks to come may move the estimate by two standard errors.
+
+    Args:
+        blocks_for_red: how many blocks red needs.
+        tests: the number of tests, which share the chance of error.
     """
     difference, most, blocks = verdict.difference, analyses.most, observed.blocks
     assert difference is not None
     if blocks < FEWEST_BLOCKS:
         return True
+    # The standard error after all blocks.
     error = difference.error * math.sqrt(observed.design.worth / (PROCESSES_PER_BLOCK_SIDE * most))
     # A block of four processes has one level: three degrees of freedom are left.
     freedom = difference.degrees + 3 * (most - blocks)
@@ -411,7 +435,7 @@ def _may_decide(
     _, passed_level, _ = LATER_LEVELS
     if fastest + quantile(1 - passed_level, freedom) * error < limit:
         return True
-    level = FALSE_RED * analyses.share(min(fewest, most)) / max(tests, FEWEST_TESTS)
+    level = FALSE_RED * analyses.red_share(min(blocks_for_red, most)) / max(tests, FEWEST_TESTS)
     return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
 
 

@@ -176,11 +176,14 @@ def hold_shared(
     classes: Sequence[str],
     analyses: Analyses | None,
 ) -> tuple[Shared | None, dict[str, Reference]]:
-    """Return the shared change, and each test's reference as of the new session.
+    """Return the shared change, and each test's reference as if measured in the new session.
 
     Without a shared change references stay as they are.
 
     Args:
+        sides: the tests and canaries, by name.
+        tolerances: those of the tests; all tests together are judged by their median.
+        classes: those of the tests; all tests together are judged by the assumed spreads of the commonest.
         analyses: the plan of the run; None where no number of rounds was given.
     """
     shared = None
@@ -195,6 +198,9 @@ def hold_shared(
 
 def shared_shift(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
     """Return the share of the others' median that tests follow, and the shifts.
+
+    Where the other tests of a session are slower than usual by their median, a test is expected to be slower by this
+    share of it. That expected part is its shift.
 
     Args:
         before: [tests, sessions], mean log seconds.
@@ -251,7 +257,7 @@ def _session_keys(reference: Reference) -> list[Session]:
 
 
 def _sessions(sides: Mapping[str, Side]) -> list[Session]:
-    """Return the dated sessions that the largest number of tests have.
+    """Return the dated sessions in the references of the largest number of tests.
 
     Tests that left a session out as odd count as well, if enough others kept it.
     """
@@ -306,7 +312,8 @@ def _process_medians(
 ) -> tuple[float, ...]:
     """Return the median over tests of each process of one session, as multiples of the tests' centres.
 
-    A process that measured fewer than `enough` tests ends the list.
+    A process stands for the whole session: by how much is the typical test slower than usual in it? A process that
+    measured fewer than `enough` tests ends the list, as the tests of an interrupted session do not tell that.
 
     Args:
         rows: for each test, the log seconds of its processes, and the centre of the test.
@@ -352,6 +359,7 @@ def _judge_together(
     first_side, *_ = sides.values()
     device = first_side.new.device
     reference = Reference(tuple(groups), TOGETHER)
+    # Without a number of rounds the plan is that of a test with this reference.
     plan = analyses or default_analyses(reference, device, prior)
     policy = Policy(tolerance, prior=prior, analyses=plan)
     return judge([Group(new, device)], reference, policy, subject=Subject(label=TOGETHER))

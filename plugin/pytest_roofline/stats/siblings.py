@@ -93,6 +93,7 @@ def judge_sibling(
             processes=processes,
             siblings=len(sound),
         )
+    # The suspect itself is one of the fewest siblings.
     if len(sound) < FEWEST - 1:
         numbers: dict[str, int | float] = {"siblings": len(siblings), "expected": FEWEST - 1}
         few = Reason(ReasonCode.FEW_SIBLINGS, numbers, {"device": suspect.measurement.device})
@@ -134,12 +135,13 @@ def _compare(
 ) -> Verdict:
     """Return the verdict on a suspect against its sound siblings.
 
-    The chance of error is shared among so many comparisons.
+    The chance of error is shared among all `comparisons`, one for each sibling that is judged.
     """
     import numpy
     from scipy import special
 
     between_cards = card_spread(suspect.measurement.key)
+    # The sibling with the fewest processes has the least exact mean: its error counts for all.
     processes = min(len(sibling.medians_s) for sibling in (suspect, *sound))
     assumed = math.hypot(between_cards, PROCESS_SPREAD / math.sqrt(processes))
     scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed)
@@ -186,6 +188,7 @@ def _distance(suspect: Sibling, siblings_s: float, spread: float) -> Reason:
     metric = measurement.key.metric
     times_s = math.exp(suspect.log_s), siblings_s
     rates = [rate(measurement.work, metric, seconds) for seconds in times_s]
+    # No rate is None where all are there; `or` says so to the type checker.
     value, siblings_value = (per_second or 0.0 for per_second in rates) if all(rates) else times_s
     numbers = {"value": value, "siblings_value": siblings_value, "spread": spread}
     texts = {"device": measurement.device, "metric": metric if all(rates) else ""}
@@ -193,9 +196,10 @@ def _distance(suspect: Sibling, siblings_s: float, spread: float) -> Reason:
 
 
 def unless_busy(verdict: Verdict, measurements: Sequence[Measurement]) -> Verdict:
-    """Return the verdict, or INCONCLUSIVE where siblings used the same link.
+    """Return the verdict, or INCONCLUSIVE where siblings used the same link meanwhile.
 
-    A verdict of NO_BASELINE or INVALID stays.
+    `siblings_busy` of a measurement tells of such use; measurements that do not count are skipped. A verdict of
+    NO_BASELINE or INVALID stays.
     """
     busy_text = next(
         (

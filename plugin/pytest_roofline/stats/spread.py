@@ -169,7 +169,7 @@ def join_days(groups: Sequence[Group]) -> tuple[Group, ...]:
     stays alone.
     """
     joined: list[Group] = []
-    # By device: the place in `joined` of its last session, and when that session began.
+    # By device: the index in `joined` of its last day, and when the last session of that day began.
     last: dict[str, tuple[int, datetime.datetime]] = {}
     dated = [(moment(group.started), group) for group in groups]
 
@@ -201,15 +201,17 @@ def has_fewer_days(groups: Sequence[Group]) -> bool:
 
 
 def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
-    """Return the spread of a test joined with the prior.
+    """Return the spread between processes of a test, joined with the prior.
 
-    The prior is left out where it is a guess and the processes of the test rule it out.
+    Both variances are averaged, weighted by their degrees of freedom. The prior is left out where it is a guess and
+    the processes of the test rule it out.
 
     Args:
         squares: the sum of squares within the sessions of the test, with its degrees of `freedom`.
         origin: the start of the text that tells where the spread comes from.
     """
     source = f"{origin}, {freedom} degrees of freedom"
+    # Such a prior is a lower end: the processes of the test may only widen it.
     if prior.least and freedom:
         return Spread(max(prior.process, math.sqrt(squares / freedom)), source, freedom)
     if prior.least:
@@ -228,9 +230,9 @@ def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Sprea
 
 
 def join_assumed(variance: float, freedom: float, assumed: float, origin: str) -> Spread:
-    """Return a variance joined with an assumed spread.
+    """Return the spread of a variance joined with an assumed spread, a standard deviation.
 
-    The assumed spread counts as one with four degrees of freedom.
+    The assumed spread counts as one with four degrees of freedom. `origin` tells where the variance comes from.
     """
     joined = (freedom * variance + PRIOR_FREEDOM * assumed**2) / (freedom + PRIOR_FREEDOM)
     source = origin if origin.startswith("prior") else f"{origin}, with prior"
@@ -238,13 +240,14 @@ def join_assumed(variance: float, freedom: float, assumed: float, origin: str) -
 
 
 def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -> Prior:
-    """Return a prior from the references of all tests of a class.
+    """Return a prior from the references of all tests of a class, so that each test learns from the others.
 
     Each of its parts is estimated from at least eight tests; with fewer it stays as in `prior`.
 
     Args:
         kind: the class, which decides how far away another mode is.
     """
+    # Such a prior is that of whole programs, which differ too much to learn from each other.
     if prior.least:
         return prior
     joined = [join_days(groups) for groups in tests]
@@ -284,9 +287,10 @@ def _pool_sessions(prior: Prior, tests: Sequence[Sequence[Group]]) -> tuple[floa
         if len(groups) < ENOUGH_SESSIONS or not session_freedom:
             continue
         squares, freedom = within(groups)
-        process = join_prior(squares, freedom, prior, "").value ** 2
+        process_variance = join_prior(squares, freedom, prior, "").value ** 2
+        # The mean square is expected to be process² + count · session²: the first part is removed.
         absolutes.append((mean_square - squares / freedom) / count)
-        relatives.append(mean_square / process)
+        relatives.append(mean_square / process_variance)
         freedoms.append(session_freedom)
         counts.append(count)
     if len(counts) < ENOUGH_TESTS:
@@ -353,7 +357,8 @@ def borrow(prior: Prior, estimates: Sequence[tuple[float, int]]) -> Prior:
     # The variance of the scores beyond the one that the few degrees of freedom of each test cause.
     excess = math.fsum((score - centre) ** 2 for score in scores) / (len(scores) - 1)
     excess -= fmean(_trigamma(freedom / 2) for _, freedom in usable)
-    # Half the degrees of freedom of the inverse χ².
+    # Half the degrees of freedom of the inverse χ². Without an excess all tests spread alike, which is not believed
+    # beyond `MOST_BORROWED`.
     half = (
         min(_inverse_trigamma(excess), MOST_BORROWED / 2)
         if excess > LEAST_EXCESS

@@ -192,7 +192,11 @@ def _new_sessions(new: Sequence[Group]) -> tuple[Group, ...]:
 
 
 def spreads_of(new: Sequence[Group], reference: Sequence[Group], prior: Prior) -> Spreads:
-    """Return the spreads of both sides, assumed where unknown."""
+    """Return the spreads of both sides, assumed where unknown.
+
+    What can be estimated depends on the reference: sessions of one process each do not tell the spread between
+    processes from that between sessions, and fewer than three sessions hardly show the latter.
+    """
     _, within_freedom = within(reference)
     _, between_freedom, _ = between_sessions(reference)
     if between_freedom and not within_freedom:
@@ -240,7 +244,10 @@ def _spreads_of_few_sessions(
 
 
 def _session_variance(reference: Sequence[Group], process: Spread) -> tuple[float, int]:
-    """Return the variance between sessions with its degrees of freedom."""
+    """Return the variance between sessions with its degrees of freedom.
+
+    The mean square between sessions also holds the spread between processes, `process`, which is removed.
+    """
     mean_square, freedom, count = between_sessions(reference)
     return max(0.0, mean_square - process.value**2) / count, freedom
 
@@ -262,6 +269,7 @@ def _spreads_of_single_processes(
     if new_is_like_reference:
         new_square, new_freedom, _ = between_sessions(new)
         new_squares = new_square * new_freedom
+    # The spread that both sides show together.
     pooled = join_prior(squares + new_squares, freedom + new_freedom, prior, origin)
     # The part of `pooled` that lies between sessions matters once a new session holds several processes.
     least = max(prior.session, pooled.value * math.sqrt(LEAST_SHARE_ALONE))
@@ -315,6 +323,7 @@ def foreseen_error(now: Difference, count: int, processes: int) -> tuple[float, 
     error that lies between processes, not that between sessions or devices.
     """
     further = processes - count
+    # `hidden` is a spread between sessions that one process of the new session includes, and several do not.
     # The change of the variance, which is negative for more processes.
     change = now.process.value**2 * (1 / processes - 1 / count)
     hidden = now.hidden**2 if further > 0 else 0.0
@@ -381,5 +390,5 @@ def device_spread(groups: Sequence[Group], prior: Prior) -> Spread:
     variance = math.fsum((centre - middle) ** 2 for centre in centres) / freedom
     if variance >= prior.device**2:
         return Spread(math.sqrt(variance), f"estimated, {len(centres)} devices", freedom)
-    # As with sessions: three devices that agree may do so by chance.
+    # Three devices that agree may do so by chance, so a small variance is joined with the assumed spread.
     return join_assumed(variance, freedom, prior.device, f"estimated, {len(centres)} devices")

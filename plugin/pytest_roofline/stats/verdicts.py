@@ -98,7 +98,7 @@ def judge(
         return by_limit
     if reference is not None:
         compared = _compare(new, reference, policy, subject, peak)
-        # A test that is as fast as ever is not fast enough where it may miss a limit.
+        # A test that is as fast as ever is not fast enough where it may miss a limit; a red or open one stays so.
         is_green = compared.kind in (Kind.PASSED, Kind.IMPROVED)
         return by_limit if by_limit is not None and is_green else compared
     if by_limit is not None:
@@ -217,9 +217,10 @@ def _verdict_of(
 
 
 def _p_spent(p: float, outlook: Outlook) -> float:
-    """Return p times the number of analyses that may be red; 1 where this one may not.
+    """Return the p with which this analysis counts; 1 where it may not be red.
 
-    Every analysis that may be red has the same share of the chance of error.
+    The chance of error of a test is shared equally among its analyses that may be red, so p is multiplied by their
+    number (Bonferroni).
     """
     analyses, estimate = outlook.policy.analyses, outlook.difference.estimate
     shift = outlook.reference.shift
@@ -272,9 +273,9 @@ def judge_once(
     processes: int = 0,
     reference: Reference | None = None,
 ) -> Verdict:
-    """Return any verdict but REGRESSED on a difference, at one analysis.
+    """Return any verdict but REGRESSED on a difference, where a test is analysed only once.
 
-    REGRESSED follows from `settle`.
+    REGRESSED follows from `settle`, as it needs the p of all tests.
     """
     p = p_slower_than(difference, math.log1p(WORTH_REPORTING * tolerance))
     return Verdict(
@@ -303,6 +304,7 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
     assert change is not None
     larger_counts = [count for count in SUGGESTED_COUNTS if count > now]
     for count in larger_counts:
+        # More processes never tell less of the spread than the present ones do.
         freedom = max(count - 1.0, change.degrees)
         foreseen_change = replace(
             change, error=change.error * math.sqrt(now / count), freedom=freedom
@@ -316,7 +318,7 @@ def would_decide(verdict: Verdict, now: int, tests: int) -> int | None:
 
 
 def default_analyses(reference: Reference | None, device: str, prior: Prior) -> Analyses:
-    """Return the plan of a run without a given number of rounds.
+    """Return the plan of interim analyses where the user sets no number of rounds.
 
     It takes as many as red needs, and only for a test that looks slow.
     """
@@ -358,9 +360,9 @@ def _heat(new: Sequence[Group], reference: Sequence[Group], change: Difference) 
 
 
 def settle(verdicts: Mapping[str, Verdict], comparisons: int) -> dict[str, Verdict]:
-    """Return the verdicts of a run, each with an adjusted p.
+    """Return the verdicts of a run, each with an adjusted p, which allows for the number of tests.
 
-    A test that may be red is REGRESSED where its adjusted p is small enough.
+    A test that may be red is REGRESSED where its adjusted p is small enough. `comparisons` is the number of tests.
     """
     p_spent = {
         name: verdict.p_spent for name, verdict in verdicts.items() if verdict.p_spent is not None
@@ -391,7 +393,7 @@ def changed_environment(now: dict[str, str], before: Sequence[dict[str, str]]) -
     """Return the facts that differ from every recorded environment.
 
     They read `driver 550.54 → 570.86`, `$NCCL_ALGO unset → Ring`. Of facts that only `before` has,
-    environment variables count.
+    environment variables count: these were unset since, while another fact may just not be recorded.
     """
     changes = []
     variables_before = (name for facts in before for name in facts if name.startswith("$"))
