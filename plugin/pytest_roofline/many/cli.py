@@ -145,6 +145,7 @@ def fleet(
         fleet_of(tables, smallest_slowdown), silent=silent_nodes(expected_nodes, {"": files})
     )
     findings = [finding for finding in report.findings if by in (None, finding.level)]
+    # The text is printed even where no hardware can be judged: it counts what is there.
     if not as_json:
         say(fleet_text(tables, report, findings, width(), sys.stdout.isatty(), by))
     if not any(hardware.judged for hardware in report.hardware):

@@ -245,6 +245,7 @@ def _rows(measurements: Sequence[_NarrowMeasurement], fitness: Fitness) -> list[
         )
     rows = []
     for line in measurements:
+        # A canary measures the machine and is of no test.
         labels = line.samples.labels
         if CANARY in labels:
             continue

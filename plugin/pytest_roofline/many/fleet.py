@@ -130,6 +130,7 @@ def fleet(tables: RunTables, smallest_slowdown: float = 0.05) -> Fleet:
         cells, skipped_count = cells_of(tables, hardware)
         several_nodes += skipped_count
         cells_by_hardware[hardware] = cells
+        # Without cells too few parts ran the same tests, and nothing can be judged.
         detectable: dict[str, float] = {}
         if len(cells):
             search = _Search(tables, hardware, cells, math.log1p(smallest_slowdown))
@@ -152,7 +153,7 @@ def _hardware_count(
     rows = tables.fit[tables.fit["test"].isin(list(tests))]
     runs = tables.runs.loc[rows["run"].unique()]
     devices = {*runs["device"][~runs["imported"]], *rows["device"]} - {""}
-    # A test on one or two GPUs whose identities are unknown.
+    # Tests on one or two GPUs that neither their key nor their measurements name.
     unplaced_tests = [
         number
         for number, test in tests.items()
@@ -227,6 +228,7 @@ class _Search:
         rows = self.cells[effect.covers(self.cells)]
         by_run = rows.groupby(["run", "part"])["excess"].median()
         count = len(by_run)
+        # A single run does not show how runs differ: the spread between parts stands in for it.
         spread = median_deviation(by_run.to_numpy()) if count > 1 else effect.spread
         # The error of the part's median over its runs, and that of the median of its peers.
         error = MEDIAN_ERROR * math.hypot(

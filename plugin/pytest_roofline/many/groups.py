@@ -46,7 +46,11 @@ class NodeGroup:
 def group_of(
     before: Sequence[RunFile], after: Sequence[RunFile], belongs: Callable[[str], bool]
 ) -> NodeGroup:
-    """Return one group of nodes, from the runs before and after a change. `belongs` tells which nodes are in it."""
+    """Return one group of nodes, from the runs before and after a change.
+
+    `belongs` tells which nodes are in it. Each place (a node and its device) is compared with itself; the value of a
+    node is the mean over its devices.
+    """
     sides = [[file for file in side if belongs(node_of(file))] for side in (before, after)]
     old, new = map(_times, sides)
     # By test and node, a value for each device.

@@ -217,6 +217,7 @@ def _units(tables: RunTables, points: DataFrame, by: str) -> Values:
     counts = runs.groupby(["hardware", "node"])["path"].transform("size")
     are_long_lived = counts.groupby(runs["hardware"]).transform("median") >= FEWEST_RUNS
     device = runs["device"].where((runs["device"] != "") | ~are_long_lived, runs["node"])
+    # An empty text for each run: all runs of a hardware are one series.
     nothing = runs["node"].map(lambda _: "")
     unit = {"node": runs["node"], "hardware": nothing, "device": device}[by]
     is_over_several = numpy.array([test.several for test in tables.tests], dtype=bool)
@@ -271,6 +272,7 @@ def _without(
     """
     logs = series.logs
     for change in common:
+        # `path` is what the change adds to each point.
         remainder = logs - change.path(series)
         # The series follows a change if it scatters less without it.
         if abs(remainder - numpy.median(remainder)).sum() < abs(logs - numpy.median(logs)).sum():
@@ -393,6 +395,7 @@ def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> lis
 
 def _changed_facts(tables: RunTables, pairs: Sequence[tuple[int, int]]) -> tuple[str, ...]:
     """Return the facts that changed in at least half of the pairs of runs."""
+    # In how many pairs each fact changed: the cause of a common change is most likely a fact that most units share.
     differences: Counter[str] = Counter()
     for pair in pairs:
         old, new = (_environment(tables, run) for run in pair)

@@ -39,7 +39,7 @@ class IncompleteNode:
 
 
 def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[IncompleteNode, ...]:
-    """Return the nodes with fewer judged units than their peers.
+    """Return the nodes of which fewer tests, GPUs, links or measurements are judged than of their peers.
 
     Nodes of which nothing is judged come first.
 
@@ -61,6 +61,7 @@ def incomplete_nodes(tables: RunTables, cells: dict[str, DataFrame]) -> tuple[In
         elif node not in nodes:
             entries.append(_incomplete(tables, node, hardware, NOTHING, {}))
     for hardware, counts_by_node in counts.items():
+        # Nodes of which nothing is judged would pull down what is expected.
         judged_nodes = [judged for judged in counts_by_node.values() if judged[TEST]]
         expected = {unit: median_high(judged[unit] for judged in judged_nodes) for unit in UNITS}
         for node, judged in counts_by_node.items():

@@ -58,6 +58,7 @@ def class_of_test(test: Test, seconds: float) -> str:
     It depends on the metric, and on the seconds of a call on a typical part.
     """
     suffix = rate_suffix(test.key.metric)
+    # A metric that is no rate does not tell what the time goes into.
     if suffix is None:
         return OTHER
     if seconds < SHORT_S:
@@ -68,6 +69,7 @@ def class_of_test(test: Test, seconds: float) -> str:
         return ARITHMETIC
     if test.several:
         return PEER
+    # A single device moves bytes over a wire only to or from its host.
     return HOST if test.work.wire_bytes else MEMORY
 
 
@@ -164,6 +166,7 @@ def _middles(cells: DataFrame, tests: tuple[Test, ...]) -> "Series[float]":
         return group_of_row.map(middles["median"].where(middles["count"] >= FEWEST)).astype(float)
 
     middle_of_test = middle(by_part["test"], cells["test"])
+    # In a matrix each part has a test of its own, so only the whole matrix has enough parts to compare with.
     return middle_of_test.where(
         middle_of_test.notna() | ~in_matrix.astype(bool),
         middle(by_part["test"].map(case_of_test), cells["test"].map(case_of_test)),
@@ -238,9 +241,18 @@ class Effect:
     peers: int
 
     def covers(self, cells: DataFrame) -> "Series[bool]":
-        """Return a mask of the cells of this part and class."""
+        """Return a mask of the cells that show this effect.
+
+        A cell's `sort` is the kind of part that its test ran on (GPU, link or node); its `class` is the component that
+        the test stresses, here `kind`. The slow part, of `level`, may be of another sort: a slow node shows in the
+        cells of its GPUs, and a slow GPU in those of its links.
+
+        Args:
+            cells: a row for each test and part, as `cells_of` returns them, or with the median over tests.
+        """
         on_node = cells["node"] == self.node
         of_class = on_node & (cells["sort"] == self.sort) & (cells["class"] == self.kind)
+        # All parts of this sort on a slow node are covered.
         if self.level == NODE:
             return of_class
         if self.level == LINK or self.sort == GPU:
@@ -290,6 +302,7 @@ def levels_of(cells: DataFrame, smallest_size: float, device_spread: float) -> L
         if level is None:
             continue
         judged_kinds |= {(name, part): set(kinds) for part, kinds in level.groupby("part")["kind"]}
+        # One scale for each class: an effect is detectable at this level if it would be found in the noisiest class.
         scales = level[["freedom", "spread"]].drop_duplicates().itertuples(index=False)
         confidence = 1 - LEVEL / (LEVELS * len(level))
         detectable[name] = max(
@@ -297,16 +310,17 @@ def levels_of(cells: DataFrame, smallest_size: float, device_spread: float) -> L
         )
         level_effects = _slow(level, name, smallest_size, suspects if name == NODE else set())
         effects += level_effects
+        # Lower levels are searched without the slowness that a higher level explains.
         for effect in level_effects:
             parts.loc[effect.covers(parts), "excess"] -= effect.size
     return Levels(tuple(effects), judged_kinds, detectable)
 
 
 def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | None:
-    """Return the parts of one level, a row for each part and class.
+    """Return the parts of one level, a row for each part and class of tests, with size and p of its slowness.
 
-    Classes with fewer than four parts are left out; None if there are no others. `p` is not corrected
-    for the number of comparisons.
+    `name` is that of the level; `parts` holds the excess of each part by sort and class. Classes with fewer than four
+    parts are left out; None if there are no others. `p` is not corrected for the number of comparisons.
     """
     classes: list[DataFrame] = []
     for (sort, kind), group in parts.groupby(["sort", "class"], sort=True):
@@ -336,7 +350,7 @@ def _level(name: str, parts: DataFrame, device_spread: float) -> DataFrame | Non
 
 
 def _parts_at_level(name: str, sort: str, group: DataFrame) -> DataFrame:
-    """Return the parts of one level from one sort and class.
+    """Return the parts of one level, as the cells of one sort and class show them.
 
     Columns: `part`, `node`, `excess`, and `count`, the number of cells behind it. There are no rows where cells of this
     sort do not describe the level.

@@ -105,6 +105,7 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
 
 def _columns(rows_by_run: Sequence[Sequence[MeasuredRow]]) -> Sequence[Sequence[Any]]:
     """Return the columns of all rows; empty ones where no run has a row."""
+    # A row has five fields: see `MeasuredRow`.
     return list(zip(*chain.from_iterable(rows_by_run), strict=True)) or [()] * 5
 
 

@@ -132,6 +132,7 @@ class _Grid:
 
         It is that of the series, or more where most series became noisier.
         """
+        # The deviation of each window of `count` runs, as a multiple of the noise of its series.
         scatter = DataFrame(self.logs.T).rolling(count).std().to_numpy().T / self.noise[:, None]
         before = float(numpy.nanmedian(scatter[:, :-LAST]))
         last_scatter = scatter[:, -1]
@@ -183,6 +184,7 @@ class _Grid:
             axis=0,
         )
         is_worth_reporting = numpy.median(distances, axis=1) > smallest_size
+        # Divided by its share of the chance of error, p can be compared with the whole of it.
         return numpy.where(is_worth_reporting, numpy.minimum(1.0, p / budget), 1.0)
 
     def step(self, series: RunSeries, number: int, count: int, p: float) -> SeriesChange:
@@ -277,8 +279,10 @@ class _Side:
         """
         outliers = self.counts(numpy.minimum(distances, OUTLIER), level)
         further = self.counts(distances, level)
+        # The runs that were counted: of the series, and of all others.
         totals = self.runs, len(self.pool) - self.runs
         powers = _mean_power(outliers, totals, number) * _mean_power(further, outliers, number)
+        # The share that each of the distant runs stands for: its power is the chance of all of them.
         share = powers ** (1 / number)
         index = numpy.searchsorted(DISTANCES, distances, side="right") - 1
         # The first distant run comes by chance; each further one may also follow another.
@@ -300,6 +304,7 @@ def _mean_power(
     other_share = (other_counts + 1) / (other_totals + 1)
     weight = numpy.clip(other_totals, 1, SHARED_RUNS)
     count, total = weight * other_share + series_counts, weight + series_totals
+    # The mean of the k-th power under a beta distribution: the product of (count + i) / (total + i) for i below k.
     steps = numpy.arange(exponent)[:, None]
     powers: Values = numpy.prod((count + steps) / (total + steps), axis=0)
     return powers

@@ -186,6 +186,7 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
     `tolerance` is a share of time; None for that of each test's class.
     """
     sides = _changes_of_both(treated, controls)
+    # The nodes of a rollout are alike, so the class of the first test stands for all.
     first_test = next(iter(sides))
     prior = _shared_prior(sides.values())
     assumed = priors()[_class_of(parse_test(first_test).key)]
@@ -205,6 +206,7 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
         ),
         spread=f"estimated, with {prior.origin if prior else 'an assumed prior: fewer than 8 tests'}",
     )
+    # Too few nodes do not tell how nodes differ: the rollout has no effect then.
     if min(len(treated.nodes), len(controls.nodes)) < FEWEST:
         return rollout
     tests, together = _judged_tests(sides, prior, tolerance)
@@ -236,9 +238,10 @@ def _changes_of_both(
 def _judged_tests(
     sides: Mapping[str, tuple[NodeValues, NodeValues]], prior: Prior | None, tolerance: float | None
 ) -> tuple[tuple[TestEffect, ...], TestEffect | None]:
-    """Return every test, worst first, and all of them judged as one.
+    """Return every test, worst first, and all of them judged as one; None for the latter of a single test.
 
-    The row of an undecided test says what would decide.
+    Where no prior is shared, each test has that of its class; all together have that of the first. The row of an
+    undecided test says what would decide.
     """
     tests = {test: parse_test(test) for test in sides}
     first = next(iter(sides))
@@ -294,7 +297,10 @@ def _class_of(key: Key) -> str:
 def _mean_changes(
     sides: Sequence[tuple[NodeValues, NodeValues]],
 ) -> tuple[NodeValues, NodeValues]:
-    """Return the mean change of each node over its tests, of both groups."""
+    """Return the mean change of each node over its tests, of the treated nodes and of the controls.
+
+    `sides` holds for each test the changes of both groups.
+    """
     treated, controls = (
         {
             node: fmean(values[node] for values in group if node in values)

@@ -33,7 +33,7 @@ def first_line(rollout: Rollout, labels: Sequence[str]) -> str:
 
 
 def _opening(rollout: Rollout) -> str:
-    """Return what the change does to the fleet."""
+    """Return what the change does to the fleet: a figure, that nothing was found, or why nobody can tell."""
     effect = rollout.effect
     if effect is None:
         changed, others = (len(group.nodes) for group in (rollout.treated, rollout.controls))
@@ -53,6 +53,7 @@ def _opening(rollout: Rollout) -> str:
             row.reason for row in reversed(rollout.rows) if row.verdict == Kind.INCONCLUSIVE
         )
         return f"cannot tell: AFTER {reason}, {tests}, tolerance {tolerance}"
+    # An interval around zero shows no effect, so what would have been found is told in place of a figure.
     if effect.low <= 0 <= effect.high and rollout.kind is Kind.PASSED:
         detectable = format_tolerance(round(effect.detectable, 3))
         return f"no slowdown above {tolerance}; would have found {detectable}"

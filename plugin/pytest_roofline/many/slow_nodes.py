@@ -53,6 +53,7 @@ def slow_nodes(
         if len(values) >= FEWEST
     ]
     comparison_count = sum(len(values) for *_, values in looks)
+    # A change is that of a node against itself, so it varies as its runs do; a time varies from device to device.
     candidates = [
         SlowNode(node, group, test, growth(size), min(1.0, p * comparison_count), is_change)
         for group, test, is_change, values in looks
@@ -71,6 +72,7 @@ def _mean_of_all(tests: Mapping[str, NodeValues]) -> Iterator[tuple[str, NodeVal
 
     Nothing is yielded of a single test, and where no node has all tests.
     """
+    # The nodes that have all tests; the mean of a single test would be that test again.
     common = set.intersection(*map(set, tests.values())) if len(tests) > 1 else set()
     if common:
         yield (

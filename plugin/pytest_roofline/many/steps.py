@@ -152,7 +152,7 @@ def fit_steps(values: Values, noise: float) -> Shape:
 
 
 def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
-    """Return steps at these places."""
+    """Return steps at these places: each level is the mean of the values between two cuts."""
     parts = numpy.split(values, cuts)
     levels = tuple(float(part.mean()) for part in parts)
     return Shape(cuts, levels, values - numpy.repeat(levels, [len(part) for part in parts]))
@@ -325,7 +325,7 @@ def _spreads(cases: Sequence[_FittedSeries], priors: dict[str, Prior]) -> dict[s
 
 
 def _inflation(cases: Sequence[_FittedSeries]) -> float:
-    """Return the factor by which correlation raises a mean's variance.
+    """Return the factor by which the correlation of runs raises the variance of their mean.
 
     It is (1 + ρ) / (1 − ρ) for the median correlation ρ of neighbouring residuals, at least 1: the
     variance of a mean is larger by this factor than that of as many independent values.
@@ -366,7 +366,7 @@ class _Judge:
         """Return the changes that chance does not explain.
 
         A slope that may be chance gives way to steps. Steps that may be chance are removed one at a time,
-        the least certain first.
+        the least certain first, and the others are judged again: their segments have become longer.
         """
         if not shape.levels:
             drift = self._drift()
@@ -411,7 +411,7 @@ class _Judge:
         # The number of pairs of neighbouring segments: each has three ends among n + 1 places.
         places = math.comb(len(self.values) + 1, 3)
         p = 2 * float(special.stdtr(freedom, -score)) * places
-        # The chance that the shorter segment is only outliers in a row, anywhere in the series.
+        # The chance that the shorter segment is only outliers in a row, anywhere in the series: p is no smaller.
         shorter = min(cut - start, end - cut)
         p = self.comparisons * max(p, len(self.values) * self.outlier_share**shorter)
         half = quantile(0.975, freedom) * error
