@@ -135,7 +135,9 @@ class Entry:
     def __post_init__(self) -> None:
         """Raise BadInput for a wide tolerance without a reason, or fields of another kind of entry."""
         refuse_wide(
-            self.tolerance, bool(self.reason.strip()), "give the reason in the entry's `reason`"
+            self.tolerance,
+            is_deliberate=bool(self.reason.strip()),
+            remedy="give the reason in the entry's `reason`",
         )
         if self.kind == "measured":
             self._check_measured()

@@ -104,7 +104,8 @@ def label_of(benchmark: str, parameters: dict[str, Scalar], name: str) -> str:
 def scalar_of(value: object) -> object:
     """Return a parameter as a scalar: itself, or its common name.
 
-    `NAMELESS` stands for an object without a name.
+    `NAMELESS` stands for an object without a name. An integer beyond 64 bits, an infinity or a NaN becomes a text, as
+    not every reader of JSON takes such a number.
     """
     kind = type(value)
     if value is None or kind is bool:

@@ -147,7 +147,8 @@ def out_of_memory(error: BaseException | None) -> BaseException | None:
     A group of errors counts only if memory ran out in all of its members.
     """
     visited: set[int] = set()
-    # An AssertionError is a statement of the test itself, so its causes do not count.
+    # Each error is visited once, as causes may form a circle. An AssertionError is a statement of the test itself, so
+    # its causes do not count.
     while (
         isinstance(error, Exception)
         and not isinstance(error, AssertionError)

@@ -154,6 +154,7 @@ class Measurement:
 
     def derived(self) -> dict[str, float]:
         """Return the median time and all rates that follow from work and time, without unknown ones."""
+        # The name of `mfu` depends on it: a share of a rate that was measured here is no utilization of the rated peak.
         has_rated_peak = self.ceiling is None or self.ceiling.source == "datasheet"
         rates = {
             "median_s": self.median_s,

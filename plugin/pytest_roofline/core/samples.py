@@ -161,7 +161,7 @@ class Samples:
 
     @property
     def power_capped_share(self) -> float | None:
-        """The share of blocks under an active software power cap.
+        """The share of blocks under an active software power cap, among those that report it.
 
         None where the device does not report it.
         """
@@ -194,6 +194,7 @@ class Samples:
         """The reason not to trust the samples. Empty where they can be trusted."""
         if self.spoiled:
             return self.spoiled
+        # The engine's label for samples that are too short for the clock.
         if "unresolved" in self.labels:
             span_s = self.median_s * self.iterations
             ticks = (
@@ -224,7 +225,12 @@ def _joined_neighbours(passes: Sequence[Samples]) -> Literal["none", "seen", "un
 
 
 def merge_passes(passes: Sequence[Samples]) -> Samples:
-    """Return several passes of one process as one, with all blocks of the first pass first."""
+    """Return several passes of one process as one, with all blocks of the first pass first.
+
+    Where the passes differ in a fact of the method, the one that makes the samples less exact counts: the fewest
+    iterations, the coarsest tick, the largest overhead.
+    """
+    # A pass without blocks holds samples that were each taken alone.
     blocks = [
         block
         for samples in passes

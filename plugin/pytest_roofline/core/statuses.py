@@ -34,6 +34,7 @@ def status_of(rows: Collection[Row], *, worse: bool = False, complete: bool = Tr
     """
     if worse or any(row.verdict in (*WORSE, Kind.SHIFTED) for row in rows):
         return Status.SLOWER
+    # An undecided test that looks slow may be slower; one that does not is no reason to fail a command.
     if not complete or not any(map(is_compared, rows)) or any(map(looks_slow, rows)):
         return Status.CANNOT_TELL
     return Status.NOTHING_SLOWER

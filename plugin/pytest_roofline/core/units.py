@@ -131,6 +131,7 @@ def parse_fraction(text: str, subject: str) -> float:
     value = number / 100 if is_percent else number
     if value <= 0:
         raise BadInput(f"{subject} is {text!r}; expected a share above zero, such as 5% or 0.05")
+    # Of `5` nobody knows whether 5 % or five times is meant.
     if value >= 1 and not is_percent:
         raise BadInput(
             f"{subject} is {text!r}, which could mean {number:g} % or {number * 100:g} %; write {number:g}%"
@@ -146,7 +147,7 @@ def parse_tolerance(text: str, subject: str) -> float:
     is_deliberate = text.rstrip().endswith("!")
     value = parse_fraction(text.rstrip().removesuffix("!"), subject)
     try:
-        refuse_wide(value, is_deliberate, f"write {value * 100:g}%!")
+        refuse_wide(value, is_deliberate=is_deliberate, remedy=f"write {value * 100:g}%!")
     except BadInput as error:
         raise BadInput(f"{subject} is {text!r}: {error}") from None
     return value
@@ -253,5 +254,5 @@ def slug(text: str) -> str:
 
 
 def count(number: int, noun: str, plural: str = "s") -> str:
-    """Return a number with its noun: `1 process`, `3 processes`."""
-    return f"{number} {noun}{plural * (number != 1)}"
+    """Return a number with its noun: `1 process`, `3 processes`. `plural` is the ending for several."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"

@@ -148,6 +148,7 @@ class OddSession:
         """The session in a sentence: `session of 3 Nov: 110 of 221 tests are 20 % slower`."""
         time, now = moment(self.started), datetime.datetime.now(datetime.UTC)
         day = format_day(time, now) if time is not None else self.started
+        # `change` is positive for a slower session.
         amount, word = f"{abs(self.change) * 100:.0f} %", "slower" if self.change > 0 else "faster"
         return f"session of {day}: {self.strange} of {self.measured} tests are {amount} {word}"
 
@@ -462,6 +463,7 @@ class Verdict:
     @property
     def looks_slow(self) -> bool:
         """True if the estimate lies beyond the tolerance or limit."""
+        # Of a limit the estimate is the distance beyond it already.
         tolerance = 0.0 if self.limit is not None else math.log1p(self.tolerance)
         return self.estimate is not None and self.estimate > tolerance
 
