@@ -216,9 +216,10 @@ class Health:
 
 
 def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[Health]:
-    """Return the health of each measured entry.
+    """Return the health of each measured entry: its spreads, and the slowdown that one more process would show.
 
-    The priors of the classes are estimated from all entries together.
+    `tolerance` is that of the run, for entries without one. The priors of the classes are estimated from all entries
+    together.
     """
     measured = [entry for entry in entries if entry.kind == "measured"]
     priors = priors_of(measured)
@@ -237,6 +238,7 @@ def _health(entry: Entry, tolerance: float, prior: Prior) -> Health:
     assert entry.work is not None
     reference = reference_of(entry, "")
     comparison = _compare_one_more(reference.groups, prior)
+    # Times are compared as moments, since their texts may have different zones.
     dated = [
         (time, session.started) for session in entry.sessions if (time := moment(session.started))
     ]
@@ -282,7 +284,8 @@ def provisional(entry: Entry, tolerance: float, prior: Prior) -> str:
 def _compare_one_more(groups: Sequence[Group], prior: Prior) -> Difference:
     """Return the comparison of one more process with an entry's sessions.
 
-    The process takes the mean time, in a new session on the device with the most sessions.
+    The process takes the mean time, in a new session on the device with the most sessions. The error of the comparison
+    does not depend on that time, so it foresees how small a slowdown the entry can show.
     """
     device, _ = Counter(group.device for group in groups).most_common(1)[0]
     logs = [log_s for group in groups for log_s in group.logs]

@@ -114,9 +114,9 @@ class Comparator(ABC):
         return reference.groups if reference is not None else ()
 
     def summary(self, key: Key, statistic: Statistic) -> Summary | str:
-        """Return the processes of a key by a statistic, or why there is none.
+        """Return the processes of a key, each summed up by a statistic, or why that is impossible.
 
-        The summary tells whether every attempt gives the statistic itself.
+        `statistic` is that of a published figure: the median, mean or fastest call. Baseline files hold medians only.
         """
         groups = self.judged(key)
         return Summary(groups) if groups and statistic == "median" else MEDIANS_ONLY
@@ -266,6 +266,7 @@ class RunComparator(Comparator):
     def _add(self, run: Run, session: Session, measurement: Measurement) -> None:
         """Add an attempt, unless it did other work than the first process of its key."""
         processes = self._processes.setdefault(measurement.key.identity, {})
+        # All processes of a key do the work of its first one: times of different work are not comparable.
         first_attempts = next(iter(processes.values()), [])
         if not first_attempts or measurement.work == first_attempts[0].work:
             processes.setdefault((session, measurement.process), []).append(measurement)
@@ -286,6 +287,7 @@ class RunComparator(Comparator):
         if not processes:
             return None
         measurements = self.measured(key)
+        # Commit and versions are those of the newest run, as a reader looks for what changed since then.
         newest = self._newest(processes).environment.comparable()
         return Reference(
             groups=_by_session(
@@ -326,9 +328,9 @@ class RunComparator(Comparator):
         )
 
     def summary(self, key: Key, statistic: Statistic) -> Summary:
-        """Return the processes of a key by a statistic.
+        """Return the processes of a key, each summed up by a statistic: its median, mean or fastest call.
 
-        The summary tells whether every attempt gives the statistic itself.
+        The summary tells whether every attempt gives the statistic itself, and not only a bound on it.
         """
         all_exact = all(exact(measurement.samples, statistic) for measurement in self.measured(key))
         return Summary(self.judged(key, statistic), all_exact)
@@ -356,7 +358,10 @@ class RunComparator(Comparator):
         return list(self._keys.values())
 
     def _set_aside(self, odd: Odd) -> "RunComparator":
-        """Return a copy without the processes of odd sessions in their strange tests."""
+        """Return a copy without the processes of odd sessions in their strange tests.
+
+        `odd` gives for each odd session the tests in which it is strange; in all others its processes stay.
+        """
         remaining = copy(self)
         remaining.odd = odd
         remaining._processes = {
@@ -400,7 +405,7 @@ def open_comparator(paths: Sequence[Path]) -> Comparator:
 
 
 def find_reference(comparator: Comparator, key: Key, work: Work) -> tuple[Reference | None, str]:
-    """Return the reference for a measurement of `work`, or a reason."""
+    """Return the reference for a measurement of `work`, or None and the reason why there is none."""
     reference_work = comparator.work(key)
     if reference_work is not None and reference_work != work:
         before, now = _amounts_text(reference_work), _amounts_text(work)

@@ -146,7 +146,11 @@ def _verdicts(
     limits: Mapping[str, tuple[list[Limit], list[Idle]]],
     tolerance: float | None,
 ) -> tuple[dict[str, Verdict], Shared | None]:
-    """Return the verdicts on the tests, and the change that all of them share."""
+    """Return the verdicts on the tests, and the change that all of them share.
+
+    `limits` holds for each test the limits that may fail it, and those that cannot apply with the reasons. A change
+    that all tests share is subtracted from each before it is judged, and added back for the reader.
+    """
     tests = [pair for pair in pairs if not pair.key.is_canary]
     count = sum(pair.reference is not None for pair in tests)
     policies = _policies(before, after, tests, count, tolerance)
@@ -160,6 +164,7 @@ def _verdicts(
         verdicts[identity] = _verdict(
             before, after, pair, reference, policies[identity], limits[identity]
         )
+    # The chance of a false alarm is shared among the tests that have a reference.
     settled = settle(verdicts, max(1, count))
     if shared is not None:
         settled = {
@@ -255,6 +260,7 @@ def _only_before(before: Comparator, after: Comparator, keys: Sequence[Key]) -> 
     measured, machines = {key.identity for key in keys}, {key.alone for key in after.hardware()}
     labels = [
         before.label(key)
+        # `keys` returns a list of keys: this is no dictionary.
         for key in before.keys()  # noqa: SIM118
         if not key.is_canary and key.identity not in measured
     ]
@@ -287,7 +293,8 @@ def _shared(
 ) -> tuple[Shared | None, dict[str, Reference]]:
     """Return the change that tests of the new side share, and adjusted references.
 
-    Tests with several new sessions are left out, since each session shares another change.
+    Tests with several new sessions are left out, since each session shares another change. Each reference is adjusted
+    to what it would be in the new session.
     """
     sides = {}
     for pair in pairs:
@@ -306,6 +313,7 @@ def _shared(
         sides,
         [tolerances[key.identity] for key in tests],
         [class_of_key(key) for key in tests],
+        # Two saved sides are analysed once.
         Analyses(),
     )
 

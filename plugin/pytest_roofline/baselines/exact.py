@@ -139,7 +139,10 @@ def _kind(verdicts: Collection[str], lost_figures: Sequence[str]) -> Kind:
 def figure_changes(
     before: Mapping[str, int], after: Mapping[str, int], slack: Mapping[str, int]
 ) -> tuple[FigureChange, ...]:
-    """Return every figure that differs, worse figures first."""
+    """Return every figure of a compiled kernel that differs, worse figures first.
+
+    `slack` is by figure how much worse it may be without counting as worse.
+    """
     changes = []
     new_generation = _new_generation(before, after)
     for figure in _in_order({*before, *after}):
@@ -165,6 +168,7 @@ def _in_order(figures: set[str]) -> list[str]:
     def place(figure: str) -> tuple[bool, int, str]:
         """Return the sort key of a figure that is not judged; False comes first."""
         shown_at = REPORTED_FIGURES.index(figure) if figure in REPORTED_FIGURES else -1
+        # Matrix instructions come first, then all others; reported figures in their order behind those by name.
         is_other = not matrix_generation(figure)
         return is_other, shown_at, figure
 
@@ -294,7 +298,7 @@ def records_in_baselines(entries: Entries) -> KernelRecords:
 def records_in_runs(runs: Sequence[Run]) -> KernelRecords:
     """Return each kernel's newest fit record in some runs, and newer unfit results.
 
-    Within a run the last one counts.
+    Within a run the last one counts. A fit record that comes later removes an unfit result from before it.
     """
     fit: dict[str, KernelRecord] = {}
     unfit: dict[str, tuple[Resources, str]] = {}

@@ -20,6 +20,7 @@ def propose_exact(
     """Return exact entries, and a line for each kernel left out, with the reason.
 
     With `accept_worse`, kernels count whose test failed only for a verdict, or that lack a figure of their baseline.
+    A kernel is left out as well if runs disagree on it; else the entry of the newest run is taken.
     """
     candidates: dict[str, list[tuple[Run, ExactEntry]]] = {}
     unfit: dict[tuple[str, str], str] = {}

@@ -35,6 +35,7 @@ def lost_times(
     """
     # `alone` leaves out the number of devices, which differs between measurements of one test.
     test = (benchmark, canonical(parameters), hardware.alone)
+    # By the name of a measurement in the test, its reference.
     lost: dict[str, Reference | None] = {}
     if ran_out is not None:
         # Messages name the first one.
@@ -65,7 +66,7 @@ def _lost_row(label: str, old_s: float | None, record: OutOfMemory) -> Row:
 def lost_since(
     before: Comparator, after: Comparator, kernels_before: KernelRecords, compiled: Collection[str]
 ) -> list[Row]:
-    """Return a row for each time or kernel that only the old side has.
+    """Return a row for each time or compiled kernel that only the old side has.
 
     The new side lacks it because its test ran out of memory. Each label has one row.
 

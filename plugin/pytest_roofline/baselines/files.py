@@ -70,6 +70,7 @@ def _refuse_duplicates(entries: Sequence[Entry | ExactEntry], where: str) -> Non
     """Raise BadFile where two entries have one identity; `where` names the file."""
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
+        # The place of the first entry with this identity, or of this one.
         first = seen.setdefault(entry.identity, index)
         if first != index:
             difference = (

@@ -53,7 +53,9 @@ def fewest_of(rounds: int) -> int:
 
 
 def fit_of(run: Run, fewest: int) -> FitEntries:
-    """Return the results of a run that are fit for the baselines.
+    """Return the results of a run that are fit for the baselines, with a refusal of every other test.
+
+    Each test is proposed alone, with the canaries of its device beside it.
 
     Args:
         run: with all its processes. Results that `propose` leaves out are not fit; those of siblings are passed over.

@@ -25,9 +25,9 @@ LONGEST_REASON = 160
 
 
 def drill_of(command: Iterable[str]) -> str:
-    """Return the slowdown of a drill, as its command gives it: `30%`.
+    """Return the slowdown of a drill, as the command of its run gives it: `30%`.
 
-    It is empty for a run without a drill.
+    A drill slows a function down on purpose. It is empty for a run without one.
     """
     # The share follows `=`, or is the next word. The empty word gives the last one a successor.
     words = pairwise([*command, ""])
@@ -96,6 +96,11 @@ class Fitness:
 
         It is empty where the measurement is fit. With `accept_slower` a test may have failed by its
         verdict.
+
+        Args:
+            labels: those of the measurement's samples.
+            invalid: why its time cannot be trusted; empty where it can.
+            siblings_busy: which devices used the host's link meanwhile; empty where none did.
         """
         if "replaced" in labels:
             cause = (

@@ -33,7 +33,7 @@ def foresee(
     tolerance_of: Callable[[Entry], float | None],
     run_tolerance: float | None,
 ) -> Foresight:
-    """Return the detectable effect of a gate in every entry.
+    """Return the slowdown that a gate would find in every entry, before anything is slower.
 
     It is found 80 times in 100, on another day, after the last round.
 

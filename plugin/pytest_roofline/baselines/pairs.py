@@ -223,7 +223,9 @@ def _variants_by_test(runs: Sequence[Run], parameter: str) -> dict[str, dict[str
 def _check_base(
     runs: Sequence[Run], parameter: str, base: str | None, values: Sequence[str]
 ) -> str:
-    """Return the base.
+    """Return the value of the parameter that all others are compared with, once it is checked.
+
+    `values` are those of the parameter in the runs.
 
     Raises:
         BadInput: the runs do not have this base, or no other value.
@@ -272,7 +274,7 @@ def _subject(twins: Twins, parameter: str) -> Subject:
 
 
 def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: Prior) -> Verdict:
-    """Return any verdict but REGRESSED, which needs all tests."""
+    """Return any verdict on a test under two values but REGRESSED, which needs the p of all tests."""
     subject = _subject(twins, parameter)
     sides = twins.variant, twins.base
     tolerances = (record.tolerance for side in sides for record in side.measurements)
@@ -282,12 +284,14 @@ def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: P
     new_s, base_s = twins.pairs_s
     if not new_s:
         return Verdict(Kind.INVALID, tolerance, subject)
+    # One pair has no spread, so it gives an estimate without an interval.
     if len(new_s) == 1:
         estimate = math.log(new_s[0] / base_s[0])
         return Verdict(Kind.INCONCLUSIVE, tolerance, subject, estimate=estimate, processes=1)
     verdict = judge_once(
         paired_difference(new_s, base_s, prior), tolerance, subject, processes=len(new_s)
     )
+    # Fewer pairs may be divided between two modes by chance, so they decide nothing and take no part in `settle`.
     if len(new_s) >= FEWEST_PAIRS:
         return verdict
     return replace(verdict, kind=Kind.INCONCLUSIVE, p_spent=None)
@@ -356,13 +360,17 @@ def _modes_reason(twins: Twins) -> str:
 
 
 def _row(twins: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
-    """Return the row of a pair; the base takes the place of a baseline."""
+    """Return the row of a test under two values; the base takes the place of a baseline.
+
+    `tests` is the number of all tests, for the remedy of an undecided one.
+    """
     key, (new_s, base_s) = twins.variant.measurements[0].key, twins.pairs_s
     name = verdict.subject.name
     before_s = geometric_mean(base_s) if base_s else None
     return replace(
         compared_row(
             key,
+            # A rate is shown only where the verdict is told in its terms: both values may do other work.
             twins.variant.measurements[0].work if verdict.subject.metric else None,
             verdict,
             geometric_mean(new_s) if new_s else None,

@@ -283,7 +283,7 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
 def _run_apart(
     run_id: str, run_ids: Sequence[str], tests: Sequence[Sessions]
 ) -> Disagreement | None:
-    """Return the distance of a run from other runs, or None.
+    """Return how far a run lies from the other runs of `run_ids`, or None.
 
     It is the median over the tests of the run. None where no other run measured any of them.
     """
@@ -361,6 +361,7 @@ def _is_apart(distance: Disagreement, comparisons: int) -> bool:
 
     The chance of a false alarm is shared among so many comparisons.
     """
+    # `tail` is the chance that one test lies so far out on one side.
     errors, freedom = abs(distance.errors), distance.freedom
     tail = float(special.ndtr(-errors) if math.isinf(freedom) else special.stdtr(freedom, -errors))
     independent = min(distance.tests, INDEPENDENT)

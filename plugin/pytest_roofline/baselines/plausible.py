@@ -90,6 +90,7 @@ def absurd(
     computes = rate_suffix(key.metric) == "TFLOPS"
     highest, lowest = (rate(work, key.metric, seconds) or 0.0 for seconds in (fastest, slowest))
     format_value = format_flops if computes else format_rate
+    # Small work may stay in a cache, which is faster than the peak of the memory.
     large = is_large(work, [label for mode in achieved for label in mode], computes=computes)
     if large and highest > most_share * highest_peak:
         return Flaw(
@@ -183,6 +184,7 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
     ]
     if not peaks:
         return None
+    # A CPU may be limited to a part of its memory bandwidth.
     lowest = min(peak.value for peak in peaks) * (LEAST_OF_A_CPU if is_cpu else 1.0)
     return lowest, max(_highest_rate(peak) for peak in peaks)
 
@@ -218,6 +220,7 @@ def _saturates(key: Key, work: Work) -> bool:
 
     That is a large copy by a device, or a large matrix product.
     """
+    # A partition of a GPU has only a part of the peak. (A CPU's partition names its cores.)
     if key.hardware.partition not in (None, "none") and not key.hardware.is_cpu:
         return False
     intensity = work.operational_intensity or 0.0

@@ -28,7 +28,8 @@ def policy_of(
     """Return the policy of a test.
 
     Its tolerance is the first that is given: by the test, by its baseline, by the run, by the class
-    of its key. The chance of error is shared among so many `comparisons`.
+    of its key. The chance of error is shared among so many `comparisons`, the tests of the run. `analyses` is the
+    plan of its interim analyses; None where the test is analysed once.
     """
     entry_tolerance = reference.tolerance if reference is not None else None
     tolerance = test_tolerance or entry_tolerance or run_tolerance or default_tolerance(key)
@@ -50,7 +51,7 @@ def limits_of(
     They are followed by the limits that cannot be judged, each with a reason.
 
     Args:
-        sum_up: sums up the new processes by a statistic.
+        sum_up: returns the new processes, each summed up by the statistic of a limit's source, or why it cannot.
         measurement: any of them, for floors and the roofline; without it neither applies.
         offline: whether floors of arithmetic are left out, as run files do not tell the power limit.
         min_share: the least share of the roofline that the run asks for.

@@ -67,7 +67,7 @@ FitMeasurements = dict[str, list[tuple[Run, list[Measurement]]]]
 def propose(
     runs: Sequence[Run], *, everything: bool = False, accept_slower: bool = False
 ) -> Proposal:
-    """Return the entries that whole runs make.
+    """Return the entries that whole runs make: one for each measurement and compiled kernel.
 
     A session is a run, with the median of each process; the entries of compiled kernels are exact.
 
@@ -113,6 +113,7 @@ def _unify(fit_by_key: FitMeasurements) -> list[str]:
     """
     left_out: list[str] = []
     for identity, sessions in fit_by_key.items():
+        # Times of different work or of different modes cannot form one entry.
         _refuse_different(
             sessions,
             fault="did different work",
@@ -328,6 +329,7 @@ def _common_mode(
         _process(measurement) for measurement in measured if "graph" in measurement.samples.achieved
     }
     by_call = {_process(measurement) for measurement in measured} - by_graph
+    # All processes were timed in one mode.
     if not by_graph or not by_call:
         return sessions, []
     majority = by_graph if len(by_graph) >= len(by_call) else by_call

@@ -285,6 +285,7 @@ def _among_siblings(verdict: Verdict, reason: Reason) -> str:
     figures = (
         f"{_figure(numbers['value'], metric)} against {_figure(numbers['siblings_value'], metric)}"
     )
+    # Both sides in figures of the metric, or in seconds where it has no rate.
     text = (
         f"{_card(verdict, reason)} {slow} its {verdict.siblings} siblings "
         f"({figures}; siblings differ by {numbers['spread'] * 100:.1f} %)"

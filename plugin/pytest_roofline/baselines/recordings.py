@@ -114,12 +114,14 @@ def _renew(entry: Entry, before: Entry | None, priors: dict[str, Prior], reason:
         reason: why a slower entry is accepted; empty where it is refused.
     """
     change = renew(entry, before, priors)
+    # A recording has no person who approves it, so slower sessions never replace an entry without a reason.
     refusal = change.refusal or (_slower_text(change) if change.is_slower else "")
     if refusal and reason:
         change = renew(entry, before, priors, accept_slower=True)
         return replace(change, entry=_with_reason(change.entry, reason))
     if refusal:
         return replace(change, refusal=refusal)
+    # Only sessions that join earlier ones can be of their day.
     if before is None or change.action != "joined":
         return change
     return replace(change, entry=_join_session(change.entry, before))

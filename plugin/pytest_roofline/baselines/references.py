@@ -74,7 +74,7 @@ def pooled_median(measurements: Iterable[Measurement]) -> float:
 
 
 def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
-    """Return the prior of a class of benchmarks.
+    """Return the prior of a class of benchmarks: the spread that is assumed of each test.
 
     It is estimated from the references of the class, or the starting value where they are too few.
     """
@@ -83,7 +83,7 @@ def prior_of(references: Iterable[tuple[Key, Reference]], kind: str) -> Prior:
 
 
 def priors_of(entries: Iterable[Entry]) -> dict[str, Prior]:
-    """Return the prior of each class of benchmarks.
+    """Return the prior of each class of benchmarks: the spread that is assumed of each test.
 
     Priors are estimated from the measured entries together, without canaries.
     """

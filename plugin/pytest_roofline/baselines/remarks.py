@@ -78,6 +78,7 @@ def _bisect_command(changes: Iterable[str], test_id: str) -> str:
     """
     if "bisect" not in FEATURES:
         return ""
+    # `ends` is the range of commits, `versions` the range of each package, as the command takes them.
     ends, versions = "", {}
     for change in changes:
         commits, package = _COMMITS.match(change), _PACKAGE.match(change)

@@ -217,7 +217,14 @@ def renew(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Change:
-    """Return the change of an entry by a proposed one."""
+    """Return the change of an entry by a proposed one: its sessions replace the old ones or join them.
+
+    Args:
+        before: the entry in the file; None where it is new.
+        priors: the assumed spreads, by class of benchmark.
+        replaces: whether new sessions always replace the old (`--replace`).
+        accept_slower: whether a change is allowed that would be refused.
+    """
     renewed = replace(proposed, sessions=newest(proposed.sessions))
     if before is None:
         return Change(renewed, None, "new")
@@ -237,7 +244,9 @@ def renew(
         why = "--replace" if replaces else why_different
         return Change(replace(renewed, anchor=(), renewals=()), before, "replaced", why)
     prior = priors[class_of_key(key_of_entry(before))]
-    change = _renew_sessions(renewed, joined, before, prior, replaces, accept_slower)
+    change = _renew_sessions(
+        renewed, joined, before, prior, replaces=replaces, accept_slower=accept_slower
+    )
     return replace(
         change,
         why="; ".join(filter(None, (change.why, peak_why))),
@@ -301,7 +310,12 @@ def _renew_sessions(
     tolerance = merged.tolerance or default_tolerance(key_of_entry(before))
     why = "--replace" if replaces else _replacement_reason(new_sessions, before, tolerance, prior)
     entry, refusal = _with_anchor(
-        renewed if why else joined, before, new_sessions, prior, bool(why), accept_slower
+        renewed if why else joined,
+        before,
+        new_sessions,
+        prior,
+        is_replaced=bool(why),
+        accept_slower=accept_slower,
     )
     return Change(entry, before, "replaced" if why else "joined", why=why, refusal=refusal)
 
@@ -393,10 +407,14 @@ def _with_anchor(
 
     Args:
         after: the renewed entry; `before` is the entry before the renewal.
+        prior: the assumed spreads of its class.
+        is_replaced: whether the new sessions replace the old ones.
+        accept_slower: whether a slower entry is not refused.
     """
     anchor = anchor_of(before)
     # The difference of the new sessions from the anchor, over all renewals together.
     drift = _compare(new_sessions, replace(before, sessions=anchor, anchor=()), prior)
+    # Faster code needs no old anchor: its own sessions are what later renewals are held against.
     if is_replaced and drift.estimate <= 0:
         return replace(after, anchor=(), renewals=()), ""
     tolerance = after.tolerance or default_tolerance(key_of_entry(before))

@@ -71,6 +71,7 @@ def timed_row(
 
 def _shown_s(results: KeyResults, measurement: Measurement, verdict: Verdict | None) -> float:
     """Return the time to show, in seconds: that of the verdict on several processes, if there is one."""
+    # Of a single process the verdict has no better centre than its own median.
     difference = verdict.difference if verdict is not None and verdict.processes > 1 else None
     centre_s = difference.new_s if difference is not None else None
     return centre_s or _centre_s(results, measurement)
@@ -169,6 +170,7 @@ def _in_own_terms(row: Row) -> Row:
     """
     assert row.key is not None
     metric, flips = row.key.metric, more_is_better(row.key.metric)
+    # An inverse turns the order of the interval's ends around.
     low, high = (row.change_high, row.change_low) if flips else (row.change_low, row.change_high)
     return replace(
         row,

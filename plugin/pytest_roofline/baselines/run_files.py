@@ -30,9 +30,9 @@ def run_path(name: str, folder: Path, argument: str = "run name") -> Path:
 
 
 def resolve_run(name: str, folder: Path, argument: str = "run name") -> Path:
-    """Return the path of a run that is to be read.
+    """Return the path of a run that is to be read, from a saved name or a path.
 
-    It is that of `run_path`.
+    `argument` names the user's argument in a message. A path need not exist yet; a saved name must.
 
     Raises:
         BadInput: no run is saved under this name.
@@ -142,6 +142,7 @@ class RunWriter:
     def _fall_back(self, error: OSError) -> None:
         """Continue in a temporary folder at the first error, else only in memory."""
         intended = self.folder / "runs" / f"{self.name}.jsonl"
+        # Only the first error leads to another folder; after a second one the run stays in memory.
         is_first, old_path = not self.trouble, self.path
         self._abandon()
         self.trouble = f"the run could not be saved as {intended}: {error.strerror or error}"

@@ -155,7 +155,7 @@ def _outcome_verdict(ending: Ending) -> str:
         or (last.outcome == "failed" and not last.by_verdict)
     ):
         return ""
-    # REGRESSED is the worst word.
+    # REGRESSED is the worst word, so it comes first.
     words = [word for word in (Kind.REGRESSED.value, *_VERDICTS) if word in last.verdicts]
     is_sure = len(words) == 1 or last.by_verdict
     return words[0] if words and is_sure else ""
@@ -309,7 +309,7 @@ def _other_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _outcome_row(outcome: Outcome) -> Row:
-    """Return the row of a test without a result."""
+    """Return the row of a test without a result: how it ended, or that its device is below its rated facts."""
     word, reason = (
         (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
     )

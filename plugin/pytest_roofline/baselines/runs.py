@@ -251,8 +251,10 @@ def read_run(path: Path) -> Run:
         try:
             records.append(read_line(line.removesuffix(b"\n"), number, path))
         except BadFile as error:
+            # The first line of a run file has a type; a file without one is most likely another tool's log.
             if number == 1 and b'"type"' not in line:
                 raise BadFile(f"{error}; {FOREIGN}") from None
+            # Only the last line may have no end: a process was killed while it wrote this line.
             if line.endswith(b"\n") or not records:
                 raise
             cut = True
@@ -269,6 +271,7 @@ def ends_of(path: Path) -> tuple[Header, Footer] | None:
         first = file.readline(MOST_BYTES)
         file.seek(max(0, path.stat().st_size - MOST_FOOTER_BYTES))
         _, _, last = file.read().rstrip(b"\n").rpartition(b"\n")
+    # A run that was interrupted ends with another record.
     if b'"footer"' not in last[:40]:
         return None
     # The number of the last line is unknown: -1 stands for it in a message.
