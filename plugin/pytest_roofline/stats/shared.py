@@ -211,6 +211,7 @@ def shared_shift(before: Floats, now: Floats) -> tuple[float, Floats, Floats]:
         of the other tests.
     """
     centre = before.mean(axis=1)
+    # How far each test lies above its own mean, in the sessions of the reference and in the new one.
     levels, new_levels = before - centre[:, None], now - centre
     other_medians = np.stack([leave_one_out(column) for column in levels.T], axis=1)
     other_medians -= other_medians.mean(axis=1, keepdims=True)

@@ -143,6 +143,7 @@ def _compare(
     between_cards = card_spread(suspect.measurement.key)
     # The sibling with the fewest processes has the least exact mean: its error counts for all.
     processes = min(len(sibling.medians_s) for sibling in (suspect, *sound))
+    # Means of processes differ by the spread between cards, and by what is left of that between processes.
     assumed = math.hypot(between_cards, PROCESS_SPREAD / math.sqrt(processes))
     scale = scale_of(numpy.array([sibling.log_s for sibling in sound]), assumed)
     estimate = suspect.log_s - scale.centre

@@ -384,6 +384,7 @@ def other_mode(achieved: tuple[str, ...], reference: Reference | None) -> tuple[
     `achieved` is the mode in which the new process was timed. The modes differ if, for instance, only
     one of them was bound by the host or stayed in a cache.
     """
+    # No mode was recorded, or all processes of the reference were timed in this one.
     if reference is None or not reference.achieved or reference.achieved == (achieved,):
         return ()
     return (Reason(ReasonCode.OTHER_MODE, texts={"mode": ",".join(achieved)}),)
