@@ -221,6 +221,7 @@ def rollout(
     Exit status: 0 nothing is slower, 1 something is, or a node, device or test is missing, 2 it cannot tell, or the
     input cannot be used.
     """
+    # Exactly one of both options tells which nodes are the controls.
     if (control is None) == (changed is None):
         raise BadInput(
             "a roll-out needs nodes without the change; expected --control BEFORE AFTER or --changed LIST"
@@ -232,7 +233,7 @@ def rollout(
     from .rollout import judge_rollout
     from .rollout_text import rollout_as_json, rollout_text
 
-    # Before, after, and with --control the same of the controls.
+    # Before, after, and with --control the same of the controls. A path that exists may have a comma in its name.
     sides = [
         read_files(
             expand([side] if Path(side).exists() else side.split(","), folder, logs=True), host

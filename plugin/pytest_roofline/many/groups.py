@@ -107,6 +107,7 @@ def _times(files: Sequence[RunFile]) -> _Times:
             # Parameters that are named by their position may mean another thing in another run.
             is_named_by_position = positional_names_note(parse_test(test).key.parameters)
             if not (unfit or is_named_by_position or is_over_several(hosts)):
+                # The device that the measurement names, else that of its run. A CPU has none, nor has an imported log.
                 place = node, device or device_of_run or node
                 logs.setdefault(place, {}).setdefault(test, []).append(math.log(seconds))
     return {

@@ -94,7 +94,10 @@ def _incomplete(
 
 
 def _reason(tables: RunTables, node: str, hardware: str, judged: dict[str, int]) -> str:
-    """Return the commonest reason for which measurements of a node do not count."""
+    """Return why less is judged of a node: the commonest reason for which its measurements do not count.
+
+    Where all count, it is empty if anything is judged, else it says why nothing is.
+    """
     on_node = (tables.runs["node"] == node) & (tables.runs["hardware"] == hardware)
     runs = tables.runs[on_node & tables.runs["chosen"]]
     rows = tables.rows[tables.rows["run"].isin(runs.index)]

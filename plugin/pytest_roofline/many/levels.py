@@ -76,6 +76,8 @@ def class_of_test(test: Test, seconds: float) -> str:
 def cells_of(tables: RunTables, hardware: str) -> tuple[DataFrame, int]:
     """Return the cells of one hardware, a row for each run, test and part; then a number.
 
+    A cell is the median time of a test on a part: a GPU, a pair of GPUs, or a node as a whole.
+
     The number is that of the measurements over several nodes, which belong to no single node and are left out.
 
     Columns are `run`, `test`, `sort`, `part`, `node`, `first`, `second` (the GPUs of a link, as numbers of their node),

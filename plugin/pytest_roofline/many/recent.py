@@ -124,6 +124,7 @@ class _Grid:
 
         The last seven runs are left out.
         """
+        # Each run against the median that ends with the run before it.
         distances = (self.logs[:, 1:-LAST] - self.middles[:, : -LAST - 1]) / self.noise[:, None]
         return {sign: _Side(sign * distances) for sign in (1, -1)}
 
@@ -145,6 +146,7 @@ class _Grid:
 
         It is in log seconds: [series, count].
         """
+        # All of them against one median, which ends with the last run before them.
         distances: Values = self.logs[:, -count:] - self.middles[:, -count - 1, None]
         return distances
 
@@ -196,6 +198,7 @@ class _Grid:
         # The degrees of freedom of the noise, as in `steps.noises`.
         half = quantile(0.975, 0.4 * (len(series.logs) - 1) + SHARED_FREEDOM) * error
         cut = len(series.logs) - count
+        # The level before the step: the median of up to `LEVEL_RUNS` runs.
         level = float(numpy.median(series.logs[cut - count_before : cut]))
         before, after = series.around(cut, level, level + size)
         return SeriesChange(

@@ -257,14 +257,14 @@ def _judged_tests(
             units.difference(
                 prior or units.joined_prior(priors()[_class_of(tests.get(test, tests[first]).key)])
             ),
-            limit,
+            test_tolerance,
             Subject(label=label),
         )
-        for test, (units, limit, label) in entries.items()
+        for test, (units, test_tolerance, label) in entries.items()
     }
     effects = {}
     for test, verdict in settle(verdicts, len(verdicts)).items():
-        units = entries[test][0]
+        units, _, _ = entries[test]
         is_open = verdict.kind is Kind.INCONCLUSIVE
         reason = _reason(verdict, units, len(verdicts)) if is_open else ""
         # The difference of changes has no times: without it the row leaves out both.
@@ -364,6 +364,7 @@ class _Units:
         """
         spread = _change_spread(prior)
         square, freedom = _pooled_variance(self.sides)
+        # The chance of so large a variance, if the assumed spread is right, is too small to believe it.
         ruled_out = freedom and special.chdtrc(freedom, freedom * square / spread**2) < UNBELIEVED
         return replace(prior, process=spread, freedom=0.0 if ruled_out else prior.freedom)
 
@@ -373,7 +374,8 @@ class _Units:
         Its spreads and times are placeholders, since changes have none.
         """
         error, freedom = _standard_error(self.sides, prior)
-        estimate, no_spread = fmean(self.sides[0]) - fmean(self.sides[1]), Spread(0.0, "")
+        treated, controls = self.sides
+        estimate, no_spread = fmean(treated) - fmean(controls), Spread(0.0, "")
         return Difference(
             estimate,
             error,
@@ -392,7 +394,8 @@ def _standard_error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[flo
     which is one estimate for both sides. Without a prior, a side of one node has the variance of the
     other.
     """
-    pooled = max(LEAST_SPREAD**2, _pooled_variance(sides)[0])
+    variance_of_both, _ = _pooled_variance(sides)
+    pooled = max(LEAST_SPREAD**2, variance_of_both)
     parts = []
     # A part of the error's square is that of one side, or that of the prior.
     prior_part = 0.0

@@ -87,6 +87,7 @@ class RunSeries:
         # A point of a common series stands for several runs. The step lies among the runs of the two points around it,
         # where both levels fit best.
         runs, logs = self.raw
+        # From the first run of the point before the step to the last run of the point after it.
         start = int(numpy.searchsorted(runs, self.runs[cut - 2], side="right")) if cut > 1 else 0
         end = int(numpy.searchsorted(runs, self.runs[cut], side="right"))
         differences = numpy.abs(logs[start:end] - low) - numpy.abs(logs[start:end] - high)
