@@ -274,6 +274,7 @@ class Entry:
             self.kind,
             asdict(self.hardware),
         )
+        # A floor of this site takes the place of the same floor from elsewhere, so its source is no part of the key.
         parts: list[object] = [
             *key,
             self.cache,

@@ -248,6 +248,7 @@ def _strict_type(hint: Any) -> Any:
     if not arguments or typing.get_origin(hint) is typing.Literal:
         return hint
     inner = tuple(_strict_type(argument) for argument in arguments)
+    # A union is no generic type with arguments in brackets: it is made again as `A | B | …`.
     if isinstance(hint, types.UnionType):
         return functools.reduce(lambda first, second: first | second, inner)
     return typing.get_origin(hint)[inner]

@@ -112,6 +112,7 @@ def three_digits(value: float) -> str:
 
     From 0.001 up it has no power of ten: `1511`, `40.3`, `0.412`.
     """
+    # Rounded first, so that 99.96 is shown as 100 and not as 100.0.
     rounded = float(f"{value:.3g}")
     if rounded >= 100:
         return f"{value:.0f}"

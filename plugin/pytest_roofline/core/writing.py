@@ -57,6 +57,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace a file whole. A reader sees the old content or the new, never half."""
     try:
         mode = _mode(path)
+        # Of a link the file behind it is replaced. Only within one folder is a replacement a single step.
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
