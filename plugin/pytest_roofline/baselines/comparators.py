@@ -256,6 +256,7 @@ class RunComparator(Comparator):
         for run in runs:
             session = run.header.run_id, run.header.started, identity_of(run.header.environment)
             for measurement in run.measurements:
+                # A test that failed because it is slower counts: that is what a comparison looks for.
                 if reason := run.unfit(measurement, accept_slower=True) or positional_names_note(
                     measurement.key.parameters
                 ):

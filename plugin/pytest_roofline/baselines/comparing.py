@@ -183,7 +183,11 @@ def _policies(
     comparisons: int,
     tolerance: float | None,
 ) -> dict[str, Policy]:
-    """Return how each test is judged, with priors from all references of the old side."""
+    """Return how each test is judged, by the identity of its key: tolerance, prior and chance of error.
+
+    Priors are estimated from all references of the old side. The chance of error is shared among so many `comparisons`;
+    `tolerance` is that of the command line, for tests without one.
+    """
     references = [(key, reference) for key, reference in before.references() if not key.is_canary]
     priors_by_class = priors() | {
         kind: prior_of(references, kind) for kind in {class_of_key(key) for key, _ in references}
@@ -371,9 +375,11 @@ def _unfit_rows(
         if key.identity in compared or {SIBLINGS, CANARY} & set(measurement.samples.labels):
             continue
         reference, _ = find_reference(before, key, measurement.work)
-        limit = tolerance or default_tolerance(key)
+        shown_tolerance = tolerance or default_tolerance(key)
         subject = Subject(measurement.test_id, measurement.label, key.name)
-        verdict = Verdict(Kind.INVALID, limit, subject, text_reasons(reason), reference=reference)
+        verdict = Verdict(
+            Kind.INVALID, shown_tolerance, subject, text_reasons(reason), reference=reference
+        )
         rows[key.identity] = compared_row(key, measurement.work, verdict, measurement.median_s)
     return list(rows.values())
 

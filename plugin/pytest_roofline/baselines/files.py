@@ -169,7 +169,7 @@ class Entries:
 
     @classmethod
     def from_files(cls, paths: Sequence[Path]) -> "Entries":
-        """Return the entries of several files."""
+        """Return the entries of several files; of those with one identity the first."""
         entries: dict[str, tuple[Entry, Path]] = {}
         exact: dict[str, tuple[ExactEntry, Path]] = {}
         for path in paths:

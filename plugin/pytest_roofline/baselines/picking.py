@@ -108,6 +108,7 @@ def scan(folder: Path, choice: Choice) -> RunSelection:
         (is_imported, "the run was imported from another tool"),
     ):
         excluded = [run for run in matches if is_excluded(run)]
+        # Where all runs are of this kind, they stay.
         if len(excluded) < len(matches):
             notes += [f"{run.path} is left out: {reason}" for run in excluded]
             matches = [run for run in matches if not is_excluded(run)]

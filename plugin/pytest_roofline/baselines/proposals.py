@@ -397,7 +397,7 @@ def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | Non
 
 
 def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
-    """Return the session of a run's measurements of one key."""
+    """Return the session of a run's measurements of one key, which were all timed in one mode."""
     processes = by_process(measurements)
     return Session(
         run_id=run.header.run_id,

@@ -142,6 +142,7 @@ def _slower_text(change: Change) -> str:
 
 def _with_reason(entry: Entry, reason: str) -> Entry:
     """Return an entry whose newest renewal has a reason."""
+    # An entry that was replaced has no renewal left, so one is made that holds the reason.
     *earlier, last = entry.renewals or (Renewal(now(), len(entry.sessions), 0.0, 0.0),)
     return replace(entry, renewals=(*earlier, replace(last, reason=reason)))
 

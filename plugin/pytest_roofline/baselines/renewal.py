@@ -140,6 +140,7 @@ def kernel_changes(
 
     They are in a separate file.
     """
+    # A substring of `only` may be meant for the entries of times, so the labels of these are no mistake.
     return exact_changes(
         select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder
     )
@@ -159,6 +160,7 @@ def approve(
     """
 
     def all_changes(_: Baseline) -> list[Change]:
+        # `changes` reads the file again, which stays the same under the lock of `merge`.
         return changes(proposal, folder, only=only, replaces=replaces, accept_slower=accept_slower)
 
     merge(proposal.family, folder, all_changes)
@@ -238,6 +240,7 @@ def renew(
     renewed, joined, unchanged = (
         _with_facts(entry, proposed, before, peak_bytes) for entry in (renewed, joined, before)
     )
+    # All proposed sessions are in the entry already.
     if renewed == unchanged or (not replaces and _is_recorded(joined, before)):
         return _keep_sessions(unchanged, before, peak_why, refusal)
     if why_different:
@@ -262,6 +265,7 @@ def _with_facts(entry: Entry, proposed: Entry, before: Entry, peak_bytes: int | 
         reason=proposed.reason or before.reason,
         peak_bytes=peak_bytes,
         called=proposed.called,
+        # What a program imported names no test that a run could select.
         test=proposed.test if proposed.test.tier else before.test,
         anchor=before.anchor,
         renewals=before.renewals,
@@ -279,6 +283,7 @@ def _is_recorded(joined: Entry, before: Entry) -> bool:
 
 def _keep_sessions(unchanged: Entry, before: Entry, peak_why: str, refusal: str) -> Change:
     """Return the change of an entry that keeps its sessions, if anything else changes."""
+    # Another name, or another test that recorded it, is no change to approve.
     if unchanged == replace(before, called=unchanged.called, test=unchanged.test):
         return Change(unchanged, before, "unchanged")
     return Change(unchanged, before, "replaced", why=peak_why or "tolerance", refusal=refusal)
@@ -326,6 +331,7 @@ def _renew_peak(proposed: Entry, before: Entry, replaces: bool) -> tuple[int | N
     The old peak stays as long as the new one is within its tolerance, so that small steps cannot add up.
     """
     old, new = before.peak_bytes, proposed.peak_bytes
+    # A run that took no peak keeps the old one, unless it replaces everything.
     if old == new or (new is None and not replaces):
         return old, "", ""
     before_text, after_text = (
