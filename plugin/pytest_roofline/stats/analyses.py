@@ -113,6 +113,8 @@ def adjusted_p(p_spent: Sequence[float], comparisons: int) -> list[float]:
     """
     from scipy.stats import false_discovery_control
 
+    # Tests without a p, and those that a small run lacks: its tests have no larger chance of error than those of a run
+    # of `FEWEST_TESTS`.
     missing_count = max(0, max(comparisons, FEWEST_TESTS) - len(p_spent))
     unchanged = [1.0] * missing_count
     adjusted = false_discovery_control([*p_spent, *unchanged])

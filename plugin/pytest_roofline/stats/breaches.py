@@ -99,6 +99,7 @@ def _worst_breach(limit: Limit, new: Sequence[Group], prior: Prior, analyses: An
         for device in devices
     ]
     worst = max(breaches, key=lambda breach: (breach.sure, breach.estimate))
+    # Of a single device no count is told.
     missed = sum(breach.estimate > 0 for breach in breaches)
     return worst if len(breaches) == 1 else replace(worst, devices=len(breaches), missed=missed)
 

@@ -203,8 +203,8 @@ def _spread_ties(medians_s: Sequence[float]) -> list[float]:
     counts = Counter(medians_s)
     distinct = sorted(counts)
     tick = min(after - before for before, after in pairwise(distinct))
-    # Equal values are placed at even distances over one tick, with their value in its middle.
     tick = min(tick, COARSEST_TICK * distinct[0])
+    # Equal values are placed at even distances over one tick, with their value in its middle.
     return [
         median_s + tick * ((place + 0.5) / counts[median_s] - 0.5)
         for median_s in distinct

@@ -39,6 +39,7 @@ def summarise(measurements: Iterable[Measurement]) -> list[CurveSummary]:
         size = key.parameters.get("size_bytes")
         if not isinstance(size, int) or measurement.invalid:
             continue
+        # `JOB_METRIC` is the time of a whole program.
         rate = size / median_s if key.metric == JOB_METRIC else measurement.rate
         if rate is not None:
             share = measurement.share_of_ceiling

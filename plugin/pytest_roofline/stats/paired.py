@@ -174,12 +174,13 @@ def judge_paired(
     analyses = _Analyses(max(1, most // PROCESSES_PER_BLOCK_SIDE), ended)
     # Tests that spread alike have no modes, so two blocks may turn red.
     blocks_for_red = FEWEST_BLOCKS if alike else FEWEST_BLOCKS_RED
-    verdicts, undecided = {}, {}
+    # Of each test the verdict, and whether further blocks could decide it.
+    verdicts, can_decide = {}, {}
     for name, observed in observations.items():
         if observed is None:
             # No block has both sides yet. The test stays open while processes may still follow.
             arms = [process.arm for block in tests[name] for process in block]
-            undecided[name] = max(arms.count("A"), arms.count("B")) < most and not ended
+            can_decide[name] = max(arms.count("A"), arms.count("B")) < most and not ended
             verdicts[name] = Verdict(
                 Kind.INCONCLUSIVE, tolerances[name], reasons=(Reason(ReasonCode.NO_WHOLE_BLOCK),)
             )
@@ -189,17 +190,19 @@ def judge_paired(
         prior = shared_prior if shared_prior.borrowed and not ruled_out else None
         verdicts[name] = _judge(observed, prior, tolerances[name], analyses, blocks_for_red)
         unfinished = observed.blocks < analyses.most and not ended
-        undecided[name] = unfinished and _may_decide(
+        can_decide[name] = unfinished and _may_decide(
             verdicts[name], observed, analyses, blocks_for_red, len(tests)
         )
     paired = {}
     for name, verdict in settle(verdicts, len(tests)).items():
         observed, is_open = observations[name], verdict.kind is Kind.INCONCLUSIVE
         if observed is not None and is_open:
-            reasons = _reasons(verdict, observed.blocks, len(tests), final=not undecided[name])
+            reasons = _reasons(verdict, observed.blocks, len(tests), final=not can_decide[name])
             verdict = replace(verdict, reasons=reasons)
         paired[name] = Paired(
-            verdict, observed.control if observed is not None else None, undecided[name] and is_open
+            verdict,
+            control=observed.control if observed is not None else None,
+            open=can_decide[name] and is_open,
         )
     return paired
 
@@ -224,7 +227,10 @@ def order_of_blocks(blocks: int, seed: int) -> list[tuple[Arm, ...]]:
 
 
 def _observe(blocks: Sequence[Block]) -> _Observations | None:
-    """Return the observations of the blocks with both sides, or None."""
+    """Return the log seconds of one test, with the weights that give B against A and its error, or None.
+
+    Only blocks with both sides count. None where these cannot tell the difference, or its error.
+    """
     blocks_with_both = [
         block for block in blocks if {"A", "B"} <= {process.arm for process in block}
     ]
@@ -422,6 +428,7 @@ def _may_decide(
     """
     difference, most, blocks = verdict.difference, analyses.most, observed.blocks
     assert difference is not None
+    # Nothing may be decided before so many blocks, so nothing is known yet.
     if blocks < FEWEST_BLOCKS:
         return True
     # The standard error after all blocks.
@@ -435,6 +442,7 @@ def _may_decide(
     _, passed_level, _ = LATER_LEVELS
     if fastest + quantile(1 - passed_level, freedom) * error < limit:
         return True
+    # Red needs an estimate beyond the tolerance that is surely worth reporting, at this test's share of the error.
     level = FALSE_RED * analyses.red_share(min(blocks_for_red, most)) / max(tests, FEWEST_TESTS)
     return slowest > limit and slowest - worthy > quantile(1 - level, freedom) * error
 

@@ -90,6 +90,7 @@ class Shared:
         if name not in self.shifts or not self.is_removed:
             return reference
         shift, session_shifts = self.shifts[name]
+        # A session that other tests do not share has no shift of its own.
         factors = [
             math.exp(shift - session_shifts.get((group.device, group.started), 0.0))
             for group in reference.groups

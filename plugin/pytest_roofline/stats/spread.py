@@ -155,6 +155,7 @@ def between_sessions(groups: Sequence[Group]) -> tuple[float, int, float]:
             len(group.logs) * (fmean(group.logs) - centre) ** 2 for group in groups_of_device
         )
         freedom += len(groups_of_device) - 1
+        # As in an analysis of variance with unequal groups: divided by the freedom, this is the typical size.
         weight += total - sum(count**2 for count in counts) / total
     if not freedom:
         return 0.0, 0, 1.0
@@ -262,6 +263,7 @@ def lend(prior: Prior, tests: Sequence[Sequence[Group]], kind: str = "device") -
     shared = borrow(
         prior, [(squares / freedom, freedom) for squares, freedom in map(within, several)]
     )
+    # Sessions of one process each show both spreads together, so they have a prior of their own.
     if len(single) >= ENOUGH_TESTS:
         estimates = [(square, freedom) for square, freedom, _ in map(between_sessions, single)]
         total = borrow(replace(prior, freedom=PRIOR_FREEDOM), estimates)

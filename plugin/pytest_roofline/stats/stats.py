@@ -211,6 +211,7 @@ def _spreads_of_sessions(new: Sequence[Group], reference: Sequence[Group], prior
 
     The spread between its sessions is no less than what other tests make one believe.
     """
+    # Both sides show the spread between processes; only the reference is sure to have enough sessions for theirs.
     squares, freedom = within([*new, *reference])
     process = join_prior(squares, freedom, prior, "estimated")
     variance, session_freedom = _session_variance(reference, process)

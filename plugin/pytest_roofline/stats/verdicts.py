@@ -156,7 +156,7 @@ def _compare(
     # As in `difference`: only the processes of the same device, where the reference holds some.
     device_groups = reference.on({group.device for group in new})
     reference_logs = _logs(device_groups)
-    # The new processes lie beyond all of these by more than is worth reporting.
+    # Unseen times lie beyond all of these by more than is worth reporting, so they are no slow mode of the baseline.
     least = math.log1p(WORTH_REPORTING * policy.tolerance)
     unseen = fmean(_logs(new)) - least > max(reference_logs)
     outlook = Outlook(
@@ -261,6 +261,7 @@ def kind_unless_red(
     improved, passed, far = (estimate + bound(1 - level) for level in levels)
     if improved < -math.log1p(tolerance):
         return Kind.IMPROVED
+    # The second bound matters where the spread is many times the tolerance: much slower tests may pass the first then.
     is_near = passed < math.log1p(tolerance) and far < math.log1p(2 * tolerance)
     return Kind.PASSED if is_near else Kind.INCONCLUSIVE
 
