@@ -185,7 +185,7 @@ def read_run_file(path: str) -> RunFile:
     try:
         return parse_run(content, path)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # The careful reader refuses the file, or finds that its last line was cut.
+        # `read_run`, the careful reader, refuses the file, or finds that its last line was cut.
         cut = read_run(Path(path)).cut
     whole = content[: content.rfind(b"\n") + 1] if cut else content
     try:

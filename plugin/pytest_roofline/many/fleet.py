@@ -279,6 +279,7 @@ def _differing_facts(tables: RunTables, part: str, node: str, level: str) -> tup
     last_runs = tables.runs.drop_duplicates(["node", "device"], keep="last")
     on_node = last_runs["node"] == node
     is_part = last_runs["device"] == part
+    # Of a GPU its own run, where one names it; of a node, of a link and of a CPU those of the node.
     part_runs = last_runs[is_part if level == GPU and is_part.any() else on_node]
     peer_runs = last_runs[~on_node]
     if not len(part_runs) or len(peer_runs) < FEWEST:

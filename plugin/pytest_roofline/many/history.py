@@ -240,6 +240,7 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
     """
     if len(series) < FEWEST_UNITS:
         return None
+    # Each unit is taken above its own median, so that a slow unit is no slow run.
     runs = numpy.concatenate([unit.runs for unit in series])
     logs = numpy.concatenate([unit.logs - numpy.median(unit.logs) for unit in series])
     days = numpy.concatenate([unit.days for unit in series])

@@ -400,7 +400,7 @@ def _slow(
 
     `name` is that of the level, and `suspects` are the nodes, sorts and classes with a slow GPU. A p is corrected for
     all parts and classes, and for all levels. For a suspect, and for a part that is surely slow in another class, it is
-    corrected for the classes and levels only.
+    corrected for the classes and levels only: such a part was not picked from all parts by chance.
     """
     if level is None:
         return []

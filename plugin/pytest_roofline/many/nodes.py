@@ -82,6 +82,7 @@ def _numbers(text: str, entry: str, option: str) -> _Numbers:
         match = _RANGE.fullmatch(part)
         first, last, step = match.groups() if match else ("", None, None)
         step_size = int(step or 1)
+        # It stays empty where the notation is wrong or the range goes down.
         numbers = range(0)
         if first and step_size > 0:
             numbers = range(int(first), int(last or first) + 1, step_size)

@@ -110,7 +110,7 @@ class Rollout:
 
     @property
     def lost(self) -> dict[str, Sequence[Place]]:
-        """Return the tests that places lost with the change, by label.
+        """Return the tests that places lost with the change, by label; a place is a node and its device.
 
         A test that every control lost as well is left out: the change did not cause it.
         """
