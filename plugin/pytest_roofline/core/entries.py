@@ -311,6 +311,7 @@ class Entry:
         The name of a metric may begin with a type: an entry of `TFLOPS` counts `bf16_TFLOPS`. Entries on time or memory
         count for every metric of a call, but not for the time of a whole program, or a figure of its own.
         """
+        # `JOB_METRIC` is the time of a whole program, not of a call.
         if key.metric == JOB_METRIC or is_own_figure(key.metric):
             return self.metric == key.metric
         return self.metric in (key.metric, rate_suffix(key.metric), "time_s", PEAK_METRIC)

@@ -219,7 +219,10 @@ class Row(Columns):
             yield self._memory()
 
     def _memory(self) -> Columns:
-        """Return the columns of the memory, with the verdict on it if there is one."""
+        """Return the columns of the memory, with the verdict on it if there is one.
+
+        `_OF_BOTH` names the columns that it has in common with the time.
+        """
         shared_columns: dict[str, Any] = {name: getattr(self, name) for name in _OF_BOTH} | {
             "metric": PEAK,
             "unit": "B",
