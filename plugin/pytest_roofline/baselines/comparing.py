@@ -366,7 +366,7 @@ def _unfit_rows(
 ) -> list[Row]:
     """Return the rows of the new run's unfit measurements.
 
-    They are shown as INVALID, never left out in silence.
+    They are shown as INVALID, never left out in silence. `compared` holds the identities of keys that have a verdict.
     """
     rows = {}
     for measurement, reason in after.unfit:

@@ -71,6 +71,8 @@ def lost_since(
     The new side lacks it because its test ran out of memory. Each label has one row.
 
     Args:
+        before: the old side; `after` is the new one.
+        kernels_before: the compiled kernels of the old side.
         compiled: the identities of kernels that the new side has.
     """
     measured = group_by(after.keys(), lambda key: (key.benchmark, canonical(key.parameters)))

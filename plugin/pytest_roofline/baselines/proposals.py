@@ -88,6 +88,8 @@ def propose(
     left_out += _unify(fit_by_key)
     entries, absurd_lines = _plausible_entries(fit_by_key)
     left_out += absurd_lines
+    # A run that lies apart in its median test is refused. A session that is strange in a part of its tests only is left
+    # out of these tests.
     odd = runs_apart([_sessions_of(entry) for entry in entries if not entry.is_canary])
     if odd:
         raise BadInput(_disagreement_text(odd, runs))
@@ -318,7 +320,7 @@ def _refuse_different(
 def _common_mode(
     sessions: list[tuple[Run, list[Measurement]]],
 ) -> tuple[list[tuple[Run, list[Measurement]]], list[str]]:
-    """Return the sessions with only the more common mode.
+    """Return the sessions of one key with only the more common of two modes of timing.
 
     They are followed by a line on the other mode. The two modes are timing by a graph and timing
     call by call. Only short calls are timed by a graph, so a call near that limit is timed in either

@@ -69,6 +69,7 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
     slower: list[Refusal] = []
     for family, fit_entries in fit.entries.items():
         changes = _merge(Baseline(family, fit_entries), folder, reason)
+        # Canaries are merged like tests, but a recording tells only of tests.
         tests = [change for change in changes if not change.entry.is_canary]
         merged = [change.entry for change in tests if not change.refusal]
         if merged:

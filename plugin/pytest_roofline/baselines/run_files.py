@@ -302,7 +302,7 @@ def paths_of(argument: str, folder: Path, *, logs: bool = False) -> list[str]:
 
 
 def _files_below(folder: str, *, logs: bool = False) -> list[str]:
-    """Return the files in a folder and its subfolders, sorted. Hidden files do not count."""
+    """Return the run files in a folder and its subfolders, sorted; with `logs` all files that are not hidden."""
     paths = [
         os.path.join(subfolder, name)  # noqa: PTH118
         for subfolder, _, names in os.walk(folder)

@@ -190,7 +190,7 @@ def rows_of_run(run: Run, name: str = "") -> list[Row]:
 
 
 def _in_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
-    """Return a row with the facts of its run and the ending of its test."""
+    """Return a row with the facts of its run, the ending of its test, and the explanation that follows from both."""
     header = run.header
     environment = header.environment
     row = replace(
