@@ -72,9 +72,9 @@ class ForAll(Protocol):
 def renewal(
     peers: Peers, timed: Timed, sets: list[tuple[object, ...]]
 ) -> Callable[[int], None] | None:
-    """Return a function that renews the first so many argument sets.
+    """Return a function that renews the first so many argument sets, after the warm-up has used them.
 
-    It spoils their results if `verify` can do so on every rank, else it makes the sets once more. If one rank verifies,
+    Only what the timed calls write is then verified. The function spoils their results if `verify` can do so on every rank, else it makes the sets once more. If one rank verifies,
     all ranks renew, since making a set may take a collective. None if no rank verifies, or if sets cannot be made.
     """
     rows = peers.gather((timed.verify is not None, isinstance(timed.verify, ForAll)))
@@ -103,6 +103,9 @@ def verify_data(
 
     All ranks call this when their devices are done, and all get the same answer. The text is that of this rank's own
     `verify` if that found wrong data, else it names the ranks with wrong data. None, and no text, if no rank verifies.
+
+    Data are verified as the timed calls left them, unless the test says that they change in each call (`as_timed`), and
+    once more after a refill if the test has one.
 
     Args:
         sets: those that calls have used.
@@ -138,7 +141,7 @@ def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]
 def _verdict_text(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
     """Return the end of the sentence on one set's wrong data; empty if they are right.
 
-    Wrong data are an AssertionError, or a result that is neither None nor true.
+    Wrong data are an AssertionError, or a result that is neither None nor true. `count` is the number of all sets.
     """
     try:
         answer = verify(*arguments)
@@ -367,7 +370,7 @@ def agreed_room(peers: Peers, room: Room) -> Room:
     """
     if peers.size == 1:
         return room
-    # Ranks with the same number share a memory: those of one host, or each rank alone.
+    # Ranks with the same number share a memory: those of one host, or each rank alone, by the number of the rank.
     pool = host_number(peers) if room.on_host else -1.0 - int(peers)
     memory = float("inf") if room.memory_bytes is None else room.memory_bytes
     rows = peers.gather((room.free_bytes, room.cache_bytes, pool, memory, room.set_bytes))

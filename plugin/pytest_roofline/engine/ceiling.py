@@ -104,7 +104,7 @@ class MeasuredProduct:
 
 
 def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
-    """Return the most FLOP/s of a product of two square matrices.
+    """Return the most FLOP/s of a product of two square matrices; no ceiling if it cannot be measured.
 
     They have the type that `metric` names, such as `bf16_TFLOPS`; n rows count 2n³ FLOPs.
     """
@@ -128,7 +128,8 @@ def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
 def _best_product(device: Device, kind: str, name: str) -> MeasuredProduct:
     """Return the ceiling of the largest product that time and memory allow.
 
-    It is not settled if memory cut the size, and None if too little memory made it too small.
+    It is not settled, so that it may be measured again later, if too little memory was free for the largest one. It is
+    None if that left only a product too small to reach the device's peak.
     """
     dtype = getattr(torch, TYPES[name])
     (left, right, out), was_cut = _largest_matrices(device, kind, dtype)

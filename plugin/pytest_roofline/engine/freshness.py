@@ -153,6 +153,7 @@ class FreshnessCheck:
             spots = self._spots(fn, written_tensors)
             if 2 * sum(spot.nbytes for spot in spots) <= free_bytes():
                 originals += [(spot, spot.clone()) for spot in spots]
+            # An honest function may leave one level unchanged (a maximum leaves large values), but never all.
             if originals and all(self._leaves_unwritten(fn, originals, level) for level in LEVELS):
                 return STALE
             _put_back(originals)
@@ -269,7 +270,10 @@ class FreshnessCheck:
     def _leaves_unwritten(
         self, fn: Callable[..., object], originals: list[tuple[Any, Any]], level: float
     ) -> bool:
-        """Return whether any of some calls leaves its spoiled outputs unwritten."""
+        """Return whether any of some calls leaves all outputs as they were spoiled for it.
+
+        `originals` has each output with a copy of its content; `level` is that of `_spoil`.
+        """
         was_unwritten = False
         for _ in range(ROUNDS):
             for spot, content in originals:
@@ -292,6 +296,7 @@ def _fingerprint(tensor: Any) -> tuple[int, tuple[Any, ...]]:
     words = flat[: flat.numel() // 8 * 8]
     aligned = words.numel() and words.storage_offset() % 8 == 0
     total = int(words.view(torch.int64).sum()) if aligned else 0
+    # So many places along each dimension make about `MOST_SAMPLED` sampled values.
     count = max(1, round(MOST_SAMPLED ** (1 / max(1, plain.dim()))))
     places = tuple(slice(None, None, max(1, size // count)) for size in plain.shape)
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[plain.element_size()]
@@ -387,9 +392,15 @@ def _put_back(originals: list[tuple[Any, Any]]) -> None:
 
 
 def _spoil(flat: Any, content: Any, level: float) -> None:
-    """Write `level` times a number far above the largest value of `content`.
+    """Overwrite a tensor with a value that no honest call leaves there.
 
-    Every second value gets a smaller one, so that the tensor is not constant.
+    It is `level` times a number far above the largest value. Every second place gets a smaller one, so that the tensor
+    is not constant.
+
+    Args:
+        flat: the flat view that is overwritten.
+        content: a copy of what it held before.
+        level: a share, negative or zero too: one of `LEVELS`.
     """
     import torch
 

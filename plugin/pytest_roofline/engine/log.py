@@ -169,7 +169,10 @@ class Log:
 
 
 def samples_of(timed_blocks: Sequence[TimedBlock], common: dict[str, Any]) -> Samples:
-    """Return the record of one or more blocks. `common` are the fields that they share."""
+    """Return the record of one or more blocks. `common` are the fields that they share.
+
+    Host seconds are recorded only if a label says that the host took part in the time.
+    """
     return Samples(
         seconds=tuple(sample_s for timed_block in timed_blocks for sample_s in timed_block.seconds),
         blocks=tuple(timed_block.block for timed_block in timed_blocks),

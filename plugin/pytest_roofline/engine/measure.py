@@ -129,6 +129,7 @@ class _Steps:
         is_cold = calls.fill(self.sets, request, device, self.peers, self.observer.tell)
         # With a refill, buffers need no renewal: it overwrites what the warm-up left in them.
         renew = renewal(self.peers, request.target, self.sets) if not request.refill else None
+        # A hook's own function is timed as it is, since the hook itself may slow the test's function down.
         if request.drill is not None and request.instead is None:
             self.fn = self._slow_down(request.drill, renewed=renew is not None)
         freshness_check = self._freshness_check(renewed=renew is not None)

@@ -74,6 +74,7 @@ class Engine:
             self.blocks.conditions.learn_pace()
             sizing = Sizing(self.watch, self.calls, log, self.plan.budget_s)
             slow = sizing.warm_up.make_first_calls(self.plan.first_calls)
+            # If a later call turns out to be fast, the slow first one only compiled: then warm up as usual.
             if not (slow and self.blocks.take_slow_calls(sizing.plan_single_calls())):
                 block_plan = sizing.prepare(
                     self.plan.graph,

@@ -83,7 +83,7 @@ class Conditions:
         self.clock_moved = False
 
     def learn_pace(self) -> None:
-        """Ask twice, and set the seconds between two rounds by what asking costs.
+        """Ask the device for its state twice, and set the seconds between two rounds of questions by what that costs.
 
         The cheaper round counts, since the first one also opens the library.
         """
@@ -98,7 +98,7 @@ class Conditions:
     def begin(self, anew: bool = False) -> None:
         """Begin a block, and ask the device for its state before it if that is due.
 
-        With `anew` it is the first block of a row, and earlier blocks are forgotten.
+        With `anew` it is the first block of a measurement, and blocks of attempts before it are forgotten.
         """
         if anew:
             self._unjudged_count, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
@@ -106,6 +106,7 @@ class Conditions:
         if self._unjudged_count:
             # The state before the oldest of these blocks is the one to compare with.
             return
+        # If it is too early to ask again, the last answer stands for the state before this block.
         self._before = self._ask() if self._is_due() else self._after
         self._wall_s = 0.0
         if self._first is None:
@@ -142,7 +143,7 @@ class Conditions:
             self._judge()
         if was_stopped:
             return STOPPED
-        # Samples cannot take longer than the block that holds them.
+        # Samples cannot take longer than the block that holds them, unless a clock was set meanwhile.
         if samples_s > (1 + CLOCKS_DIFFER) * wall_s + CLOCKS_DIFFER_S:
             return JUMPED
         if host_was_ahead is False:
@@ -177,7 +178,7 @@ class Conditions:
         )
 
     def end_row(self) -> bool:
-        """End a row of blocks, and return whether the device was asked.
+        """End a measurement's blocks, and return whether the device was asked for its state once more.
 
         It is asked if some blocks have not been judged yet.
         """
@@ -200,7 +201,7 @@ class Conditions:
         return self._after
 
     def _judge(self) -> None:
-        """Ask the device, and judge all blocks since the last round.
+        """Ask the device for its state, and judge all blocks since the last round of questions.
 
         No block is judged if the device has not renewed its counters since then.
         """
@@ -209,6 +210,7 @@ class Conditions:
         if after.renewals is not None and after.renewals == before.renewals:
             return
         self.judged_count, self._unjudged_count = self._unjudged_count, 0
+        # Only a device that reports causes of throttling can say whether the power cap was active.
         if after.active is not None or POWER_CAP in after.seconds:
             self.power_capped = self._was_active(POWER_CAP)
         self.spoiled_reason = next((cause for cause in CAUSES if self._was_active(cause)), "")
@@ -264,7 +266,10 @@ class Conditions:
         self._probes_differed = False
 
     def _was_preempted(self) -> bool:
-        """Return whether other processes interrupted this one too often in these blocks."""
+        """Return whether other processes interrupted this one too often in the blocks since the last round.
+
+        Interruptions alone do not show it, since the process's own threads interrupt each other too.
+        """
         before, after = self._before.preemptions, self._after.preemptions
         most_preemptions = max(1, MOST_PREEMPTIONS_HZ * self._wall_s)
         return (
@@ -275,10 +280,10 @@ class Conditions:
         )
 
     def _others_had_cores(self) -> bool:
-        """Return whether other processes had the cores in these blocks.
+        """Return whether other processes computed on the cores in the blocks since the last round.
 
         If these blocks are too short for the kernel's counts, the time since the first block is looked at. True if the
-        machine does not count, or if that is too short as well.
+        machine does not count, or if that time is too short as well.
         """
         first, after = self._first or self._before, self._after.others_core_s
         since_first_s = self._device.host_s() - self._began_s
@@ -318,9 +323,13 @@ def _as_numbers(state: BlockState) -> tuple[float, ...]:
 
 
 def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
-    """Return the state that all ranks agree upon.
+    """Return the state of the devices after the newest block, as all ranks agree upon it.
 
     A block that is spoiled on one rank is spoiled on all, since the others waited for that rank.
+
+    Args:
+        agreement: exchanges numbers with the other ranks.
+        state: of this rank's own device.
     """
     if agreement.is_alone:
         return replace(state, cause_text=state.cause)
@@ -328,7 +337,7 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
     causes, caps, neighbours, throttles_known, spoiled_reasons, judged_counts, clocks_moved = zip(
         *agreement.rows(*_as_numbers(state)), strict=True
     )
-    # The smallest index of a text counts; 0 is that of the empty text.
+    # If ranks saw different causes, the one with the smallest index in `CODES` counts. The index 0 means no cause.
     cause_code, spoiled_code = (
         min((code for code in codes if code), default=0.0) for codes in (causes, spoiled_reasons)
     )
@@ -337,7 +346,9 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
     if cause:
         ranks = [rank for rank, code in enumerate(causes) if code == cause_code]
         cause_text += of_ranks(ranks, len(causes))
-    # Ranks ask at different times. If some have a spoiled reason, the longest of their rows of blocks is spoiled.
+    # Each rank asks its own device now and then, and its answer judges all blocks since it last asked. If some devices
+    # had a reason, the longest of their stretches of blocks is excluded. If none had, a block counts as judged only
+    # once every rank has judged it.
     judged_count = max(
         (count for count, code in zip(judged_counts, spoiled_reasons, strict=True) if code),
         default=min(judged_counts),

@@ -86,6 +86,7 @@ class Blocks:
         while not self._is_done():
             self.conditions.begin(anew=not log.timed_blocks)
             times = self._watch.block(block_plan.submit, block_plan.shape)
+            # A call below this share of the budget is fast, so that a warm-up is affordable.
             if times.wall_s < SHARE_DIRECT * budget_s:
                 log.forget(1, times.wall_s)
                 return False
@@ -137,6 +138,7 @@ class Blocks:
         log, calls = self._log, block_plan.shape.calls
         log.iterations, log.mode, log.overhead_s = calls, block_plan.mode, block_plan.overhead_s
         log.device_s = block_plan.device_s
+        # `times` are what all ranks agree upon. Alone, they are this rank's own.
         rank_times = times.rank_times or times
         self._late_work.append(
             rank_times.late_work_s > max(LEAST_LATE_WORK_S, LATE_WORK_SHARE * rank_times.wall_s)
@@ -194,6 +196,7 @@ class Blocks:
         log.labels |= {label} if label else set()
         if log.state.clock_moved:
             log.labels.add("clock_moved")
+        # If every block was excluded, the labels describe all of them.
         counted_blocks = [
             timed_block for timed_block in log.timed_blocks if not timed_block.block.excluded
         ] or log.timed_blocks
@@ -208,10 +211,10 @@ class Blocks:
 
 
 def _may_be_paced(block_plan: BlockPlan) -> bool:
-    """Return whether the host can set the pace of a block.
+    """Return whether a block may be slow because the device waits for the host's launches.
 
-    It cannot behind a spin, in a graph and by the host's clock. A call that waits inside has a label of its own for
-    that.
+    That cannot be behind a spin, in a graph and by the host's clock. A call that waits inside has a label of its own
+    for that.
     """
     return (
         not block_plan.shape.spin_s
@@ -243,7 +246,8 @@ def sets_the_pace(times: BlockTimes, calls: int) -> bool:
 def median_half_width(seconds: Sequence[float]) -> float:
     """Return half the width of a 95 % interval of the median. It is a share of the median.
 
-    Distribution-free, from order statistics: ranks n/2 ± 1.96·√n/2 (Conover, Practical Nonparametric Statistics, 3.2).
+    Its ends are the values at positions n/2 ± 1.96·√n/2 of the sorted ones, so no distribution is assumed (Conover,
+    Practical Nonparametric Statistics, 3.2).
     """
     ordered, count = sorted(seconds), len(seconds)
     half_count = 1.96 * math.sqrt(count) / 2

@@ -147,7 +147,7 @@ class Amdsmi:
         """Return the present state. `own_bytes` are allocated by torch in this process."""
         metrics = self._ask("amdsmi_get_gpu_metrics_info") or {}
         seconds: dict[str, float] = {}
-        # Several fields may count cycles of one cause.
+        # Each field counts the cycles in which a cause slowed the device down; several fields may count one cause.
         for field, cause in _RESIDENCIES.items():
             count = _number(metrics.get(field))
             if count is not None:

@@ -351,6 +351,8 @@ def others_bytes(
     other_use_bytes = max(0, used_bytes - torch_bytes)
     # A process that started this one has an idle context too.
     starters_bytes = OWN_CONTEXT_BYTES if _starters else 0
+    # The memory of this process's own context is not stated, so the most that a context takes is subtracted. A library
+    # that communicates between GPUs takes an unknown amount more.
     if before_bytes is None or other_use_bytes < before_bytes:
         return (
             None

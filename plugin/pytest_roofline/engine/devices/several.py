@@ -55,7 +55,7 @@ class SeveralDevices(RealDevice):
         return tuple(device.stamp() for device in self.devices)
 
     def _meet(self) -> None:
-        """Let all devices wait for each other: the first waits for all, then all wait for the first.
+        """Let the queues of all devices wait for each other: the first waits for all, then all wait for the first.
 
         Nothing happens if they cannot wait without the host.
         """

@@ -32,7 +32,7 @@ def capture(watch: Stopwatch, submit: Callable[[], None]) -> tuple[Callable[[], 
 
 
 def _takes_graphs(device: Device) -> bool:
-    """Return whether a device takes an empty graph, after a failed capture.
+    """Return whether a device still captures a graph, an empty one, after a failed capture.
 
     This also mends the random numbers of an older torch: its generator refuses every call outside of a graph until a
     capture ends well. Memory of the failed capture stays allocated: torch keeps the pool of such a graph.

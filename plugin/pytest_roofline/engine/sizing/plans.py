@@ -337,6 +337,8 @@ class Sizing:
         if use_graph is None:
             is_unresolved = plan.call_s * plan.shape.calls < self.resolved_s
             use_graph = is_unresolved or is_short(plan.call_s, self.traits)
+        # Without a spin the host was never ahead of the device. One call in a sample (after a flush or a barrier) needs
+        # no graph.
         if not (plan.shape.spin_s and use_graph and self.most_calls > 1):
             return plan
         count, calls_made = graph_calls(plan.call_s, len(self.calls.sets)), self.calls.made
@@ -389,6 +391,7 @@ class Sizing:
         longest_s = (
             (1 + MOST_LOST) * calls_s + self.calibration.event_pair_s + self.calibration.tick_s
         )
+        # A much shorter replay lacks some of the calls' work, a much longer one does other work.
         if not LEAST_LEFT * calls_s <= span_s <= longest_s:
             self.log.graph_refusal = (
                 f"a replay takes {format_seconds(span_s)}, but the same calls without a graph take "

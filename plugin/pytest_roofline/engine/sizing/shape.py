@@ -84,6 +84,7 @@ def queued_shape(
         _calls(call_s, span_s, most_calls), _calls(per_call_s, aim_s / MOST_SAMPLES, most_calls)
     )
     # A full queue must be avoided first, then short samples, then few samples.
+    # The two stamps of a sample are entries of the queue as well.
     calls = min(calls, max(1, room - 2))
     samples = min(_samples(calls * per_call_s + flush_s, aim_s), max(1, room // (calls + 2)))
     return BlockShape(calls, samples, spin_for(calls * samples * host_s))

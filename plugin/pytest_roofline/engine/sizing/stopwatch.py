@@ -306,7 +306,7 @@ class Stopwatch:
         return BlockTimes(tuple(spans), host_was_ahead, host_s, wall_s, clocks_hz)
 
     def _agree(self, block: BlockTimes) -> BlockTimes:
-        """Return the block's times that all ranks agree upon.
+        """Exchange this rank's times of a block, and return those that all ranks agree upon.
 
         They are the largest times and the lowest clocks. The host was ahead only if it was on every rank.
         """
