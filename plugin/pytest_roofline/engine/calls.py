@@ -74,8 +74,9 @@ def renewal(
 ) -> Callable[[int], None] | None:
     """Return a function that renews the first so many argument sets, after the warm-up has used them.
 
-    Only what the timed calls write is then verified. The function spoils their results if `verify` can do so on every rank, else it makes the sets once more. If one rank verifies,
-    all ranks renew, since making a set may take a collective. None if no rank verifies, or if sets cannot be made.
+    Only what the timed calls write is then verified. The function spoils the results in the sets if `verify` can do so
+    on every rank, else it makes the sets once more. If one rank verifies, all ranks renew, since making a set may take
+    a collective. None if no rank verifies, or if sets cannot be made.
     """
     rows = peers.gather((timed.verify is not None, isinstance(timed.verify, ForAll)))
     any_verifies = any(verifies for verifies, _ in rows)
