@@ -110,7 +110,7 @@ class AttachedProcesses:
         return no_replies | {rank: self._reply(rank, mark, until_s) for rank in reached_ranks}
 
     def lend(self) -> tuple[dict[str, str], tuple[int, ...]]:
-        """Return the variables and descriptors that a round inherits.
+        """Return the environment variables and the open connections that a round inherits.
 
         With them the round, a child of this process, can lead the other processes.
         """
@@ -157,10 +157,10 @@ class AttachedProcesses:
 
 
 def inherit_processes(identity: Identity) -> AttachedProcesses | None:
-    """Return the processes that a round of rank 0 inherits.
+    """Return the other processes of a launch, with the connections that a round of rank 0 inherits.
 
-    It is None if this process is no such round. It can be called once only, since it removes the
-    variable.
+    A round is a child of rank 0 that repeats its tests. The result is None if this process is no round. The function
+    can be called once only, since it removes the variable.
     """
     text = os.environ.pop(LENT_VARIABLE, "")
     if not text:
@@ -178,6 +178,12 @@ def gather(
     identity: Identity, rendezvous: Rendezvous, timeout: float = MEET_S, bind: str = ""
 ) -> AttachedProcesses:
     """Return the processes of a launch, once all have connected to rank 0.
+
+    Args:
+        identity: of this process, which is rank 0.
+        rendezvous: where the other processes look for rank 0's address.
+        timeout: seconds for all of them to come.
+        bind: the address to listen on; empty for any.
 
     Raises:
         RanksFailed: a process did not connect within `timeout` seconds.
@@ -243,7 +249,7 @@ class AttachPlacement:
                 )
 
     def trouble(self) -> str:
-        """Return why ranks will not come; empty while all is well.
+        """Return why ranks that were started will not connect; empty while all is well.
 
         A rank may have ended, or the process that was to start it.
         """
@@ -301,7 +307,7 @@ class AttachPlacement:
 
 
 def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:
-    """Connect to rank 0, introduce this process, and return the channel."""
+    """Connect to rank 0, introduce this process of the same launch to it, and return the channel."""
     channel = meet(identity, rendezvous, timeout)
     channel.send(
         {
@@ -316,8 +322,10 @@ def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channe
 
 
 def supervise(channel: Channel, local: Local | None = None) -> int | None:
-    """Serve rank 0 until it lets this process go. Return exit status 0 after an orderly end, 1 if
-    rank 0 is gone, None if pytest goes on here.
+    """Carry out the orders of rank 0 until it lets this process go.
+
+    Return exit status 0 after an orderly end, 1 if rank 0 is gone, None if rank 0 does not need this process, so that
+    pytest goes on here. `local` starts the rank of this process; None makes it.
     """
     local = local or Local()
     with _follower_signals():

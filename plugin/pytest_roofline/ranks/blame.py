@@ -84,8 +84,14 @@ class RankEnd:
 def report(ends: Sequence[RankEnd], timeout_s: float, tails: Mapping[int, str]) -> str:
     """Return the failure report for a person. The first line names the first bad rank; the other
     lines tell what is known of each rank.
+
+    Args:
+        ends: how the task ended on each rank.
+        timeout_s: the seconds that ranks had to answer.
+        tails: the last lines in the log of each lost or stuck rank.
     """
     counts = Counter(str(end.position) for end in ends if end.how == "stuck")
+    # The likeliest culprit comes first.
     bad = sorted((end for end in ends if end.how != "ok"), key=lambda end: _suspicion(end, counts))
     lines = [_first_line(bad, timeout_s)]
     # Ranks that raised the same error are described together.
@@ -125,6 +131,7 @@ def _first_line(bad: Sequence[RankEnd], timeout_s: float) -> str:
     If no single rank is to blame, since the calls do not match, it names all that differ.
     """
     first_bad = bad[0]
+    # The process that forks all ranks has ended, and its text says so.
     if first_bad.is_victim:
         return first_bad.text
     if first_bad.how == "lost":
@@ -175,7 +182,10 @@ def _where(ends: Sequence[RankEnd]) -> str:
 
 
 def _last_step(bad: Sequence[RankEnd]) -> str:
-    """Describe a failure after every rank had returned from the function."""
+    """Describe a failure after every rank had returned from the function.
+
+    In the last step of a task, ranks check that all have submitted the same operations.
+    """
     # Ranks that only lost a peer come last.
     raisers = sorted(
         (end for end in bad if end.text),
@@ -192,7 +202,7 @@ def _last_step(bad: Sequence[RankEnd]) -> str:
 
 
 def _out_of_step(bad: Sequence[RankEnd]) -> str:
-    """Name the ranks with another number of operations than most.
+    """Return the sentence that names the ranks with another number of submitted operations than most.
 
     All ranks are named where no number has a majority.
     """
@@ -296,7 +306,10 @@ class Position(NamedTuple):
 
 
 def position(text: str) -> Position:
-    """Return where a rank's main thread is, from all its stacks."""
+    """Return where a rank's main thread is: its line of user code, and the operation that this line is in.
+
+    `text` has the stacks of all its threads, as `faulthandler` writes them.
+    """
     frames = main_frames(text)
     user_frame = next((frame for frame in frames if frame.is_user_code), None)
     # The frames that the user's line has called, innermost first.

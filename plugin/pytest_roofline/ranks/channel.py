@@ -166,9 +166,9 @@ class Channel:
         return self._read()
 
     def close(self, *, shut: bool = True) -> None:
-        """End the connection.
+        """End the connection for both sides.
 
-        Without `shut`, it stays open in a process that has inherited it.
+        Without `shut` only this process closes it, and it stays open in a process that has inherited it.
         """
         if self._connection.closed:
             return
@@ -199,8 +199,9 @@ class Greeting:
         connection.sendall(_HELLO + self._nonce)
 
     def read(self) -> Channel | None:
-        """Return the channel once the peer has proved the key. None before that. Raise OSError if
-        the proof is wrong.
+        """Read on in the handshake, and return the channel once the peer has proved that it knows the key.
+
+        None before that. Raise OSError if the proof is wrong.
         """
         # The reply is the peer's random number and its proof, which are equally long.
         with contextlib.suppress(BlockingIOError):
@@ -233,7 +234,7 @@ def connect(endpoint: Endpoint, timeout: float) -> Channel:
 
 
 def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
-    """Return a connection after a handshake that proves the key on both sides.
+    """Return a connection to a listener after a handshake, in which both sides prove that they know the key.
 
     The listener sends its greeting and a random number (nonce). This side answers with its own
     number and its proof, and the listener with its proof.

@@ -218,7 +218,10 @@ def srun(launch: Launch, plugin: str = "none") -> list[str]:
 
 
 def _step_options(launch: Launch, plugin: str) -> list[str]:
-    """Return the options of `srun` that every step gets, unless the user sets them."""
+    """Return the options that every call of `srun` (a step of Slurm's job) gets, unless the user sets them.
+
+    `plugin` is the one by which MPI ranks find each other; `none` without MPI.
+    """
     defaults = [
         ("--kill-on-bad-exit", "1"),
         ("--cpu-bind", "none"),
@@ -233,10 +236,15 @@ def _step_options(launch: Launch, plugin: str) -> list[str]:
 def _without_users_options(
     defaults: Sequence[tuple[str, str]], arguments: Sequence[str], joined: bool = False
 ) -> list[str]:
-    """Return options without those that the user sets.
+    """Return the words of our default options without those that the user sets.
 
     Launchers refuse an option that is set twice. With `joined`, an option and its setting are one
     word, with `=` between them.
+
+    Args:
+        defaults: pairs of an option and its setting, which is empty for an option without one.
+        arguments: the words that the user adds to the launcher's command.
+        joined: see above.
     """
     names = {
         argument.split("=")[0].lstrip("-") for argument in arguments if argument.startswith("-")

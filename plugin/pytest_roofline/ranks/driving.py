@@ -151,7 +151,8 @@ class Progress:
     def note(self, rank: int, message: dict[str, Any]) -> None:
         """Record a message of a rank.
 
-        The others get less time after a failure, and after all have returned from the function.
+        The others get less time after a failure, and after all have returned from the function. The kind `closing` says
+        that the rank has returned from the function, `gone` that its connection has ended; any other is its answer.
         """
         if message["kind"] == "closing":
             self.closing[rank] = message["collectives"]
@@ -169,8 +170,10 @@ class Progress:
 
 
 def drive(task: Task, members: Sequence[Member], timeout_s: float, tell: Tell | None) -> Progress:
-    """Have the members do a task. Return once all have answered, one has failed and its grace is
-    over, or time is up.
+    """Have the ranks (`members`) do a task, and return how far each has come.
+
+    Return once all have answered, once time is up, or a moment after one has failed, in which the others may still
+    answer. `tell` gets what a rank reports while it measures; None drops that.
     """
     ranks = {member.rank for member in members}
     progress = Progress(waiting=ranks, until_s=time.monotonic() + timeout_s)
@@ -220,6 +223,7 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
     Call it before the members are killed, since it asks them for their stacks.
     """
     stuck = [member for member in members if progress.how(member.rank) == "stuck"]
+    # A process that a signal has stopped cannot give its stacks.
     stopped = {member.rank for member in stuck if member.stopped}
     stacks = stacks_of([member for member in stuck if member.rank not in stopped], placement)
     # How the processes of lost ranks ended.
@@ -246,10 +250,13 @@ def ends(progress: Progress, members: Sequence[Member], placement: Placement) ->
 def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]:
     """Return the stacks of ranks that do not answer. `faulthandler` formats them; ranks
     that give none are left out.
+
+    A rank is asked by a message first. If its interpreter is blocked, a signal makes it write its stacks into a file.
     """
     stacks = _stacks_from_threads(members)
     blocked = [member for member in members if member.rank not in stacks]
     stacks |= stacks_at_a_signal(
+        # The number of the rank's process, and the descriptor of its file.
         {member.rank: (member.process, member.stacks) for member in blocked if member.is_here}
     )
     return stacks | {
@@ -352,7 +359,10 @@ class Boot:
             raise RanksFailed(f"{message}\n{tails}".rstrip())
 
     def _settle_in(self, store_port: int) -> None:
-        """Check that ranks fit together, and give each its device. Wait until all are ready."""
+        """Check that ranks fit together (versions, products), and give each its device. Wait until all are ready.
+
+        `store_port` is the port of the torch store where their process groups meet.
+        """
         from .facts import assign, check, check_products, threads, versions
 
         messages = self._receive_from_all("facts")
@@ -380,7 +390,10 @@ class Boot:
         check_products(products)
 
     def _network(self) -> dict[str, Any]:
-        """Return whether ranks span hosts, and this host's address towards others."""
+        """Return what ranks need to reach each other, as fields of a message.
+
+        They are whether the ranks are on several hosts, and this host's address as other hosts reach it.
+        """
         addresses = [member.channel.addresses for member in self.members.values()]
         outward = next(
             (address for address, peer_address in addresses if not is_loopback(peer_address)), ""
@@ -391,7 +404,10 @@ class Boot:
         }
 
     def _receive_from_all(self, kind: str) -> dict[int, Any]:
-        """Return one message of a kind from every rank."""
+        """Wait for one message of a kind from every rank, and return them by rank.
+
+        Raise RanksFailed if a rank is gone or time is up.
+        """
         messages: dict[int, Any] = {}
         with select_members(self.members.values()) as selector:
             while len(messages) < len(self.members):

@@ -31,13 +31,21 @@ class Executor:
     def __init__(
         self, channel: Channel, identity: Identity, kind: str, boot: dict[str, Any]
     ) -> None:
-        """Open the device of this rank, and send its facts."""
+        """Open the device of this rank, and send its facts.
+
+        Args:
+            channel: to the controller.
+            identity: of this rank.
+            kind: of device, such as `cuda`.
+            boot: the controller's message with this rank's device and threads, and with addresses.
+        """
         self._channel = channel
         self._rank = identity.rank
         local_address, controller_address = channel.addresses
         if boot["several_hosts"]:
             keep_gloo_reachable(local_address, boot["outward"])
         torch.set_num_threads(boot["threads"])
+        # The device as the timing engine sees it.
         meter = open_device(kind if kind == "cpu" else f"{kind}:{boot['device']}")
         channel.send(
             {
@@ -69,6 +77,7 @@ class Executor:
         arguments = decode(task.arguments, "an argument")
         rank = self._worlds.enter(task.world)
         result: object = None
+        # A task calls its function and returns the result, runs the work of a whole program once, or measures it.
         if task.plan is None:
             result = function(rank, *arguments)
         elif task.plan == JOB:

@@ -127,8 +127,9 @@ def versions(kind: str) -> dict[str, str]:
 
 
 def check(facts: Sequence[RankFacts], controllers: Mapping[str, str]) -> None:
-    """Refuse ranks whose versions differ from another's or the controller's. The error names their
-    nodes.
+    """Raise RanksFailed if versions of software differ between ranks, or from the controller's.
+
+    The error names their nodes. `controllers` has the controller's versions by the name of the software.
     """
     for name in dict.fromkeys([*controllers, *(name for rank in facts for name in rank.versions)]):
         names_by_version: dict[str, list[str]] = defaultdict(list)
@@ -146,9 +147,9 @@ def check(facts: Sequence[RankFacts], controllers: Mapping[str, str]) -> None:
 
 
 def check_products(products: Mapping[int, tuple[str, str]]) -> None:
-    """Refuse ranks that own different products.
+    """Raise RanksFailed if ranks own devices of different products.
 
-    A measurement over them would be valid for neither product.
+    `products` has the host and the product of each rank. A measurement over them would be valid for neither product.
     """
     text_by_product: dict[str, str] = {}
     for rank, (host, product) in sorted(products.items()):

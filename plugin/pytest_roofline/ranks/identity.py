@@ -57,7 +57,7 @@ class Identity:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Return the variables that make a process this rank."""
+        """Return the environment variables that tell a process that it is this rank."""
         variables = {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.size),
@@ -140,7 +140,10 @@ def in_slurm_step(environ: Mapping[str, str]) -> bool:
 
 
 def _launcher(environ: Mapping[str, str], source: _Source) -> str:
-    """Return the launcher that set the variables of a source."""
+    """Return the launcher that set the variables of a source.
+
+    A source is the set of variables by which one kind of launcher gives a process its rank.
+    """
     if source.launcher == "env":
         return "torchrun" if "TORCHELASTIC_RUN_ID" in environ else "env"
     # `srun --mpi=pmi2` sets PMI's variables too, and they agree with Slurm's. Under MPICH's mpirun they do not: there
@@ -154,7 +157,7 @@ def _launcher(environ: Mapping[str, str], source: _Source) -> str:
 
 
 def _read(environ: Mapping[str, str], source: _Source, launcher: str) -> Identity:
-    """Return the rank that the variables of a source describe."""
+    """Return the rank that one kind of launcher's variables (`source`) describe."""
     size, rank = _number(environ, source.size, least=1), _number(environ, source.rank, least=0)
     local_rank_name = next((name for name in source.local_rank if name in environ), None)
     local_size_name = next((name for name in source.local_size if name in environ), None)

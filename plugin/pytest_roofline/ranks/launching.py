@@ -56,7 +56,7 @@ class LauncherPlacement:
     ) -> None:
         """Prepare to start ranks by a launcher; `start` runs it.
 
-        `address` is that of this node, which the ranks connect to; empty for any.
+        `address` is that of this node, which the ranks connect to; empty for any. `mpi` is whether the ranks use MPI.
         """
         self.name = name
         # The ranks of a launch on one node need no address that other nodes can reach.
@@ -224,7 +224,7 @@ def command_of_program(name: str, launch: Launch) -> list[str]:
 
 
 def _probe(command: str, option: str) -> str:
-    """Return what a launcher prints about itself."""
+    """Return what a launcher prints about itself when it is called with an option such as `--version`."""
     if shutil.which(command) is None:
         raise _missing_command(command)
     try:

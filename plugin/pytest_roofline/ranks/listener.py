@@ -103,6 +103,7 @@ class Listener:
                 check([rank for rank in ranks if rank not in arrivals])
                 continue
             rank = hello["rank"]
+            # A rank of another launch, or of an MPI that made a world of each process, has another size.
             is_of_launch = hello["size"] == size and rank in ranks
             if not is_of_launch or rank in arrivals:
                 channel.close()
@@ -193,8 +194,8 @@ def _first_word(channel: Channel) -> dict[str, Any] | None:
 
 
 def server(address: str, port: int = 0) -> socket.socket:
-    """Return a socket that listens on an address of either family. A name, or no address, is IPv4
-    if it can be.
+    """Return a socket that listens on an IPv4 or IPv6 address. A name, or no address, is IPv4
+    if it can be. Port 0 lets the system choose one.
     """
     try:
         entries = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM) if address else ()
@@ -213,8 +214,9 @@ def server(address: str, port: int = 0) -> socket.socket:
 
 
 def store_server(address: str) -> Any:
-    """Return a torch store that listens on an address. An empty address is every interface. Its
-    port is bound from the first moment.
+    """Return torch's store, at which the ranks' process groups meet, as it listens on an address.
+
+    An empty address is every interface. Its port is bound from the first moment, so that no other process can take it.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -233,7 +235,10 @@ def store_server(address: str) -> Any:
 
 
 def own_addresses(bound_to: str) -> tuple[str, ...]:
-    """Return this host's names and addresses, to try in turn."""
+    """Return the names and addresses of this host, which a peer tries in turn to reach it.
+
+    `bound_to` is the address that this host listens on; empty for all.
+    """
     if bound_to:
         return (bound_to,)
     name = socket.gethostname()
@@ -250,10 +255,10 @@ def own_addresses(bound_to: str) -> tuple[str, ...]:
 
 
 def keep_gloo_reachable(address: str, outward: str) -> None:
-    """Set the interface on which Gloo meets ranks of other nodes. Call it before the first process
-    group.
+    """Set the network interface on which Gloo, torch's back end for the host, reaches ranks of other nodes.
 
-    Without it, Gloo takes the address of the host's name, which on Debian is 127.0.1.1. A setting of the user stays.
+    Call it before the first process group. Without it, Gloo takes the address of the host's name, which on Debian is
+    127.0.1.1. A setting of the user stays.
 
     Args:
         address: of this rank, as its controller reaches it.

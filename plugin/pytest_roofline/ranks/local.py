@@ -112,7 +112,7 @@ class Local:
         return Path(self._folder, f"{rank}.log")
 
     def trouble(self) -> str:
-        """Return why ranks will not come: one of them has ended.
+        """Return why ranks that were started will not connect: one of them has ended.
 
         It is empty while all run.
         """
@@ -204,7 +204,7 @@ class Local:
 
 @contextlib.contextmanager
 def whole_processes(placement: Placement) -> Iterator[None]:
-    """Fork no rank within this block, so that each imports everything itself.
+    """Start each rank within this block as a fresh process, not as a fork, so that it imports everything itself.
 
     Ranks of launchers are never forked, so nothing changes for them.
     """

@@ -62,6 +62,8 @@ def measure(
     """Measure the function that `fn(rank, *args)` returns.
 
     Every rank of the world must call this with the same request. `tell` takes every block.
+
+    The result has the measurement, the straggler (the rank that the others wait for) and the lag of each rank.
     """
     observer = _RankObserver(rank, request, tell)
     try:
@@ -73,7 +75,7 @@ def measure(
 
 
 def timed_work(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> Timed:
-    """Return the work to time.
+    """Return the work to time, which the user's rank function gives.
 
     It is the `Timed` or the function that `fn(rank, *args)` returns. If it returns neither, the call
     `fn(rank, *args)` itself is timed.
@@ -106,9 +108,9 @@ def _kind_of(output: object) -> str:
 
 
 def run_once(rank: Rank, fn: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Call `fn(rank, *args)` once.
+    """Do the work of a rank function once, without timing it.
 
-    If it returns a `Timed` or a function, as for `measure_ranks`, call that once too.
+    `fn(rank, *args)` is called. If it returns a `Timed` or a function, as for `measure_ranks`, that is called once too.
     """
     output = fn(rank, *args)
     if isinstance(output, Timed):
@@ -139,7 +141,7 @@ class _RankObserver(Observer):
         fn: Callable[..., object],
         sets: Sequence[tuple[object, ...]],
     ) -> None:
-        """Look for the straggler, unless the data are wrong."""
+        """Look for the straggler after the measurement, unless its data are wrong."""
         if self._rank.size > 1 and not measured.wrong:
             call_s, budget_s = measured.samples.median_s, self._request.budget_s
             self.lateness = find_straggler(self._rank, fn, sets, call_s, budget_s)
@@ -187,7 +189,7 @@ CALLS = ((1 / 5, 1), (1 / 25, 3), (0.0, 5))
 def straggler(
     calls: Sequence[Sequence[tuple[float, float]]],
 ) -> tuple[int | None, tuple[float, ...]]:
-    """Return the straggler, and by how much each rank lags.
+    """Return the straggler, the rank that all others wait for, and by how much each rank lags.
 
     Args:
         calls: for each call, by rank, the seconds outside of collectives and the seconds in all.
@@ -206,6 +208,7 @@ def straggler(
     other_lags_s = [lag_s for rank, lag_s in enumerate(lags_s) if rank != latest]
     if not other_lags_s:
         return None, lags_s
+    # A lag below this may be chance: ranks leave a barrier some time apart, and all calls vary.
     noise_s = max(SHARE_OF_CALL * call_s, BARRIER_SPREAD_S, TIMES_THE_OTHERS * median(other_lags_s))
     return (latest if lags_s[latest] > noise_s else None), lags_s
 
@@ -228,7 +231,7 @@ def find_straggler(
         call_s: the seconds that a call takes.
         budget_s: the seconds of the test's budget.
     """
-    # The last share is 0, so that the shortest call has a number too.
+    # The longer a call, the fewer calls. The last share is 0, so that the shortest call has a number too.
     call_count = next(
         number for share, number in CALLS if call_s > share * budget_s or share == 0.0
     )
@@ -274,7 +277,7 @@ class Inside:
 
     @contextlib.contextmanager
     def collective(self) -> Iterator[None]:
-        """Record the entry and the exit of this block.
+        """Record when this block is entered and left: it runs a collective or waits for one.
 
         A collective inside of another is not recorded, nor one on another thread.
         """

@@ -37,7 +37,7 @@ def world(size: int) -> Any:
 
 
 def check_world(actual: int, size: int) -> None:
-    """Refuse a world of `actual` ranks unless they are `size`."""
+    """Raise BadInput if MPI's world has `actual` ranks instead of the expected `size`."""
     if actual == size:
         return
     remedy = "start as many ranks as the test needs"
@@ -68,8 +68,9 @@ def probe(rank: Rank) -> dict[str, Any]:
 
 
 def survives(comm: Any, rank: int, device: torch.device, size_bytes: int) -> bool:
-    """Return whether a device buffer survives the way to the other rank and back. Every byte is
-    compared.
+    """Return whether a device buffer survives the way to the other of two ranks and back by MPI.
+
+    Every byte is compared. Both ranks, 0 and 1, must call this.
     """
     # Knuth's multiplicative hash of the position, so that no two stretches are alike.
     pattern = (torch.arange(size_bytes, device=device) * 2_654_435_761 >> 24).to(torch.uint8)
@@ -106,6 +107,7 @@ def gpu_awareness(run: Callable[..., Sequence[dict[str, Any]]]) -> Awareness:
     except Exception as error:
         first, *_ = str(error).splitlines() or [type(error).__name__]
         return Awareness(False, f"not GPU-aware: the ranks crashed on a device buffer: {first}")
+    # Ranks on processors have no device buffers to try.
     if any(not answer["device"].startswith("cuda") for answer in answers):
         return Awareness(False, f"no device buffers: a rank is on {answers[0]['device']}")
     library = printable(answers[0]["version"])

@@ -121,6 +121,7 @@ class Pool:
                 arguments=encoded_arguments,
                 plan=plan,
             )
+            # Ranks beyond the first `size` leave their world, since the task's world is without them.
             self._let_go(size)
             progress = drive(task, [self._members[rank] for rank in range(size)], timeout_s, tell)
         except BaseException:
@@ -161,7 +162,7 @@ class Pool:
             self.placement.kill()
 
     def _world_of(self, size: int, backend: str | None, timeout_s: float) -> World:
-        """Return the last world if it fits a task, else a new one."""
+        """Return the world (the process group of a task's ranks): the last one if it fits the task, else a new one."""
         from .worlds import backend_of
 
         backend_name, world = backend_of(self.kind, backend), self._world
@@ -194,7 +195,7 @@ class Pool:
         return members
 
     def _ensure(self, needed_size: int) -> None:
-        """Start all ranks, unless they run and are connected.
+        """Start all ranks of the pool, unless they run and are connected to this controller.
 
         If a rank was lost between two tasks, all are started anew, and no test fails. If there are too
         few devices for all ranks, the pool shrinks to the number that is needed now.
@@ -282,7 +283,7 @@ class Pool:
 
 
 def _skip_text(skipped: dict[int, Answer], members: Sequence[Member]) -> str:
-    """Return the reasons of a skip, with the ranks where not all have the reason."""
+    """Return why ranks skipped the test. A reason that not all ranks gave is followed by the ranks that gave it."""
     parts = []
     for reason, ranks in group_by(sorted(skipped), key=lambda rank: skipped[rank].error).items():
         if len(ranks) == len(members):

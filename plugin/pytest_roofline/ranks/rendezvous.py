@@ -49,7 +49,7 @@ class FileRendezvous:
         )
 
     def listen(self, bind: str) -> Listener:
-        """Listen as rank 0, and write the address into the file, as a whole."""
+        """Listen as rank 0, and write the address into the file for the other ranks."""
         listener = Listener(bind)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ class FileRendezvous:
         return listener
 
     def endpoints(self) -> list[Endpoint]:
-        """Return the address in the file, if this user owns it and nobody else can read it.
+        """Return rank 0's address from the file, if this user owns the file and nobody else can read it.
 
         Otherwise, and without a file, the list is empty.
         """

@@ -61,7 +61,11 @@ class Server:
             faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
 
     def serve(self) -> int:
-        """Serve the controller for the rank's whole life. Return the exit status."""
+        """Serve the controller for the rank's whole life. Return the exit status.
+
+        The controller's messages come in this order: `join` (the kind of device, and where to import from), `boot`
+        (this rank's own device and threads), then tasks, and at last `stop`.
+        """
         self._introduce()
         join = self._channel.receive()
         # From here on this thread receives all messages, and puts them into the inbox.

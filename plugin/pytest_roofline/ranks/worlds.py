@@ -60,8 +60,13 @@ class Rank(int):
         side: dist.ProcessGroup | None,
         timeout: timedelta | None = None,
     ) -> "Rank":
-        """Return a rank with its device and groups. `side` is a Gloo group of the same ranks for
-        what is not measured. It is None without a process group.
+        """Return a rank with its device and groups.
+
+        Args:
+            number: of the rank in its world.
+            meter: the device as the timing engine sees it.
+            side: a Gloo group of the same ranks for what is not measured; None without a process group.
+            timeout: of the groups of some ranks that a test makes.
         """
         rank = cls(number)
         rank.size, rank.local_rank, rank.host, rank.backend = size, local_rank, host, backend
@@ -142,7 +147,7 @@ def free_bytes(rank: Rank) -> int:
 
 
 def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> str:
-    """Return the class of the links among this host's accelerators.
+    """Return the kind of the links among the accelerators of this host's ranks, such as `nvlink`.
 
     It is the word of a hardware key; `none` where this host has one rank only.
 
@@ -221,9 +226,10 @@ class Worlds:
         return rank
 
     def in_step(self, number: int) -> None:
-        """Raise an error unless every member has ended the same task.
+        """Raise RuntimeError unless every rank of the world has ended the task with this number.
 
-        A collective that a member has left over would meet this one, and its numbers would differ.
+        Ranks exchange the number by a collective. If one rank has submitted a collective more than the others, theirs
+        would be paired with that, and the numbers would differ.
         """
         rank = self._rank
         if rank is None or rank.size == 1:
