@@ -199,7 +199,10 @@ def _take_columns(tables: _Tables, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """Read a row of the CSV: a kernel, three whole numbers, a rate and three times."""
+    """Read a row of the CSV into the open table: a kernel, three whole numbers, a rate and three times.
+
+    `number` is that of the line, for messages; `match` is the whole row.
+    """
     values = match[0].split(",")
     table = tables.table
     if table is None or len(values) != _COLUMNS:
@@ -207,6 +210,7 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
         raise BadLine(f"{len(values)} columns; expected {expected}")
     kernel = values[0]
     calls, elements, element_bytes = (whole_number(value) for value in values[1:4])
+    # The rate follows from the best time, so it is not read.
     _rate, best, slowest, mean = (amount(value) for value in values[4:])
     if not (best and slowest and mean):
         raise BadLine("a time is 0; expected times above 0")
@@ -222,7 +226,7 @@ def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
 
 
 def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """Read a row of the text.
+    """Read a row of the printed text into the open table.
 
     The best time is calculated from the rate, which has more digits than the printed time.
     """
@@ -297,6 +301,7 @@ def _take_triad_only(tables: _Tables, number: int, match: re.Match[str]) -> None
 
     Its rate counts all calls, including the first.
     """
+    # A run with a unit has a table, and one without a size lacks the lines above: this line is no part of such a run.
     if not tables or tables[-1].unit or "size" not in tables[-1].head:
         raise ForeignLine
     table = tables[-1]

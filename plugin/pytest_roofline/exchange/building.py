@@ -30,7 +30,7 @@ LINKS = ("nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "mixed", UNKNOWN)
 
 
 def check_user_facts(user_facts: UserFacts) -> UserFacts:
-    """Return the user's facts, or raise for an impossible one."""
+    """Return the facts that the user gave by options of `roofline import`. Raise BadInput for an impossible one."""
     if user_facts.link is not None and user_facts.link not in LINKS:
         raise BadInput(f"--link is {user_facts.link!r}; expected one of {', '.join(LINKS)}")
     if user_facts.devices is not None and not 1 <= user_facts.devices <= 10**6:
@@ -72,6 +72,13 @@ def build(
     """Return the lines of one run file.
 
     The run is one session, and each log is a process in it.
+
+    Args:
+        logs: the imported logs, all of one machine.
+        user_facts: that no log states, from options.
+        run_id: the name of the run.
+        tool: that writes the file: this package and its version.
+        command: the command line that imported the logs.
     """
     environment = imported_environment(logs, user_facts)
     started = started_of(logs, user_facts)
@@ -138,9 +145,10 @@ def _invalid_reason(
 def with_ceiling(
     reading: Reading, log: ImportedLog, environment: Environment, user_facts: UserFacts
 ) -> Measurement:
-    """Return a reading as a measurement, with the peak of its device or link."""
+    """Return a reading as a measurement, with the peak of its device, or of the link between its devices."""
     measurement = _measurement(reading, log, environment, user_facts)
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
+    # An unknown number of devices counts as one.
     if hardware.devices in (None, 1):
         return replace(measurement, ceiling=datasheet_ceiling(environment.device, work, metric))
     product = product_of(environment.device)
@@ -165,7 +173,7 @@ def save(lines: Sequence[Line], path: Path) -> bool:
 
 
 def _same(lines: Sequence[Line], path: Path) -> bool:
-    """Return True if a run file holds this import.
+    """Return True if the run file at `path` holds the import whose lines are given.
 
     The content and the user's facts must be the same; the names of the imported files may differ.
     """
@@ -216,7 +224,10 @@ def _machine(logs: Sequence[ImportedLog], user_facts: UserFacts) -> MachineFacts
 def _device(
     machine: MachineFacts, logs: Sequence[ImportedLog], user_facts: UserFacts
 ) -> DeviceFacts:
-    """Return the device that was measured. The user's product goes before the file's."""
+    """Return the device that was measured. The product that the user gives goes before that of the logs.
+
+    A product that the user gives is an accelerator; the logs tell the kind of any other.
+    """
     product = user_facts.product or machine.product or machine.cpu_model
     return DeviceFacts(
         type="accelerator" if user_facts.product else machine.device_type,
@@ -241,7 +252,10 @@ def _host(machine: MachineFacts, logs: Sequence[ImportedLog]) -> HostFacts:
 
 
 def _software(logs: Sequence[ImportedLog]) -> dict[str, str]:
-    """Return versions and settings by name, with the convention of each tool."""
+    """Return the versions and settings of the logs' software by name.
+
+    For each tool there is also its convention: the sentence on how it counts bytes and times.
+    """
     software: dict[str, str] = {}
     for log in logs:
         software |= log.machine.software | {f"{log.tool.name} convention": log.tool.convention}
@@ -270,7 +284,7 @@ def _measurement(
 ) -> Measurement:
     """Return a reading as a measurement.
 
-    It names a device only if it is of one GPU on one host.
+    It names a device only if it is of one GPU on one host. Its labels keep what the log says and no reader understands.
     """
     hardware = _hardware(environment, reading, user_facts)
     gpus = [] if log.machine.hosts or hardware.is_cpu else reading.gpus

@@ -146,6 +146,7 @@ def _read_all(
     """Return the logs in the files, and the duplicate files.
 
     A duplicate maps to the first file with the same content and the same nodes. Its logs are left out.
+    `format_name` is None if the format of each file is to be recognised.
     """
     logs: list[ImportedLog] = []
     duplicates: dict[str, str] = {}

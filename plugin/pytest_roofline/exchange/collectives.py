@@ -101,6 +101,7 @@ class CollectiveLine:
 
         `ranks` is the number of ranks that take part.
         """
+        # Type, reduction, root, time and the ratio of the two bandwidths must all be possible for the operation.
         if self.dtype not in DTYPES:
             return f"type {self.dtype!r}; expected one of {', '.join(DTYPES)}"
         if operation.reduces is not None and (self.redop in REDUCTIONS) != operation.reduces:
@@ -116,7 +117,7 @@ class CollectiveLine:
         return ""
 
     def work(self, operation: Operation, ranks: int) -> Work:
-        """Return the bytes of one call.
+        """Return the bytes of one call, as nccl-tests counts them for its two bandwidths.
 
         algbw counts the size S, busbw S times the factor, rounded to whole bytes.
         """
@@ -157,6 +158,14 @@ def find_operation(
     The file or the user names it. Otherwise it is the only operation that can have all the rows. Where several can, a
     hint decides: a line of the job above the log, or the name of the file, that names one of them.
 
+    Args:
+        program: the name of the test's program in the log; empty if the log does not have it.
+        user_facts: with the operation that the user names, if any.
+        hints: the name of the file, then lines above the log.
+        rows: of the table.
+        ranks: the number of ranks, on which the ratio of the two bandwidths depends.
+        source: the name of the file, for messages.
+
     Raises:
         BadFile: file and user differ, the name is unknown, or several operations remain.
     """
@@ -191,7 +200,7 @@ def find_operation(
 
 
 def _candidates(rows: Sequence[CollectiveLine], ranks: int) -> list[Operation]:
-    """Return the operations that can have all rows.
+    """Return the operations that can have printed all rows: their types, roots and bandwidths fit.
 
     Rows of all_to_all_v look like those of all_to_all, so it counts only where it is named. A row without bytes fits
     every operation.
@@ -244,7 +253,10 @@ def readings_of(
 
 
 def _reading(row: CollectiveLine, operation: Operation, setting: Setting) -> Reading:
-    """Return a row as a reading. Redop and root are in its key where the row has them."""
+    """Return a row as a reading.
+
+    The kind of reduction (`redop`) and the rank that sends or receives (`root`) are in its key where the row has them.
+    """
     work = row.work(operation, setting.ranks)
     _, dtype = DTYPES[row.dtype]
     parameters: dict[str, Scalar] = {"size_bytes": row.size_bytes, "dtype": dtype}

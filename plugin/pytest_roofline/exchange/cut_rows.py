@@ -22,7 +22,7 @@ _TWO_DIGITS = re.compile(r".*\d\d")
 
 
 def front_of(match: re.Match[str], hosts: Collection[str]) -> str:
-    """Return the beginning of a row before a line of NCCL.
+    """Return the beginning of a table's row that a line of NCCL's log cut off.
 
     The line of NCCL begins with a host. Where that begins with a digit, as containers do, only the names of the hosts
     show where the number ends.

@@ -24,7 +24,10 @@ def write_bencher(entries: Sequence[Exportable]) -> dict[str, dict[str, dict[str
 
 
 def _measures(entry: Exportable) -> dict[str, dict[str, float]]:
-    """Return the measures of one entry, each with its value and bounds."""
+    """Return the measures of one entry as Bencher wants them: by name, each with its value and its bounds, if any.
+
+    They are the time, its inverse, the rate, the share of the roofline, and the memory, as far as they are known.
+    """
     measures = {"latency": _metric(entry.seconds * _NS, _in_ns(entry.bounds_s))}
     rates = {"throughput": 1 / entry.seconds}
     if entry.rate is not None:
@@ -91,7 +94,10 @@ def _point(
     bounds: tuple[float, float] | None,
     first_line: str = "",
 ) -> dict[str, object]:
-    """Return an entry of github-action-benchmark's list. Without bounds it has no range."""
+    """Return an entry of github-action-benchmark's list. Without bounds it has no range.
+
+    `first_line` comes before the sentence on the measurement.
+    """
     point = {
         "name": entry.row.label,
         "unit": unit,

@@ -49,7 +49,7 @@ class Exportable:
 
     @property
     def bounds_s(self) -> tuple[float, float] | None:
-        """The smallest and the largest median of its processes.
+        """The smallest and the largest median of its processes, in seconds.
 
         For a single process the medians of its blocks count. None where there is only one median. The bounds always
         include the centre.
@@ -108,6 +108,7 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
     exportables: list[Exportable] = []
     left_out: list[Omission] = []
     for run in runs:
+        # The names of a test's measurements, in order: the position of one of them is a part of its full name.
         names, imported = _names_by_test(run), is_imported(run)
         for row in rows_of_run(run):
             reason, measurement = _omission_reason(run, row), row.measurement
@@ -182,7 +183,7 @@ def _refuse_several(runs: Sequence[Run]) -> None:
 
 
 def _omission_reason(run: Run, row: Row) -> str:
-    """Return why a row is not exported.
+    """Return why a row of a run (a test's measurement, or a test without one) is not exported.
 
     Empty where it is exported, and where the test passed without a measurement.
     """
@@ -190,6 +191,7 @@ def _omission_reason(run: Run, row: Row) -> str:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""
         figure = "the measurement is a figure, not a time" if row.metric == FIGURE else ""
         return run.unfit(row.measurement, accept_slower=True) or invalid or figure
+    # From here on the row has no time: it is a compiled kernel, or a test that did not get as far.
     if row.metric == KERNEL:
         return "a compiled kernel has no time"
     if row.lost is not None:

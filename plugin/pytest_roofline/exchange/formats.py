@@ -77,8 +77,8 @@ def read(
     Args:
         content: of the file.
         source: the name of the file, for messages.
-        user_facts: that the user states.
-        name: of the format; None: recognise it.
+        user_facts: facts that the user states by options, since files may lack them.
+        name: of the format; with None it is recognised by the content.
 
     Raises:
         BadInput: no format has this name.
@@ -143,7 +143,7 @@ def _refuse_impossible(source: str, logs: tuple[ImportedLog, ...]) -> None:
 def _refuse_contradiction(
     source: str, logs: tuple[ImportedLog, ...], user_facts: UserFacts
 ) -> None:
-    """Refuse an option of the user that the file contradicts."""
+    """Raise BadFile if the file contradicts an option of the user."""
     counts = {reading.devices for log in logs for reading in log.readings}
     if user_facts.devices is not None and counts and user_facts.devices not in counts:
         raise BadFile(

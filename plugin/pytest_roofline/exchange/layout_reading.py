@@ -58,7 +58,7 @@ def read(layout: Layout, text: str, source: str, user_facts: UserFacts) -> tuple
 
 
 def _log(layout: Layout, document: object, source: str, user_facts: UserFacts) -> ImportedLog:
-    """Return the log in a document.
+    """Return the log in a document, read at the places that the layout of its tool names.
 
     The figures of single runs count. Where a benchmark has only summaries of its runs, one of these stands in for them.
     """
@@ -98,7 +98,10 @@ def _file_name(source: str) -> str:
 
 
 def _rows(layout: Layout, document: object, file_name: str) -> list[_Row]:
-    """Return the rows of a document. A row without a name has that of its place."""
+    """Return the rows of a document: its objects at the path `layout.rows`.
+
+    A row without a name has that of its place. `file_name` is the benchmark of rows that name none.
+    """
     rows = []
     for place in nodes_at(document, layout.rows):
         # The path of the rows ends in `*`, so the last name in `cases` is that of the row's place.
@@ -134,7 +137,10 @@ def _of_one_product(
 
 
 def _readings(layout: Layout, row: _Row, user_unit: str, left_out: list[str]) -> Iterator[Reading]:
-    """Yield the figures of a row. A figure that it lacks is left out."""
+    """Yield the figures of a row as readings. A figure that it lacks is left out.
+
+    Remarks on what is left out are added to `left_out`. `user_unit` counts where the row has no unit.
+    """
     work = _work(layout, row, left_out)
     values = [(place, _at(row.node, place.path)) for place in layout.figures]
     if all(value is None for _, value in values):
@@ -173,7 +179,10 @@ def _unit(layout: Layout, row: _Row, user_unit: str) -> Unit:
 
 
 def _work(layout: Layout, row: _Row, left_out: list[str]) -> Work | None:
-    """Return the bytes of a row by its rate. None where it has none; one that is no number is left out."""
+    """Return the bytes of a row, calculated from its rate and its time.
+
+    None where it has no rate or no time. A rate that is no number is added to `left_out`.
+    """
     rate = layout.rate
     value = _at(row.node, rate.path) if rate else None
     if rate is None or value is None:

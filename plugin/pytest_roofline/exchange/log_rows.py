@@ -71,7 +71,7 @@ def read_log_rows(path: str, host: str) -> list[LogRows]:
 
 
 def _run(path: str, run_id: str, logs: Sequence[ImportedLog], user_facts: UserFacts) -> LogRows:
-    """Return the run of one node's logs."""
+    """Return the run of one node's logs: its rows if all readings are sound, else the lines of its run file."""
     refuse_several(logs)
     environment = imported_environment(logs, user_facts)
     rows = _sound_rows(logs, environment, user_facts)
@@ -90,7 +90,7 @@ def _run(path: str, run_id: str, logs: Sequence[ImportedLog], user_facts: UserFa
 def _sound_rows(
     logs: Sequence[ImportedLog], environment: Environment, user_facts: UserFacts
 ) -> list[MeasuredRow]:
-    """Return the rows of logs in which nothing is invalid; none of others."""
+    """Return the rows of logs; none at all if anything in them is invalid or failed."""
     hardware, node = key_of(environment), environment.host.name
     rows = []
     for log in logs:
@@ -113,7 +113,10 @@ def _known_test(
     environment: Environment,
     user_facts: UserFacts,
 ) -> tuple[Measurement, str]:
-    """Return a measurement of the same test, which took one second, and the text of the test."""
+    """Return a measurement of the reading's test as if it took one second, and the text that describes the test.
+
+    Both are built once for each test, since many logs hold the same ones.
+    """
     key = reading.key
     identity = (
         *(key.benchmark, key.metric, key.name, key.timing, key.cache, *key.parameters.items()),

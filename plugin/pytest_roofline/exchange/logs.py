@@ -129,7 +129,7 @@ def _without_stamp(line: str) -> str:
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
-    """Yield each label of a line with its text; "" without a label.
+    """Yield the label of the rank that printed a line, with the line's text; the label "" if it has none.
 
     `mpirun --tag-output` may put several labels into a line. Neighbours with the same label are joined.
     """
@@ -224,7 +224,10 @@ class _Stream(Generic[AnyRuns]):
 def _apply_rules(
     rules: Sequence[Rule[AnyRuns]], runs: AnyRuns, source: str, number: int, line: str
 ) -> bool:
-    """Give a line to the first matching rule. Return True if it accepts the line."""
+    """Give a line to the first rule whose pattern matches it. Return True if the rule's action accepts the line.
+
+    The action adds what the line says to `runs`.
+    """
     for pattern, take in rules:
         if match := pattern.fullmatch(line):
             try:
@@ -291,7 +294,7 @@ def read_runs(
 
 
 def _cut_line_number(text: str) -> int:
-    """Return the number of the last line if it may be cut, else a number behind it.
+    """Return the number of the last line if it may be cut, else the number after it, so that no line counts as cut.
 
     A last line without a line end is cut, or only its line end was stripped. It is whole if it has as many words, and
     as many decimals in the last word, as the line above.

@@ -232,7 +232,11 @@ def _take_blocking(logs: _Logs, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_columns(logs: _Logs, _number: int, match: re.Match[str]) -> None:
-    """Keep the columns of the table, in the layouts of all versions."""
+    """Keep the columns of the table, in the layouts of all versions.
+
+    The columns that all versions share come first. Then come the time, the rates and the errors, once or twice: for
+    operations out of place and in place. Raise BadLine for another layout.
+    """
     names = ["#wrong" if name == "wrong" else name for name in match[0].removeprefix("#").split()]
     if "cputime" in names:
         raise BadLine("CPU time (-C 1) is not the time of the operation; run the test without -C 1")
@@ -272,7 +276,7 @@ def _take_units(_logs: _Logs, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_row(logs: _Logs, number: int, match: re.Match[str]) -> None:
-    """Read a whole row."""
+    """Read a whole row of the table. A row behind the end of the last run is skipped, or refused if logs are mixed."""
     if logs and logs[-1].ended:
         logs.refuse_mixed()
     log = logs[-1] if logs else None
@@ -301,7 +305,10 @@ def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
 
 
 def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> None:
-    """Add a line for each place of a row. The beginning of a cut row goes before the values."""
+    """Add the results in a row to the log: one out of place and one in place, or one of them.
+
+    `values` are the words of the row. The words of its beginning, if another line cut it off, go before them.
+    """
     values, log.cut_cells = log.cut_cells + values, []
     # Operations without a reduction left its column blank until 2022.
     redop_column = 3
@@ -319,7 +326,7 @@ def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> No
 
 
 def _row(number: int, place: str, cells: dict[str, str]) -> CollectiveLine:
-    """Return one place of a row. `cells` are the texts by column."""
+    """Return one of a row's two results, out of place or in place. `cells` are the texts by column."""
     root, wrong = cells.get("root", "-1"), cells.get("#wrong") or cells["error"]
     wrong_or_error = None if wrong == "N/A" else amount(wrong)
     # Old versions print the largest error instead of a count; then no element counts as wrong.
@@ -415,6 +422,7 @@ def _imported(log: _Log, source: str, user_facts: UserFacts) -> ImportedLog:
         product=products[0] if products else None,
         host=hosts[0] if hosts else None,
     )
+    # Some sizes of such a run may be missing, so none of it is used.
     if not (log.ended and log.rows and log.columns):
         operation = operation_of(head.program)
         name = operation.name if operation is not None else head.program or "test"

@@ -16,7 +16,7 @@ MOST_NAMED = 3
 
 
 def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
-    """Return an imported log with its node.
+    """Return an imported log with the node (the host) that it was measured on.
 
     Args:
         path: of the file.
@@ -35,7 +35,10 @@ def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
 
 
 def _node_of(path: str, pattern: str) -> str:
-    """Return the node that a pattern finds in a path. Raise BadFile if they do not match."""
+    """Return the node that a pattern finds in a path. Raise BadFile if they do not match.
+
+    In the pattern, `{node}` stands for the name of the node, and `*` for any text within a folder's name.
+    """
     # A pattern that has the node twice means one node.
     expression = re.escape(pattern).replace(re.escape(NODE), r"(?P<node>[^/\\]+)", 1)
     expression = expression.replace(re.escape(NODE), "(?P=node)").replace(r"\*", r"[^/\\]*")

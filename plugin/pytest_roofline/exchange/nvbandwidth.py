@@ -181,6 +181,7 @@ def _imported(run: _Run, source: str, user_facts: UserFacts) -> ImportedLog:
     left_out: list[str] = []
     failures: list[tuple[str, str]] = []
     for case in run.testcases:
+        # A test case that nvbandwidth could not run on this machine is waived.
         if case.status == "Passed":
             matrix = _matrix(case.name, case.bandwidth_description)
             if matrix is None:
@@ -256,7 +257,7 @@ def _software(run: _Run) -> dict[str, str]:
 def _readings(
     case: _Case, matrix: _Matrix, run: _Run, source: str, devices: int
 ) -> Iterator[Reading]:
-    """Yield a reading for each number in the matrix of a test case.
+    """Yield a reading for each number in the matrix of a test case; `matrix` is the meaning of its rows and columns.
 
     Raise BadFile if its rows do not fit its description.
     """
@@ -346,6 +347,7 @@ def _reading(
     counting = "bidir_per_dir_" if "bidirectional" in case.name else ""
     if part == "sum":
         counting = "bidir_sum_"
+    # A copy within one device uses no link, so no bytes go over the wire.
     is_host_row, is_local = matrix.row == "CPU", "local" in case.name
     if matrix.row == "GPU":
         # Such a row is one GPU, and a column another.

@@ -59,7 +59,7 @@ class Texts(list[dict[str, Any]]):
     settings: dict[str, Any] | None = None
 
     def run(self) -> dict[str, Any]:
-        """Return the run that a line of a head belongs to.
+        """Return the run that a line above its test cases (version, driver, devices) belongs to.
 
         It is a new run if the last one has test cases.
         """
@@ -131,7 +131,7 @@ def _take_case(texts: Texts, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_status(texts: Texts, _number: int, match: re.Match[str]) -> None:
-    """Keep the status of a test case that has no matrix, with the reason.
+    """Keep the status of a test case that has no matrix (it failed or was waived), with the reason.
 
     A waived test case may be printed without a name.
     """

@@ -138,7 +138,7 @@ def _take_buffers(tests: _Tests, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_datatype(tests: _Tests, _number: int, match: re.Match[str]) -> None:
-    """Keep the data type, which is printed above or below the names of the columns.
+    """Keep the data type of a test, which is printed above or below the names of the columns.
 
     Behind rows it begins a further table with the same head. The default, CHAR, is not in the key.
     """
@@ -191,6 +191,7 @@ def _take_row(tests: _Tests, number: int, match: re.Match[str]) -> None:
     """
     test, values = tests.table, match[0].split()
     has_only_figures = all(re.fullmatch(r"[\d.]+|N/A|Pass|Fail", value) for value in values)
+    # A line with another number of words is a row of the table only if all of them are figures; then it is broken.
     if test is None or (len(values) != len(test.columns) and not has_only_figures):
         raise ForeignLine
     require_columns(values, len(test.columns))

@@ -110,7 +110,10 @@ def read(text: str, source: str, _user_facts: UserFacts) -> tuple[ImportedLog, .
 
 
 def _reading(benchmark: _Benchmark, seconds: tuple[float, ...], where: str) -> Reading:
-    """Return a benchmark as a reading. A clock that is not a wall clock is in its key."""
+    """Return a benchmark as a reading. A clock that is not a wall clock is in its key.
+
+    `seconds` are those of each round, or their median alone; `where` is the benchmark's place in the file.
+    """
     test, _, parameter_id = benchmark.fullname.partition("[")
     parameters: dict[str, Scalar] = {"id": parameter_id.removesuffix("]")} if parameter_id else {}
     timer = _text(benchmark.options or {}, "timer")
@@ -218,7 +221,7 @@ def _param(entry: Exportable) -> str | None:
 
 
 def _options(entry: Exportable) -> dict[str, object]:
-    """Return our method as options of pytest-benchmark.
+    """Return how the measurement was taken, in the words of pytest-benchmark's options.
 
     Options that do not apply, or that an import does not know, are None.
     """
@@ -279,6 +282,7 @@ def round_stats(seconds: Sequence[float]) -> dict[str, object]:
         if has_spread
         else sorted_seconds * 3
     )
+    # Rounds beyond these fences are outliers (Tukey).
     low, high = q1 - _FENCE * (q3 - q1), q3 + _FENCE * (q3 - q1)
     stddev_outliers, iqr_outliers = (
         _beyond(sorted_seconds, mean - stddev, mean + stddev),

@@ -52,7 +52,10 @@ def key_of_reading(
     timing: Timing = "wall",
     cache: Cache = "warm",
 ) -> Key:
-    """Return the key of a reading. Its hardware is added when all files are read."""
+    """Return the key by which a reading is compared. Its hardware is added when all files are read.
+
+    `statistic` is what the tool printed of its samples, such as `mean`.
+    """
     return Key(benchmark, parameters, metric, HardwareKey(), cache, timing, statistic)
 
 

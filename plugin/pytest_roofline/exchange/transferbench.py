@@ -139,7 +139,7 @@ def _take_test(runs: _Calls, _number: int, match: re.Match[str]) -> None:
 
 
 def _figures(rate: str, milliseconds: str, size: str) -> tuple[float, int]:
-    """Return the rate in GB/s and the bytes.
+    """Return the rate in GB/s and the bytes of one printed transfer.
 
     Raise BadLine if the printed time does not agree with them, its rounding aside.
     """
@@ -164,7 +164,7 @@ def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
-    """Read the rate of a transfer.
+    """Read the rate of one transfer from a source to a target, done by an executor.
 
     Unusual kinds of device memory (F, M) are in its key.
     """
@@ -246,6 +246,7 @@ def _take_row(runs: _Calls, number: int, match: re.Match[str]) -> None:
     if is_bidirectional:
         counting = "bidir_sum_" if arrow == "<->" else "bidir_per_dir_"
     for column, cell in zip(block.columns, cells, strict=True):
+        # Only columns named CPU or GPU are pairs; the others are sums.
         if "PU" not in column or cell == "N/A":
             continue
         parameters: dict[str, Scalar] = {"source": row, "target": _place(*column.split())}
