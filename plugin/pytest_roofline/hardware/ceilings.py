@@ -48,7 +48,7 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
 
 
 def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
-    """Return a link's roofline at the generation that the card and its host use.
+    """Return the roofline of a PCIe link at the generation that the card and its host use now.
 
     Each generation of PCIe has twice the rate of the one before. The limit of a believable rate stays that of the card,
     since some virtual machines report a slower slot than the card really has.
@@ -74,7 +74,7 @@ def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
 def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None:
     """Return the roofline of `metric` on a whole device of a product.
 
-    The rules are those of `datasheet_ceiling`.
+    The rules are those of `datasheet_ceiling`. `work` tells whether a payload goes over the link to the host.
     """
     convention = rate_suffix(metric)
     if convention == "traffic_GBps":
@@ -92,6 +92,7 @@ def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None
     if peak is None:
         return None
     if name == "pcie_GBps":
+        # PCIe carries as much in each direction, so that a copy both ways may reach twice the peak.
         return _of_link(peak, metric)
     # A report shows rooflines of several types side by side, so that of arithmetic is named with its type.
     shown_metric = metric if convention == "TFLOPS" else convention
@@ -104,9 +105,11 @@ def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None
 
 
 def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None) -> Ceiling:
-    """Return a peak as a roofline; its origin says so if it bounds nothing.
+    """Return a datasheet's peak as a roofline; its origin says so if no rate is refused for being above it.
 
     Args:
+        peak: the rated figure, with its source and the confidence in it.
+        metric: that the roofline is shown for.
         unit: one unit of the metric, in bytes or FLOP per second.
         amount: the height of the roofline in that unit; by default the value of the peak.
     """
@@ -121,11 +124,11 @@ def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None
 
 
 def _at_full_clock(product: Product, name: str) -> float | None:
-    """Return the FLOP/s of all units at the highest clock, or None.
+    """Return the FLOP/s of all units at the highest clock, which are the most that is possible, or None.
 
-    NVIDIA rates the matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows. None where
-    the rate is no higher than the rated one, or far higher: then units, clock or architecture are not those of this
-    peak.
+    `name` is that of the rated peak. NVIDIA rates the matrix units of an H100 at 1.83 GHz, and lets them run at
+    1.98 GHz where power allows. None where the rate is no higher than the rated one, or far higher: then units, clock
+    or architecture are not those of this peak.
     """
     architecture = catalogue().architecture(product.architecture)
     flops = (
@@ -139,6 +142,7 @@ def _at_full_clock(product: Product, name: str) -> float | None:
     rated = product.peaks[name].value * RATE_UNITS["TFLOPS"]
     clock_hz = clock.value * 1e6
     at_full_clock = units.value * clock_hz * flops
+    # Vendors rate a product somewhat below its highest clock, never far below.
     is_plausible = LEAST_RATED * at_full_clock <= rated < at_full_clock
     return at_full_clock if is_plausible else None
 
@@ -162,7 +166,9 @@ def above_peak(
     from 16 MiB on and outside of caches, FLOP/s from 1 GFLOP on.
 
     Args:
-        share: the rate, as a share of the ceiling.
+        ceiling: the roofline; None where it is unknown.
+        work: of one call, whose size decides whether the peak bounds it.
+        share: the rate, as a share of the ceiling; None where it has none.
         labels: of the measurement, which tell whether its data stayed in a cache.
     """
     if ceiling is None or ceiling.source != "datasheet" or not ceiling.bounds or share is None:
@@ -205,7 +211,7 @@ def beyond_belief(ceiling: Ceiling, amount: float, seconds: float) -> str:
 def device_bounds(device: DeviceFacts) -> list[Ceiling]:
     """Return the datasheet's bounds of a device, for any metric.
 
-    They are the bandwidth of its memory, and its fastest arithmetic.
+    They are the bandwidth of its memory, and its fastest arithmetic, whatever the type. Empty for an unknown product.
     """
     product = product_of(device)
     if product is None:
@@ -290,6 +296,7 @@ def collective_ceiling(
     # Only an all_reduce of more than two ranks has a larger bus bandwidth than algorithm bandwidth.
     is_all_reduce = work.busbw_bytes > work.algbw_bytes
     ceiling = ceiling_of(peak, "busbw_GBps", 1e9, amount=amount)
+    # Only a switch of NVLink can do the sums of an all_reduce itself, so only that may exceed the roofline.
     if hardware.link != "nvlink-switch" or not is_all_reduce:
         return replace(ceiling, origin=f"{description}: {ceiling.origin}")
     limit = 2 * (ranks - 1) / (ranks + 1) * ceiling.value
@@ -301,7 +308,7 @@ def collective_ceiling(
 
 
 def _links_of_one(product: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:
-    """Return the most that one device sends to all others, or None.
+    """Return the most that one of so many devices (`ranks`) sends to all others over its links, or None if unknown.
 
     It is given as the peak behind it, the rate in GB/s, and a description.
     """

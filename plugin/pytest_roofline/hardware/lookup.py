@@ -171,7 +171,7 @@ def hardware_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def merge_hardware(paths: Sequence[Path]) -> ProductIndex:
-    """Return the hardware of several files and that which ships.
+    """Return the known products: those of several `hardware.json` files, and those that ship with this package.
 
     An entry of an earlier file hides that of a later one, and both hide what ships.
 
@@ -196,7 +196,7 @@ _IN_USE: ContextVar[ProductIndex | None] = ContextVar("hardware in use", default
 
 
 def use_hardware(folders: Iterable[Path]) -> Callable[[], None]:
-    """Use the hardware of these folders before that which ships.
+    """Let the products in the hardware files of these folders go before those that ship with this package.
 
     Return a function that restores what was in use before.
     """
@@ -234,7 +234,7 @@ def product_of(device: DeviceFacts) -> Product | None:
 
 
 def product_like(product: str | None, memory: str | None) -> Product | None:
-    """Return the product of a hardware key, or None.
+    """Return the known product with the name and the memory of a hardware key, or None.
 
     If the key leaves the memory open, the first product of that name is returned.
     """

@@ -134,9 +134,9 @@ class Product:
         return int(digits) * 1e9 if digits.isdecimal() and digits != self.memory else None
 
     def is_like(self, device: DeviceFacts, needs: Iterable[Need]) -> bool:
-        """Return True where a device agrees in every fact of `needs`.
+        """Return True where a device agrees with this product in every fact of `needs`.
 
-        A fact that the device does not report disagrees.
+        They tell products apart that share a name. A fact that the device does not report disagrees.
         """
         units = self.facts.get("units")
         # Architectures are compared without a suffix: torch's `gfx942:sramecc+`, and our `sm_89-geforce`.
