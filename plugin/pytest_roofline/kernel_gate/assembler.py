@@ -16,7 +16,7 @@ _SERIALIZED = re.compile(
 
 
 def why_serialized(compiled_kernel: Any) -> str:
-    """Return the assembler's reason for serialized matrix instructions.
+    """Return the assembler's reason why it made matrix instructions wait for one another (serialized them).
 
     The kernel's PTX is assembled once more, which takes about a second. The text is empty without
     PTX or a reason, and where the assembler cannot be run.

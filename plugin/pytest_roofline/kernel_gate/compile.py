@@ -117,7 +117,7 @@ def read(
 
 
 def _options(metadata: Any, user_options: Mapping[str, object]) -> dict[str, Scalar]:
-    """Return the options in effect, which may differ from the user's.
+    """Return the compiler's options in effect, which may differ from the user's.
 
     They are the user's and the decisive ones, others that differ from their default, and variables
     of the environment that Triton records.
@@ -152,6 +152,7 @@ def is_compiled(kernel: object) -> bool:
 
 def _check_options(backend: Any, options: Mapping[str, object], target: str) -> None:
     """Raise BadInput for options that Triton would silently ignore."""
+    # The fields of the back end's record of options are all options that it knows.
     names = {
         field.name
         for field in dataclasses.fields(type(backend.parse_options({"enable_fp_fusion": True})))
@@ -296,7 +297,7 @@ _DIVISIBLE = [["tt.divisibility", 16]]
 
 
 def source_of(kernel: Any, arguments: Mapping[str, object], backend: Any) -> Any:
-    """Return Triton's `ASTSource` of a kernel for a launch with some arguments.
+    """Return what Triton compiles (its `ASTSource`): a kernel, as a launch with some arguments would compile it.
 
     An argument is a type as Triton writes it, a tensor or its descriptor, a dtype, a number, None, or a constant's
     value. Triton compiles some values as constants, and the facts of others, such as a multiple of 16, into the kernel.

@@ -21,6 +21,7 @@ class Loop:
 
 def loops_of(code: Sequence[Instruction]) -> list[Loop]:
     """Return every loop of some machine code, inner loops first."""
+    # By index of an instruction, those that may run after it, and those that it may run after.
     successors = [_successors(code, index) for index in range(len(code))]
     predecessors: list[list[int]] = [[] for _ in code]
     for index, next_indices in enumerate(successors):
@@ -51,7 +52,7 @@ def _successors(code: Sequence[Instruction], index: int) -> list[int]:
 
 
 def _back_edges(successors: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the last and the first instruction of each way around a loop.
+    """Yield the indices of the last and the first instruction of each way around a loop.
 
     A depth-first search finds them: the last instruction leads back to one that is on the path to it. Code that no
     branch leads to, for example after an indirect branch, begins a path of its own.

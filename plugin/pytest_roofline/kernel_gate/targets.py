@@ -67,7 +67,7 @@ def shared_limits() -> dict[str, int]:
 
 @functools.cache
 def _limits(field: str) -> dict[str, int]:
-    """Return a limit of a block by target, from `targets.json`.
+    """Return by target how much of something a block of threads may use, from `targets.json`.
 
     `field` names the limit there, such as `tensor_memory_columns`.
     """
@@ -80,7 +80,7 @@ def _limits(field: str) -> dict[str, int]:
 
 
 def above_limit(target: str, figures: Mapping[str, int]) -> str:
-    """Return the reason that a kernel cannot run on its target.
+    """Return the reason that a kernel cannot run on its target: it needs more memory than a block may use.
 
     It is empty if the kernel can, or if the target's limits are unknown.
     """
@@ -189,7 +189,7 @@ def count_nvidia(opcodes: list[str]) -> dict[str, int]:
 
 
 def _read_nvidia(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str]:
-    """Return what `read_binary` does, for a kernel on NVIDIA's targets."""
+    """Return figures, versions of tools and the reason for unread ones, as `read_binary` does, on NVIDIA."""
     with tempfile.TemporaryDirectory(prefix="roofline-cubin-") as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(compiled_kernel.asm["cubin"])
@@ -325,7 +325,7 @@ def _figure(text: str, pattern: str, marker: str, worst: Callable[[list[int]], i
 def count_amd(opcodes: list[str], seconds: Sequence[str] = ()) -> dict[str, int]:
     """Count opcodes by kind: `v_mfma_f32_32x32x8_bf16` is one v_mfma.
 
-    `seconds` are the second operations of dual instructions.
+    `seconds` are the second operations of dual instructions, which do two operations at once.
     """
     if not opcodes:
         raise CompileFailed(
@@ -348,7 +348,7 @@ def _kind_on_amd(opcode: str) -> str:
 
 
 def _read_amd(compiled_kernel: Any) -> tuple[dict[str, int], dict[str, str], str]:
-    """Return what `read_binary` does, for a kernel on AMD's targets."""
+    """Return figures, versions of tools and an empty reason for unread ones, as `read_binary` does, on AMD."""
     from triton.backends.amd import compiler
 
     text = compiled_kernel.asm.get("amdgcn")

@@ -22,6 +22,9 @@ _WARPGROUP = 2
 def turn_figures(codes: Iterable[Sequence[Instruction]], *, warpgroups: bool) -> dict[str, int]:
     """Return the figures of a kernel's loops, over all its functions.
 
+    They are narrow loads from shared memory, and where warpgroups multiply, matrix instructions that run one by one
+    (serialized) and exponentials that nothing runs beside (exposed).
+
     Args:
         codes: the instructions of each function.
         warpgroups: whether the target multiplies matrices by warpgroups. Only then are there serialized products and
@@ -98,7 +101,7 @@ class _Flight:
         return self._open.union(*self._groups)
 
     def take(self, index: int, instruction: Instruction) -> None:
-        """Record the effect of the next instruction.
+        """Record what the next instruction does to the matrix instructions under way.
 
         A matrix instruction is under way from here on, a group may end with it, and a wait ends groups.
         """
