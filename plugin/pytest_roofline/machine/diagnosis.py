@@ -151,7 +151,7 @@ def _gpu_settings(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _sharing(machine: Machine) -> Iterator[Finding]:
-    """Yield findings on GPUs that share memory, or are shared."""
+    """Yield findings on GPUs that cannot reach each other's memory, and on GPUs that processes share."""
     if machine.no_peers:
         pairs = ", ".join(f"{first}–{second}" for first, second in machine.no_peers[:6])
         more_text = f" and {len(machine.no_peers) - 6} more" if len(machine.no_peers) > 6 else ""

@@ -87,7 +87,10 @@ def write_expectation(path: Path, expectation: Expectation) -> None:
 
 
 def expectation_of(machine: Machine) -> Expectation:
-    """Return the facts of this machine, as the expectation of every node."""
+    """Return the facts of this machine, a good node, as the expectation that other nodes are compared with.
+
+    A driver that differs between its GPUs is left out.
+    """
     gpus_by_product: dict[str, list[ExpectedGpus]] = {}
     for gpu in machine.gpus:
         gpus_by_product.setdefault(gpu.product, []).append(_expected_gpus(gpu))
@@ -119,7 +122,7 @@ def _common(gpus: list[ExpectedGpus]) -> ExpectedGpus:
 
 
 def _expected_gpus(gpu: Gpu) -> ExpectedGpus:
-    """Return the expectation that one GPU fulfils."""
+    """Return the facts of one GPU as an expectation of GPUs like it."""
     # A driver that does not know a fact reports zero, so a zero is omitted.
     return ExpectedGpus(
         product=gpu.product,
@@ -136,7 +139,7 @@ def _expected_gpus(gpu: Gpu) -> ExpectedGpus:
 
 
 def rated_by(expected: Expectation, gpu: Gpu) -> Gpu:
-    """Return a GPU with the ratings of the expectation.
+    """Return the facts of a GPU with the ratings of the expectation in place of the card's own.
 
     So a card in an older slot, or with a power limit that was lowered on purpose, is not DEGRADED.
     """

@@ -78,6 +78,7 @@ def _device_findings(
     Facts that make data wrong come first, then those that slow everything, then those that slow
     copies. `ends` are the facts of the device before and after the run.
     """
+    # Without facts of the device, only the measurements name it.
     label, active_causes = _label(measurements), None
     if ends:
         last_end = ends[-1]
@@ -319,7 +320,7 @@ def _shares_text(counts: Counter[str], total: int) -> str:
 def persistent_slowdown(
     label: str, measurements: Sequence[Measurement], active: Sequence[str] = ()
 ) -> Finding | None:
-    """Return a finding on a slowdown, or None without one.
+    """Return a finding on a slowdown of the device that does not end, such as heat; None without one.
 
     A slowdown counts if it spoiled most blocks of the run, or most blocks of three measurements.
 

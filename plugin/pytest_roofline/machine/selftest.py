@@ -45,7 +45,7 @@ BEYOND_BYTES = 2**29
 def selftest(
     device: Device, workloads: Workloads, memory_bytes_per_s: float | None, load_s: float = LOAD_S
 ) -> Iterator[Property]:
-    """Yield every property in turn.
+    """Check every property that right timing needs on this device, and yield each with its outcome.
 
     Args:
         device: to check.
@@ -57,6 +57,7 @@ def selftest(
     for check in (checks.stamps, checks.clock_agrees, checks.spin_ahead, checks.spin_lands, checks.copy_lands,
                   checks.below_peak, checks.flush_evicts, checks.graph_agrees, checks.runs_agree,
                   checks.under_load, *checks.on_host()):  # fmt: skip
+        # Whatever a check raises becomes an error of the device.
         with answering(device):
             judged_property = checks.judge(check)
         yield judged_property
@@ -100,7 +101,7 @@ class _Checks:
         )
 
     def stamps(self) -> Property:
-        """Check that a pair of stamps is short, and the clock's tick is fine."""
+        """Check that two time stamps with nothing between take little time, and the clock's tick is fine."""
         calibration = calibrate(self.device)
         is_short = calibration.event_pair_s <= DEAREST_PAIR_S
         # A sample takes as long as the device's shortest span, and a millisecond at least.
@@ -149,7 +150,7 @@ class _Checks:
         )
 
     def spin_ahead(self) -> Property:
-        """Check that the host submits work while the device spins.
+        """Check that the host submits work while the device is kept busy by a spin.
 
         Afterwards the device must reach all stamps.
         """
@@ -225,7 +226,7 @@ class _Checks:
         if self.memory_bytes_per_s is None:
             return _missing(name, "no datasheet is known for this device")
         copy_s = self._time(self.workloads.copy(self._beyond_cache)).median_s
-        # A copy reads and writes every byte.
+        # A copy reads and writes every byte, so it moves twice its size.
         rate = 2 * self._beyond_cache / copy_s
         share = rate / self.memory_bytes_per_s
         return _property(
@@ -237,7 +238,7 @@ class _Checks:
         )
 
     def flush_evicts(self) -> Property:
-        """Check that a read after a flush is not faster than memory.
+        """Check that a read after a flush, which evicts the cache, is not faster than memory.
 
         Several sizes are read, since the cache may be larger than reported. Copies would not do: a write-back cache
         keeps the last bytes of a copy, and writes them to memory after the copy was timed.
@@ -385,8 +386,8 @@ class _Checks:
     def _time_interleaved(
         self, first_call: Callable[[], object], second_call: Callable[[], object]
     ) -> tuple[float, float]:
-        """Return the seconds of two calls, measured in turn. The order A B B A cancels a steady
-        drift.
+        """Return the seconds of two calls, the mean of two measurements of each. The order A B B A
+        cancels a steady drift.
         """
         first_s, second_s, second_again_s, first_again_s = (
             self._time(call).median_s for call in (first_call, second_call, second_call, first_call)
