@@ -22,7 +22,7 @@ _UNMEASURED = ("", "nan")
 
 
 def values_at(text: str, path: str) -> list[Place]:
-    """Return the values of the column `path`; none without such a column.
+    """Return the values of the column named `path`, grouped by figure; none without such a column.
 
     The cells of some other columns name a row. Rows of one name are samples of one figure.
     """
@@ -130,13 +130,15 @@ def _figure_columns(
 
 
 def _table(text: str, path: str) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows below it, up to a line of another length.
+    """Return the header of the table in a program's output and the rows below it, up to a line of another length.
 
-    The header is the first line that names the column, or else the first of the most cells.
+    `path` is the name of the wanted column. The header is the first line that names the column, or else the first of
+    the most cells.
 
     Raises:
         BadFile: no line has several cells and none is the column, or a cell is too long.
     """
+    # One table for each separator. The line that names the column, or has the most cells, tells which one is right.
     tables = _split_tables(text)
     lines = [(table, number) for table in tables for number in range(len(table))]
     with_column = [(table, number) for table, number in lines if path in table[number]]

@@ -31,7 +31,7 @@ def places(text: str) -> list[str]:
 
 
 def document_of(text: str) -> object:
-    """Return the JSON among other lines. Several documents are a list of them.
+    """Return the JSON document among the other lines of a program's output. Several documents are a list of them.
 
     Raises:
         BadFile: there is none.
@@ -45,7 +45,7 @@ def document_of(text: str) -> object:
             except (ValueError, RecursionError):
                 continue
             documents.append(document)
-    # A line of a log may begin with a number in brackets.
+    # A line of a log may begin with a number in brackets, which is a list of numbers in JSON and counts only alone.
     documents = [document for document in documents if not _is_samples(document)] or documents
     if not documents:
         raise BadFile("the program printed no JSON; expected a line that begins with { or [")

@@ -70,9 +70,14 @@ READERS = {
 
 
 def parse_path(reader: str, direction: Direction, text: str) -> FigurePath:
-    """Return a path from `PATH` or `NAME=PATH`.
+    """Return the path to figures that an option of the user gives as `PATH` or `NAME=PATH`.
 
     A regular expression whose groups all have names is a path as a whole, since they name its figures.
+
+    Args:
+        reader: `json`, `csv` or `regex`.
+        direction: whether larger or smaller figures are better, the name of the option.
+        text: of the option.
 
     Raises:
         BadInput: the path is empty, or no regular expression with a group.
