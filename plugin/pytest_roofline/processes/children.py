@@ -168,7 +168,7 @@ def _start(
 
 
 def why_void(outcome: Outcome | None, where: str) -> str:
-    """Return why a test's measurements in a child do not count. Empty if it passed.
+    """Return why a test's measurements in a child process do not count. Empty if the test passed there.
 
     Args:
         outcome: of the test in the child; None where it did not finish.
@@ -184,7 +184,7 @@ def why_void(outcome: Outcome | None, where: str) -> str:
 def _wait(
     child: "subprocess.Popen[bytes] | ForkedProcess", status: Path, quiet_s: float
 ) -> int | None:
-    """Return the child's exit status. None if it was silent for too long."""
+    """Wait for a child, and return its exit status. None if it reported no event for `quiet_s` seconds."""
     # The child appends its events to the file `status`, so the file grows while the child works.
     status_bytes, last_event_s = -1, time.monotonic()
     while (code := child.poll()) is None:

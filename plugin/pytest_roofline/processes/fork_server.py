@@ -126,7 +126,7 @@ class ForkServer:
     def fork(
         self, environ: Mapping[str, str], log: str, arguments: Sequence[str] = ()
     ) -> ForkedProcess:
-        """Ask the server for a process, and return it before it is forked.
+        """Ask the server to fork a process, and return it at once. Its pid is 0 until the server has forked it.
 
         Args:
             environ: the variables of the process.
@@ -209,7 +209,7 @@ def _without_current_test(environ: Mapping[str, str]) -> dict[str, str]:
 def _end(
     process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", output: IO[bytes]
 ) -> None:
-    """End a server in order, or else kill it."""
+    """End a server: by closing its connection, or by a kill if it does not end in time."""
     connection.close()
     try:
         process.wait(END_S)
@@ -224,7 +224,13 @@ def _end(
 
 
 def main(descriptor: str, module: str, *plugins: str) -> int:
-    """Import what the processes need, and serve; return the exit status."""
+    """Import what the forked processes need, and fork one for each request; return the server's exit status.
+
+    Args:
+        descriptor: the number of the socket from which requests come.
+        module: whose function `live` each process runs.
+        plugins: modules to import as well.
+    """
     # Before the imports, which take seconds: the parent may end meanwhile.
     die_with_parent()
     live = importlib.import_module(module).live

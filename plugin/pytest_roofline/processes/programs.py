@@ -113,7 +113,14 @@ class Printed:
 def _time(
     words: Sequence[str], around: Surroundings, stdout: BinaryIO, stderr: BinaryIO
 ) -> tuple[int | None, float]:
-    """Run a program, and return its exit status and its seconds. The status is None after the time limit."""
+    """Run a program, and return its exit status and its seconds. The status is None after the time limit.
+
+    Args:
+        words: the program and its arguments.
+        around: its folder, its variables and its time limit.
+        stdout: gets its standard output.
+        stderr: gets its standard error.
+    """
     began_s = time.perf_counter()
     process = subprocess.Popen(
         words, cwd=around.cwd, env=around.environ, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,

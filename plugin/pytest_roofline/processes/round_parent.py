@@ -35,7 +35,7 @@ class RoundParent:
         self._can_fork = SUPPORTED
 
     def next(self, environ: Mapping[str, str]) -> ForkServer | None:
-        """Return the server that forks the next round.
+        """Return the server that forks the process of the next round (a repetition of tests in a process of its own).
 
         It is a new one after a few rounds. It is None where rounds cannot be forked; then each round
         is a fresh process.
@@ -55,7 +55,7 @@ class RoundParent:
         return self._server
 
     def gave_up(self, environ: Mapping[str, str]) -> bool:
-        """Return whether the server has ended by itself; then start no other.
+        """Return whether the server that forks rounds has ended by itself. If so, no other is started from then on.
 
         Args:
             environ: the variables of the last round.

@@ -123,7 +123,7 @@ class ProcessId(NamedTuple):
 
 
 def process_space() -> str:
-    """Return a name of the space in which this process's number is valid.
+    """Return a name of the space in which this process's number (pid) means this process.
 
     It is made of the kernel's boot and the pid namespace: containers may have the same host name, and number their
     processes differently. Without `/proc` it is the host name.
@@ -200,7 +200,7 @@ def signal_to(process: ProcessId, number: int) -> bool:
 
 
 def stacks_at_a_signal(ranks: Mapping[int, tuple[ProcessId, int]]) -> dict[int, str]:
-    """Return the stacks that blocked ranks write at a signal.
+    """Return the stacks that blocked ranks write into their files when a signal makes them.
 
     Args:
         ranks: by number, the process of each, and the descriptor of the file that it writes into. All are of this
@@ -260,7 +260,7 @@ def die_with_parent() -> None:
         return
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The parent may have ended before the kernel was asked.
+    # The parent may have ended before the kernel was asked; then this process already has another parent.
     if os.getppid() != int(parent):
         os._exit(1)
 
@@ -290,7 +290,8 @@ def guard_group() -> None:
 
 def _guard(guarded: ProcessId) -> None:
     """Wait for the end of a process, then kill its group."""
-    # Readers of the process's output wait until all writers have closed it, so the guard closes it first.
+    # Readers of the process's output wait until all writers have closed it. The guard inherited it, so it closes all
+    # descriptors first.
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the names are numbers
         with contextlib.suppress(OSError):
             os.close(int(name))
