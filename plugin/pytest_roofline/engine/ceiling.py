@@ -237,7 +237,10 @@ class Canary:
 
 
 def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> list[Measurement]:
-    """Measure each canary of a device, for a tenth of a second each. Leave out those that fail."""
+    """Measure each canary of a device, for a tenth of a second each. Leave out those that fail.
+
+    Canaries are short measurements that have nothing to do with the tests: if they are slower, the machine is.
+    """
     measurements = []
     for name in CANARIES:
         # If memory is full or the device failed, the tests themselves report it.
@@ -253,7 +256,7 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
 def measure_canary(
     device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary
 ) -> Measurement:
-    """Return the measurement of one canary."""
+    """Return the measurement of one canary, a short measurement that shows whether the machine itself is slower."""
     # A graph would leave out the launches, which one of the canaries measures.
     plan = Plan(canary.fn, sets=[()], budget_s=CANARY_S, timing=canary.timing, graph=False)
     evicts_cache = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)

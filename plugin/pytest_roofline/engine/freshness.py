@@ -149,6 +149,7 @@ class FreshnessCheck:
         originals: list[tuple[Any, Any]] = []
         try:
             settle()
+            # First, every call must overwrite outputs that are spoiled before it.
             written_tensors = self._written_tensors()
             spots = self._spots(fn, written_tensors)
             if 2 * sum(spot.nbytes for spot in spots) <= free_bytes():
@@ -157,6 +158,7 @@ class FreshnessCheck:
             if originals and all(self._leaves_unwritten(fn, originals, level) for level in LEVELS):
                 return STALE
             _put_back(originals)
+            # Then the result must follow values of the arguments that change in place.
             parts = _parts_to_change(self._sets[0])
             if not parts or 2 * sum(part.nbytes for part in parts) > free_bytes():
                 return ""

@@ -298,7 +298,10 @@ def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
 
 
 def _in_side(folder: Path, side: Mapping[str, str] | None) -> Path:
-    """Return the same folder in the side's code, if it lies in the side's checkout."""
+    """Return the same folder in the code of a side of `roofline ab`, if it lies in the side's checkout.
+
+    `side` is that of `identified`. Any other folder is returned as it is.
+    """
     if side is None or not folder.is_relative_to(side["checkout"]):
         return folder
     return side["folder"] / folder.relative_to(side["checkout"])

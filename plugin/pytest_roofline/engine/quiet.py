@@ -99,6 +99,7 @@ class CoreWatch:
     """
 
     def __init__(self, peers: Peers, *, on_processors: bool) -> None:
+        """Begin to watch the cores, if the ranks (`peers`, with this one) measure on processors."""
         self._peers = peers
         self._on_processors = on_processors
         self._watch = cpu.Neighbours()

@@ -195,6 +195,7 @@ class Conditions:
         return self._device.host_s() - self._last_ask_s >= self._interval_s
 
     def _ask(self) -> Counters:
+        """Ask the device for its state, remember it and the time, and return it."""
         with answering(self._device):
             self._after = self._device.counters()
         self._last_ask_s = self._device.host_s()

@@ -140,6 +140,7 @@ class Blocks:
         log.device_s = block_plan.device_s
         # `times` are what all ranks agree upon. Alone, they are this rank's own.
         rank_times = times.rank_times or times
+        # Below these limits it is only the time of the wait itself.
         self._late_work.append(
             rank_times.late_work_s > max(LEAST_LATE_WORK_S, LATE_WORK_SHARE * rank_times.wall_s)
         )

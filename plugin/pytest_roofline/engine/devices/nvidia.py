@@ -46,7 +46,7 @@ def start_nvml() -> Any:
     try:
         pynvml.nvmlInit()
     except Exception as error:
-        # NVMLError; named by its base, since a stand-in may lack the class.
+        # The library's own error is told by the name of its class, since a stand-in for the library may lack the class.
         if type(error).__name__.startswith("NVMLError"):
             raise Silent(NO_DRIVER.format(error)) from error
         raise

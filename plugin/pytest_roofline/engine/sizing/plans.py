@@ -204,6 +204,7 @@ class Sizing:
         call_s: float = 0.0,
     ) -> BlockPlan:
         """Return a plan that makes the calls of a sample one after the other."""
+        # The two stamps around a sample add their own time to it.
         overhead_s = self.calibration.event_pair_s / shape.calls if mode == "events" else 0.0
         submit = partial(self.calls, shape.calls)
         return BlockPlan(shape, submit, mode, labels, call_s, overhead_s)
@@ -226,6 +227,8 @@ class Sizing:
         return self._plan(shape, mode, call_s=call_s)
 
     def _direct_shape(self, call_s: float) -> BlockShape:
+        """Return the shape of a block without a spin, for calls of so many seconds."""
+        # By the host's clock each sample is waited for, and calls of a larger sample would share that wait.
         span_s, batch = self.shortest_s(call_s), not self.watch.wall
         return direct_shape(
             call_s, span_s, self.budget_s, self.most_calls, self._flush_s, batch=batch

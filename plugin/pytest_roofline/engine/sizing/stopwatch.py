@@ -123,7 +123,15 @@ class Stopwatch:
         peers: Peers = ALONE,
         isolated: bool = False,
     ) -> None:
-        """Prepare to time calls on a device, by its stamps or by the host's clock (`wall`)."""
+        """Prepare to time calls on a device.
+
+        Args:
+            device: that does the work.
+            wall: whether to time by the host's clock, not by the device's stamps.
+            flush: called before each sample; None calls nothing.
+            peers: the ranks that measure together.
+            isolated: whether ranks begin each sample together, after a barrier.
+        """
         self.device = device
         self.flush = flush
         self.wall = wall or not device.traits.stamps

@@ -143,7 +143,10 @@ class WarmUp:
 
     @property
     def _has_converged(self) -> bool:
-        """True if the last two full windows agree in time and clock, on every rank."""
+        """True if the last two full windows of the warm-up agree in time and clock, on every rank.
+
+        A window holds the spans of calls in a stretch of time.
+        """
         enough_calls = self.call_count >= FEWEST_CALLS or self.lasted_s >= 2 * self.shortest_s
         if self.lasted_s < self.shortest_s or not enough_calls or len(self._windows) < 3:
             return False
