@@ -60,6 +60,7 @@ class AttachedProcesses:
         *,
         borrowed: bool = False,
     ) -> None:
+        """Keep the connections to the other processes; rank 0 itself is added to the hosts and the local numbers."""
         self.identity = identity
         self.hosts = {0: socket.gethostname(), **hosts}
         self.local_ranks = {0: identity.local_rank, **local_ranks}
@@ -220,6 +221,7 @@ class AttachPlacement:
     name = "attach"
 
     def __init__(self, attached: AttachedProcesses, local: Local | None = None) -> None:
+        """Prepare to start a rank in each process of a launch; `local` starts rank 0 on this host."""
         self._attached = attached
         self._local = local or Local()
         self._ranks = range(0)

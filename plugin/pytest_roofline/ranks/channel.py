@@ -99,6 +99,10 @@ class Channel:
     """
 
     def __init__(self, connection: socket.socket, stall_s: int = 0) -> None:
+        """Take over a connection after its handshake, and let the system notice a peer that is gone.
+
+        A peer that moves no byte for `stall_s` seconds in the middle of a message counts as gone; 0 is no limit.
+        """
         self._sending = threading.Lock()
         # True after a message was sent in part.
         self._is_cut_off = False
@@ -191,6 +195,7 @@ class Greeting:
     """The listener's side of one handshake. It never waits for the peer."""
 
     def __init__(self, connection: socket.socket, key: bytes) -> None:
+        """Begin the handshake: send the greeting and a random number, to which the peer must prove the key."""
         self.connection = connection
         self.began_s = time.monotonic()
         self._key, self._nonce, self._reply = key, secrets.token_bytes(_NONCE), b""
@@ -265,6 +270,7 @@ def _proof(key: bytes, role: bytes, asking_nonce: bytes, proving_nonce: bytes) -
 
 
 def _read_exactly(connection: socket.socket, byte_count: int) -> bytes:
+    """Return the next so many bytes; wait until all have arrived."""
     content = b""
     while len(content) < byte_count:
         content += _piece(connection, byte_count - len(content))

@@ -49,7 +49,7 @@ class Member:
     """A rank as the controller knows it.
 
     Args:
-        stacks: the descriptor of its file of stacks.
+        stacks_descriptor: of the file into which its process writes stacks at a signal.
         space: what the number of its process is of, from `system.process_space`.
     """
 
@@ -57,7 +57,7 @@ class Member:
     channel: Channel
     host: str
     process: ProcessId
-    stacks: int
+    stacks_descriptor: int
     space: str
     facts: "RankFacts | None" = None
     environment: "Environment | None" = None
@@ -139,7 +139,10 @@ class Progress:
         return {rank: answer for rank, answer in self.answers.items() if answer.status == "skipped"}
 
     def how(self, rank: int) -> How:
-        """Return how the task ended on a rank."""
+        """Return how the task ended on a rank.
+
+        Without an answer, a rank is `closing` if it has returned from the function, else `stuck`.
+        """
         if rank in self.lost:
             return "lost"
         if rank in self.waiting:
@@ -256,11 +259,14 @@ def stacks_of(members: Sequence[Member], placement: Placement) -> dict[int, str]
     stacks = _stacks_from_threads(members)
     blocked = [member for member in members if member.rank not in stacks]
     stacks |= stacks_at_a_signal(
-        # The number of the rank's process, and the descriptor of its file.
-        {member.rank: (member.process, member.stacks) for member in blocked if member.is_here}
+        {
+            member.rank: (member.process, member.stacks_descriptor)
+            for member in blocked
+            if member.is_here
+        }
     )
     return stacks | {
-        member.rank: placement.stacks_of(member.rank, member.stacks)
+        member.rank: placement.stacks_of(member.rank, member.stacks_descriptor)
         for member in blocked
         if not member.is_here
     }
@@ -308,6 +314,7 @@ class Boot:
         *,
         explicit: bool = True,
     ) -> None:
+        """Prepare to start ranks. The class describes the arguments; the seconds count from now."""
         self.members: dict[int, Member] = {}
         self._placement, self._size, self._kind, self._address = placement, size, kind, address
         self._seconds, self._explicit = seconds, explicit

@@ -177,7 +177,7 @@ def assign(facts: Sequence[RankFacts]) -> dict[int, int]:
     """Return the index of the accelerator that each rank owns.
 
     The index is among those that the rank can see. No two ranks of a host own the same accelerator.
-    Ranks that see the fewest choose first. A rank takes the accelerator with its local number, if
+    Ranks that see the fewest accelerators choose first. A rank takes the accelerator with its local number, if
     that is free, so that neighbouring ranks have neighbouring accelerators.
 
     Raises:

@@ -40,6 +40,8 @@ class Listener:
     """
 
     def __init__(self, address: str, port: int = 0, key: bytes = b"") -> None:
+        """Listen on an address (empty for any) and a port (0 for a free one); without a key, make one."""
+        # Each rank has a connection, which is an open file.
         raise_file_limit()
         self._socket = server(address, port)
         self._socket.setblocking(False)

@@ -46,6 +46,7 @@ class Local:
     bind = "127.0.0.1"
 
     def __init__(self, *, forks: bool = False, command: Sequence[str] = RANK_COMMAND) -> None:
+        """Prepare to start ranks by a command, or with `forks` from a process that has imported torch."""
         self.forks = forks and SUPPORTED
         self._command = list(command)
         self._server: ForkServer | None = None

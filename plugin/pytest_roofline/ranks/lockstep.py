@@ -124,6 +124,7 @@ class _RankObserver(Observer):
     """Sends every block to the controller, and looks for the straggler."""
 
     def __init__(self, rank: Rank, request: Request, tell: Callable[[LatestBlock], None]) -> None:
+        """Prepare to hear of a request's measurement on this rank; `tell` takes each block."""
         self._rank = rank
         self._request = request
         self._tell = tell
@@ -269,6 +270,7 @@ class Inside:
     """Records when this thread enters and leaves a collective, or a wait for one."""
 
     def __init__(self, device: Device) -> None:
+        """Prepare to stamp the entries into collectives and the exits from them on this thread."""
         self.marks: list[Stamp] = []
         """The stamps of entries and exits in turn."""
         self._device = device
@@ -279,7 +281,7 @@ class Inside:
     def collective(self) -> Iterator[None]:
         """Record when this block is entered and left: it runs a collective or waits for one.
 
-        A collective inside of another is not recorded, nor one on another thread.
+        A collective inside of another is not recorded (`_depth` counts the open ones), nor one on another thread.
         """
         if threading.get_ident() != self._thread:
             yield

@@ -51,9 +51,11 @@ class Pool:
         boot_s: float = BOOT_S,
         explicit: bool = True,
     ) -> None:
+        """Prepare to start ranks at the first task. The class describes the arguments."""
         self.placement = placement
         self.size = size
         self.kind = kind
+        # How often the ranks were started.
         self.generation = 0
         self._address = placement.bind if address is None else address
         self._boot_s, self._explicit = boot_s, explicit
@@ -121,7 +123,6 @@ class Pool:
                 arguments=encoded_arguments,
                 plan=plan,
             )
-            # Ranks beyond the first `size` leave their world, since the task's world is without them.
             self._let_go(size)
             progress = drive(task, [self._members[rank] for rank in range(size)], timeout_s, tell)
         except BaseException:
@@ -180,9 +181,9 @@ class Pool:
         return world
 
     def _let_go(self, size: int) -> None:
-        """Have ranks outside of the next world leave the last one.
+        """Have ranks that are not in the next world (the first `size` ranks) leave the last world.
 
-        A group may end only after all its members have left it.
+        A process group may end only after all its members have left it.
         """
         for rank in range(size, self._world_size):
             with contextlib.suppress(OSError):

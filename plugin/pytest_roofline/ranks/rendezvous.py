@@ -42,6 +42,7 @@ class FileRendezvous:
     """A file that only its owner reads, in a shared folder. Every node must see the folder."""
 
     def __init__(self, path: Path) -> None:
+        """Let the processes meet by a file, into which rank 0 writes its address."""
         self._path = path
         self.where = (
             f"{path}, a folder that every node must share (or give all nodes a secret of at least {SHORTEST_SECRET} "
@@ -94,6 +95,7 @@ class SecretRendezvous:
     """A port of MASTER_ADDR, guarded by a secret of the launch."""
 
     def __init__(self, host: str, ports: range, key: bytes) -> None:
+        """Let the processes meet at one of some ports of rank 0's host, by a key made from the user's secret."""
         self._host, self._ports, self._key = host, ports, key
         first_port, last_port = ports[0], ports[-1]
         ports_text = f"{first_port} to {last_port}" if len(ports) > 1 else f"{first_port}"

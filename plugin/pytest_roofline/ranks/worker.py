@@ -52,13 +52,14 @@ class Server:
     """The side of a rank that serves its controller."""
 
     def __init__(self, channel: Channel, identity: Identity) -> None:
+        """Prepare to serve the controller at the other end of a channel, and to write stacks at a signal."""
         self._channel = channel
         self._identity = identity
         self._inbox: queue.Queue[Any] = queue.Queue()
         # A file without a name, of which nothing is left, however this process ends. Signals write stacks into it.
-        self._stacks = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process lives
+        self._stacks_file = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process lives
         if hasattr(faulthandler, "register"):
-            faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
+            faulthandler.register(signal.SIGUSR1, file=self._stacks_file, all_threads=True)
 
     def serve(self) -> int:
         """Serve the controller for the rank's whole life. Return the exit status.
@@ -101,7 +102,7 @@ class Server:
                 "size": self._identity.size,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
-                "stacks": self._stacks.fileno(),
+                "stacks": self._stacks_file.fileno(),
                 "space": process_space(),
                 "ticks": process_now(os.getpid()).ticks,
             }

@@ -173,6 +173,7 @@ class Worlds:
     """Enters and leaves worlds on one rank."""
 
     def __init__(self, identity: Identity, meter: Device, address: str, port: int) -> None:
+        """Prepare to enter worlds with this rank's device (`meter`), by the store at an address and port."""
         self._identity, self._meter = identity, meter
         self._address, self._port = address, port
         self._store: Any = None
