@@ -45,7 +45,10 @@ class Operation:
     rooted: bool
 
     def factor(self, ranks: int) -> Fraction:
-        """Return busbw as a multiple of algbw."""
+        """Return the bus bandwidth (busbw) of an operation as a multiple of its algorithm bandwidth (algbw).
+
+        `shares` is 0 where both are equal.
+        """
         if not self.shares:
             return Fraction(1)
         return Fraction(self.shares * (ranks - 1), ranks)

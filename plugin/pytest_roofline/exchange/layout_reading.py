@@ -121,6 +121,7 @@ def _of_one_product(
     layout: Layout, document: object, rows: Sequence[_Row], user_product: str | None
 ) -> tuple[str | None, list[_Row]]:
     """Return the product that was measured, and its rows. Where a file has several, the user names one."""
+    # A row has the name of its device, and the document the product of each device at a path with that name.
     name_path, product_path = layout.product
     products = [
         _text_at(document, product_path.format(_text_at(row.node, name_path))) for row in rows
