@@ -287,6 +287,7 @@ def collective_ceiling(
     `limit`. None for other metrics, for one device, and where the links are unknown.
     """
     ranks = hardware.devices or 0
+    # In `_UNEVEN` a rank may send itself any share of the bytes that count, so no rate is too high.
     if product is None or ranks < 2 or rate_suffix(metric) != "busbw_GBps" or operation == _UNEVEN:
         return None
     links = _links_of_one(product, hardware.link, ranks)
