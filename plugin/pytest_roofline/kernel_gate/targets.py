@@ -40,7 +40,7 @@ def canonical(target: object) -> str:
 
 
 def gpu_target(target: str) -> Any:
-    """Return Triton's own record of a canonical target."""
+    """Return Triton's own record of a canonical target. Its last field is the number of lanes in a warp."""
     from triton.backends.compiler import GPUTarget
 
     if target.startswith("sm_"):
