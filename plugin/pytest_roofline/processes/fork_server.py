@@ -36,6 +36,7 @@ class ForkedProcess:
     """A process that a server forks, used like a `subprocess.Popen`. `pid` is 0 until it is forked."""
 
     def __init__(self, server: "ForkServer") -> None:
+        """Stand for a process that a server is to fork. The pid is 0 until then."""
         self.pid = 0
         self.returncode: int | None = None
         self.why = ""
@@ -92,6 +93,7 @@ class ForkServer:
         python: str = sys.executable,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
+        """Start the server. The class describes the arguments."""
         self._environ = _without_current_test(environ)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
         self._connection, server_end = Pipe()

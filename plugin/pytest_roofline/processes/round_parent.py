@@ -29,6 +29,7 @@ class RoundParent:
         python: str = sys.executable,
         folder: str | os.PathLike[str],
     ) -> None:
+        """Prepare to start a server for rounds at the first of them. The class describes the arguments."""
         self._plugins, self._python, self._folder = plugins, python, folder
         self._server: ForkServer | None = None
         self._rounds_left = 0
