@@ -394,10 +394,10 @@ def _put_back(originals: list[tuple[Any, Any]]) -> None:
 
 
 def _spoil(flat: Any, content: Any, level: float) -> None:
-    """Overwrite a tensor with a value that no honest call leaves there.
+    """Overwrite a tensor that calls write to, so that a call which leaves it as it is can be noticed.
 
-    It is `level` times a number far above the largest value. Every second place gets a smaller one, so that the tensor
-    is not constant.
+    The new value is `level` times a number far above the largest value. Every second place gets a smaller one, so that
+    the tensor is not constant.
 
     Args:
         flat: the flat view that is overwritten.

@@ -193,6 +193,7 @@ def _take_start(logs: _Logs, _number: int, match: re.Match[str]) -> None:
 
 def _take_version(logs: _Logs, _number: int, match: re.Match[str]) -> None:
     """Keep the versions of the tool and of NCCL."""
+    # If the run above has a version of this tool already, this line begins another run.
     tool, version, headers, library = match.groups()
     logs.begin(is_repeated=bool(logs and tool in logs[-1].head.software)).head.software |= {
         tool: version,

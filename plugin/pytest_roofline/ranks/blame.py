@@ -212,6 +212,7 @@ def _out_of_step(bad: Sequence[RankEnd]) -> str:
     counts = ", ".join(
         f"rank {end.rank}: {end.collectives}" for end in sorted(bad, key=lambda end: end.rank)
     )
+    # If all submitted equally many, the numbers do not tell which rank is wrong, so all are named.
     names = " and ".join(end.name for end in odd or bad)
     return f"{names} left the function out of step (operations submitted: {counts}); {_SAME_ORDER}"
 

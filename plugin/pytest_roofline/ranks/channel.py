@@ -64,7 +64,10 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """Return the endpoint that `text` describes."""
+        """Return the endpoint (addresses, port and key of a listener) that a JSON text describes.
+
+        Raise ValueError for any other text.
+        """
         try:
             plain = json.loads(text)
             return cls(

@@ -343,6 +343,7 @@ def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
         min((code for code in codes if code), default=0.0) for codes in (causes, spoiled_reasons)
     )
     cause = CODES[int(cause_code)]
+    # The text also names the ranks that saw the cause, unless all did.
     cause_text = cause
     if cause:
         ranks = [rank for rank, code in enumerate(causes) if code == cause_code]

@@ -204,6 +204,7 @@ class Blocks:
         # The host must have set the pace of most blocks: a single hiccup is no reason for the label.
         if 2 * sum(timed_block.paced for timed_block in counted_blocks) > len(counted_blocks):
             log.labels.add("host_bound")
+        # A sample of all its calls must last so many ticks of the clock.
         span_s = (
             median(median(timed_block.seconds) for timed_block in counted_blocks) * log.iterations
         )

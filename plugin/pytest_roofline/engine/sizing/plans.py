@@ -136,6 +136,7 @@ class Sizing:
         finally:
             lasted_s = self.watch.agreement.now_s() - began_s
             log.preparing_s += lasted_s
+            # A capture makes the device do no work, so it is no warm-up.
             log.warmup_s += lasted_s - self._capturing_s
 
     def shortest_s(self, call_s: float) -> float:
@@ -345,6 +346,7 @@ class Sizing:
         if not (plan.shape.spin_s and use_graph and self.most_calls > 1):
             return plan
         count, calls_made = graph_calls(plan.call_s, len(self.calls.sets)), self.calls.made
+        # A graph that used only some of the argument sets would find these in the cache.
         if count is None:
             return plan
         replay = self._capture(partial(self.calls, count))
@@ -356,6 +358,7 @@ class Sizing:
             self.calls.made = calls_made
             return replace(plan, labels=plan.labels | {"graph_refused"})
         span_s, host_s = replay_times
+        # To the host a replay is one call, whatever it holds.
         shape = self._queued_shape(span_s, host_s, 1)
         overhead_s = self._empty_replay_s(until_s) / count
         return replace(
