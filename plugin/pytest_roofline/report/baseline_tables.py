@@ -129,8 +129,8 @@ def _peak_cell(entry: Entry) -> str:
 def _evidence_cells(health: Health) -> list[str]:
     """Return the cells from `d/s/p` to `newest` of the health table.
 
-    They are the counts of devices, sessions and processes, the spreads, the detectable effect, and
-    the day of the newest session.
+    They are the counts of devices, sessions and processes, the spreads between processes and between sessions,
+    the smallest slowdown that one new process detects, and the day of the newest session.
     """
     entry = health.entry
     return [
@@ -247,7 +247,7 @@ def renewal_lines(healths: Sequence[Health]) -> list[str]:
 
 
 def _creep_line(entry: Entry) -> str:
-    """Return the creep of an entry over its renewals.
+    """Return the creep of an entry: the change of its time that its renewals added up to.
 
     It reads `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0,
     +4.1 %)`.
@@ -338,6 +338,7 @@ def proposal_as_json(
         provisional: the note on entries with too little evidence; empty where there is none.
     """
     entries, exact = proposal.baseline.entries, proposal.baseline.exact
+    # Entries of one file may have different numbers of sessions, so the largest is shown.
     return {
         "file": str(output),
         "hardware": str(entries[0].hardware) if entries else None,

@@ -47,10 +47,9 @@ def comparison_lines(comparison: Comparison, old: Sequence[Run], new: Sequence[R
 
 
 def _blind_line(rows: Sequence[Row], new: Sequence[Run]) -> list[str]:
-    """Return the sentence that no test can turn red.
+    """Return the sentence that no test can turn red, since too few processes are compared.
 
-    Too few processes were named; the sentence says how many are enough. There is none where some
-    test may turn red.
+    The sentence says how many are enough. There is none where some test may turn red, or where nothing was compared.
     """
     verdicts = compared_verdicts(rows)
     may_turn_red = any(
@@ -177,9 +176,10 @@ def contrast_as_json(contrast: Contrast) -> list[dict[str, object]]:
 
 
 def contrast_text(contrast: Contrast, width: int, colour: bool) -> str:
-    """Return a row a test, worst first, and closing sentences.
+    """Return a table that compares the values of a parameter with its base value, and closing sentences.
 
-    The sentences give the reasons of verdicts, and sum up each value of the parameter.
+    The table has a row for each test, the worst first. The sentences give the reasons of verdicts, and
+    sum up each value of the parameter.
     """
     values = list(dict.fromkeys(value for value, _ in contrast.rows))
     # Tests with the same verdict and reason share a sentence; their labels replace the {} in it.
@@ -220,6 +220,7 @@ def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
             "" if time_s is None else format_seconds(time_s)
             for time_s in (row.baseline_time_s, row.time_s)
         ]
+        # A figure of a program, such as its throughput, is no time.
         times = [baseline_text(row), now_text(row)] if is_value(row) else times
         # The largest change of the time is the smallest speed-up.
         bounds = " … ".join(
@@ -234,13 +235,14 @@ def _contrast_table(contrast: Contrast, values: Sequence[str]) -> TextTable:
 
 
 def _value_sentence(contrast: Contrast, value: str) -> str:
-    """Return the sentence that sums up one value.
+    """Return the sentence that sums up one value of the compared parameter.
 
     It reads `compiled against eager: 3 IMPROVED, 1 PASSED; 1.31x as fast in the geometric mean of 4
     tests`.
     """
     rows = [row for row_value, row in contrast.rows if row_value == value]
     text = f"{value} against {contrast.base}: {totals_text(rows)}"
+    # A row with a slowdown has a speed-up, so the 1.0 only satisfies the type.
     speedups = [_speedup(row.slowdown) or 1.0 for row in rows if row.slowdown is not None]
     if not speedups:
         return text

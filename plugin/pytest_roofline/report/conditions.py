@@ -28,7 +28,7 @@ FAIR_FIT = 0.25
 
 
 def curve_line(curve: CurveSummary) -> str:
-    """Return the results of a sweep as one line.
+    """Return the results of a sweep, the same test over many sizes, as one line.
 
     It has the plateau, the sizes that reach shares of the plateau and of the roofline, and the
     fit of latency and bandwidth.
@@ -45,7 +45,7 @@ def curve_line(curve: CurveSummary) -> str:
 
 
 def fit_text(curve: CurveSummary) -> str:
-    """Return the fit of a sweep with both standard errors.
+    """Return the latency and bandwidth that fit a sweep, each with its standard error.
 
     It reads `fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.01 GB/s`.
     """
@@ -137,6 +137,7 @@ def _tests_by_condition(
     ]
     unknown_neighbours = [test for test, samples in by_device if samples.neighbours == "unknown"]
     unknown_throttle = [test for test, samples in by_device if not samples.throttle_known]
+    # `_PACES` and `_LABELS` have the sentence of each label that samples may carry.
     return {
         **{meaning: _paces(measured, label) for label, meaning in _PACES.items()},
         **{

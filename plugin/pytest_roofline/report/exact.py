@@ -18,7 +18,7 @@ def status_word(row: Row) -> str:
 
 
 def failure_message(row: Row, where: str) -> str:
-    """Return why a result is red, the difference first.
+    """Return why a result of one exact figure is red, the difference first.
 
     `where` is the run file with the details; it is empty where the run could not be saved.
     """

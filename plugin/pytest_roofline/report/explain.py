@@ -121,7 +121,7 @@ def _process_lines(measurement: Measurement, strip: str) -> list[str]:
 
 
 def _strip(seconds: Sequence[float], low: float, high: float, width: int) -> str:
-    """Return a histogram of samples between two times, as bars.
+    """Return a histogram of samples between two times, as `width` bars.
 
     Samples outside of the two times are counted in the first or last bar.
     """
@@ -162,6 +162,8 @@ def _reasoning_lines(verdict: Verdict) -> list[str]:
     is_beyond = verdict.estimate > math.log1p(tolerance)
     # A program's own figure, such as a rate, has a metric; it gets worse instead of slower.
     comparative = "worse" if verdict.subject.metric else "slower"
+    # The estimate is positive where the test is worse. The change has the sign of the figure itself, of which more
+    # may be better. A verdict with an estimate has it, so the 0.0 only satisfies the type.
     change = format_percent(growth(verdict.own_estimate or 0.0))
     lines = [
         _sides_line(verdict, verdict.difference),
@@ -205,9 +207,9 @@ def _memory_line(peak: ExactVerdict) -> str:
 
 
 def _p_text(verdict: Verdict) -> str:
-    """Return `yes` where a difference is significant, with its p-values.
+    """Return `yes` or `no` to the question whether a difference is significant, with its p-values.
 
-    It is `not asked` where no p-value was computed.
+    A p-value is the chance of such a difference without a slowdown. The text is `not asked` where none was computed.
     """
     if verdict.p is None or verdict.p_adjusted is None:
         return "not asked"
@@ -236,9 +238,9 @@ def detail_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _spreads_line(difference: Difference) -> str:
-    """Return the spreads between processes, sessions and devices.
+    """Return the spreads between processes, sessions and devices, as shares of the time.
 
-    Each comes with its origin.
+    Each comes with its origin, for example the baseline.
     """
     spreads = (
         ("processes", difference.process),
@@ -253,9 +255,9 @@ def _spreads_line(difference: Difference) -> str:
 
 
 def _chances_line(verdict: Verdict, difference: Difference) -> str:
-    """Return the standard error, p, adjusted p and detectable effect.
+    """Return the standard error of a difference, its p-values and the detectable effect.
 
-    Degrees of freedom of None mean that the spread is known.
+    The degrees of freedom count the independent measurements behind the spread; None means that the spread is known.
     """
     freedom = (
         "known" if difference.freedom is None else f"{difference.freedom:.3g} degrees of freedom"
@@ -270,7 +272,10 @@ def _chances_line(verdict: Verdict, difference: Difference) -> str:
 
 
 def _sides_line(verdict: Verdict, difference: Difference) -> str:
-    """Return both centres, with devices, sessions and processes of each."""
+    """Return the centre of both sides, the time that stands for all its processes.
+
+    The numbers of devices, sessions and processes follow. The new processes are always of one session.
+    """
     sessions, metric = verdict.sessions, verdict.subject.metric
     new_processes = count(verdict.processes, "process", "es")
     old_processes = count(len(verdict.baseline_medians_s), "process", "es")

@@ -75,7 +75,7 @@ MAD_TO_SIGMA = 1.4826
 def first_call_lines(rows: Sequence[Row], at_most: int = MOST_FIRST_CALLS) -> list[str]:
     """Return a line for each measurement with first calls.
 
-    A measurement that timed one first call, in which it compiled, has none.
+    A measurement that timed only one first call, in which it compiled, has none: its compile time is shown instead.
     """
     lines = [
         f"{printable(row.label)}: {first_call_text(row.measurement, row.tolerance)}"
@@ -136,6 +136,7 @@ def steady_from(measurement: Measurement, tolerance: float | None = None) -> int
     samples = measurement.samples
     tolerated_share = tolerance or measurement.tolerance or DEFAULT_TOLERANCE
     sample_deviation_s = median(abs(sample_s - samples.median_s) for sample_s in samples.seconds)
+    # The factor makes a standard deviation of a median deviation.
     call_sigma_s = MAD_TO_SIGMA * sample_deviation_s * math.sqrt(samples.iterations)
     # The time of a single warm call, by the host's clock.
     warm_s = samples.alone_s
@@ -232,7 +233,7 @@ def launch_text(ranks: Ranks) -> str:
 
 
 def straggler_text(measurement: Measurement, ranks: Ranks) -> str:
-    """Return the sentence on a straggler.
+    """Return the sentence on a straggler, the rank that all others wait for.
 
     It reads `straggler: rank 3 on node7 takes 19.8 ms longer for its part of all_reduce[1MiB-4ranks]
     than the fastest rank (98 % of a call)`.
@@ -257,6 +258,7 @@ def job_text(job: Measurement, measurements: Sequence[Measurement]) -> list[str]
         job: the measurement of the whole program.
         measurements: all measurements of the run; those of the same test and work are steady calls.
     """
+    # The metric of the time of a whole program, from start to exit.
     if job.key.metric != JOB_METRIC:
         return []
     return [

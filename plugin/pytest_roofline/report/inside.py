@@ -128,6 +128,7 @@ def _operator_table(profile: Profile, width: int) -> list[str]:
 
     With a device, the time of their kernels is beside it.
     """
+    # The columns after the first `HOST_COLUMNS` are of the device, so a profile without one leaves them out.
     column_count = len(OPERATOR_COLUMNS) if profile.on_device else HOST_COLUMNS
     rows = [
         (operator.name, operator_cells(operator, profile.calls)[:column_count])
@@ -163,7 +164,10 @@ def _table(
 
 
 def operator_cells(operator: OperatorTime, calls: int) -> list[str]:
-    """Return the cells of `OPERATOR_COLUMNS`, for one call of the function."""
+    """Return the cells of `OPERATOR_COLUMNS`, for one call of the function.
+
+    The self time of an operator leaves out the operators that it called.
+    """
     return [
         format_seconds(operator.self_cpu_s / calls),
         format_share(operator.share),
@@ -243,7 +247,7 @@ def parts_text(profile: Profile, at_most: int = MOST_PARTS) -> str:
 
 
 def attention_text(attention: AttentionTime, calls: int) -> str:
-    """Return the phase of attention and its times, for one call.
+    """Return the times of attention in one phase, forward or backward, for one call.
 
     It reads `forward: softmax 1.98 ms (75.5 MFLOP), products of scores and values 10.7 ms (4.8 GFLOP), …`.
     """

@@ -57,7 +57,7 @@ def advice_lines(changes: Sequence[FigureChange], warning: str = "") -> list[str
 
 
 def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
-    """Return lines on differences that fail no test.
+    """Return lines on the differences of compiled kernels that fail no test.
 
     They also tell why figures could not be read or judged.
     """
@@ -75,7 +75,10 @@ def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
 
 
 def _difference(exact: ExactVerdict | None) -> str:
-    """Return the changes of a kernel that is not red; empty without any."""
+    """Return the changes of a kernel that is not red, or why it is INVALID.
+
+    The text is empty without changes, and for a kernel that is red or has no verdict or baseline.
+    """
     if exact is None or exact.verdict in (Kind.NO_BASELINE, Kind.REGRESSED):
         return ""
     if exact.verdict == Kind.INVALID:

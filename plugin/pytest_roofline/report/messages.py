@@ -124,6 +124,7 @@ def _red_word(ending: Ending) -> str:
         return FAILED
     # A SHIFTED result does not turn its test red, so it is not the reason.
     words = [word for word in last.verdicts if word != Kind.SHIFTED]
+    # The item of the gate has no verdicts; it is red where too little was compared.
     default = GATE if last.test_id == GATE else Kind.REGRESSED.value
     return min(words, key=badness, default=default)
 
@@ -295,7 +296,7 @@ def _limit_of(row: Row) -> str:
 def _evidence_text(rows: Sequence[Row]) -> str:
     """Return the evidence of verdicts without a recorded baseline.
 
-    It reads ` (3 by published limits)`.
+    It reads ` (3 by published limits)`. The text is empty where every green result was compared with a baseline.
     """
     green_rows = [row for row in rows if is_green(row)]
     counts = Counter(filter(None, map(_limit_of, green_rows)))
@@ -338,7 +339,7 @@ def _is_positional(row: Row) -> bool:
 
 
 def shadow_lines(sentences: Sequence[str], shadow_runs: Sequence[ShadowRun]) -> list[str]:
-    """Return the failures that a shadow gate would have caused.
+    """Return the failures that a shadow gate, which only watches, would have caused.
 
     The worst comes first. The last line tells how many runs would have been red so far.
 

@@ -50,7 +50,7 @@ def shift_line(rows: Sequence[Row]) -> list[str]:
 
 
 def together_text(row: Row) -> str:
-    """Return the change of all tests together.
+    """Return the change of the time of all tests together, from their common row.
 
     It reads `all tests together take +8.1 % time (99 % interval +6.9 … +9.2 %, 3 processes against
     15), tolerance 5 %`.
@@ -108,7 +108,7 @@ def device_line(rows: Sequence[Row]) -> list[str]:
 
 
 def _mode_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the line on tests whose processes have two modes.
+    """Return the line on tests whose processes have two modes, a fast and a slow group of times.
 
     It tells how many processes were in the slow mode before, and how many are now. Tests that
     PASSED are left out.
@@ -116,6 +116,7 @@ def _mode_lines(rows: Sequence[Row]) -> list[str]:
     texts = []
     for row in rows:
         verdict = row.time_verdict
+        # A time that passed needs no explanation, and the processes of an invalid one tell nothing.
         if verdict is None or verdict.kind in (Kind.PASSED, Kind.INVALID):
             continue
         split = modes(verdict.baseline_medians_s, verdict.new_medians_s, verdict.tolerance)
@@ -144,7 +145,7 @@ def changed_texts(rows: Sequence[Row]) -> list[str]:
 
 
 def power_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the detectable effects of a run.
+    """Return the detectable effects of a run: the slowdowns that it finds, and on how many tests.
 
     A second line counts the tests with too few processes to detect any slowdown.
     """

@@ -154,9 +154,11 @@ def _result(row: Row, has_several_runs: bool) -> dict[str, Cell]:
     A heading keeps the place of its first mention, so the columns of `_FIRST` come before others.
     """
     columns = {name: Cell(text, _finite(value)) for name, (text, value) in cells(row).items()}
+    # The column is sorted by the rank of the verdict, the worst first.
+    rank, _ = badness(row.verdict)
     return {
         "test": Cell(row.label, full=row.test),
-        "verdict": Cell(row.verdict, badness(row.verdict)[0], why=reason(row), word=row.verdict),
+        "verdict": Cell(row.verdict, rank, why=reason(row), word=row.verdict),
         # `_table` leaves out a column whose cells are all empty.
         "run": Cell(row.run or "" if has_several_runs else ""),
         **{name: columns[name] for name in _FIRST},

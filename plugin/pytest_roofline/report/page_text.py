@@ -206,7 +206,7 @@ def _commands(row: Row) -> tuple[str, ...]:
     rounds = ["--roofline-rounds=auto"] if row.metric in (TIME, FIGURE) else []
     # `roofline explain` needs a time or a kernel, and a run file that was saved.
     can_explain = row.metric in (TIME, FIGURE, KERNEL) and row.path.is_file()
-    commands = [["roofline", "explain", str(row.path), row.label]] * can_explain
+    commands = [["roofline", "explain", str(row.path), row.label]] if can_explain else []
     commands += [["python", "-m", "pytest", row.test, *rounds]]
     # The page escapes unprintable characters, so a command with such a name cannot be copied; it is left out.
     return tuple(

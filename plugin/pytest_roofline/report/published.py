@@ -126,7 +126,8 @@ def _time_parts(row: Row, entries: Sequence[Entry]) -> list[str]:
 def _span_text(row: Row, entries: Sequence[Entry]) -> str:
     """Return the span of the published figures.
 
-    It is in the measurement's own unit, with the number of figures and the nearest source.
+    It is in the measurement's own unit, with the number of figures and the source of the figure nearest to the
+    measured time.
     """
     times = _seconds(row, entries)
     slowest = figure(row, max(seconds for _, seconds in times))
@@ -137,6 +138,7 @@ def _span_text(row: Row, entries: Sequence[Entry]) -> str:
     # A unit that both have is written once.
     low_text = low_value if high.endswith(f" {unit}") else low
     text = low if low == high else f"{low_text} … {high}"
+    # A row with published figures has a time, so the 1.0 only satisfies the type.
     nearest_entry = _nearest(times, row.time_s or 1.0)
     # A range has two times, but is one figure.
     distinct = {entry.identity: entry for entry, _ in times}
@@ -147,8 +149,9 @@ def _span_text(row: Row, entries: Sequence[Entry]) -> str:
     source = _short_source(nearest_entry)
     if low != high:
         source = f"nearest {source}"
-    job = f"; {WHOLE_PROGRAM}" if row.counting == JOB_METRIC else ""
-    return f"{text} ({figures}; {source}{job})"
+    # A published time is that of a whole program where the row is measured as one, from start to exit.
+    program_note = f"; {WHOLE_PROGRAM}" if row.counting == JOB_METRIC else ""
+    return f"{text} ({figures}; {source}{program_note})"
 
 
 def _nearest(times: Sequence[tuple[Entry, float]], time_s: float) -> Entry:
@@ -209,6 +212,7 @@ def _lag(row: Row) -> float:
     times = [seconds for _, seconds in _seconds(row, figures)]
     if not times:
         return 0.0
+    # A row with published figures has a time, so the 1.0 only satisfies the type.
     # Rounded, so that noise in the last digits does not change the order of tests.
     lag = round(math.log((row.time_s or 1.0) / max(times)), 3)
     return -max(0.0, lag)
@@ -234,7 +238,7 @@ def limit_lines(rows: Sequence[Row], at_most: int = 4) -> list[str]:
 
 
 def idle_lines(rows: Iterable[Row]) -> list[str]:
-    """Return the published limits that do not gate here.
+    """Return lines on the published limits that fail no test on this machine.
 
     Tests with the same reason share a line.
     """

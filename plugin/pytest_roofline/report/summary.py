@@ -94,7 +94,7 @@ def _heading(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
 
 
 def _fact_lines(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
-    """Return a line a run: hardware, driver, torch, and its end.
+    """Return a line for each run: hardware, driver, torch, and its end.
 
     Lines on results that cannot be judged, such as those under a profiler, follow.
     """
@@ -151,9 +151,9 @@ def _end_text(run: Run) -> str:
 
 
 def remarks_of(rows: Sequence[Row]) -> tuple[Counter[str], int]:
-    """Return how many results have each remark.
+    """Return how many results have each remark, and the number of all results with a verdict.
 
-    The second number is that of all results with a verdict.
+    A remark is a difference from the baseline, such as another driver.
     """
     remarks_by_row = [_remarks_on(row) for row in rows]
     judged = [row_remarks for row_remarks in remarks_by_row if row_remarks is not None]

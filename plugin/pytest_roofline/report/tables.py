@@ -218,9 +218,9 @@ def more_table(rows: Sequence[Row], width: int) -> str:
 
 
 def warm_up_table(rows: Sequence[Row], width: int) -> str:
-    """Return mean and standard deviation of calls after warm-up.
+    """Return a table of the mean and standard deviation of calls after warm-up.
 
-    They are of ten calls each. The table is empty where no test timed enough first calls.
+    They are of ten calls each, one test a row. The table is empty where no test timed enough first calls.
     """
     series = [
         (row.label, after_warm_up(row.measurement)) for row in rows if row.measurement is not None
@@ -237,7 +237,7 @@ def warm_up_table(rows: Sequence[Row], width: int) -> str:
 
 
 def _align(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, colour: bool) -> str:
-    """Return a table whose first and last column are left-aligned.
+    """Return rows of cells as a table whose first and last column are left-aligned.
 
     The last column is a verdict, in its colour.
     """

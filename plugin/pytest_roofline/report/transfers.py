@@ -75,7 +75,7 @@ def _without(row: Row, *names: str) -> dict[str, Scalar]:
 
 
 def _links(rows: Iterable[Row]) -> str:
-    """Return the classes of the links, with their pairs.
+    """Return the classes of the links between devices, such as `nvlink`, with their pairs of devices.
 
     The most common class comes first, without its pairs.
     """
@@ -138,7 +138,7 @@ MOST_ENGINES = 4
 
 
 def engine_lines(rows: Sequence[Row]) -> list[str]:
-    """Return copies by a kernel beside the driver's.
+    """Return lines on the rates of copies by a kernel beside copies by the driver.
 
     A line reads `memcpy_h2d[512MiB-pinned]: 55.1 GB/s as the driver chooses, 24.0 GB/s by
     multiprocessors (0.44 ×)`. It compares `memcpy_h2d` with `memcpy_h2d_triton`, at the largest size
@@ -273,7 +273,7 @@ def _seconds(row: Row) -> float:
 
 
 def memory_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the speed-up of messages from other memory.
+    """Return lines on the speed-up of messages from other memory than the host's.
 
     The speed-up is against messages from the memory `host`, at the largest size that both have. The
     compared rows differ in their parameter `memory` only.
@@ -315,7 +315,7 @@ PYTORCH_METRICS = {HOST: "gloo_payload_GBps", "device": "auto_payload_GBps"}
 
 
 def path_lines(rows: Sequence[Row], width: int) -> list[str]:
-    """Return MPI against PyTorch, one way between two ranks.
+    """Return lines that compare messages by MPI with those by PyTorch, one way between two ranks.
 
     The lines compare rates at equal sizes, and the sizes from which each is fast. MPI's rows have
     the parameters `pattern` and `memory`. PyTorch's rows have a `pattern` where ranks copy, else the
@@ -373,7 +373,7 @@ def _medians_s(row: Row) -> list[float]:
 
 
 def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]:
-    """Yield the sizes that reach 80 and 90 % of a rate.
+    """Yield lines on the message sizes from which PyTorch and MPI reach 80 and 90 % of a rate.
 
     The rate is that of the link, else that of the slower plateau. Nothing is yielded where PyTorch
     or MPI has too few sizes for a curve.

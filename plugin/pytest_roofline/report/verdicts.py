@@ -32,9 +32,10 @@ def status_word(row: Row) -> str:
 
 
 def status_words(rows: Sequence[Row]) -> list[str]:
-    """Return the words of each result.
+    """Return the words after PASSED for each result of a test.
 
-    Siblings that all PASSED share one text: `8 siblings, 2891 GB/s to 2904 GB/s`.
+    Siblings, like devices that are compared with each other, share one text where all PASSED:
+    `8 siblings, 2891 GB/s to 2904 GB/s`.
     """
     are_passed_siblings = all(
         row.time_verdict and row.time_verdict.siblings and row.verdict == Kind.PASSED
@@ -144,6 +145,7 @@ def _slower_message(row: Row, verdict: Verdict, details: str) -> str:
         f"{baseline_text(row)}) {verdict.kind}, tolerance {format_tolerance(verdict.tolerance)}, "
         f"{_interval(row)}, {processes}"
     )
+    # An undecided change is not to be accepted, so no command for that follows.
     if verdict.kind is Kind.INCONCLUSIVE:
         return f"{first_line}\n  {'; '.join([printable(row.time_reason), *remarks(verdict)])}. {details}"
     facts = [*since_lines(verdict), row.time_reason, *remarks(verdict), _agreement_text(verdict)]

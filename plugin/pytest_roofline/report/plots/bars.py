@@ -119,7 +119,10 @@ def _value_text(name: str, value: Scalar) -> str:
 
 
 def _attention(title: str, bars: Sequence[Bar]) -> Plot:
-    """Return the rates of back ends by sequence length, with rooflines."""
+    """Return a plot of the rates of back ends by sequence length, with rooflines.
+
+    A bar has the name of its back end, its sequence length and its row.
+    """
     rows, sequences = [row for *_, row in bars], sorted({sequence for _, sequence, _ in bars})
     scale, unit = flop_unit(row.rate for row in rows)
     # The horizontal axis counts sequences, so that lines reach past the outermost bars.
@@ -143,6 +146,7 @@ def _attention(title: str, bars: Sequence[Bar]) -> Plot:
         "barmode": "group",
         "bargap": 0.2,
         "xaxis": axis("sequence length (tokens)", range=span, showgrid=False, **ticks),
+        # The room above the highest bar is for its number.
         "yaxis": axis(unit, range=[0, highest * 1.18]),
     }
     figure = plain_figure(traces, layout, with_legend(400, len(traces)))
@@ -212,7 +216,10 @@ def _attention_text(bars: Sequence[Bar]) -> str:
 
 
 def _fastest(bars: Sequence[Bar]) -> str:
-    """Return the fastest back end at the longest sequence, with its lead."""
+    """Return the fastest back end at the longest sequence, with its lead over the next.
+
+    Only bars with a valid rate count.
+    """
     valid_bars = [bar for bar in bars if bar[2].rate is not None and bar[2].verdict != Kind.INVALID]
     longest = max((sequence for _, sequence, _ in valid_bars), default=0)
     ordered = sorted(
@@ -220,6 +227,7 @@ def _fastest(bars: Sequence[Bar]) -> str:
     )
     if not ordered:
         return "no valid number"
+    # Every valid bar has a rate, so `or` below only satisfies the types.
     (name, _, row), *slower = ordered
     texts = [
         f"at {longest} tokens {name} is fastest with {format_flops(row.rate or 0.0)}",
@@ -241,6 +249,7 @@ def time_plots(runs: Sequence[Run]) -> list[Plot]:
     if not profiles:
         return []
     selected = thin(profiles, MOST_BARS)
+    # The sentence is on the call that takes longest.
     label, longest = max(profiles, key=lambda pair: pair[1].span_s / pair[1].calls)
     largest = max(longest.classes, key=lambda kernels: kernels.share)
     text = printable(
@@ -308,13 +317,14 @@ def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence
 def latest(runs: Sequence[Run], notes: Callable[[Run], Sequence[Note]]) -> list[tuple[str, Note]]:
     """Return the last note of each test and name in each run.
 
-    A note has its label, which names the run where several runs have notes.
+    A note is a profile or a record of memory use, and `notes` returns those of a run. It comes with its label, which
+    names the run where several runs have notes.
     """
     runs_with_notes = [run for run in runs if notes(run)]
     names = run_names(runs_with_notes)
     labels = {
         (id(run), note.test_id, note.name): (
-            note.label + f", run {names[run.path]}" * (len(runs_with_notes) > 1),
+            f"{note.label}, run {names[run.path]}" if len(runs_with_notes) > 1 else note.label,
             note,
         )
         for run in runs_with_notes
@@ -331,7 +341,8 @@ def memory_unit(sizes: Iterable[float]) -> tuple[int, str]:
 def _stacked_bars(calls: Sequence[Call], kinds: Iterable[str], title: str) -> dict[str, Any]:
     """Return a figure with a bar for each call, made of its parts.
 
-    Bars lie below each other. The parts have the order of `kinds`, and differ in colour and pattern.
+    A call has its name, and the size and hover lines of its parts by kind. Bars lie below each other.
+    The parts have the order of `kinds`, and differ in colour and pattern.
     """
     present = [kind for kind in kinds if any(kind in parts for _, parts in calls)]
     traces = [

@@ -149,7 +149,7 @@ def thinning_note(number: int, total: int, noun: str) -> str:
 def limit_plots(
     groups: Sequence[Item], draw: Callable[[Item], Plot], rows_of: Callable[[Item], Iterable[Row]]
 ) -> list[Plot]:
-    """Return a plot for each group of one kind.
+    """Return a plot for each group of rows, at most `MOST_PLOTS`.
 
     Where there are too many groups, those with a red test are chosen first. The sentence of the last
     plot then says how many are left out.
@@ -201,7 +201,7 @@ def marks(
     rows: Sequence[Row] = (),
     lines: bool = True,
 ) -> Trace:
-    """Return a series of points.
+    """Return a series of points as a trace, the form in which Plotly draws it.
 
     Points without a place on a logarithmic axis are left out.
 
@@ -220,9 +220,10 @@ def marks(
         RED_SYMBOL if row.red else f"{symbol}-open" if row.verdict == Kind.INVALID else symbol
         for row in rows
     ]
-    sizes = [size + 4 * row.red for row in rows]
+    sizes = [size + 4 if row.red else size for row in rows]
     # The legend copies the mark of the first point. Where that is not the usual mark of the series, a point without a
     # place comes before it.
+    # Below, a list times `has_placeholder` is empty without that point.
     has_placeholder = symbols[:1] not in ([], [symbol])
     marker = {
         "color": colour,
@@ -329,11 +330,13 @@ def log_axis(title: str, values: Iterable[float | None], **properties: object) -
 
     There is room above the highest value for a label.
     """
+    # The ends of a logarithmic axis are given to Plotly as logarithms.
     logs = [math.log10(value) for value in values if drawable(value)] or [0.0]
     room = max(0.08, 0.05 * (max(logs) - min(logs)))
     low, high = min(logs) - room, max(logs) + 2 * room
     # Within a decade Plotly's own ticks are plain numbers; beyond it they would be bare digits between tens.
     decade_step = max(1, math.ceil((high - low) / _MOST_TICKS))
+    # The first digits of the ticks in each decade: the fewer decades, the more ticks.
     digits = (
         (1, 2, 5)
         if high - low < _MOST_TICKS / 3
@@ -366,6 +369,7 @@ def size_axis(title: str, sizes: Sequence[float]) -> dict[str, object]:
     exponents = range(
         math.ceil(low), math.floor(high) + 1, max(1, math.ceil((high - low) / _MOST_TICKS))
     )
+    # The exponents are of two, but Plotly takes the ends of an axis as logarithms to base ten.
     room = max(0.05, 0.03 * (high - low) * math.log10(2))
     bounds = [math.log10(min(sizes)) - room, math.log10(max(sizes)) + room]
     # Plotly would turn labels of one line aslant on a phone.

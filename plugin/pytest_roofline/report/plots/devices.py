@@ -75,7 +75,7 @@ def _cell(
 
 
 def _points(table: DeviceTable) -> Plot:
-    """Return tests below each other, a mark for each device."""
+    """Return a plot of tests below each other, with a mark for each device."""
     selected = thin(list(table.lines.items()), MOST_BARS)
     traces = []
     for index, device in enumerate(table.devices):
@@ -90,6 +90,7 @@ def _points(table: DeviceTable) -> Plot:
         trace = marks(
             device, values, [place for place, _ in points], texts, index, rows=rows, lines=False
         )
+        # A logarithmic axis has no place for 0, which stands for a missing number.
         traces.append(trace | {"x": [value or None for value in values]})
     layout = {
         "xaxis": log_axis(

@@ -33,7 +33,7 @@ def over_time_plots(runs: Sequence[Run]) -> list[Plot]:
 
 
 def _plot(label: str, use: MemoryUse) -> Plot:
-    """Return the memory over one call: categories stacked, and lines of the allocator."""
+    """Return the plot of the memory over one call: categories stacked, and lines of torch's allocator."""
     size, unit = memory_unit(
         [point.total_bytes for point in use.over_time]
         + [point.reserved_bytes for point in use.allocator]

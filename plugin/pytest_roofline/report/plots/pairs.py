@@ -32,7 +32,7 @@ Pairs = dict[str, tuple[Row, Row]]
 
 
 def pair_plots(rows: Sequence[Row]) -> list[Plot]:
-    """Return a plot for each parameter with two values.
+    """Return a plot for each parameter with two values, such as `compiled` and `eager`.
 
     Rows with these values must do the same work.
     """
@@ -96,14 +96,14 @@ def _value_text(name: str, value: Scalar) -> str:
 
 
 def _plot(name: str, pairs: Pairs, has_several_runs: bool) -> Plot:
-    """Return the times of both values of a parameter, a line for each pair."""
+    """Return the plot of the times of both values of the parameter `name`, a line for each pair of rows."""
     selected = dict(
         thin(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
     )
-    first = next(iter(pairs.values()))[0]
-    first_value, second_value = (
-        _value_text(name, row.parameters[name]) for row in next(iter(pairs.values()))
-    )
+    # All pairs have the same two values.
+    first_pair = next(iter(pairs.values()))
+    first, _ = first_pair
+    first_value, second_value = (_value_text(name, row.parameters[name]) for row in first_pair)
     slowest_s = max(row.time_s or 0.0 for pair in selected.values() for row in pair)
     scale, unit = next(
         (pair for pair in ((1.0, "s"), (1e-3, "ms")) if slowest_s >= pair[0]), (1e-6, "µs")
@@ -154,7 +154,9 @@ def _sentence(first: str, second: str, pairs: Sequence[tuple[Row, Row]]) -> str:
     valid_pairs = [pair for pair in pairs if all(row.verdict != Kind.INVALID for row in pair)]
     if not valid_pairs:
         return "No pair of valid numbers."
+    # Only rows with a time are in pairs, so `or` only satisfies the types.
     ratios = [(before.time_s or 1.0) / (after.time_s or 1.0) for before, after in valid_pairs]
+    # The ratios tell how many times as fast the second value is. If it is slower, both change places.
     names = (second, first)
     if median(ratios) < 1:
         ratios, names, valid_pairs = (

@@ -103,7 +103,7 @@ def sweep_plots(rows: Sequence[Row]) -> list[Plot]:
             series = list(series_of(members).items())
             starts = range(0, len(series), MOST_SERIES)
             for number, start in enumerate(starts, 1):
-                part = f", part {number} of {len(starts)}" * (len(starts) > 1)
+                part = f", part {number} of {len(starts)}" if len(starts) > 1 else ""
                 title = f"{benchmark} on {devices(members)}{part}"
                 selected = dict(series[start : start + MOST_SERIES])
                 sheets.append((section, title, names[counting], selected))
@@ -124,7 +124,7 @@ def _counting(row: Row) -> str:
 
 
 def _sweep(section: str, title: str, rate_name: str, series_by_name: dict[str, Series]) -> Plot:
-    """Return the rates of series against size.
+    """Return the plot of the rates of series against size.
 
     Rooflines, the baseline's processes and limits that gate are drawn beside them.
     """
@@ -173,7 +173,7 @@ def _thin_series(series: Series, total: int) -> Series:
 
 
 def _baseline(series: Series, index: int, unit: float, *, in_legend: bool) -> list[Trace]:
-    """Return bars over the baseline's processes, by size.
+    """Return error bars over the baseline's processes, one for each size of a series.
 
     A bar reaches from the slowest to the fastest process. One series of a figure puts them in the
     legend.
@@ -277,6 +277,7 @@ def size_parameter(rows: Iterable[Row]) -> str | None:
                 bytes_per_unit.setdefault(name, {})[value] = (row.size_bytes or 0) / value
     if SIZE in bytes_per_unit:
         return SIZE
+    # A parameter with a single value cannot be the size, nor can one whose tests move no bytes.
     # Of several values, all have the same bytes per unit.
     proportional = (
         name
@@ -287,7 +288,10 @@ def size_parameter(rows: Iterable[Row]) -> str | None:
 
 
 def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
-    """Return the parts of a row that may name its series."""
+    """Return the parts of a row that may name its series.
+
+    Rows with equal parts are points of one series; they differ in their size only.
+    """
     assert row.key is not None
     parameters = ", ".join(
         _value_text(name, value) for name, value in row.parameters.items() if name != size_parameter
@@ -359,7 +363,7 @@ def _sentences(series_by_name: dict[str, Series]) -> str:
 
 
 def _series_text(series: Series) -> str:
-    """Return the plateau and verdicts of a series.
+    """Return the plateau and verdicts of a series, as the text on it.
 
     It reads `plateau 3.9 TB/s, 81.2 % of the datasheet's 4.8 TB/s; 2 of 20 sizes slower …`.
     """
@@ -378,7 +382,7 @@ def _series_text(series: Series) -> str:
 
 
 def _plateau(rows: Sequence[Row]) -> str:
-    """Return the plateau of the rate beside the roofline.
+    """Return the plateau of the rate of a series beside the roofline, as text.
 
     The plateau is the median rate of the largest third of the sizes. With few sizes, the text has
     the rate of the largest size; for a whole program it has the fit of latency and bandwidth.
@@ -392,6 +396,7 @@ def _plateau(rows: Sequence[Row]) -> str:
             if curves
             else f"{format_seconds(rows[-1].time_s or 0.0)} at the largest size"
         )
+    # Rows are in the order of their sizes.
     last, largest = rows[-max(2, len(rows) // 3) :], rows[-1]
     # The terminal's line on a sweep needs as many sizes for a plateau.
     has_plateau = len(rows) >= FEWEST_POINTS
@@ -401,13 +406,14 @@ def _plateau(rows: Sequence[Row]) -> str:
     ceiling = ceiling_of(largest)
     if ceiling is None or largest.roofline_share is None or not largest.rate:
         return text
+    # The share is known for the largest size; that of the plateau is in proportion to its rate.
     share = largest.roofline_share * value / largest.rate
     source = "the datasheet's" if ceiling.source == "datasheet" else "the measured"
     return f"{text}, {format_share(share)} of {source} {rate_words(ceiling.value, ceiling.metric)}"
 
 
 def peer_plots(rows: Sequence[Row]) -> list[Plot]:
-    """Return a matrix for every benchmark and size.
+    """Return a matrix of rates between devices for every benchmark and size.
 
     A matrix needs three pairs of devices or more.
     """
@@ -447,7 +453,7 @@ def _select_pairs(pairs: Pairs) -> Pairs:
 
 
 def _matrix(title: str, pairs: Pairs) -> Plot:
-    """Return the rates of pairs as coloured cells, sources by targets."""
+    """Return the rates of copies between pairs of devices as coloured cells, sources by targets."""
     selected = _select_pairs(pairs)
     sources, targets = (sorted({pair[end] for pair in selected}) for end in (0, 1))
     unit, unit_name = rate_unit(next(iter(selected.values())).counting or "")

@@ -51,7 +51,10 @@ def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
 
 
 def points_of(rows: Sequence[Row]) -> list[Point]:
-    """Return a point for each measurement with FLOPs and bytes."""
+    """Return a point for each measurement with FLOPs and bytes.
+
+    A point has its row, the FLOPs for each byte, and the FLOPs per second.
+    """
     rates = (
         (row, row.rate_of(row.time_s, "TFLOPS"), row.rate_of(row.time_s, _MEMORY))
         for row in rows
@@ -116,7 +119,8 @@ def _plot(name: str, rows: Sequence[Row]) -> Plot:
     }
     skipped_count = len(rows) - len(points)
     text = _sentence(points, roofs) + thinning_note(len(selected), len(points), "points")
-    text += f" The table has {skipped_count} more, without FLOPs or bytes." * bool(skipped_count)
+    if skipped_count:
+        text += f" The table has {skipped_count} more, without FLOPs or bytes."
     figure = plain_figure(traces, layout, with_legend(420, len(traces), 10))
     return Plot(SECTION, printable(f"FLOP/s by operational intensity on {name}"), text, figure)
 
@@ -171,7 +175,7 @@ def _series(points: Sequence[Point]) -> list[Trace]:
 
 
 def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
-    """Return the rate as a share of the roof that limits it.
+    """Return the rate of a point as a share of the roof that limits it, None where no roof is known.
 
     The roof is the memory's or that of the row's arithmetic, whichever is lower here.
     """
@@ -183,6 +187,7 @@ def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
     # The memory does not limit a test whose bytes come from a cache.
     if memory is not None and "cache_resident" not in (row.labels or ()):
         shares.append(flops / intensity / memory.value)
+    # The lower of two roofs is the one of which the rate is the larger share.
     return max(shares, default=None)
 
 

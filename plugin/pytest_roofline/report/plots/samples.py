@@ -44,7 +44,8 @@ def sample_plot(row: Row) -> Plot:
     middle = median(process.median_s for process in row.measurements)
     scale, unit = next((pair for pair in _UNITS if middle >= pair[0]), _UNITS[-1])
     baseline = [(seconds, "") for seconds in row.baseline_medians_s]
-    names = ["baseline"] * bool(baseline) + [_name(row, process) for process in row.measurements]
+    names = ["baseline"] if baseline else []
+    names += [_name(row, process) for process in row.measurements]
     processes = [list(_blocks(process)) for process in row.measurements]
     # Where all blocks are too many for a figure, each process draws the same number.
     most_of_process = (
@@ -55,7 +56,8 @@ def sample_plot(row: Row) -> Plot:
     baseline_dots = _dots(baseline, 0, "process of the baseline", MOST_POINTS // 4)
     dots = [
         dot
-        for place, blocks in enumerate(processes, bool(baseline))
+        # The baseline, if there is one, has the place 0.
+        for place, blocks in enumerate(processes, 1 if baseline else 0)
         for dot in _dots(blocks, place, names[place], most_of_process)
     ]
     span = [-0.5, len(names) - 0.5]
@@ -108,7 +110,7 @@ def _name(row: Row, measurement: Measurement) -> str:
 
 
 def _dots(blocks: Sequence[Block], centre: int, owner: str, at_most: int) -> list[Dot]:
-    """Return blocks as dots, spread around the place of their process.
+    """Return blocks as dots, spread around `centre`, the place of their process on the axis.
 
     Blocks that are left out of the median are drawn first where not all have room.
     """
@@ -134,7 +136,7 @@ def _strip(name: str, dots: Sequence[Dot], scale: float, symbol: str, colour: st
         "line": {"color": GREY, "width": 1},
     }
     texts = [
-        [owner, format_seconds(seconds), f"left out: {exclusion}" * bool(exclusion)]
+        [owner, format_seconds(seconds), f"left out: {exclusion}" if exclusion else ""]
         for seconds, exclusion, _, owner in dots
     ]
     trace = {
@@ -146,7 +148,7 @@ def _strip(name: str, dots: Sequence[Dot], scale: float, symbol: str, colour: st
 
 
 def _levels(row: Row, scale: float, span: Sequence[float]) -> list[Trace]:
-    """Return the lines of the baseline and its tolerance."""
+    """Return the lines of the baseline and its tolerance; none where either is unknown."""
     if row.baseline_time_s is None or row.tolerance is None:
         return []
     limit_s = row.baseline_time_s * (1 + row.tolerance)

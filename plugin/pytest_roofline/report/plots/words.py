@@ -70,7 +70,7 @@ def ceiling_words(ceiling: Ceiling) -> str:
 
 
 def roofs_of(rows: Iterable[Row]) -> list[tuple[Ceiling, str]]:
-    """Return each roofline once, with its label.
+    """Return the rooflines of rows, each once, with its label.
 
     Measured rooflines of the same device and metric are one: their median.
     """
@@ -168,7 +168,7 @@ def mark_text(row: Row, number: str) -> str:
 
 
 def verdicts(rows: Sequence[Row], noun: str, name: Callable[[Row], str]) -> str:
-    """Return how many rows are slower, and the slowest.
+    """Return a text on how many rows are slower, and the slowest.
 
     The numbers of failed and of invalid rows follow.
     """
