@@ -98,7 +98,11 @@ def pytest_load_initial_conftests(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Become a round or a rank of another run, if started as one."""
+    """Make this pytest a round or a rank of another run, if it was started as one.
+
+    A round repeats tests of its parent. The exit status is that of a rank that has served rank 0; None lets pytest
+    go on.
+    """
     if os.environ.get(ROUND_VARIABLE):
         from .round_child import begin
 
@@ -181,7 +185,7 @@ def pytest_collection_modifyitems(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print why tests did not measure: their tier, xdist, or no torch."""
+    """Print why tests did not measure: a higher tier, pytest-xdist, or no torch."""
     if sentence := terminalreporter.config.stash.get(tier_key, ""):
         terminalreporter.write_line(f"roofline: {sentence}")
     rootpath = terminalreporter.config.rootpath

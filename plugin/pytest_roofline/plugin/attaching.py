@@ -19,7 +19,7 @@ _RANK_VARIABLES = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}
 
 
 def attach(config: pytest.Config) -> int | None:
-    """Serve rank 0 as another rank, or lead the launch.
+    """Serve rank 0 as another rank of an MPI, torchrun or Slurm launch, or lead the launch as rank 0.
 
     Returns:
         The exit status of a process that served rank 0; None where pytest goes on here.

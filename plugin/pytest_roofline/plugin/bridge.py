@@ -185,7 +185,7 @@ class AmongBenchmarks:
 
 
 def bridge_of(state: "RooflineSession") -> Bridge | None:
-    """Return the bridge of a run.
+    """Return the bridge of a run, which gives its times to pytest-benchmark too.
 
     It is None unless the options ask for pytest-benchmark's times.
     """
@@ -211,7 +211,7 @@ def _extra_info(
 ) -> dict[str, Any]:
     """Return the facts of a replayed measurement.
 
-    Those of the test's further measurements stand under `others`.
+    They go into the `extra_info` of the benchmark. Those of the test's further measurements stand under `others`.
     """
     require("exchange")
     from ..exchange.exportable import facts, origin

@@ -95,7 +95,7 @@ class CompiledKernels(ResultKind):
         return difference_lines(self.rows)
 
     def against(self, comparator: "Comparator", benchmarks: Collection[str]) -> str:
-        """Return a text that names the baseline of kernels.
+        """Return a text that names the baseline of compiled kernels, for the header of the run.
 
         It is empty if the times have the same baseline, or if no benchmark of the run has a kernel in it.
         """
@@ -113,7 +113,7 @@ class CompiledKernels(ResultKind):
         return [key.label for key in keys if key.identity not in compiled]
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:
-        """Return the exact entries that the run should have compiled.
+        """Return the entries of compiled kernels in the baseline that the run did not compile, but should have.
 
         `elsewhere` are the tests, by benchmark and canonical parameters, that need another machine.
         """

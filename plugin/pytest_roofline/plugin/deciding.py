@@ -90,7 +90,7 @@ class Deciding:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Decide open verdicts behind the last test, and issue their reports."""
+        """Decide open verdicts after the last test, and report those tests."""
         try:
             outcome = yield
             if self.state.options.save or self.state.round is not None:
@@ -123,7 +123,7 @@ class Deciding:
             state.record(measurement)
 
     def decide(self) -> None:
-        """Run rounds until verdicts, rounds or time are at an end."""
+        """Run further rounds until every verdict is decided, or the rounds or the time are used up."""
         longest_s = max(
             deferred_report.duration_s for deferred_report in self.deferred_reports.values()
         )
@@ -138,12 +138,13 @@ class Deciding:
             self._decide_by(rounds)
 
     def issue_decided(self, rounds: Rounds) -> None:
-        """Issue the reports that no round and no other test can change."""
+        """Report the tests whose result no further round and no other test can change."""
         self.state.timed.settle({*self.open_tests()})
         for test_id in self.open_tests():
             failure = rounds.failures.get(test_id)
             if failure is None and is_undecided(self.state, self.deferred_reports[test_id].item):
                 continue
+            # A test that failed for itself is reported at once, whatever its verdict.
             if failure is None and self.state.timed.is_shifted(test_id):
                 # The change that all tests share may still grow or shrink, so the report waits for the end.
                 self.decided_ids.add(test_id)
@@ -193,7 +194,8 @@ class Deciding:
     def wants(self, rounds: Rounds, test_id: str) -> bool:
         """Return whether a deferred test is worth another process.
 
-        It is if a verdict of one of its measurements is open, and a further process may decide it.
+        It is if a verdict of one of its measurements is open, and a further process may decide it. None can
+        where its test failed for itself, or lost the measurement in two rounds (`hopeless`).
         """
         return any(
             self.state.timed.wants_round(row)

@@ -104,7 +104,7 @@ class DeviceUnderTest:
         return replace(rank_key, devices=len(hosts), link=link_class)
 
     def prior(self, key: Key) -> Prior:
-        """Return the prior of a measurement's class.
+        """Return the prior of a measurement's class: how much its times usually differ between processes.
 
         It comes from the references of this hardware. Where there are none, it is the one that ships.
         """
@@ -125,7 +125,11 @@ class DeviceUnderTest:
 def open_device_under_test(
     config: pytest.Config, options: Options, planned: Mapping[str, Planned]
 ) -> tuple[DeviceUnderTest, str]:
-    """Open the device of a run. Return it with a warning, else an empty text."""
+    """Open the device of a run, with its baselines.
+
+    Return it with a warning on the device, or an empty text. Where all tests measure on ranks, the ranks own the
+    device, and this process does not open it.
+    """
     devices.require_torch()
     # Undone when this configuration ends, so that a later run in this process starts from the shipped datasheets.
     config.add_cleanup(use_hardware(options.baselines))
@@ -206,14 +210,20 @@ def _comparator(
 ) -> Comparator:
     """Return the runs or the baselines to compare with.
 
+    Args:
+        options: of the run.
+        entries: of the baselines.
+        hardware: of this machine.
+        judges: False in a round, whose parent judges.
+
     Raises:
         OtherHardware: `--roofline-against` was measured on other hardware.
     """
     comparator = (
         open_comparator(options.against) if options.against else BaselineComparator(entries)
     )
+    # A round does not judge, so only its parent leaves odd sessions out: those with times unlike all others.
     if judges:
-        # A round does not judge, so only its parent looks for odd sessions.
         comparator = comparator.without_odd_sessions()
     if options.against:
         _refuse_other_hardware(comparator, hardware)

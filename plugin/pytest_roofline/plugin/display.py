@@ -111,7 +111,7 @@ def _settings_line(session: "RooflineSession") -> list[str]:
 
 
 def _mode(session: "RooflineSession") -> str:
-    """Return the settings that are not the default: rounds, failures, drill.
+    """Return the settings of the run that are not the default: rounds, failures, drill.
 
     Each begins with a comma, since they follow the tolerances of the header.
     """
@@ -174,6 +174,7 @@ def progress_line(
     if session.unmet(session.planned[item.nodeid].marks.needs) is not None:
         return ""
     # Tests that will be skipped take no time, so they do not count.
+    # `unmet` returns why the device does not suit a test, and None if it does.
     total_count = sum(session.unmet(plan.marks.needs) is None for plan in session.planned.values())
     done_count = state.started_count
     state.started_count += 1
@@ -279,19 +280,20 @@ def _new_settings(session: "RooflineSession") -> list[str]:
 
 
 def wrap_failures(session: "RooflineSession", reporter: Any) -> None:
-    """Wrap the lines of our failures, ahead of pytest's section. Files keep the whole lines."""
+    """Wrap the lines of our failures for the terminal, before pytest prints them. Files keep the whole lines."""
     for report in reporter.getreports("failed"):
         # The items that this plugin adds, such as `roofline gate`, are in no file and have no `::`.
         is_ours = report.nodeid in session.planned or "::" not in report.nodeid
         for traceback, *_ in getattr(report.longrepr, "chain", ()) if is_ours else ():
             for entry in traceback.reprentries:
+                # Pytest gives this style to an exception without a traceback, as our verdicts raise it.
                 if getattr(entry, "style", "") == "value":
                     width = reporter._tw.fullwidth
                     entry.lines = [part for line in entry.lines for part in wrapped(line, width)]
 
 
 def _tables(session: "RooflineSession", width: int, colour: bool) -> list[str]:
-    """Return all results in the tables of their kinds, fitted to the width."""
+    """Return all results in the tables of their kinds, such as times or compiled kernels, fitted to the width."""
     lines = []
     if session.options.drill is not None:
         lines.append(

@@ -152,7 +152,7 @@ class Distributed:
             lack(self._item, self._launcher.options, str(skipped))
 
     def link(self, size: int) -> str:
-        """Return the class of the link between ranks of one node.
+        """Return the class of the link between ranks of one node, such as `nvlink`.
 
         It is `memory` on processors, and `mixed` where the links differ. The ranks are asked once after each start.
         """
@@ -175,7 +175,7 @@ class Distributed:
     def size_of(self, world_size: int | None) -> int:
         """Return the number of ranks of a call.
 
-        The test is skipped if they cannot be had.
+        The test is skipped, or fails where hardware is required, if they cannot be had.
 
         Raises:
             BadInput: nobody says how many, or it is no number of ranks.
@@ -204,7 +204,7 @@ class Distributed:
 
 
 def checked_call(fn: Callable[..., object], args: tuple[object, ...]) -> FunctionRef:
-    """Return the reference by which ranks load a function.
+    """Return the file and name by which ranks load a function.
 
     Wrong arguments are refused before a lack of ranks skips the test.
 

@@ -50,7 +50,7 @@ class GateOfCommand:
 
 
 def refuse_no_verdict(config: pytest.Config) -> None:
-    """Raise if an option keeps a gate from measuring or from its rounds."""
+    """Raise UsageError if an option keeps the gate of a command from measuring or from its rounds."""
     text = why_no_test_runs(config)
     if text:
         raise pytest.UsageError(
@@ -65,7 +65,7 @@ def refuse_no_verdict(config: pytest.Config) -> None:
 
 
 def why_no_test_runs(config: pytest.Config) -> str:
-    """Return why a gate runs no test, else an empty text.
+    """Return why the gate of a command runs no test; empty if it runs tests or if the command has no gate.
 
     An example is `pytest.ini: --markers only lists tests`.
     """

@@ -192,7 +192,7 @@ def _follow_call(
     timed: Timed,
     empty: MemoryUse,
 ) -> MemoryUse:
-    """Return the memory use of a call.
+    """Return the memory use of a call, as `empty` with its figures.
 
     Its arguments are made here, into the list `arguments` that the call reads. They are freed in any case, and so are
     the caches of the device.

@@ -375,7 +375,8 @@ class Roofline(Findings):
     ) -> Request:
         """Return a request, with defaults from the marker, then from the run."""
         chosen_tolerance = positive("tolerance", tolerance) or self._test.marks.tolerance
-        refuse_wide(chosen_tolerance, self._test.marks.tolerance_reason is not None, WIDE_MARK)
+        has_reason = self._test.marks.tolerance_reason is not None
+        refuse_wide(chosen_tolerance, is_deliberate=has_reason, remedy=WIDE_MARK)
         return Request(
             work=check_work(work),
             budget_s=positive("budget", budget)

@@ -103,6 +103,7 @@ def look(state: "RooflineSession", *, at_the_end: bool = False) -> list[Finding]
         """Return a GPU's state, rated by the node's expectation if there is one."""
         return gpu if gpu is None or expectation is None else rated_by(expectation, gpu)
 
+    # The states before the first test, and after the last.
     before, after = (
         rate(state.under_test.gpu),
         rate(state.under_test.device.gpu() if at_the_end else None),
@@ -155,6 +156,7 @@ class Gate(Closing):
                     shadow=self._options.shadow,
                 )
             )
+        # The item has another name where all tests together are slower.
         word = "GATE" if self.name == GATE else "REGRESSED"
         fail(
             self,
@@ -261,7 +263,7 @@ class Gatekeeper:
         return result
 
     def _require(self, session: pytest.Session, gaps: list[Shortfall]) -> None:
-        """Fail for the gaps, if this run decides."""
+        """Add a failed item for the gaps between what the gate needs and has, if this run decides."""
         config = session.config
         # An editor lists the tests of a project whose ini file asks for a gate.
         only_lists = not commands_gate(config) and any(
@@ -292,7 +294,10 @@ class Gatekeeper:
 
 
 def fail_together(session: pytest.Session, state: "RooflineSession") -> None:
-    """Fail a run whose tests are all slower beyond the tolerance."""
+    """Fail a run if all tests together are slower beyond the tolerance.
+
+    Nothing happens where they are not, although single tests may be.
+    """
     shared = state.timed.shared
     verdict = shared.regressed if shared is not None else None
     if verdict is None:

@@ -63,7 +63,7 @@ def may_defer(item: pytest.Item) -> bool:
 def run(
     state: "RooflineSession", item: pytest.Item, nextitem: pytest.Item | None
 ) -> DeferredReport | None:
-    """Run a test as pytest does.
+    """Run a test as pytest does, with set-up, call and teardown.
 
     Return its report if that has to wait for the verdict.
     """
@@ -85,6 +85,7 @@ def _phases(
     try:
         if call_and_report(item, "setup", True).passed:
             call_report = call_and_report(item, "call", False)
+            # The hook around the call has set this where the verdict needs further rounds.
             is_open = item.stash.get(deferral_key, False)
             is_deferred = is_open and ended_well(call_report)
             if is_open and not is_deferred:
@@ -94,6 +95,7 @@ def _phases(
             if not is_deferred:
                 item.ihook.pytest_runtest_logreport(report=call_report)
         if item.session.shouldfail or item.session.shouldstop:
+            # No test follows, so the teardown ends the fixtures of modules and session too.
             nextitem = None
         teardown = call_and_report(item, "teardown", not is_deferred, nextitem=nextitem)
     finally:
@@ -173,7 +175,7 @@ def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None
 def pass_in_shadow(
     state: "RooflineSession", item: pytest.Item, report: pytest.TestReport, reason: str
 ) -> None:
-    """Let a test pass that only its verdict fails, and note the reason.
+    """Let a test of a shadow gate pass that only its verdict fails, and note the reason.
 
     Its largest slowdown is noted too, by which the reasons of a run are sorted.
     """
@@ -211,7 +213,7 @@ def test_id_of(item: pytest.Item) -> str:
 def note(
     session: "RooflineSession", item: pytest.Item, report: pytest.TestReport, by_verdict: bool
 ) -> None:
-    """Write down how a test ended.
+    """Write into the run how a test ended.
 
     That is after its call, after a failed phase, or after a set-up that skips it. `by_verdict` tells whether its
     verdict fails it, and not the test itself.
@@ -224,6 +226,7 @@ def note(
         # A strict xfail expects the test to fail by its verdict, which only the parent of a round gives.
         by_verdict = True
     if report.failed and not by_verdict and report.when == "call":
+        # The results of a test that failed for itself do not count.
         session.retract(test_id)
     rows = session.rows_of(test_id)
     if report.skipped and rows:

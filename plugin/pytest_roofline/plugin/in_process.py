@@ -42,6 +42,7 @@ def measure(test: CurrentTest, request: Request) -> Measurement:
             tuple(request.devices), lambda name: open_named(test, name)
         )
     key = key_for(test, request, hardware)
+    # `instead` is the function that a hook put in the place of the test's; `graph` keeps the mode of the baseline.
     request = replace(
         request,
         instead=test.replacement(request.name, request.target.call),
@@ -121,7 +122,7 @@ class _Recorder(Observer):
             )
 
     def _record(self, measured: MeasuredRequest, invalid: str = "") -> Measurement:
-        """Record a measurement; one with wrong data has no roofline."""
+        """Record a measurement; `invalid` is why it is no result. One with wrong data has no roofline."""
         has_right_data = measured.verified is not False
         work, key = self._request.work, self._key
         ceiling = (
@@ -133,7 +134,7 @@ class _Recorder(Observer):
 
 
 def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
-    """Return whether the baseline was timed by a graph.
+    """Return whether the baseline of a key was timed by a CUDA graph, which replays many calls at once.
 
     It is None without such a baseline, or where its processes differ. The choice depends on how long a call takes; for
     a call near that limit it would change from run to run without this.
@@ -184,8 +185,9 @@ class _Sibling:
 
     @property
     def measured(self) -> MeasuredRequest:
-        """All passes as one measurement, with the faults of any pass."""
+        """All passes of a sibling as one measurement, with the first fault of any pass."""
         passes = self.passes
+        # A pass with wrong data goes before the others, so that the measurement has the fault.
         first = next((measured for measured in passes if measured.verified is False), passes[0])
         return replace(
             first,
@@ -228,9 +230,9 @@ class Siblings:
         self._open_devices: dict[str, tuple[Device, DeviceFacts]] = {}
 
     def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
-        """Measure each sibling in turn.
+        """Measure each sibling in turn: each like device, or each group of devices in `among`.
 
-        Without measurements, return why there is nothing to compare.
+        Return the measurements, and an empty text; without measurements, return why there is nothing to compare.
         """
         our_device = self._session.under_test.device
         groups = (
@@ -240,6 +242,7 @@ class Siblings:
         )
         candidates = [self._open(names) for names in groups]
         # Siblings are enough devices of one product, or enough links of one class.
+        # Their hardware keys are equal.
         hardware_keys = [sibling.hardware for sibling in candidates]
         siblings = [
             sibling for sibling in candidates if hardware_keys.count(sibling.hardware) >= FEWEST
@@ -277,8 +280,10 @@ class Siblings:
     def _busy(self, siblings: "Sequence[_Sibling]") -> str:
         """Return which devices were busy before the measurement.
 
-        The text is empty if none was, or if the siblings do not share the host link.
+        The text is empty if none was. It is also empty if the work does not go over the link to the host, which all
+        siblings share: then other busy devices do no harm.
         """
+        # The label of siblings would hide that the work goes over that link.
         if not replace(self._request, labels=()).over_host_link:
             return ""
         # A device reports on the others only, so a second one reports on the first.
@@ -382,7 +387,7 @@ class Siblings:
         return key_for(self._test, replace(self._request, name=sibling.name), sibling.hardware)
 
     def _write(self, siblings: Sequence[_Sibling], busy: str, invalid: str) -> list[Measurement]:
-        """Record each sibling that gave samples.
+        """Record a measurement of each sibling that gave samples, and return all.
 
         Only one of the run's own hardware has a roofline. `busy` names the devices that were busy before, and `invalid`
         is why the measurements are no results; empty if they are.

@@ -78,9 +78,10 @@ class Judge:
     def verdict_on(
         self, measurement: Measurement, *, ended: bool = False
     ) -> tuple[Verdict, Measurement]:
-        """Return the verdict on a measurement's key, and its representative measurement.
+        """Return the verdict on all processes that measured a key, and the measurement that stands for them.
 
-        `ended` makes it the last interim analysis.
+        A test is judged after some of its rounds (an interim analysis), and each time raises the chance of a false red.
+        `ended` makes this analysis the last one.
         """
         results = self.results[measurement.key.identity]
         if SIBLINGS in measurement.samples.labels:
@@ -115,7 +116,7 @@ class Judge:
         return self._with_last_pass(unless_busy(verdict, results.measurements)), representative
 
     def _among_siblings(self, measurement: Measurement) -> Verdict:
-        """Return the verdict on a device beside its siblings of the same test."""
+        """Return the verdict on a device, compared with the like devices of the same test in this run."""
         key = measurement.key
         siblings: dict[str, Sibling] = {}
         for identity, results in self.results.items():
@@ -136,9 +137,9 @@ class Judge:
         )
 
     def _reference_for(self, measurement: Measurement) -> tuple[Reference | None, str]:
-        """Return the reference of a measurement's key, or why there is none.
+        """Return the reference of a measurement's key, the times to compare with, or why there is none.
 
-        The change that all tests share is taken out of it.
+        A change of time that all tests share is taken out of it, since it does not come from the test.
         """
         if self._options.record:
             return None, "recorded, not compared"
@@ -170,7 +171,10 @@ class Judge:
         reference: Reference | None,
         entries: Sequence[Entry],
     ) -> tuple[list[Limit], list[Idle]]:
-        """Return the limits of a measurement, and those that do not apply here."""
+        """Return the limits of a measurement, and those that do not apply here, with the reason.
+
+        A limit may be on another statistic than the median, such as the mean, so it is given all of them.
+        """
 
         def summarise(statistic: Statistic) -> Summary:
             return results.summary(reference, self._under_test.identity, self._started, statistic)
@@ -195,10 +199,11 @@ class Judge:
         )
 
     def analyses_of(self, test_id: str, key: Key, reference: Reference | None) -> Analyses:
-        """Return the interim analyses of a test.
+        """Return the interim analyses of a test: after how many processes it is judged.
 
-        The option decides. Without it a test that looks slow has as many as a red verdict needs.
+        The option `--roofline-rounds` decides. Without it a test that looks slow has as many as a red verdict needs.
         """
+        # A test without further rounds has one process.
         if test_id in self.at_once:
             return Analyses(1)
         return self._analyses() or default_analyses(
@@ -213,7 +218,7 @@ class Judge:
         idle: Sequence[Idle],
         invalid: Sequence[Reason],
     ) -> Subject:
-        """Return the subject of a verdict, before the time is compared."""
+        """Return the subject of a verdict: the facts on its test that do not depend on the comparison."""
         limit_entries = (entry for entry in entries if entry.kind in ("threshold", "reference"))
         return Subject(
             test_id=measurement.test_id,
@@ -235,7 +240,7 @@ class Judge:
     def _left_out(
         self, measurement: Measurement, reference: Reference | None, invalid: Sequence[Reason]
     ) -> tuple[Reason, ...]:
-        """Return why some processes of a key, and lost rounds, do not count.
+        """Return the reasons why some processes of a key do not count, and why rounds were lost.
 
         `invalid` is why the whole key does not count; then single processes are not named.
         """

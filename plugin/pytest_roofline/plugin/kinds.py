@@ -78,7 +78,7 @@ class ResultKind:
         Its row follows when the test's body has ended.
 
         Raises:
-            BadInput: an exact verdict of another kind.
+            BadInput: the record is an exact verdict with the metric of another kind of result.
         """
         if isinstance(record, ExactVerdict) and record.metric != self.metric:
             raise BadInput(

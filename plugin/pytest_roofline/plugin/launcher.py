@@ -53,6 +53,7 @@ class Launcher:
             marks = read_marks(item)
             size = world_size_of(item, marks)
             if (
+                # Ranks that cannot be had are not counted: their tests are skipped.
                 size is not None
                 and size <= self._worth_starting
                 and not self.unavailable(size, marks.mpi)
@@ -121,7 +122,7 @@ class Launcher:
     ) -> tuple[str, list[str], dict[str, str]]:
         """Return the launcher of a program on ranks, the command that starts it, and its variables.
 
-        It is that of `--roofline-launcher`, if it starts programs; else the one that is here.
+        The launcher is that of `--roofline-launcher`, if it starts programs; else the one that is here.
 
         Raises:
             BadInput: it is not in PATH, or not known.
@@ -221,7 +222,7 @@ class Launcher:
         return facts.SeenDevice(self.environment())
 
     def environment(self) -> Environment:
-        """Return the environment of rank 0.
+        """Return the environment of rank 0: its device, host and software.
 
         It is for a process that does not open the device itself.
 

@@ -58,13 +58,14 @@ def _follow(config: pytest.Config, identity: Identity) -> int | None:
 
 
 def _lead(config: pytest.Config, identity: Identity) -> AttachedProcesses:
-    """Return the other processes of the launch.
+    """Return the other processes of the launch, connected to this one, which is rank 0.
 
     A round inherits them from the pytest that started it.
     """
     attached = inherit_processes(identity)
     if attached is not None:
         return attached
+    # Where all ranks are on this host, no other host needs to reach rank 0.
     bind = option_value(config, "address") or (
         "127.0.0.1" if identity.local_size == identity.size else ""
     )

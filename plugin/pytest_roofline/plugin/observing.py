@@ -107,7 +107,7 @@ def notice(error: BaseException, place: MemoryPhase) -> None:
 def _keep_memory_state(
     error: BaseException, device: "Device", place: MemoryPhase | None = None
 ) -> None:
-    """Keep a device's memory state with an error, if memory ran out.
+    """Keep a device's memory state as an attribute of an error, if memory ran out.
 
     The first state that was kept stays.
     """
@@ -133,7 +133,7 @@ def _ask(read_memory: Callable[[], Any]) -> Any:
 
 
 def ran_out(session: "RooflineSession", item: pytest.Item, error: BaseException) -> bool:
-    """Record memory that ran out; return whether that is a result.
+    """Record memory that ran out; return whether that is a result, as of a test with `oom="record"`.
 
     A result releases everything that the test still has.
     """
@@ -142,6 +142,7 @@ def ran_out(session: "RooflineSession", item: pytest.Item, error: BaseException)
         return False
     memory_state: _MemoryState | None = getattr(cause, _STATE_ATTRIBUTE, None)
     record = _record(session, item, cause, memory_state)
+    # A round does not judge, so only its parent looks for what the baseline has.
     if record.recorded and session.round is None:
         record = _with_lost_results(
             session, record, memory_state.place if memory_state is not None else None

@@ -83,7 +83,7 @@ Keep = Callable[[RankResult, BaseException], None]
 
 
 def check_call(distributed: object, fn: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Refuse another object than the fixture, and calls that ranks cannot run.
+    """Raise for a `distributed` that is not the fixture, and for calls that ranks cannot run.
 
     Raises:
         BadInput: it is something else, ranks cannot load the function, or its arguments are no plain data.
@@ -134,7 +134,7 @@ def measure_over(
     call = RankCall(distributed, function, args, request)
 
     def keep(result: RankResult, error: BaseException) -> None:
-        """Record a partial result as invalid."""
+        """Record the result of the blocks before an error as invalid."""
         reason = f"the ranks failed during the measurement: {error}".partition("\n")[0]
         # An error while recording must not hide the error of the measurement.
         with contextlib.suppress(Exception):
@@ -164,7 +164,7 @@ def write(
 
 
 def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Ceiling | None:
-    """Return the roofline of the ranks' links, or of a rank's FLOPs."""
+    """Return the roofline of the ranks' links, or of a rank's FLOPs; None where it is not known."""
     assert request.ranks is not None
     work, metric = request.work, request.shown_metric
     if result.environment is None:
@@ -205,7 +205,7 @@ def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
 
 @contextlib.contextmanager
 def _new_ranks(call: RankCall) -> Iterator[Pool]:
-    """Start ranks for a request alone, no more than it needs.
+    """Start new ranks for a request alone, no more than it needs, and stop them after the block.
 
     With idle ranks in the pool each would have fewer threads. The number of those depends on the other tests.
     """
@@ -249,7 +249,8 @@ def _result(call: RankCall, members: Sequence[Member], times: Sequence[RankTimes
 def _partial(
     call: RankCall, members: Sequence[Member], blocks_by_rank: dict[int, list[LatestBlock]]
 ) -> RankResult | None:
-    """Return the result of the blocks before a failure, if any."""
+    """Return the result of the blocks that all ranks finished before a failure, if any."""
+    # A rank without any block leaves nothing that all ranks have measured.
     if len(blocks_by_rank) < call.options.size:
         return None
     # Some ranks may have finished one block more than others before the failure.
@@ -320,7 +321,10 @@ def measure_jobs(call: RankCall, keep: Keep) -> RankResult:
 
 
 def _jobs(call: RankCall, members: Sequence[Member], seconds: Sequence[float]) -> RankResult:
-    """Return the result of whole programs, `noisy` with fewer than five."""
+    """Return the result of the times of whole programs, in seconds.
+
+    With fewer than five it is labelled `noisy`.
+    """
     labels = set(call.request.labels)
     if len(seconds) < 5:
         labels.add("noisy")

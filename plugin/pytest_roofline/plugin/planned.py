@@ -84,7 +84,8 @@ def _checked_marks(item: pytest.Item, merged: Mapping[str, Any]) -> Marks:
                 f"{item.nodeid}: @pytest.mark.roofline has {name}={value!r}; expected {expected}"
             )
     marks = Marks(**merged)
-    refuse_wide(marks.tolerance, marks.tolerance_reason is not None, WIDE_MARK)
+    has_reason = marks.tolerance_reason is not None
+    refuse_wide(marks.tolerance, is_deliberate=has_reason, remedy=WIDE_MARK)
     return marks
 
 
@@ -157,7 +158,7 @@ def benchmark_name(item: pytest.Item) -> str:
 
 
 def parameters_of(item: pytest.Item) -> dict[str, object]:
-    """Return a test's parameters for its key, in any order of the source.
+    """Return a test's parameters for its key, by name, as scalars.
 
     Scalars stand as they are. Types, devices, functions, enumerations and collections of these stand by name, other
     objects by the id text that the test gives them. An object without an id text stands by its position, and its name
@@ -167,6 +168,7 @@ def parameters_of(item: pytest.Item) -> dict[str, object]:
     if spec is None:
         return {}
     parameters: dict[str, object] = {}
+    # Parts of the id that pytest generated are replaced by values below, as far as these are scalars.
     id_text, needs_id = spec.id, False
     for name, value in spec.params.items():
         scalar = scalar_of(value)
@@ -195,6 +197,7 @@ def mark_clashes(planned: Sequence[Planned]) -> None:
 
     Their baselines would mix; the other tests of the session run.
     """
+    # The first test of each benchmark and parameters.
     firsts: dict[tuple[str, str], Planned] = {}
     for plan in planned:
         first = firsts.setdefault((plan.benchmark, canonical(plan.parameters)), plan)
@@ -278,7 +281,7 @@ class PlanWriter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Write the list."""
+        """Write the tests that measure into the file of the plan, a line of JSON for each."""
         plans = plan([item for item in items if measures(item)])
         lines = [
             json.dumps(
@@ -294,7 +297,7 @@ class PlanWriter:
 
 
 def select(config: pytest.Config, items: list[pytest.Item], marked: Mapping[str, Marks]) -> None:
-    """Mark clashes of names, and remove tests of higher tiers in place.
+    """Mark tests whose names clash, and remove tests of higher tiers than the run's from `items`.
 
     A test that a threshold names is kept, and so is one that the command line names by its node id.
     """

@@ -243,6 +243,7 @@ class _ProgramRun:
             "wall",
             name,
         )
+        # A program does not tell the resolution of its clock.
         samples = Samples(tuple(seconds), iterations=1, tick_s=0.0)
         return Measurement(
             key, self._test.test_id, self._test.label(name), "", Work(calls=1), samples
@@ -318,7 +319,7 @@ class _ProgramRun:
         )
 
     def _claim(self, key: Key) -> None:
-        """Note that a figure with this key belongs to this test.
+        """Note that a figure with this key belongs to this test, since only one test may measure a key.
 
         Raises:
             BadInput: another test has such a figure, or this test has it twice.

@@ -139,6 +139,7 @@ def record(
         process=session.process,
         work=request.work,
         samples=samples,
+        # With more ranks than cores a time mostly shows the scheduler, so it fails no test.
         gate=test.marks.gate and OVERSUBSCRIBED not in samples.labels,
         tolerance=request.tolerance,
         ceiling=ceiling,
@@ -174,7 +175,7 @@ def why_partial(error: BaseException, message: str) -> str:
 
 
 def with_sanity(measurement: Measurement, rooflines: "Rooflines") -> Measurement:
-    """Return the measurement, invalid if it is faster than its hardware."""
+    """Return the measurement, marked as invalid if it is faster than its hardware can be."""
     if measurement.invalid:
         return measurement
     ceiling, work = measurement.ceiling, measurement.work

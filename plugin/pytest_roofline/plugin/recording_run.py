@@ -46,7 +46,7 @@ _RECORDABLE = (*ENDED, pytest.ExitCode.INTERRUPTED)
 
 
 def refusals(state: "RooflineSession", waiting: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return why no baseline can be made of a recording, else nothing.
+    """Return why no baseline can be made of a recording, else nothing; nothing too for a run that records none.
 
     There is a reason for each measurement.
 
@@ -63,7 +63,8 @@ def refusals(state: "RooflineSession", waiting: Iterable[str] = ()) -> tuple[str
     run = replace(run, lines=run.lines + passed_outcomes)
     if state.options.record:
         # After the first process one is enough: the further ones are still to come.
-        return _why_unrecorded(run, 1 if passed_outcomes else fewest_of(state.options.recording))
+        fewest_processes = 1 if passed_outcomes else fewest_of(state.options.recording)
+        return _why_unrecorded(run, fewest_processes)
     try:
         propose([run])
     except NothingFit as error:
@@ -73,12 +74,12 @@ def refusals(state: "RooflineSession", waiting: Iterable[str] = ()) -> tuple[str
     return ()
 
 
-def _why_unrecorded(run: Run, fewest: int) -> tuple[str, ...]:
+def _why_unrecorded(run: Run, fewest_processes: int) -> tuple[str, ...]:
     """Return why nothing of a run fits the baselines, else nothing.
 
-    An entry needs `fewest` sound processes.
+    An entry needs `fewest_processes` sound processes.
     """
-    fit = fit_of(run, fewest)
+    fit = fit_of(run, fewest_processes)
     if not fit.is_empty:
         return ()
     return tuple(refusal.why for refusal in fit.refusals) or (
@@ -141,9 +142,11 @@ def write_baselines(state: "RooflineSession", status: int) -> None:
     run = state.writer.read_back() if options.target is not None and not state.refusals else None
     if run is None or options.target is None or status not in _RECORDABLE:
         return
-    fewest = fewest_of(options.recording)
+    fewest_processes = fewest_of(options.recording)
     try:
-        state.recording = record(run, fewest, options.target, reason=options.accept_slower)
+        state.recording = record(
+            run, fewest_processes, options.target, reason=options.accept_slower
+        )
     except RooflineError as error:
         state.refusals = (str(error),)
 
@@ -250,7 +253,7 @@ def _foresight(state: "RooflineSession", recording: Recording) -> str:
     if foresight.slowdown is None:
         return "; the processes are too few to find a slowdown; record the test again"
     percent = math.ceil(100 * foresight.slowdown)
-    more_days = ", more days let it find less" * foresight.shrinks
+    more_days = ", more days let it find less" if foresight.shrinks else ""
     return f"; finds slowdowns from {percent} %{more_days}"
 
 

@@ -111,9 +111,9 @@ def fail(item: pytest.Item, options: Options, reason: str, rank: int = OTHER) ->
 
 
 def require(item: pytest.Item, options: Options, reason: str) -> None:
-    """Fail a test that lacks required hardware.
+    """Fail a test that lacks hardware, if the run requires it; else do nothing.
 
-    In shadow mode the lack is noted.
+    In shadow mode the lack is only noted.
     """
     if options.requires_hardware:
         # In shadow mode the reason stands alone, without the report that names the test.

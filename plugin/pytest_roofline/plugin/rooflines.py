@@ -77,12 +77,16 @@ class Rooflines:
         return ""
 
     def _bounds_of_cpu(self, bytes_per_s: float, flops_per_s: float) -> list[Ceiling]:
-        """Return the measured limits of a CPU for the rates that look impossible."""
+        """Return the measured limits of a CPU for the rates that look impossible.
+
+        To measure takes time, so a rate that the fastest processors reach is not checked.
+        """
         cores = self.environment.host.usable_cores
         bounds = []
         if bytes_per_s > SUSPECT_BYTES_PER_S * cores and self.triad is not None:
             bounds.append(self.triad)
         if flops_per_s > SUSPECT_FLOPS * cores:
+            # The type in which the work computes is not known, so the faster of two counts.
             products = filter(None, map(self._product, ("fp32_TFLOPS", "bf16_TFLOPS")))
             fastest = max(products, key=lambda product: product.value, default=None)
             bounds += [fastest] if fastest is not None else []
@@ -102,7 +106,7 @@ class Rooflines:
 
 
 def triad_of(device: "Device", environment: Environment) -> Ceiling | None:
-    """Measure the memory bandwidth of a CPU; return None for any other device.
+    """Measure the memory bandwidth of a CPU by a triad, `a = b + s * c`; return None for any other device.
 
     Call it before a test uses some of the memory.
     """

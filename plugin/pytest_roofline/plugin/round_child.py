@@ -86,6 +86,7 @@ def begin(config: pytest.Config) -> None:
     if not path:
         return
     this_round = config.stash[round_key] = _read_round(path)
+    # A side of `roofline ab` is compared by its parent, so more options are not heeded there.
     config.stash[unheeded_key] = (
         _UNHEEDED_OPTIONS if this_round.side is None else _UNHEEDED_OPTIONS | _UNJUDGED_OPTIONS
     )
@@ -115,7 +116,7 @@ def files_of(test_ids: Sequence[str], rootdir: Path) -> list[str]:
 
 
 def _read_round(path: str) -> Round:
-    """Return the round of a file that this process's parent wrote.
+    """Return the round, the task of this process, from a file that its parent wrote.
 
     Raises:
         pytest.UsageError: there is no such file, or another process wrote it.

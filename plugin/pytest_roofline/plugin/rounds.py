@@ -204,7 +204,7 @@ class Rounds:
         self._say(f"roofline: {test_id}: {text}")
 
     def _copy_results(self, folder: Path, number: int) -> frozenset[str]:
-        """Copy a child's results into the run file, and return its test ids."""
+        """Copy the results of a round's process into the run file, and return the ids of its tests."""
         copied_ids: set[str] = set()
 
         def tell(error: BadFile) -> None:
@@ -253,7 +253,10 @@ class Rounds:
             )
 
     def _copy_memory_failure(self, record: OutOfMemory, run: Run, number: int) -> None:
-        """Copy a record of memory that ran out, which loses its test a round."""
+        """Copy a record of memory that ran out in a round.
+
+        If that is a result of its test, the round is lost for the measurements that it did not make.
+        """
         self._state.record(replace(record, round=number))
         if record.recorded:
             measured = [
@@ -266,7 +269,10 @@ class Rounds:
 
 
 def why_no_rounds(state: "RooflineSession") -> str:
-    """Return why this run cannot have further rounds, else an empty text."""
+    """Return why this run cannot have further rounds, else an empty text.
+
+    A round is a further process, which a GPU in the compute mode of a single process refuses.
+    """
     gpu = state.under_test.gpu
     exclusive = gpu is not None and gpu.compute_mode == "exclusive process"
     if (

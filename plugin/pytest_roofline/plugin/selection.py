@@ -162,7 +162,7 @@ def finds_all(config: pytest.Config) -> bool:
 
 
 def _is_everywhere(config: pytest.Config) -> bool:
-    """Return whether pytest looks in all folders of `testpaths`, else the rootdir."""
+    """Return whether pytest looks in all folders of `testpaths`, or in the rootdir if there are none."""
     if config.args_source is config.ArgsSource.TESTPATHS:
         return True
     paths = [place.path for place in _places(config, config.args) if not place.function]

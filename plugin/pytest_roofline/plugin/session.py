@@ -148,7 +148,7 @@ class RooflineSession:
         return None if most_rounds is None else Analyses(most_rounds)
 
     def unmet(self, needs: str | None) -> str | None:
-        """Return why the device does not do for a test's `needs`; None if it does."""
+        """Return why the device does not suit a test's `needs`; None if it does."""
         if needs == "siblings":
             sibling_count = len(siblings_of(self.under_test.device))
             return (
@@ -169,7 +169,7 @@ class RooflineSession:
         record: Measurement | Resources | OutOfMemory,
         calibration: Calibration | None = None,
     ) -> None:
-        """Write a result at once, and give it to its kind.
+        """Write a result into the run file at once, and give it to its kind of result.
 
         `calibration` is that of the clock; the first one is written before the result. A repetition adds measurements
         only.
@@ -311,7 +311,7 @@ class RooflineSession:
         return "a report" if self.reports.broken else ""
 
     def close(self, exit_status: int) -> None:
-        """Settle all verdicts, and end the run file. A second call does nothing."""
+        """Settle all verdicts, which depend on each other, and end the run file. A second call does nothing."""
         if self._closed:
             return
         self._closed = True

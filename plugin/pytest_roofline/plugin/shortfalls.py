@@ -47,7 +47,7 @@ def replaced_baselines(options: Options) -> list[Shortfall]:
 
 
 def nothing_compared(state: "RooflineSession | None", why_no_test: str) -> list[Shortfall]:
-    """Report a run that has compared nothing.
+    """Return the shortfall of a run that has compared nothing; none if it has compared something.
 
     `why_no_test` is empty where pytest ran tests.
     """
@@ -57,6 +57,7 @@ def nothing_compared(state: "RooflineSession | None", why_no_test: str) -> list[
     if state is None:
         remedy = "Check the paths, -k, -m, --roofline-tier and the plugins that collect tests."
         return [Shortfall("nothing was compared, since no test that measures was selected", remedy)]
+    # A test that ran out of memory against its baseline is red already.
     if any(row.lost is not None and row.lost.red for row in state.rows):
         return []
     rows = [row for row in state.rows if row.lost is None]
@@ -85,7 +86,7 @@ def _open_text(state: "RooflineSession", row: Row) -> str:
 def shortfalls(
     state: "RooflineSession", missing: Sequence[Entry | ExactEntry], coverage: "Coverage"
 ) -> list[Shortfall]:
-    """List the tests without a number or verdict, and unmeasured entries.
+    """Return what a gate lacks: tests without a number or verdict, and entries that were not measured.
 
     Args:
         state: the run.

@@ -9,7 +9,7 @@ from ..core.units import printable, without_commands
 
 
 def tell(config: pytest.Config, line: str, *, progress: bool = True) -> None:
-    """Print a line while tests run; with -q nothing on progress."""
+    """Print a line while tests run. With -q a line on progress is not printed."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or (progress and config.get_verbosity() < 0):
         return

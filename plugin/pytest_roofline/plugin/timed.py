@@ -112,7 +112,7 @@ class TimedResults(ResultKind):
             self._show_verdict(measurement)
 
     def _add_to_key(self, measurement: Measurement) -> bool:
-        """Add a measurement to its key; return whether it is to be judged.
+        """Add a measurement to the others of its key; return whether it is to be judged.
 
         One of ranks that outnumber their cores, or under a profiler, is shown without a verdict.
         """
@@ -208,7 +208,7 @@ class TimedResults(ResultKind):
         )
 
     def wants_round(self, row: Row) -> bool:
-        """Return whether a key is worth another process.
+        """Return whether the key of a row is worth measuring in another process.
 
         A key without a reference is measured as often as a recording needs, another until its verdict is decided.
         """
@@ -225,8 +225,10 @@ class TimedResults(ResultKind):
         if verdict.reference is None and may_become_baseline and not verdict.siblings:
             # An invalid first process does not end it: a later one may be undisturbed.
             return process_count < self._options.recording and not results.hopeless(None)
+        # Futile: further processes would hardly decide it.
         if verdict.decided or verdict.futile:
             return False
+        # There is nothing to compare with.
         if verdict.reference is None and verdict.limit is None and not verdict.siblings:
             return False
         return process_count < self.most_rounds(row) and not results.hopeless(verdict.reference)
@@ -254,7 +256,7 @@ class TimedResults(ResultKind):
                 self._settle(row, replace(verdict, reach=last_verdict.reach))
 
     def settle(self, open_ids: set[str]) -> None:
-        """Compare all verdicts of the run, as a correction for many tests needs.
+        """Settle the verdicts of the run together: of many tests some differ by chance, so each p-value is corrected.
 
         Only the verdicts of `open_ids`, tests with a deferred report, may change. Others get their adjusted p-value.
         """
@@ -282,7 +284,7 @@ class TimedResults(ResultKind):
         self._show(timed_row(results, whole_verdict, measurement=row.measurement), verdict)
 
     def _share(self, open_ids: set[str]) -> None:
-        """Estimate the change that all tests share, and judge without it.
+        """Estimate the change of time that all tests share, and judge each test without it.
 
         A drill slows all tests alike to see each turn red, and a recording compares nothing, so both go without it.
         """
@@ -319,7 +321,10 @@ class TimedResults(ResultKind):
                 yield row, verdict
 
     def _canary_groups(self) -> Iterator[tuple[str, Group, Reference]]:
-        """Yield each valid canary that has a reference, by its key's identity."""
+        """Yield each canary, a measurement of the machine itself, that is valid and has a reference.
+
+        It is the identity of its key, its times in this run, and the reference.
+        """
         canaries_by_key: dict[str, list[Measurement]] = {}
         for canary in self.canaries:
             if not canary.invalid:
@@ -337,7 +342,7 @@ class TimedResults(ResultKind):
                 )
 
     def missing(self, elsewhere: Collection[tuple[str, str]]) -> list[Entry | ExactEntry]:  # noqa: ARG002
-        """Return the measured entries of this hardware that the run did not measure."""
+        """Return the entries of this hardware with measured times that the run did not measure again."""
         keys = [row.key for row in self.rows if row.key is not None]
         hardware = {self._under_test.hardware, *(key.hardware for key in keys)}
         measured = {key.identity for key in keys}
