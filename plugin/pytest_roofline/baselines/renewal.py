@@ -122,7 +122,9 @@ def changes(
             replaces=replaces,
             accept_slower=accept_slower,
         )
-        for entry in select(proposal.entries, only, [entry.label for entry in proposal.exact])
+        for entry in select(
+            proposal.entries, only, other_labels=[entry.label for entry in proposal.exact]
+        )
     ]
     refusals = [change.refusal for change in entry_changes if change.refusal]
     if refusals:
@@ -142,7 +144,8 @@ def kernel_changes(
     """
     # A substring of `only` may be meant for the entries of times, so the labels of these are no mistake.
     return exact_changes(
-        select(proposal.exact, only, [entry.label for entry in proposal.entries]), folder
+        select(proposal.exact, only, other_labels=[entry.label for entry in proposal.entries]),
+        folder,
     )
 
 

@@ -195,7 +195,7 @@ def _notes(runs: Collection[Run]) -> list[str]:
 
 
 def _proposal(runs: tuple[Run, ...], everything: bool, accept_slower: bool) -> Proposal:
-    """Return the proposal of these runs.
+    """Return the proposal of these runs: the entries that they make for a baseline, and what is left out.
 
     Raise NothingFit if no measurement is fit for a baseline, after a line for each reason. Raise BadInput instead if
     other processes kept the machine busy.
@@ -292,7 +292,7 @@ def approve(
         new_baseline, into, only=only, replaces=replace, accept_slower=accept_slower
     )
     kernels = renewal.kernel_changes(new_baseline, into, only=only)
-    # An unchanged entry is not written.
+    # An unchanged entry is not written. `exact` are entries of compiled kernels, which are in a file of their own.
     pending = [change for change in changes if change.action != "unchanged"]
     exact = [change for change in kernels if change.action != "unchanged"]
     if not pending and not exact:

@@ -230,6 +230,7 @@ def _mismatch(verdict: Verdict, slowdown: float, test_count: int) -> str:
         return ""
     # The chance that a value lies beyond one end of an interval of one test.
     chance = (1 - CONFIDENCE) / 2
+    # How many times as far from the estimate a bound lies that holds for all tests together.
     widening = NormalDist().inv_cdf(chance / test_count) / NormalDist().inv_cdf(chance)
     # The estimate and its interval are logarithms of ratios.
     low, high = (
@@ -243,7 +244,7 @@ def _mismatch(verdict: Verdict, slowdown: float, test_count: int) -> str:
 
 
 def _not_red_reason(verdict: Verdict, slowdown: float) -> str:
-    """Return why a test did not turn red, behind its label and verdict.
+    """Return why a test did not turn red, after its label and verdict.
 
     The drill is within the tolerance, or smaller than the detectable effect (`reach`), or the verdict has its reason.
     """

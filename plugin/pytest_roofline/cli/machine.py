@@ -132,7 +132,7 @@ def _open_device(name: str | None, measures: bool) -> devices.Device | None:
 def _check_timing(
     device: devices.Device, name: str | None, as_json: bool
 ) -> tuple[dict[str, object], int]:
-    """Check that timing is right, and print a line for each property.
+    """Check the properties that timing on a device must have, and print a line for each.
 
     Return the results as JSON, and the number of properties that do not hold. `name` is the user's name of the device,
     None for the best one.
@@ -222,7 +222,7 @@ def hardware(folders: tuple[Path, ...], name: str | None, as_json: bool) -> int:
 
 
 def _show_product(products: tuple[Product, ...], name: str, as_json: bool) -> int:
-    """Print the product of a name. Return the exit status.
+    """Print the hardware product of a name. Return the exit status.
 
     An unknown name is a slice of a GPU, the beginning of known names, or a product to add; each has its own message.
     """

@@ -208,7 +208,7 @@ def _pytest_config(folder: Path) -> str:
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files below a folder. Raise CannotStore with the number of files written before."""
+    """Write files below a folder. If that fails, raise CannotStore, which tells how many files are written."""
     for written_count, (name, content) in enumerate(files.items()):
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

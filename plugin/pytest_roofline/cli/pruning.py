@@ -88,7 +88,7 @@ class UnusedEntries:
 
 
 def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
-    """Return a hint on an unused entry, with the reason.
+    """Return a hint on an entry of a baseline that no test uses, with the reason.
 
     `removes` says that the entry is removed in this call.
     """
@@ -132,7 +132,7 @@ def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
 
 
 def _run_collection(tests: tuple[str, ...], plan: Path) -> "subprocess.CompletedProcess[str]":
-    """Have pytest collect tests, and write those that measure into the file `plan`."""
+    """Return the ended process of a pytest that collects tests, and writes those that measure into the file `plan`."""
     command = [
         sys.executable,
         "-m",

@@ -137,7 +137,7 @@ def compare(
 
 
 def _check_together(*, new: bool, table: bool, of: bool, by: bool, base: bool) -> None:
-    """Raise an error for arguments of `compare` that exclude each other, or without NEW.
+    """Raise an error for arguments of `compare` that exclude each other, and for a missing NEW.
 
     Each argument tells whether the one of that name was given.
     """
@@ -185,7 +185,10 @@ def _print_table(paths: Sequence[Path], quantity: Quantity | None, as_json: bool
 def _compare_by(
     paths: Sequence[Path], by: str, base: str | None, tolerance: float | None, as_json: bool
 ) -> int:
-    """Judge and print two values of a parameter. Return the exit status."""
+    """Compare the tests of runs that differ in the value of the parameter `by`, and print the verdicts.
+
+    Return the exit status. `base` is the value to compare with; None leaves the choice to the comparison.
+    """
     runs = [read_run(path) for path in paths]
     note_cuts(runs)
     contrast = compare_by(runs, by, base, tolerance)

@@ -56,8 +56,8 @@ def show(selectors: tuple[str, ...], into: Path, as_json: bool) -> None:
     entries = [entry for baseline in baselines.values() for entry in baseline.entries]
     kernels = [entry for baseline in baselines.values() for entry in baseline.exact]
     selected_entries: list[Entry | ExactEntry] = [
-        *select(entries, parts, [kernel.label for kernel in kernels]),
-        *select(kernels, parts, [entry.label for entry in entries]),
+        *select(entries, parts, other_labels=[kernel.label for kernel in kernels]),
+        *select(kernels, parts, other_labels=[entry.label for entry in entries]),
     ]
     identities = {entry.identity for entry in selected_entries}
     rows = []
@@ -91,7 +91,7 @@ def _print_health(
     *,
     all_published: bool,
 ) -> None:
-    """Print the entries of a file.
+    """Print the entries of a baseline file with their evidence.
 
     `all_published` prints every published entry, instead of the first ones.
     """
@@ -147,6 +147,7 @@ def check(
         raise BadInput("--apply or --tests is given without --prune; add --prune")
     hardware, baselines = _read_files(ctx.obj, files, into)
     flaws = _flaws_of_hardware(hardware)
+    # A wrong file of hardware is not put in force.
     if baselines and not flaws:
         use_hardware_of(ctx, ctx.obj)
     now = datetime.datetime.now(datetime.UTC)
