@@ -90,7 +90,7 @@ def _parse_words(config: pytest.Config, words: Sequence[object]) -> argparse.Nam
 
 
 def parse_apart(words: Sequence[str], option: str, name: str) -> argparse.Namespace:
-    """Return the arguments of another run as pytest parses them. Options of plugins are skipped.
+    """Return the arguments of another run as pytest parses them, without the options of plugins.
 
     Args:
         words: the arguments.
@@ -117,9 +117,9 @@ def commands_gate(config: pytest.Config) -> bool:
 
 
 def _command_value(config: pytest.Config, name: str) -> Any:
-    """Return the raw value of an option in the command, else None.
+    """Return the raw value of an option of ours that was typed in the command itself, else None.
 
-    The command may have its ini twin too, as `-o roofline_ci=true`.
+    The command may have the ini setting of the same name instead, its twin, as `-o roofline_ci=true`.
     """
     command, twin = command_of(config), ini_name(name)
     value = getattr(command, twin, None)
@@ -130,9 +130,9 @@ def _command_value(config: pytest.Config, name: str) -> Any:
 
 
 def rounds_prevented(config: pytest.Config) -> str:
-    """Return the option from elsewhere that prevents the rounds of a gate.
+    """Return the option from outside the command that prevents the further rounds of its gate.
 
-    The text is empty without one, or where the command asks for one round only.
+    The text is empty without one, without a gate, or where the command asks for one round only.
     """
     if not commands_gate(config) or option_value(config, "rounds") == "1":
         return ""
@@ -147,7 +147,8 @@ def rounds_prevented(config: pytest.Config) -> str:
 def _reruns_of_ini(config: pytest.Config) -> str:
     """Return the ini setting by which pytest-rerunfailures repeats tests.
 
-    An example is `pytest.ini: reruns=2`. It is empty if the command or an option sets the number.
+    An example is `pytest.ini: reruns=2`. It is empty without the setting, if the command or an option sets the number,
+    or if that plugin is not there.
     """
     command = command_of(config)
     is_overridden = any(text.startswith("reruns=") for text in command.override_ini or [])
@@ -231,7 +232,7 @@ def _pytest_value(config: pytest.Config, name: str) -> Any:
 
 
 def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
-    """Return the settings outside a gate's command that bear on it.
+    """Return the settings outside a gate's command that may change its result.
 
     There are none without such a gate.
     """
@@ -245,7 +246,7 @@ def settings_elsewhere(config: pytest.Config) -> tuple[OutsideSetting, ...]:
 
 
 def _ours_elsewhere(config: pytest.Config) -> Iterator[OutsideSetting]:
-    """Yield the options of ours from elsewhere that bear on a gate."""
+    """Yield the options of ours that are set outside the command and may change the result of its gate."""
     for name in ("against", *_LOOSENING_OPTIONS, *_COMMAND_ONLY):
         command_value, value = _command_value(config, name), _pytest_value(config, name)
         # A value in the command replaces any other; only lists are joined.

@@ -199,7 +199,7 @@ _PARSERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 
 
 def parse_options(config: pytest.Config) -> Options:
-    """Return the options: command line before ini before default."""
+    """Return the options of a run: the command line goes before the ini file, and that before the default."""
     try:
         return _parse(config)
     except RooflineError as error:
@@ -211,7 +211,7 @@ def parse_options(config: pytest.Config) -> Options:
 
 
 def _parse(config: pytest.Config) -> Options:
-    """Return the checked options.
+    """Return the checked options of a run.
 
     An option that is set goes before the values of a gate's profile.
     """
@@ -299,7 +299,10 @@ def _target(config: pytest.Config) -> Path:
 
 
 def _gate(config: pytest.Config) -> dict[str, Any]:
-    """Return the fields that a gate's profile and `--roofline-fail-on` set."""
+    """Return the fields of the options that `--roofline-ci` and `--roofline-fail-on` set.
+
+    `--roofline-ci` makes the run a gate: it has defaults of its own for what fails, rounds and time.
+    """
     profile = _ci(config)
     is_gate = bool(profile)
     words, adds = _fail_on(option_value(config, "fail-on"))
@@ -350,6 +353,7 @@ def _fail_on(text: str | None) -> tuple[frozenset[str], bool]:
             f"--roofline-fail-on={text} has a + before some words only. Put a + before every word to add the words "
             "to the default list, or before no word to replace the default list"
         )
+    # Without a plus these words replace the default list, so a regression must be among them.
     if not with_plus and "regressed" not in words:
         raise BadInput(
             f"--roofline-fail-on={text} lets a regression pass. Name regressed too, or write +{typed_words[0]} to add "

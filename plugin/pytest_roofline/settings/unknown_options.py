@@ -16,7 +16,7 @@ _FLAGS = {f"{PREFIX}ci": (SHADOW,), f"{PREFIX}record": ()}
 
 
 def refuse_values(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Raise if a flag of ours has a value, before pytest reads it.
+    """Raise if a flag of ours, an option without a value, has one; before pytest reads the command.
 
     Raises:
         pytest.UsageError: with what to type.
