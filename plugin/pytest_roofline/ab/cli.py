@@ -170,7 +170,11 @@ def _new_state(
     folder: Path, a: str, b: str, arguments: tuple[str, ...], *, processes: int, tolerance: str | None,
     seed: int | None, name: str | None, **program: Any,
 ) -> State:  # fmt: skip
-    """Return the state of a new run. Its name is free."""
+    """Return the state of a new run, from the options of `roofline ab`.
+
+    Raises:
+        BadInput: a run has this name, or an option cannot be used.
+    """
     plan = make_plan(dict(zip(SIDES, parse_sides(a, b), strict=True)), arguments, **program)
     # To the microsecond, so that two in a second have names of their own.
     name = name or f"ab-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
@@ -220,6 +224,7 @@ def _run(
     resume_command += f" --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else ""
     previous_handler = signal.signal(signal.SIGTERM, _interrupt)
     try:
+        # The interpreter of a side that runs a program need not have this plugin.
         module = PLUGIN if state.program is None else NOTHING
         with prepare_sides(specs, Path(state.cwd), module) as sides:
             state = replace(

@@ -99,7 +99,11 @@ def make_plan(
 
 
 def _commands_of(specs: Mapping[str, SideSpec], run: str | None) -> dict[str, str]:
-    """Return the command of each side; empty where tests are measured."""
+    """Return the command of each side; empty where tests are measured.
+
+    Raises:
+        BadInput: both `--run` and a side give a command.
+    """
     commands = {side: spec.value for side, spec in specs.items() if spec.kind == "cmd"}
     if run is None:
         return commands
@@ -113,7 +117,10 @@ def _commands_of(specs: Mapping[str, SideSpec], run: str | None) -> dict[str, st
 def _parse_paths(
     reader: str, higher: Sequence[str], lower: Sequence[str]
 ) -> tuple[FigurePath, ...]:
-    """Return the figures that a user names. A tool has its own."""
+    """Return the figures to read from the output, as a user names them.
+
+    It is empty for a tool, which has figures of its own, and where only the time of the command is measured.
+    """
     tools = _tools() if reader and reader not in READERS else ()
     if reader and reader not in (*READERS, *tools):
         raise BadInput(f"--read is {reader!r}; expected one of {', '.join((*READERS, *tools))}")

@@ -124,7 +124,10 @@ class _ProgramProcess:
         return Printed(self._folder / name).run(words, around, subject)
 
     def _lines(self, seconds: float) -> list[Line]:
-        """Return the figures of the program, and an outcome of each."""
+        """Return the figures of the program, and an outcome of each.
+
+        `seconds` is the time of the command, which is the figure where none is read from the output.
+        """
         reader = self._plan.reader
         if not reader:
             measurements = [self._measurement("", {}, JOB_METRIC, (seconds,))]

@@ -15,7 +15,7 @@ _COLUMNS = ("test", "target", "figure", "A", "B", "B is", "verdict")
 
 
 def figures_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """Return a table of the figures that differ; empty if none does.
+    """Return a table of the figures of kernels that differ between both sides; empty if none does.
 
     `width` is in columns.
     """

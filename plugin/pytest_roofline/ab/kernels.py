@@ -38,7 +38,7 @@ class KernelsOfSides:
 
 
 def compare_kernels(results: SidesResults) -> KernelsOfSides:
-    """Compare B's kernels with A's.
+    """Compare the compiled kernels of side B with those of side A.
 
     Figures in which both processes of A differ are left out, and named in a note.
     """

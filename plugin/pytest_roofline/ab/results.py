@@ -259,7 +259,7 @@ class SidesResults:
         return sum(bool(process.files) for process in dropped)
 
     def twin(self, key: Key, side: str) -> str | None:
-        """Return the identity that a test shares with its twin on the other side.
+        """Return the identity that a test shares with its twin, the same test on the other side.
 
         None if the test lacks the parameter of the side, or has another value of it.
         """
@@ -300,9 +300,9 @@ class SidesResults:
         ]
 
     def slowest_attempts(self, twin: str, *arms: Arm) -> list[tuple[ArmProcess, Measurement]]:
-        """Return the processes of some arms, each with its slowest sound attempt.
+        """Return the processes of some arms (`A`, `B`, `control`), each with its slowest sound attempt at a test.
 
-        A process without a sound attempt at the test is left out.
+        The slowest counts, so that a rerun cannot hide a slow one. A process without a sound attempt is left out.
         """
         attempts = []
         for process in self.state.taken:
@@ -312,7 +312,7 @@ class SidesResults:
         return attempts
 
     def blocks_of(self, twin: str, until: int) -> list[Block]:
-        """Return the blocks of a test, with the times of their processes.
+        """Return the blocks of a test: groups of processes of all sides that ran in turn, with their times.
 
         Blocks after block `until` are left out.
         """
@@ -339,7 +339,7 @@ class SidesResults:
         )
 
     def unsound(self, twin: str) -> tuple[int, int, str]:
-        """Return two counts of a test's processes, and a reason.
+        """Return how many processes of a test have no sound time, of how many, and why.
 
         The first counts the processes without a sound time, the second all processes. The reason is that of the last
         unsound process, empty if there is none.

@@ -72,7 +72,7 @@ class Runner:
                 parent.close()
 
     def _run_blocks(self, budget_s: float | None) -> dict[str, Paired]:
-        """Run blocks, and judge after each. Return the last verdicts.
+        """Run blocks, groups of processes of both sides in turn, and judge after each. Return the last verdicts.
 
         Blocks that an interrupted run has completed are used, and not run again. `budget_s` counts from the start of
         this call; the first block always runs.
@@ -93,6 +93,7 @@ class Runner:
                 self._tell(
                     f"the time of --budget is over after block {block}; still undecided: {self._count(undecided)}"
                 )
+                # Blocks count from 0, so the last one that ran is the one before.
                 return self.judge(block - 1, ended=True)
             processes = {process.number: process for process in self.results.state.taken}
             # A block that an interrupted run has completed is not announced again.

@@ -72,7 +72,14 @@ def run_side(
 
 
 def check_end(side: str, setup: PreparedSide, end: ChildEnd, runs: Sequence[Run]) -> None:
-    """Raise BadInput for a side that cannot start, or runs code of another commit."""
+    """Raise BadInput for a side that could not start, or ran code of another commit.
+
+    Args:
+        side: A, B, or the second A.
+        setup: how the side runs.
+        end: how its process ended.
+        runs: the runs of that process.
+    """
     if not end.started and end.status not in _FINE:
         raise CommandError(
             f"side {side} ({setup}) could not start: {end.cause}; correct the fault that its output shows",

@@ -194,7 +194,7 @@ def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
         label = Twins(Variant("A", before), Variant("B", after)).label
         label += f".{key.name}" if key.name else ""
     medians_s = tuple(measurement.median_s for measurement in after)
-    # A figure of a program is told in its own terms, and a time of a test as one.
+    # A figure of a program is shown in its own unit and direction, as tokens a second; a time of a test as a time.
     is_figure = results.state.program is not None and has_own_terms(key.metric)
     verdict = replace(
         paired.verdict,
@@ -374,14 +374,14 @@ def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list
 
     `processes` is the largest number for a side.
     """
-    fewest = max(
+    enough = max(
         (paired.verdict.processes_for_red for paired in paired_by_twin.values()), default=0
     )
     note = (
-        f"{processes} processes a side are too few to turn any test red; use --processes {fewest}, or select at least "
+        f"{processes} processes a side are too few to turn any test red; use --processes {enough}, or select at least "
         "25 tests of similar spread"
     )
-    return [note] if fewest > processes else []
+    return [note] if enough > processes else []
 
 
 def _environment_changes(results: SidesResults) -> list[str]:
@@ -393,7 +393,7 @@ def _environment_changes(results: SidesResults) -> list[str]:
 
 
 def report_text(report: Report, width: int, colour: bool) -> str:
-    """Return a report for a terminal. A row a test stands between the sides and the sentence."""
+    """Return a report for a terminal: the sides, a table with a row for each test, notes, and the sentence."""
     processes = ", ".join(filter(None, (_processes_text(report), f"seed {report.state.seed}")))
     head = [f"A {report.sides['A']}, B {report.sides['B']}: {processes}"]
     head += [f"changed: {listed(report.changed, MOST_NAMED, '; ')}"] if report.changed else []
@@ -431,7 +431,7 @@ def _processes_text(report: Report) -> str:
 
 
 def _cells(report: Report, row: Row) -> list[str]:
-    """Return the cells of both times or figures, their difference, and the second A's."""
+    """Return the cells of both times or figures, of their difference, and of the second A's from the first."""
     control, change, span = report.controls.get(row.label), difference_text(row), span_text(row)
     change += f" ({span})" if change and span else ""
     return [
