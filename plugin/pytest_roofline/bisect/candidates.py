@@ -96,7 +96,7 @@ def _version(text: str) -> Version:
 
 
 def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
-    """Return the commits from one end to the other as sides, and the working tree if that is the bad end."""
+    """Return the commits from the good end to the bad one as sides, and the working tree if that is the bad end."""
     # A merge base is the newest commit that the checkout shares with the branch that it names.
     hashes = [
         git.merge_base(spec.text, spec.value)

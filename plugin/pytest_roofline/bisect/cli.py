@@ -173,7 +173,7 @@ def _differences(runs: Sequence[str]) -> tuple[list[SettingGroup], list[str]]:
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """Return those options as words of a command line that an `ab` of two candidates needs."""
+    """Return the options that `roofline ab` of two candidates needs too, as words of its command line."""
     words = []
     for name in _OF_BOTH:
         value = options.get(name)
@@ -188,7 +188,10 @@ def _words(options: dict[str, Any]) -> list[str]:
 
 
 def _run(state: BisectState, folder: Path, deadline_s: float, *, as_json: bool) -> int:
-    """Search, and print the result. Return the exit status."""
+    """Run the search, and print the result. Return the exit status.
+
+    The time is over at `deadline_s` of the monotonic clock.
+    """
     groups, fixed = _differences(state.runs) if state.runs else ([], [])
     for text in fixed:
         _tell(f"the search leaves out {text}, which one machine cannot switch")

@@ -114,7 +114,7 @@ def _pinned_by(name: str) -> Iterator[str]:
 def settings_of(
     groups: Sequence[SettingGroup], place: Place
 ) -> tuple[list[str], dict[str, str | None]]:
-    """Return the requirements and the variables of a candidate.
+    """Return the package requirements and the environment variables of a candidate.
 
     `place` are the groups that have the values of the slow run; all others have those of the fast one.
     """

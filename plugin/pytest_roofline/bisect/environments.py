@@ -55,7 +55,7 @@ class Environments:
 
     @contextlib.contextmanager
     def sides(self, places: Mapping[str, Place]) -> Iterator[dict[str, PreparedSide]]:
-        """Yield the sides of some candidates, by name. They are removed afterwards.
+        """Yield the sides of some candidates, the environments to run them in, by name. They are removed afterwards.
 
         Raises:
             BadInput: one cannot be made.

@@ -156,6 +156,7 @@ class Bench:
         self.require_time()
         # By the seed, a search that goes on chooses the same orders.
         order = random.Random(f"{self.state.seed} {self.state.blocks}").choice(ORDERS)
+        # The lead has the figures of the ends only if they are exact.
         is_exact = bool(self._lead.good)
         with contextlib.ExitStack() as stack:
             try:
@@ -163,7 +164,7 @@ class Bench:
             except BadInput as error:
                 self._note(place, _reason_of(error))
                 return
-            # The side of the candidate before may have been warm, but this one is new.
+            # `M` is the arm of the candidate. That of the candidate before may have been warm, but this one is new.
             self._warmed_s.pop("M", None)
             try:
                 for _ in range(MOST_SPOILED):
@@ -229,7 +230,9 @@ class Bench:
                 self._warmed_s[arm] = time.monotonic() - began_s
 
     def _figure(self, arm: str, quiet_s: float, *options: str) -> float:
-        """Return what one process of an arm measured: log seconds, or the share of an exact figure.
+        """Run one process of an arm, and return its figure.
+
+        The figure is in log seconds. An exact one is the share of the way from the good end to the bad one.
 
         Args:
             arm: `A` or `B` for an end, `M` for the candidate.
@@ -242,6 +245,7 @@ class Bench:
         """
         lead, side = self._lead, self._sides[arm]
         number = self.state.processes + 1
+        # Counted before it runs, so that a search that goes on after a break does not use the number again.
         self.keep(processes=number)
         with tempfile.TemporaryDirectory(
             prefix=owned_prefix("round"), ignore_cleanup_errors=True
@@ -272,7 +276,9 @@ class Bench:
 
 
 def _figures_of(lead: Lead, runs: list[Run], name: str) -> dict[str, float]:
-    """Return the figures of a lead in the runs of a process: those of a kernel, or seconds under an empty name.
+    """Return the figures of a lead, the result that the search follows, in the runs of a process.
+
+    They are those of a compiled kernel, or seconds under an empty name.
 
     Raises:
         _NoFigure: it has none; a failed test is final, and a process that was disturbed is not.
@@ -297,6 +303,7 @@ def _figures_of(lead: Lead, runs: list[Run], name: str) -> dict[str, float]:
     sound = KeyResults(measurements).sound(None)
     if not sound:
         raise _NoFigure(measurements[-1].invalid, is_final=False)
+    # The slowest attempt counts, so that a rerun cannot hide a slow one.
     return {"": max(measurement.median_s for measurement in sound)}
 
 
@@ -320,7 +327,7 @@ def choose_lead(report: Report, results: SidesResults) -> Lead | None:
     )
     good: dict[str, float] = {}
     bad: dict[str, float] = {}
-    # Times that are the same in all processes of an end have no noise.
+    # Times that are the same in all processes of an end have no noise, so they are exact figures of the lead.
     if len(good_times) == len(bad_times) == 1:
         good, bad = {"": good_times.pop()}, {"": bad_times.pop()}
     return Lead(row.key.identity, row.test, row.label, change_text(row), good, bad)
@@ -355,7 +362,10 @@ def _kernel_lead(row: Row) -> Lead:
 def observations_of(
     results: SidesResults, lead: Lead, ends: tuple[Place, Place]
 ) -> tuple[Observation, ...]:
-    """Return what the processes of a comparison of both ends measured, as the search's first evidence."""
+    """Return the log seconds that the processes of a comparison of both ends measured.
+
+    They are the first evidence of the search. A process belongs to a block, in which both ends were measured in turn.
+    """
     good_end, bad_end = ends
     places = {"A": good_end, "B": bad_end}
     return tuple(

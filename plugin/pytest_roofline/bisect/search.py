@@ -110,9 +110,10 @@ class Measurer(Protocol):
 def fit_levels(
     observations: Sequence[Observation], ends: tuple[Place, Place]
 ) -> tuple[Ends, dict[Place, Floats]]:
-    """Return the levels of both ends, and of each candidate and end the evidence for its levels.
+    """Return the fitted ends, and of each candidate and end the evidence for its level between them.
 
-    The evidence is the logarithm of a likelihood, [shares], without a constant. A process far from the others of its
+    A level is a share of the slowdown: 0 is the good end, 1 the bad one. The evidence is the logarithm of a likelihood
+    for each level of `SHARES`, without a constant. A process far from the others of its
     end has little weight. A block without an end tells nothing.
 
     Args:
@@ -145,7 +146,7 @@ class _FittedEnds:
 
 
 def _fit_ends(observations: Sequence[Observation], ends: tuple[Place, Place]) -> _FittedEnds:
-    """Fit the slowdown between both ends, with an offset for each block.
+    """Fit the slowdown between both ends in log seconds, with an offset for each block of processes.
 
     A least squares that is weighted anew in each round, so that processes far from the fit have little weight.
     """
@@ -155,6 +156,7 @@ def _fit_ends(observations: Sequence[Observation], ends: tuple[Place, Place]) ->
     is_bad = np.array([float(observation.place == bad_end) for observation in of_ends])
     # `numbers` is the index in `blocks` of the block of each observation.
     blocks, numbers = np.unique([observation.block for observation in of_ends], return_inverse=True)
+    # Observations less the fitted numbers: an offset for each block, and the slowdown.
     freedom = max(1, len(logs) - len(blocks) - 1)
     weights = np.ones_like(logs)
     for _ in range(ROUNDS):
@@ -181,7 +183,8 @@ def exact_levels(
 ) -> dict[Place, Floats]:
     """Return the evidence for the levels of candidates with exact figures, and of both ends.
 
-    One process decides: 0 and 1 are the levels of the ends, and 0.5 stands for any level between them.
+    Such figures have no noise, so one process decides: 0 and 1 are the levels of the ends, and 0.5
+    stands for any level between them.
     """
     evidence = {}
     for observation in observations:
@@ -207,7 +210,10 @@ def narrow(
     *,
     every_step: bool = True,
 ) -> Narrowed:
-    """Return where the steps of a row lie, and the candidate to measure next: the median of the posterior.
+    """Return where the slowdown may happen in a row of candidates, and the candidate to measure next.
+
+    A step is a place at which candidates become slower. The next candidate is the one that a step lies ahead of with a
+    chance nearest to a half, by all measurements so far (the median of the posterior).
 
     Args:
         evidence: by candidate, for its levels.
@@ -227,6 +233,7 @@ def narrow(
     steps = tuple({(gap.good, gap.bad): gap for gap in gaps}.values())
     inside = [[index for index in sound if gap.good < index < gap.bad] for gap in gaps]
     if not any(inside):
+        # No candidate is left to measure within the gaps.
         return Narrowed(steps, None)
     widest = max(range(len(gaps)), key=lambda index: len(inside[index]))
     until = np.cumsum(chances_of_steps[widest])
@@ -237,7 +244,7 @@ def narrow(
 def place_steps(
     measurer: Measurer, row: Sequence[Place], sure: float = SURE, *, every_step: bool = True
 ) -> tuple[Gap, ...]:
-    """Measure candidates of a row until its steps are placed, and return where they lie.
+    """Measure candidates of a row until it is certain where they become slower, and return these places.
 
     `sure` and `every_step` are as in `narrow`.
     """
@@ -273,10 +280,11 @@ def find_guilty(measurer: Measurer, count: int, sure: float = SURE) -> list[tupl
 
 
 def _posterior(table: Floats) -> tuple[Floats, Floats]:
-    """Return the chances of each position to be the first off the good level, and the first on the bad one.
+    """Return the chances of each position to be the first that is slower, and the first as slow as the bad end.
 
-    Both are [positions]. `table` is [positions, shares]. With one step both are the same position. Two steps share a
-    level, which the candidates between them have.
+    They are computed from the evidence of all candidates by Bayes' rule. Both are [positions]. `table` is
+    [positions, shares]. With one step both are the same position. Two steps share a level, which the candidates
+    between them have.
     """
     count, middles = len(table), slice(1, -1)
     # The evidence of all candidates ahead of a position, if all of them had one level.
@@ -290,6 +298,7 @@ def _posterior(table: Floats) -> tuple[Floats, Floats]:
     to_end = np.vstack([np.logaddexp.accumulate(ends[::-1])[::-1][1:], nothing])
     # The number of ways in which two steps may lie, among which their chance is shared out.
     pairs = max(1, count * (count - 1) // 2) * level_count
+    # One step straight from the good level to the bad one, at each position.
     single = ahead[:, 0] - ahead[:, -1] + math.log((1 - TWO_STEPS) / count)
     first, last = (
         np.logaddexp(single, np.logaddexp.reduce(steps, axis=1) + math.log(TWO_STEPS / pairs))
@@ -306,7 +315,7 @@ def _normalized(logs: Floats) -> Floats:
 
 
 def _narrowest(chances: Floats, sound: Sequence[int], sure: float) -> Gap:
-    """Return the fewest candidates that hold a step with the chance `sure`.
+    """Return the shortest gap of candidates that holds a step with the chance `sure`.
 
     `sound` are the positions that can be measured, -1 ahead of them: the candidates between two neighbours cannot be
     told apart.
@@ -315,6 +324,7 @@ def _narrowest(chances: Floats, sound: Sequence[int], sure: float) -> Gap:
     # The chance that the step lies at a place or ahead of it.
     until = np.concatenate([[0.0], np.cumsum(chances)])[places + 1]
     # For each place as the left end of a gap, the nearest right end that gives the chance `sure`, if any does.
+    # The tiny number keeps rounding errors from missing a chance that is just reached.
     right = np.searchsorted(until, until + sure - 1e-9)
     (left,) = np.nonzero(right < len(places))
     right = right[left]

@@ -75,7 +75,7 @@ class Search:
         self.bench = Bench(state, folder, ends, self._environments, tell, deadline_s)
 
     def run(self) -> SearchEnd:
-        """Measure the ends, the candidates between them, and the two beside each step.
+        """Search: measure the ends, then candidates between them, and last the two beside each step.
 
         A step that the comparison does not confirm is searched once more, until it has a higher chance.
         """
@@ -123,6 +123,7 @@ class Search:
             return nothing_text(report)
         # An exact figure of the ends is in the lead itself.
         observations = () if lead.good else observations_of(results, lead, bench.ends)
+        # Blocks count from 0. Without observations none has run.
         blocks = 1 + max((observation.block for observation in observations), default=-1)
         bench.keep(lead=lead, observations=observations, blocks=blocks)
         self._tell(f"{lead.label} is slower at the bad end: {lead.change}")
@@ -148,7 +149,7 @@ class Search:
         return [self._step_in_row(gap) for gap in place_steps(self.bench, self._row, sure)]
 
     def _step_in_row(self, gap: Gap) -> _Step:
-        """Return a step between two versions or commits."""
+        """Return the step in a gap between two versions or commits, with the candidates that lie within it."""
         names = [
             self._environments.name_in(self._row, position) for position in range(len(self._row))
         ]
@@ -173,7 +174,7 @@ class Search:
         return _Step(((), guilty), names, chance=min(chance for _, chance in parts))
 
     def _confirm(self, step: _Step) -> Culprit:
-        """Compare the two candidates beside a step, and return it with the verdict."""
+        """Compare the candidates before and after a step by `roofline ab`, and return the step with the verdict."""
         state, lead = self.bench.state, self.bench.state.lead
         assert lead is not None
         good, bad = step.names

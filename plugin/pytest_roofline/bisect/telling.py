@@ -49,7 +49,7 @@ def nothing_text(report: Report) -> str:
 
 
 def left_text(gaps: Sequence[Gap], row: Sequence[str]) -> str:
-    """Return where the steps of a row may lie: `4 candidates left, x … y (99.3 %)`, or which candidate each step is.
+    """Return where candidates may become slower: `4 candidates left, x … y (99.3 %)`, or at which candidate they do.
 
     Args:
         gaps: one for each step.
