@@ -79,7 +79,7 @@ def watches(device: Device) -> bool:
 
 
 def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path | None) -> Profile:
-    """Return `empty` with the findings of a pass over some calls.
+    """Profile some calls, and return `empty` with the findings.
 
     Args:
         device: that runs the calls.
@@ -117,7 +117,7 @@ def _blind_spots(device: Device, tool: Tool) -> list[str]:
 def _under_torch(
     device: Device, calls: Calls, trace: Path | None
 ) -> tuple[float, list[FunctionEvent]]:
-    """Return the median seconds of a call, and the events of all calls.
+    """Profile calls by torch. Return the median seconds of a call, and the events of all calls.
 
     The seconds are by the host's clock.
     """
@@ -143,7 +143,7 @@ def _under_torch(
 
 
 def _under_external(device: Device, calls: Calls) -> float:
-    """Return the median seconds of a call under an external profiler.
+    """Make calls that an external profiler records, and return the median seconds of a call.
 
     The calls stand between cudaProfilerStart and cudaProfilerStop (HIP's of that name), so that the profiler can be
     told to record only them: `--capture-range=cudaProfilerApi`.
@@ -220,7 +220,7 @@ def _mark(name: str, marks: Marks | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
-    """Make every part of a model a range, within this block.
+    """Make every part of a model a named range of the profiler, within this block.
 
     Hooks of the model's modules do it. They are removed at the end of the block, so they cost a timed
     call nothing.
@@ -236,7 +236,7 @@ def annotate(model: nn.Module | None, marks: Marks | None) -> Iterator[None]:
 
 
 def _hooks(name: str, marks: Marks | None) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the hooks that open and close a range."""
+    """Return the hooks of a module that open a range before its call, and close it afterwards."""
     # A list, since a part may be called within itself.
     open_ranges: list[Any] = []
 

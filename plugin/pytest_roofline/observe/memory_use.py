@@ -60,7 +60,7 @@ class FollowedCall:
 
 
 def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
-    """Make the call, and return `empty` with its use of memory.
+    """Make a call, follow its memory operator by operator, and return `empty` with the figures.
 
     Args:
         device: that the call computes on.
@@ -111,7 +111,7 @@ def follow(device: Device, call: FollowedCall, empty: MemoryUse) -> MemoryUse:
 def _missing(
     device: Device, call: FollowedCall, tracker: "Tracker", rise_bytes: int | None
 ) -> list[str]:
-    """Return the facts that the record lacks, in sentences."""
+    """Return the facts that the record of a call's memory lacks, in sentences."""
     kind, _, _ = device.name.partition(":")
     # No operator ran, or those that ran allocated nothing, as beside a graph that is replayed.
     has_unseen_allocations = not tracker.seen or (kind in WITH_GRAPHS and not tracker.allocated)

@@ -61,7 +61,7 @@ def allocator_trace(device: Device, began_s: float) -> Iterator[list[AllocatorPo
 def _points(
     entries: Sequence[dict[str, Any]], before: tuple[int, int], began_s: float
 ) -> list[AllocatorPoint]:
-    """Return the running sums of one device's trace.
+    """Return the allocated and reserved bytes after each action in the trace of torch's allocator.
 
     Args:
         entries: of the trace.

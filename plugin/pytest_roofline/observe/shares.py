@@ -106,7 +106,7 @@ class Activity:
 
 
 def analyse(profile: Profile, events: Iterable["FunctionEvent"], *, has_model: bool) -> Profile:
-    """Return a profile with the findings from the events of its calls.
+    """Return a profile with its shares of time, from the events that torch's profiler recorded in its calls.
 
     Times are of the device's work; without a device they are of the operators on the host.
     """
@@ -162,13 +162,14 @@ Ranges = tuple[tuple[str, ...], bool]
 
 
 def _places(host: Iterable["FunctionEvent"]) -> dict[int, Ranges]:
-    """Return the ranges of each event of the host, by the event's `id`.
+    """Return the ranges around each event of the host, by the event's `id`, and whether it is of the backward pass.
 
     A node of the backward pass gets the ranges of its forward operator. Both have the same number,
     which autograd counts in each thread.
     """
     places: dict[int, Ranges] = {}
     forward_places: dict[tuple[int, int | None], Ranges] = {}
+    # Events are in the order of their beginning, so the parent of an event comes before it.
     for event in host:
         ranges, backward = places.get(id(event.cpu_parent), ((), False))
         if event.is_user_annotation:
@@ -208,7 +209,7 @@ def _names_around(event: "FunctionEvent") -> list[str]:
 def _host_activities(
     host: Iterable["FunctionEvent"], places: dict[int, Ranges]
 ) -> Iterator[Activity]:
-    """Yield the operators of the host, each with its own time."""
+    """Yield the operators of the host as activities, each with its time less that of operators inside it."""
     for event in host:
         # A wait for the device is no work of an operator.
         if event.is_user_annotation or event.is_async or "Synchronize" in event.name:
@@ -223,7 +224,7 @@ def _host_activities(
 def _device_activities(
     device: Sequence["FunctionEvent"], host: Iterable["FunctionEvent"], places: dict[int, Ranges]
 ) -> Iterator[Activity]:
-    """Yield the work of the device.
+    """Yield the kernels and copies of the device as activities.
 
     First come kernels that a known operator launched. All launches that remain are then yielded as
     one activity for each name, since only their name is known.
@@ -465,13 +466,14 @@ def _attention_time(
 
 
 def _flops(products: Iterable[Activity]) -> int | None:
-    """Return the FLOPs that torch counts from the shapes, 2·b·m·n·k.
+    """Return the FLOPs of matrix products, which torch counts from the shapes as 2·b·m·n·k.
 
     It is None if torch has no formula for any of the operators.
     """
     total = sum(
         product.event.flops or 0
         for product in products
+        # An operator may launch several kernels; its FLOPs count with the first of them.
         if product.event is not None and product.is_first
     )
     return total or None
@@ -498,7 +500,7 @@ def _score_count(activities: Iterable[Activity]) -> int | None:
 def _missing(
     activities: Sequence[Activity], attention: Sequence[AttentionTime], has_model: bool
 ) -> Iterator[str]:
-    """Yield the sentences on facts that a profile lacks."""
+    """Yield the sentences on facts that a profile lacks, such as the parts of a model."""
     if not any(activity.ranges for activity in activities):
         yield NO_RANGES.format(why=NOT_RUN if has_model else NO_MODEL)
     elif not attention:

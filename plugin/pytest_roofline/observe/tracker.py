@@ -99,7 +99,7 @@ class Tracker(MemTracker):
     def meet(
         self, tensors: list[torch.Tensor], optimizer: Optimizer | None, model: nn.Module | None
     ) -> None:
-        """Record memory that is there before the call, by category.
+        """Record the memory that arguments, optimizer and model have before the call, by category.
 
         A storage keeps the first category that it gets.
         """
@@ -149,6 +149,7 @@ class Tracker(MemTracker):
             sizes_before = self._by_category(self._curr_mem_snap)
             tree_map_only(torch.Tensor, self._meet_argument, (args, kwargs))
             self._count_from_the_start(sizes_before)
+        # The new arguments may make a new peak even before the operator runs.
         self._update_peak_stats(None)
         # torch's tracker keeps an entry in `_WINFO` for each storage, so a new entry is an allocation.
         storage_count = len(self._WINFO)
@@ -166,7 +167,7 @@ class Tracker(MemTracker):
             self._track(_MemRefType.OTH, tensor)
 
     def _count_from_the_start(self, sizes_before: dict[_MemRefType, int]) -> None:
-        """Add newly met memory to the peaks so far.
+        """Add memory that the tracker met only now to the peaks so far. `sizes_before` are those before it was met.
 
         It was there before the call, so it was there at the peak and in every phase.
         """

@@ -201,7 +201,7 @@ def _trace(column: str, kind: Kind) -> Form:
 
 
 def totals(tables: Sequence[Sequence[Line]], source: str) -> Totals:
-    """Return the totals of one test from its tables.
+    """Return the totals of one test from the tables that a profiler such as nsys printed.
 
     If a trace has the ranges of the profiled calls, only launches that began within them count.
 
@@ -250,7 +250,7 @@ def _lines_by_kind(tables: Sequence[Sequence[Line]], source: str) -> dict[str, l
 
 
 def _within(lines: Sequence[Line], ranges: Sequence[tuple[float, float]]) -> list[Line]:
-    """Return the lines that began within a range.
+    """Return the lines of launches that began within the range of a profiled call.
 
     Totals always count, since they have no time. All lines count if there are no ranges.
     """
