@@ -162,7 +162,8 @@ def _rate_cell(health: Health) -> str:
 def _spread_cell(spread: Spread) -> str:
     """Return a spread in percent with its mark: `0.8+`.
 
-    `*` marks a prior alone, `+` an estimate that was joined with a prior.
+    A prior is a spread that is assumed before measuring. `*` marks a prior alone, `+` an estimate from the
+    measurements that was joined with a prior.
     """
     is_assumed = spread.origin.startswith("prior")
     mark = "*" if is_assumed else "+" if "prior" in spread.origin else ""
@@ -182,6 +183,7 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
     groups = group_by(published, lambda entry: label_of(entry.benchmark, {}, entry.name))
     lines = []
     for benchmark, members in groups.items():
+        # False comes before True.
         selected = sorted(
             members,
             key=lambda entry: (not entry.gates, bool(entry.implausible), entry.kind != "threshold"),
@@ -201,7 +203,7 @@ def published_lines(entries: Sequence[Entry], at_most: int | None = MOST_OF_ONE)
 
 
 def _published_line(entry: Entry) -> str:
-    """Return a published figure with its hardware.
+    """Return the line on a published figure, with its hardware if the figure is of one.
 
     It reads `memcpy_h2d[512MiB-pinned] on a100-sxm4, 80gb: threshold 24.7 GB/s (payload; median;
     …), confidence high`.
@@ -230,7 +232,7 @@ def provisional_note(healths: Sequence[Health]) -> str:
 
 
 def provisional_lines(healths: Sequence[Health]) -> list[str]:
-    """Return the reason of each provisional entry."""
+    """Return a line for each entry with too little evidence, with the reason."""
     return [
         printable(f"{health.entry.label} is provisional: {health.provisional}")
         for health in healths

@@ -158,7 +158,7 @@ def kernel_as_json(row: Row) -> dict[str, object]:
 
 
 def contrast_as_json(contrast: Contrast) -> list[dict[str, object]]:
-    """Return the rows as JSON, with both values and the speed-up."""
+    """Return the comparison of two values of a parameter as JSON, an object for each row."""
     # The largest change of the time is the smallest speed-up.
     return [
         plain(row)

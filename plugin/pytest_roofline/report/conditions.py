@@ -70,7 +70,7 @@ def _error_text(error: float | None, format_error: Callable[[float], str]) -> st
 
 
 def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
-    """Return why numbers could not be judged, with remedies."""
+    """Return a line for each test whose time could not be judged, with the reason and a remedy."""
     lines = [
         printable(f"{row.verdict} {row.label}: {row.time_reason}")
         for row in rows
@@ -161,7 +161,10 @@ def _tests_by_condition(
 
 
 def _paces(measured: Sequence[tuple[str, Samples]], label: str) -> list[str]:
-    """Return the tests with a label, each with its times by both clocks."""
+    """Return the tests with a label, each with its times by both clocks.
+
+    A test whose time by the host's clock is not known is left out.
+    """
     return [
         f"{test} ({format_seconds(samples.median_s)} on the device's clock, "
         f"{format_seconds(samples.wall_s)} on the host's)"

@@ -153,7 +153,7 @@ def _reference_lines(verdict: Verdict) -> list[str]:
 
 
 def _reasoning_lines(verdict: Verdict) -> list[str]:
-    """Return the steps that led to a verdict, each with its figures."""
+    """Return the steps that led to a verdict, each with its figures, as lines."""
     reason = reason_text(verdict)
     if verdict.estimate is None or verdict.difference is None or verdict.interval is None:
         return _short_reasoning_lines(verdict, reason)
@@ -304,7 +304,7 @@ def difference_text(verdict: Verdict) -> str:
 
 
 def note_labels(run: Run) -> dict[str, str]:
-    """Return every label that has a note, with its test id."""
+    """Return every label of a run that has a figure, a memory use or a profile, with its test id."""
     notes: tuple[Figure | MemoryUse | Profile, ...] = (
         *run.figures,
         *run.memory_uses,

@@ -66,7 +66,7 @@ def _rows_with_verdict(rows: Sequence[Row]) -> list[Row]:
 
 
 def _main_verdict(row: Row) -> str:
-    """Return the verdict on the time or the kernel.
+    """Return the verdict on the time, the kernel or the figure of a row.
 
     The verdict on the memory does not count.
     """
@@ -220,7 +220,7 @@ def closing_lines(
 
 
 def _undecided_lines(undecided: Sequence[Row], at_most: int) -> list[str]:
-    """Return the reasons of the first undecided tests; the last line counts the other tests."""
+    """Return a line with the reason of each of the first undecided tests; the last line counts the other tests."""
     lines = [
         printable(f"{row.verdict} {row.label}: {_row_reason(row)}")
         for row in undecided[:at_most]

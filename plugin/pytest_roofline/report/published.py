@@ -54,7 +54,8 @@ def figure_texts(row: Row) -> tuple[str, ...]:
 def _figures(row: Row) -> tuple[Entry, ...]:
     """Return the published entries that do not gate a measurement.
 
-    These are figures, and limits that are idle for some reason. Peaks of memory are left out where
+    These are figures, and limits that are idle: they do not gate here for some reason. Peaks of memory are left
+    out where
     the row has none to compare.
     """
     entries = (*row.published, *(entry for entry, _ in row.idle))
@@ -155,7 +156,7 @@ def _span_text(row: Row, entries: Sequence[Entry]) -> str:
 
 
 def _nearest(times: Sequence[tuple[Entry, float]], time_s: float) -> Entry:
-    """Return the entry whose time has the smallest ratio to `time_s`."""
+    """Return the entry whose time is nearest to `time_s`, as a ratio in either direction."""
 
     def distance(pair: tuple[Entry, float]) -> float:
         _, seconds = pair

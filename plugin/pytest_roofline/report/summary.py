@@ -254,7 +254,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _command_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the commands that explain the worst results."""
+    """Return the commands that explain the worst results, the first of `rows`, as a block of Markdown."""
     worst = [row for row in rows if row.metric in (TIME, FIGURE, KERNEL)][:MOST_COMMANDS]
     saved = [row for row in worst if row.path.is_file()]
     if worst and not saved:
@@ -263,6 +263,7 @@ def _command_lines(rows: Sequence[Row]) -> list[str]:
         f"roofline explain {shlex.quote(_run_argument(row.path))} {shlex.quote(printable(row.label))}"
         for row in saved
     ]
+    # A command with a very long label would be no use to copy.
     commands = [text for text in lines if len(text) <= LONGEST_COMMAND]
     return (
         ["", "Why, with samples and every step:", "", "```sh", *commands, "```"] if commands else []

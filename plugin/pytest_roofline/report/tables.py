@@ -100,6 +100,7 @@ def _heading(
     padded_heads = ([""] * (most_lines - len(head)) + head for head in heads)
     for line in zip(*padded_heads, strict=True):
         text.append_text(_line([Text(part) for part in line], columns, widths))
+    # Two spaces part the columns; none follow the last one.
     return text.append("─" * (sum(widths) + 2 * len(widths) - 2) + "\n")
 
 
@@ -368,7 +369,7 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
 
 
 def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
-    """Return a line for each kernel with a reason or changed figures.
+    """Return a line for each compiled kernel with a reason for its verdict, or with changed figures.
 
     The advice on the changes follows, each sentence once.
     """
@@ -386,7 +387,7 @@ def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def exact_as_json(entry: ExactEntry) -> dict[str, object]:
-    """Return an exact entry as JSON."""
+    """Return the entry of a compiled kernel, whose figures are compared exactly, as JSON."""
     return {
         "label": entry.label,
         "benchmark": entry.benchmark,

@@ -27,7 +27,7 @@ INVALID, UNRESOLVED = "invalid", "?"
 
 
 def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
-    """Return a matrix for every benchmark and size.
+    """Return a matrix of the rates between devices for every benchmark and size.
 
     A matrix needs three pairs of devices or more. A row counts if its parameters have `source` and
     `target`, both whole numbers. Columns that do not fit into `width` go on below.
@@ -121,7 +121,7 @@ def _matrix(rows: Sequence[Row], width: int) -> list[str]:
 
 
 def _cell(row: Row) -> str:
-    """Return the rate of a copy, or why there is none."""
+    """Return the text of a cell: the rate of a copy, or why there is none."""
     if row.measurement is not None and row.measurement.invalid:
         return INVALID
     rate, suffix = row.rate, rate_suffix(row.counting or "")

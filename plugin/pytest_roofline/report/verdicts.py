@@ -92,7 +92,7 @@ def failure_message(row: Row, path: str, degraded: Sequence[str] = ()) -> str:
 
 
 def _next_command(row: Row, verdict: Verdict, path: str) -> str:
-    """Return the command that explains a red comparison.
+    """Return the line with the command that explains a red comparison.
 
     It has a line of its own, so that it can be copied. It is empty without a run file.
     """
@@ -105,7 +105,7 @@ def _memory_message(row: Row, verdict: Verdict, details: str) -> str:
     """Return the message of a test that is red for its peak memory."""
     first_line = f"{row.label}: {row.verdict} {row.reason}"
     second_line = "; ".join([f"time: {now_text(row)} {verdict.kind}", *verdict.subject.changed])
-    accept_hint = f"; {ACCEPT}" * (row.verdict == Kind.REGRESSED)
+    accept_hint = f"; {ACCEPT}" if row.verdict == Kind.REGRESSED else ""
     return f"{printable(first_line)}\n  {printable(second_line)}. {details}{accept_hint}."
 
 
@@ -153,7 +153,10 @@ def _slower_message(row: Row, verdict: Verdict, details: str) -> str:
 
 
 def _agreement_text(verdict: Verdict) -> str:
-    """Return how many processes of the baseline were faster."""
+    """Return how many processes of the baseline were faster than this run, as a text.
+
+    Of a single process nothing is counted, since it shows no agreement.
+    """
     process_count = verdict.compared_processes
     if process_count == 1:
         return "one process of the baseline"

@@ -138,7 +138,10 @@ def is_value(row: Row) -> bool:
 
 
 def _own_text(row: Row, value: float | None) -> str:
-    """Return a figure of a result: of a program with three digits, or as the rate that it is."""
+    """Return a value of a result that is no time, such as its own or its baseline's.
+
+    A figure of a program has three digits, or the form of a rate if it is one.
+    """
     if value is None or row.metric != FIGURE:
         return value_text(value, row.unit)
     forms = {"B/s": format_rate, "FLOP/s": format_flops}
@@ -189,6 +192,7 @@ def cells(row: Row) -> dict[str, tuple[str, float | None]]:
     """
     measurement = row.measurement
     time_s = row.time_s
+    # A row without a time of its own shows that of its measurement, as far as it is a time.
     if not time_s and measurement is not None and not is_value(row):
         time_s = measurement.median_s
     peak_bytes = measurement.peak_bytes if measurement is not None else None
@@ -397,7 +401,7 @@ def _property_pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, 
 
 
 def _peak_fields(peak: Columns, *, has_verdict: bool) -> dict[str, object]:
-    """Return the peak by name, and the columns of its verdict if it has one."""
+    """Return the columns of the peak memory by name, with those of its verdict if it has one."""
     verdict_fields = (
         {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if has_verdict else {}
     )

@@ -264,7 +264,7 @@ def time_plots(runs: Sequence[Run]) -> list[Plot]:
 
 
 def _classes(profile: Profile) -> dict[str, tuple[float, Sequence[str]]]:
-    """Return the share in percent and the hover lines of each class."""
+    """Return the share in percent and the hover lines of each class of kernels in a profile."""
     return {
         kernels.name: (
             100 * kernels.share,
@@ -301,7 +301,7 @@ def memory_plots(runs: Sequence[Run]) -> list[Plot]:
 
 
 def _categories(use: MemoryUse, scale: float) -> dict[str, tuple[float, Sequence[str]]]:
-    """Return the size in units of `scale` bytes and the hover lines of each category."""
+    """Return the size in units of `scale` bytes and the hover lines of each category of memory."""
     return {
         kind: (
             size / scale,

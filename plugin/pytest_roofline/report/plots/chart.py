@@ -128,6 +128,7 @@ def thin(
         return list(elements)
     kept_places = [index for index, element in enumerate(elements) if is_kept(element)][:at_most]
     other_places = sorted(set(range(len(elements))) - set(kept_places))
+    # The room that is left is filled by places at equal distances.
     room = at_most - len(kept_places)
     places = sorted(
         {

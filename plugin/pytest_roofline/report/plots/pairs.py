@@ -83,7 +83,7 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
 def _amounts(row: Row) -> tuple[float | None, float | None]:
     """Return the work of a call in its own metric, and its FLOPs.
 
-    In one second, rates are amounts.
+    A rate is an amount divided by the time, so for a time of one second it is the amount.
     """
     return row.rate_of(1.0), row.rate_of(1.0, "TFLOPS")
 
@@ -100,7 +100,7 @@ def _plot(name: str, pairs: Pairs, has_several_runs: bool) -> Plot:
     selected = dict(
         thin(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
     )
-    # All pairs have the same two values.
+    # Pairs with a failed test are kept first where there are too many. All pairs have the same two values.
     first_pair = next(iter(pairs.values()))
     first, _ = first_pair
     first_value, second_value = (_value_text(name, row.parameters[name]) for row in first_pair)
@@ -117,6 +117,7 @@ def _plot(name: str, pairs: Pairs, has_several_runs: bool) -> Plot:
             marks(side, times, range(1, len(rows) + 1), texts, index, rows=rows, lines=False)
         )
     traces += marks_explained(row for pair in selected.values() for row in pair)
+    # The first trace has the joining lines, with None between them, so the axis is made for the points.
     layout = {
         "xaxis": log_axis(
             f"time of a call ({unit})", [x for trace in traces[1:] for x in trace["x"]]

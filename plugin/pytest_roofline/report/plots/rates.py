@@ -277,8 +277,7 @@ def size_parameter(rows: Iterable[Row]) -> str | None:
                 bytes_per_unit.setdefault(name, {})[value] = (row.size_bytes or 0) / value
     if SIZE in bytes_per_unit:
         return SIZE
-    # A parameter with a single value cannot be the size, nor can one whose tests move no bytes.
-    # Of several values, all have the same bytes per unit.
+    # Such a parameter has several values, all with the same bytes per unit, and every test of it moves bytes.
     proportional = (
         name
         for name, factors in bytes_per_unit.items()
@@ -474,6 +473,7 @@ def _matrix(title: str, pairs: Pairs) -> Plot:
             return "", 0.0, ""
         text = mark_text(row, three_digits((row.rate or 0.0) / unit))
         is_valid = row.rate is not None and row.verdict != Kind.INVALID
+        # Where all rates are equal, 1.0 keeps the division from failing.
         darkness = (high - (row.rate or 0.0)) / ((high - low) or 1.0) if is_valid else 0.0
         return text, round(darkness, 2), "; ".join(filter(None, hover(row, row.label)))
 

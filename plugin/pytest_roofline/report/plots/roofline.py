@@ -42,6 +42,7 @@ def roofline_plots(rows: Sequence[Row]) -> list[Plot]:
         (row for row in rows if row.key is not None),
         lambda row: (row.device or "", f"{row.key.hardware.alone}" if row.key is not None else ""),
     )
+    # A device is its name and its hardware key, which the title has only where several devices have plots.
     groups = [(device, members) for device, members in by_device.items() if points_of(members)]
     return limit_plots(
         groups,
