@@ -51,7 +51,10 @@ class CompiledKernels(ResultKind):
         return kernels_table
 
     def open(self, under_test: "DeviceUnderTest", options: "Options") -> None:
-        """Read the exact entries to compare with."""
+        """Read the entries of compiled kernels to compare with.
+
+        They come from the runs of `--roofline-against`, else from the files of baselines.
+        """
         super().open(under_test, options)
         # A kernel that only saved runs hold, and no baseline, is not missing.
         self._against_runs = bool(under_test.comparator.runs)
@@ -61,7 +64,7 @@ class CompiledKernels(ResultKind):
             self._baseline = records_in_baselines(BaselineFolders(options.baselines).resources())
 
     def judge(self, test_id: str) -> None:
-        """Judge every kernel of a test that can run on its target."""
+        """Put a row for every kernel of a test; judge those that can run on their target."""
         for resources in self._pending.pop(test_id, []):
             if resources.invalid:
                 self._put(compiled_row(resources, verdict=DOES_NOT_FIT))

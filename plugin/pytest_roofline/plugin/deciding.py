@@ -93,6 +93,7 @@ class Deciding:
         """Decide open verdicts after the last test, and report those tests."""
         try:
             outcome = yield
+            # Canaries are for a run that may become a baseline, so a saved one, and for the parent of a round.
             if self.state.options.save or self.state.round is not None:
                 self.measure_canaries()
             if self.deferred_reports:
@@ -105,7 +106,7 @@ class Deciding:
         return outcome
 
     def measure_canaries(self) -> None:
-        """Measure the canaries, once in this process.
+        """Measure the canaries, small loads that show the speed of the machine itself, once in this process.
 
         None are measured under a profiler, which slows them down, or where only ranks have measured, since ranks are
         other processes.
@@ -185,7 +186,7 @@ class Deciding:
             self._say_broken(rounds.broken)
 
     def _say_broken(self, reason: str) -> None:
-        """Print why no further round can run, its further lines indented."""
+        """Print the reason why no further round can run; its lines after the first are indented."""
         first_line, *further_lines = reason.splitlines()
         self.say(f"roofline: no further rounds: {first_line}")
         for line in further_lines:
@@ -242,7 +243,7 @@ class Deciding:
         self.state.under_test.device.release()
 
     def issue_all(self) -> None:
-        """Issue every report that is still deferred."""
+        """Report every test whose report is still deferred, with its last verdict."""
         if self.deferred_reports:
             still_open = {*self.open_tests()}
             self.state.timed.end_rounds(still_open, cut=self.is_cut)

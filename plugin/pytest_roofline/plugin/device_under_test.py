@@ -173,7 +173,7 @@ def _owner(config: pytest.Config) -> "Launcher | None":
 def _comparisons(
     comparator: Comparator, planned: Mapping[str, Planned], hardware: HardwareKey
 ) -> int:
-    """Return the number of comparisons that the planned tests will make."""
+    """Return the number of comparisons that the planned tests will make, by which p-values are corrected."""
     of_tests = sum(
         comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
     )
@@ -231,7 +231,7 @@ def _comparator(
 
 
 def _refuse_exclusive(gpu: Gpu | None, opens_device: bool, planned: Mapping[str, Planned]) -> None:
-    """Raise if this process and a rank share a one-process GPU."""
+    """Raise DeviceError if this process and a rank would share a GPU that takes one process only."""
     with_ranks = any(uses_ranks(plan.item) for plan in planned.values())
     if opens_device and with_ranks and gpu is not None and gpu.compute_mode == "exclusive process":
         raise DeviceError(

@@ -169,6 +169,7 @@ def progress_line(
     """
     now_s = time.monotonic() if now_s is None else now_s
     state = session.config.stash.setdefault(_progress_key, _Progress())
+    # The first test begins the progress.
     if state.began_s is None:
         state.began_s = state.last_line_s = now_s
     if session.unmet(session.planned[item.nodeid].marks.needs) is not None:
@@ -222,6 +223,7 @@ def summary_lines(
         # A recording compares nothing, so its lines replace the sentence with the colour. Reasons of reds stay.
         red_lines = closing[:-1] if reds else []
         closing = [*red_lines, *recording_lines(session, session.recording)]
+    # Colours stay in the tables; other control characters are removed from them.
     return [
         *map(without_commands, tables),
         *(part for line in [*lines, *closing] for part in wrapped(line, width)),
@@ -376,7 +378,7 @@ def _saved_lines(session: "RooflineSession") -> list[str]:
 
 
 def _explanations(session: "RooflineSession") -> list[str]:
-    """Return the lines on what many tests share, and on the device."""
+    """Return the lines on what many tests have in common, such as a shared change, and on the device."""
     rows = session.timed.rows
     lines = _busy_lines(session) + overview_lines(rows)
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
@@ -395,6 +397,7 @@ def _busy_lines(session: "RooflineSession") -> list[str]:
         return []
     # `roofline drill` names its run itself, so its user need not choose a name.
     has_name = session.options.save is not None and session.options.drill is None
+    # Only a run without any valid result gives its name to the next.
     name = "the same" if busy_count == len(session.rows) else "another"
     name_hint = f", under {name} name" if has_name else ""
     return [

@@ -40,7 +40,7 @@ class ExhaustedMemory(ResultKind):
         """Add a record, and remove the partial measurement of its call."""
         is_new = self._note(record)
         if not record.recorded or record.round > 1:
-            # The test fails for it, or it ran out in a later round only, and was measured in the first.
+            # Memory that ran out fails this test, or ran out in a later round only, so the first round has measured it.
             return
         if is_new:
             self._not_measured["out of memory"] += 1

@@ -398,7 +398,7 @@ class Roofline(Findings):
     ) -> Measurement:
         """Measure on ranks, and return the measurement.
 
-        `ranks` are the options of ranks, and `settings` those of any request.
+        `ranks` are the options that only a measurement on ranks has, and `settings` those of any request.
         """
         require("ranks")
         from . import over_ranks

@@ -278,7 +278,7 @@ class Gatekeeper:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Mark a test that a gate would have failed."""
+        """Show a passed test that a shadow gate would have failed with that word and the mark `!`."""
         has_passed = report.when == "call" and report.outcome == "passed"
         if self._options.shadow and has_passed and PROPERTY in dict(report.user_properties):
             word = getattr(report, "roofline_word", "")
@@ -312,7 +312,7 @@ def fail_together(session: pytest.Session, state: "RooflineSession") -> None:
 
 
 def _repeat_measuring(session: pytest.Session, state: "RooflineSession") -> None:
-    """Let `--lf` run every measuring test again, since all together failed."""
+    """Let pytest's `--lf` run every measuring test again, since all together failed."""
     measured_ids = {row.test for row in state.timed.rows}
     _last_failed(session.config).update(
         {item.nodeid: True for item in session.items if encodable(item.nodeid) in measured_ids}

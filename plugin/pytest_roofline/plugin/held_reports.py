@@ -110,7 +110,7 @@ def _phases(
 
 
 def ended_well(report: pytest.TestReport) -> bool:
-    """Return whether a test's body raised nothing.
+    """Return whether a test's body raised nothing: it passed, or passed against a strict xfail.
 
     pytest reports a strict xfail as failed for that, although its verdict may still fail it as expected.
     """
@@ -198,7 +198,7 @@ def _relative(path: Path | None, folder: Path) -> str:
 
 
 def is_undecided(state: "RooflineSession", item: pytest.Item) -> bool:
-    """Return whether a test's verdict may change and no red is final."""
+    """Return whether further rounds may change a test's verdict, and no red of it is final."""
     test_id = test_id_of(item)
     # A red that no further process can change ends the test.
     is_final = any(kind.is_final(row) for kind, row in state.reds(test_id))

@@ -273,6 +273,7 @@ class Siblings:
                     busy,
                     f"the test ended with {type(error).__name__} before all siblings were measured",
                 )
+            # A test without room for its buffers is skipped, or fails where hardware is required.
             if isinstance(error, NoRoom):
                 lack(self._test.item, self._session.options, str(error))
             raise
@@ -318,7 +319,10 @@ class Siblings:
         return _Sibling(BETWEEN.join(names), uuid, device, parts, hardware)
 
     def _too_few(self, links: bool, count: int) -> str:
-        """Return why there is nothing to compare, for a skip."""
+        """Return why too few siblings are here to compare, as the reason of a skip.
+
+        `links` tells whether they are links between devices, and `count` how many devices or links were seen.
+        """
         products = ", ".join(sorted({facts.product for _, facts in self._open_devices.values()}))
         siblings = "links of one class" if links else "visible GPUs of one product"
         return f"needs {FEWEST} {siblings}, found {count} in all" + (
@@ -360,6 +364,7 @@ class Siblings:
                         (self._key(sibling), self._request.work),
                     ),
                 )
+                # torch reports a fault of the device as a RuntimeError, and so a lack of memory.
                 if not isinstance(error, RuntimeError) or "OutOfMemory" in type(error).__name__:
                     error.add_note(f"the error came while {sibling.title} was measured")
                     raise

@@ -118,6 +118,7 @@ class Judge:
     def _among_siblings(self, measurement: Measurement) -> Verdict:
         """Return the verdict on a device, compared with the like devices of the same test in this run."""
         key = measurement.key
+        # By the identity of the key. No reference (None) is involved, since siblings have no baseline.
         siblings: dict[str, Sibling] = {}
         for identity, results in self.results.items():
             latest = results.measurements[-1]
@@ -255,7 +256,7 @@ class Judge:
         return (*unsound.values(), *text_reasons(*texts))
 
     def _with_last_pass(self, verdict: Verdict) -> Verdict:
-        """Return a verdict that looks slow with its test's last passing run."""
+        """Return a verdict that looks slow with the last run in which its test passed; any other as it is."""
         if verdict.reference is None or not verdict.looks_slow:
             return verdict
         subject, now = verdict.subject, self._under_test.environment.everything()

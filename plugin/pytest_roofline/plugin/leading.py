@@ -108,7 +108,7 @@ class Leading:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Let the other ranks end after the report."""
+        """Let the other ranks of the launch end, after pytest has reported."""
         if not self._has_decided:
             # The run ended before its tests were known. The other ranks must not begin runs of their own.
             self._attached.tell(JOIN)

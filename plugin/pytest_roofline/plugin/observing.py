@@ -114,6 +114,7 @@ def _keep_memory_state(
     cause = out_of_memory(error)
     if cause is None or hasattr(cause, _STATE_ATTRIBUTE):
         return
+    # An exception with slots takes no further attribute.
     with contextlib.suppress(AttributeError):
         setattr(
             cause,
@@ -203,6 +204,7 @@ def _with_lost_results(
     Times that it measured before memory ran out are not among them.
     """
     under_test = session.under_test
+    # The call that ran out of memory may have a partial measurement, which does not count.
     times = lost_times(
         under_test.comparator,
         record.benchmark,
@@ -293,6 +295,7 @@ def take_profile(
         return
     if warning:
         session.run_notes.warn(warning)
+    # torch's profiler stays attached to a device that it watches, so later measurements are labelled.
     session.run_notes.watched |= tool == "torch" and watches(device)
     empty = Profile(
         test_id=measurement.test_id,

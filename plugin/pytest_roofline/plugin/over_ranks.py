@@ -185,7 +185,10 @@ def _ceiling(request: Request, result: RankResult, hardware: HardwareKey) -> Cei
 
 
 def measure_on_ranks(call: RankCall, keep: Keep) -> RankResult:
-    """Measure on the ranks; `keep` gets a partial result on failure."""
+    """Measure a request on the ranks, and return their common result.
+
+    If a rank fails, `keep` gets the result of the blocks so far, with the error.
+    """
     blocks_by_rank: dict[int, list[LatestBlock]] = {}
 
     def tell(rank: int, block: LatestBlock) -> None:
@@ -270,7 +273,7 @@ def _ranks_of(
 ) -> Ranks:
     """Return the record of the ranks.
 
-    `seconds_by_rank` are each rank's seconds per sample.
+    `members` are the ranks in their order, and `seconds_by_rank` each rank's seconds per sample.
     """
     options, distributed = call.options, call.distributed
     threads = {member.environment.host.threads for member in members if member.environment}
@@ -280,6 +283,7 @@ def _ranks_of(
         backend=options.backend or default_backend(distributed.kind),
         hosts=tuple(member.host for member in members),
         seconds=tuple(seconds_by_rank),
+        # Ranks with different numbers of threads have no common number.
         threads=threads.pop() if len(threads) == 1 else None,
         generation=distributed.pool(options.size).generation,
         fresh=options.fresh,
@@ -287,7 +291,7 @@ def _ranks_of(
 
 
 def _with_labels(measured: MeasuredRequest, members: Sequence[Member]) -> MeasuredRequest:
-    """Return the measurement, labelled if the ranks outnumber their cores."""
+    """Return the measurement, with the label of oversubscription if ranks of a host outnumber its cores."""
     facts = [member.facts for member in members if member.facts is not None]
     hosts = group_by(facts, key=attrgetter("host"))
     if not any(len(ranks) > cores_of(ranks) for ranks in hosts.values()):

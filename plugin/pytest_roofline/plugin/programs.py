@@ -243,7 +243,7 @@ class _ProgramRun:
             "wall",
             name,
         )
-        # A program does not tell the resolution of its clock.
+        # A program does not tell the resolution of its clock, nor the bytes or FLOPs of its work.
         samples = Samples(tuple(seconds), iterations=1, tick_s=0.0)
         return Measurement(
             key, self._test.test_id, self._test.label(name), "", Work(calls=1), samples

@@ -88,7 +88,7 @@ def _why_unrecorded(run: Run, fewest_processes: int) -> tuple[str, ...]:
 
 
 def _is_comparison(state: "RooflineSession") -> bool:
-    """Return whether a run compared a drill, or devices with each other."""
+    """Return whether a run compared a drill, or only like devices with each other, so that it records nothing."""
     replaced_rows = [row for row in state.rows if "replaced" in (row.labels or ())]
     is_drill = compared_of(replaced_rows) > 0
     are_siblings = [SIBLINGS in (row.labels or ()) for row in state.rows if row.lost is None]
@@ -117,6 +117,7 @@ def refusal_line(
         observed.append(busy_now())
         remedies.append(cpu.QUIETEN)
         wait_hint = " To wait for a quiet machine, add --roofline-wait=10m."
+    # Only a run without any valid result gives its name to the next.
     name = "the same" if run is None or makes_way(run) else "another"
     name_hint = f", under {name} name" if named else ""
     return (
@@ -182,7 +183,7 @@ def recording_lines(state: "RooflineSession", recording: Recording) -> list[str]
 
 
 def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with RECORDED or NOT RECORDED for NO BASELINE."""
+    """Return the rows of a recording, with RECORDED or NOT RECORDED in place of NO BASELINE."""
     recorded = recording.tests
     return [
         replace(row, verdict="RECORDED" if row.test in recorded else "NOT RECORDED")
@@ -247,6 +248,7 @@ def _foresight(state: "RooflineSession", recording: Recording) -> str:
     tolerances = {
         row.test: row.measurement.tolerance for row in state.rows if row.measurement is not None
     }
+    # The smallest slowdown that a gate finds with the recorded entries, and whether more days make it smaller.
     foresight = foresee(
         recording.entries, lambda entry: tolerances.get(entry.test.id), state.options.tolerance
     )
@@ -267,7 +269,7 @@ class Recorder:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, object, object]:
-        """Replace status 0 of a recording that measured nothing."""
+        """Replace the exit status 0 of a recording that measured nothing by 1."""
         if exitstatus == pytest.ExitCode.OK and self._is_empty(session.config):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return (yield)
@@ -287,7 +289,7 @@ class Recorder:
             terminalreporter.write_line(refusal_line([reason], rounds, None, named=has_name))
 
     def _is_empty(self, config: pytest.Config) -> bool:
-        """Return whether the run was to record, and opened no device.
+        """Return whether the run, which was to record, opened no device and so recorded nothing.
 
         It is False for a run that only lists tests, and for a worker of xdist: these were not to record.
         """

@@ -103,7 +103,10 @@ def let_pass(item: pytest.Item, reason: str, rank: int = OTHER, slowdown: float 
 
 
 def fail(item: pytest.Item, options: Options, reason: str, rank: int = OTHER) -> None:
-    """Fail a test for a gate, or note it in shadow mode."""
+    """Fail a test for a reason of the gate; in shadow mode let it pass and note the reason.
+
+    `rank` is the place of the reason among others: slower tests come first.
+    """
     if not options.shadow:
         # The reason says it all, so no cause is chained.
         raise pytest.fail.Exception(reason, pytrace=False) from None

@@ -140,6 +140,7 @@ def _end_with(parent: int) -> None:
     """
     while os.getppid() == parent:
         time.sleep(PARENT_EVERY_S)
+    # A group that another process leads is not ours to end.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -157,7 +157,7 @@ class Rounds:
             self._say(f"    {line}")
 
     def _note_lost_round(self, test_id: str, text: str, measured: Iterable[str] = ()) -> None:
-        """Note a lost round of a test.
+        """Note that a test lost a round, and why.
 
         `measured` names the measurements that it did not lose.
         """

@@ -150,7 +150,7 @@ class WorkerGuard:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Refuse a test before anything is set up."""
+        """Skip or fail a test that measures before it is set up, since pytest-xdist runs tests side by side."""
         if not (measures(item) or uses_ranks(item)):
             return
         if self._fails:
@@ -218,6 +218,7 @@ class Running:
 
         A regression fails it here, in the call phase.
         """
+        # A test that runs once more in this pytest is judged at the end of its round.
         if not measures(item) or self.state.repetition > 1:
             return (yield)
         item.stash[failure_key], item.stash[deferral_key] = None, False

@@ -140,7 +140,7 @@ class RooflineSession:
 
     @property
     def analyses(self) -> Analyses | None:
-        """The interim analyses of every test, as the option sets them.
+        """The interim analyses of every test: after how many rounds it is judged, as the option sets it.
 
         They are None without the option; then each test takes as many rounds as it needs.
         """
@@ -181,13 +181,14 @@ class RooflineSession:
             self._calibrated = True
             self.writer.write(replace(calibration, process=self.process))
         self.writer.write(record)
+        # Each type of record belongs to the first kind of result that takes it.
         next(kind for kind in self.kinds if isinstance(record, kind.record_type)).add(record)
         if not isinstance(record, OutOfMemory):
             self._warn_of_position(record.key)
 
     @contextlib.contextmanager
     def repeating(self, number: int) -> Iterator[None]:
-        """Take what is measured inside as another process, in a further round."""
+        """Count what is measured within this block as another process, in round `number`."""
         own_process = self.process
         self.process, self.repetition = uuid.uuid4().hex, number
         try:
@@ -230,7 +231,7 @@ class RooflineSession:
             )
 
     def note(self, note: Note) -> None:
-        """Write down a note of a test.
+        """Write a note of a test, such as a figure, into the run file, and keep it for the summary.
 
         A further round repeats the note, so it does not write it again.
         """
@@ -274,7 +275,7 @@ class RooflineSession:
             kind.name_end(test_id, word)
 
     def note_outcome(self, outcome: Outcome) -> None:
-        """Write down how a measuring test ended."""
+        """Keep how a measuring test ended, and write it if the run has a file."""
         self.outcomes[outcome.test_id] = outcome
         if self.round is not None or self.reports.has_readers:
             # The parent of a round, or a report, also names tests that measured nothing, so the file is needed.

@@ -37,7 +37,7 @@ class Shortfall:
 
 
 def replaced_baselines(options: Options) -> list[Shortfall]:
-    """Report the settings outside the command that replace the gate's baselines."""
+    """Return the shortfall of a gate whose baselines are replaced by settings outside the command; none otherwise."""
     refused = [printable(str(setting)) for setting in options.elsewhere if setting.refused]
     if not refused:
         return []

@@ -102,7 +102,7 @@ class TimedResults(ResultKind):
         self._judge.lost_rounds = lost_rounds
 
     def judge(self, test_id: str) -> None:
-        """Judge a test's new measurements together with all earlier ones."""
+        """Judge a test's new measurements together with the earlier ones of the same keys, from other rounds."""
         measurements = [
             measurement
             for measurement in self._pending.pop(test_id, [])
@@ -181,7 +181,7 @@ class TimedResults(ResultKind):
         return word in self._fail_on
 
     def is_final(self, row: Row) -> bool:
-        """Return whether a red time stays red.
+        """Return whether a row that is red for its time stays red.
 
         It may not if its verdict is undecided, since further processes may change it.
         """
@@ -234,7 +234,7 @@ class TimedResults(ResultKind):
         return process_count < self.most_rounds(row) and not results.hopeless(verdict.reference)
 
     def most_rounds(self, row: Row) -> int:
-        """Return the largest number of processes of a test."""
+        """Return how many processes may measure the test of a row, at most."""
         verdict = self.verdict_of(row)
         assert row.key is not None
         return self._judge.analyses_of(
@@ -277,7 +277,7 @@ class TimedResults(ResultKind):
             self._settle(row, verdict)
 
     def _settle(self, row: Row, verdict: Verdict) -> None:
-        """Show a verdict, and put back the change that all tests share."""
+        """Show a verdict with the change that all tests share put back, and keep it without that change."""
         assert row.measurement is not None
         whole_verdict = verdict if self.shared is None else self.shared.with_whole_change(verdict)
         results = self._judge.results[row.measurement.key.identity]

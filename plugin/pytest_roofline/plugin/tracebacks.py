@@ -49,6 +49,7 @@ def _users_frames(raised: pytest.ExceptionInfo[BaseException] | None) -> Generat
         return
     whole_trace = raised.traceback
     with without_our_frames(raised.value):
+        # pytest keeps the frames from their first use on, so they are read anew.
         raised.traceback = type(whole_trace)(raised.tb)
         try:
             yield
