@@ -216,6 +216,7 @@ def _test_as_json(verdict: Verdict, slowdown: float, test_count: int) -> dict[st
         "seen": None if verdict.estimate is None else growth(verdict.estimate),
         "tolerance": verdict.tolerance,
         "not_red": "" if is_red else _not_red_reason(verdict, slowdown),
+        # The number of tests widens the interval in which a slowdown counts as the drill's.
         "missed": _mismatch(verdict, slowdown, test_count),
     }
 
