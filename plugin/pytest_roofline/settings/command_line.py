@@ -315,7 +315,7 @@ def source_of(config: pytest.Config, option: str, value: object) -> str:
 
 
 def _source(config: pytest.Config, option: str, part: object) -> str:
-    """Return where a value, or a part of a list, is set outside the command.
+    """Return where the value of an option, or a part of a list of values, is set outside the command.
 
     It is `conftest.py` if neither the environment nor the ini file has it.
     """

@@ -24,7 +24,9 @@ class Round:
         # The ids of the tests to run; None runs all that the command line selects.
         self.ids: list[str] | None = order["ids"]
         self.folder = Path(order["folder"])
+        # The id of the process that started the round.
         self.parent: int = order["parent"]
+        # A time of the monotonic clock, after which no test starts; None without a limit.
         self.deadline: float | None = order["deadline"]
         # Whether this process was started for the round, so that it may end with its parent.
         self.own_process: bool = order.get("own_process", False)
