@@ -56,7 +56,7 @@ def make_overlay(environment: Path) -> str:
 
 
 def packages_of(environment: Path) -> Path:
-    """Return the folder of an environment's own packages, without those of the present one."""
+    """Return the folder into which an environment's own packages are installed."""
     return (
         environment
         / "lib"
@@ -115,7 +115,10 @@ def install_exactly(text: str, requirements: Sequence[str], folder: Path) -> str
 
 
 def install_locked(text: str, path: Path, folder: Path) -> str:
-    """Make an environment from a uv.lock or requirements, and return its interpreter."""
+    """Make an environment from a uv.lock, a pylock.toml or requirements, and return its interpreter.
+
+    `text` is the side as the user wrote it. Raise BadInput without uv or the file.
+    """
     uv, subject = _uv(text), f"side {text!r}: uv"
     if not path.is_file():
         raise BadInput(

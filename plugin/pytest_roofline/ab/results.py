@@ -97,7 +97,7 @@ class State:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the command line behind the sides: pytest's arguments, or the program."""
+        """The words of the command line after both sides: pytest's arguments, or the program."""
         if self.program is None:
             return ("--", *self.arguments)
         side_a, _ = self.sides
@@ -341,8 +341,8 @@ class SidesResults:
     def unsound(self, twin: str) -> tuple[int, int, str]:
         """Return how many processes of a test have no sound time, of how many, and why.
 
-        The first counts the processes without a sound time, the second all processes. The reason is that of the last
-        unsound process, empty if there is none.
+        `twin` is the identity of the test. The first number counts the processes without a sound time, the second all
+        processes. The reason is that of the last unsound process, empty if there is none.
         """
         # Of each process that measured the test, the reasons why its attempts do not count; empty of one that counts.
         reasons_by_process = [
@@ -440,6 +440,7 @@ class SidesResults:
         for number, process in enumerate(processes, 1):
             for run in self._runs[process.number]:
                 lines += run.calibrations
+                # Canaries measure the machine itself, and are no part of `_measurements`.
                 lines += [
                     replace(measurement, round=number)
                     for measurement in run.measurements

@@ -129,7 +129,7 @@ class Runner:
         """
         complete = {process.number for process in self.results.state.taken if not process.left}
         ends = [0, *itertools.accumulate(lengths)]
-        # The last block end up to which every process is complete.
+        # Processes are numbered from 1 on. The last block end up to which every process is complete.
         until = max(end for end in ends if complete.issuperset(range(1, end + 1)))
         if dropped := self.results.leave_out(until):
             block, processes = ends.index(until) + 1, count(dropped, "process", "es")
@@ -176,7 +176,8 @@ class Runner:
         began_s, surveys = time.monotonic(), self.results.surveys
         self._survey("A", None)
         program = self.results.state.program
-        # A program that fails on B alone fails in each figure of A.
+        # Which tests B runs: with two values of a parameter, the process of A has measured those of B already.
+        # A program that fails on B alone fails in each figure of A. In all other cases B lists its tests itself.
         listing_side = "B" if program is None else "A"
         of_one_list = self.results.parameters["B"] is not None or program is not None
         listed_ids = [test.test_id for test in surveys[listing_side].tests.values()]
@@ -419,7 +420,7 @@ def _with_new_caches(side: PreparedSide) -> PreparedSide:
 
 
 def _is_spoiled(unsound: int, attempts: int) -> bool:
-    """Return True if too many processes of a test have no sound time.
+    """Return True if too many processes of a test have no sound time, so that it is given up.
 
     `unsound` is their number, `attempts` the number of all.
     """

@@ -91,7 +91,7 @@ def _paths(folder: Path) -> list[str]:
     They come from the index, which cannot name a path outside of the checkout. 160000 is the mode of a submodule.
     """
     entries = _output(folder, "ls-files", "--stage", "-z").split("\0")
-    # Mode, hash and stage go before a tab, and the path behind it.
+    # Mode, hash and stage go before a tab, and the path after it.
     parts = [entry.partition("\t") for entry in entries if entry.startswith("160000 ")]
     return [path for _, _, path in parts]
 

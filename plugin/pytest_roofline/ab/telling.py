@@ -385,7 +385,7 @@ def _too_few_notes(paired_by_twin: Mapping[str, Paired], processes: int) -> list
 
 
 def _environment_changes(results: SidesResults) -> list[str]:
-    """Return the differences between the environments of the sides."""
+    """Return the differences between the environments of the sides; none unless both sides have run."""
     before, after = (results.environment(side) for side in SIDES)
     return (
         changed_environment(after.everything(), [before.everything()]) if before and after else []
