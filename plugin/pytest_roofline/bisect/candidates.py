@@ -116,7 +116,7 @@ def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
 
 
 def _checked(row: list[str], ends: Sequence[SideSpec]) -> list[str]:
-    """Return a row of candidates. Raise BadInput if both ends are the same."""
+    """Return the candidates as they are. Raise BadInput if there is only one, since both ends are the same."""
     if len(row) < 2:
         raise BadInput(
             f"{ends[0].text!r} and {ends[1].text!r} are the same; expected two ends that differ"

@@ -60,6 +60,7 @@ def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGro
     differences, fixed = [], []
     for name in changed:
         is_in_both = name in before and name in after
+        # The name of an environment variable begins with a `$`.
         if _VARIABLE.fullmatch(name):
             differences.append(ChangedSetting(name, before.get(name), after.get(name)))
         elif name.startswith(PACKAGE) and is_in_both:
@@ -101,7 +102,7 @@ def _grouped(differences: Sequence[ChangedSetting]) -> list[SettingGroup]:
 
 
 def _pinned_by(name: str) -> Iterator[str]:
-    """Yield the packages whose version an installed package fixes."""
+    """Yield the packages whose version an installed package requires exactly."""
     try:
         lines = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:

@@ -41,7 +41,7 @@ class Environments:
         self._largest_bytes = 0
 
     def name_in(self, row: Sequence[Place], position: int) -> str:
-        """Return the name of a candidate: its side, or the differences that it has and its neighbour has not."""
+        """Return the name of a candidate: its side, or the differences that the candidate before it has not."""
         place = row[position]
         if not self._groups:
             (number,) = place
@@ -79,7 +79,7 @@ class Environments:
     def _of_row(
         self, places: Mapping[str, Place], cwd: Path
     ) -> contextlib.AbstractContextManager[dict[str, PreparedSide]]:
-        """Return a context that gives the sides of versions or commits."""
+        """Return a context that makes the sides of candidates that are versions or commits."""
         specs = {name: parse_side(self._state.row[place[0]]) for name, place in places.items()}
         return prepare_sides(specs, cwd, self._module)
 

@@ -95,7 +95,7 @@ class Bench:
         return self.state.lead
 
     def evidence(self) -> Mapping[Place, Floats]:
-        """Return the evidence for the levels of all candidates."""
+        """Return the evidence of all measurements for the level of each candidate between both ends."""
         if self._lead.good:
             return exact_levels(self.state.observations, self.ends)
         _, evidence = fit_levels(self.state.observations, self.ends)
@@ -222,7 +222,10 @@ class Bench:
         return has_figure
 
     def _warm_up(self, arms: Sequence[str]) -> None:
-        """Run a process on each of these arms that has had none: first the candidate, which may be broken."""
+        """Run a process on each of these arms that has had none, so that its caches are filled.
+
+        The candidate is first, since it may be broken.
+        """
         for arm in ("M", "A", "B"):
             if arm in arms and arm not in self._warmed_s:
                 began_s = time.monotonic()

@@ -235,6 +235,7 @@ def narrow(
     if not any(inside):
         # No candidate is left to measure within the gaps.
         return Narrowed(steps, None)
+    # Of two steps, the one with more candidates left is narrowed first.
     widest = max(range(len(gaps)), key=lambda index: len(inside[index]))
     until = np.cumsum(chances_of_steps[widest])
     median = min(inside[widest], key=lambda index: abs(until[index] - 0.5))

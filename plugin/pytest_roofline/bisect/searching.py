@@ -65,7 +65,15 @@ class Search:
         tell: Callable[[str], None],
         deadline_s: float,
     ) -> None:
-        """Prepare a search; nothing is measured yet."""
+        """Prepare a search; nothing is measured yet.
+
+        Args:
+            state: of the search, with the names of the candidates.
+            folder: of runs, which keeps the state.
+            groups: the differences between two runs; empty for versions and commits.
+            tell: prints a line.
+            deadline_s: of the monotonic clock; no process starts after it.
+        """
         # A version or commit is its number in the row. Of two runs, a candidate is the numbers of the differences that
         # it has: the good end has none of them, the bad end all.
         self._row: list[Place] = [(number,) for number in range(len(state.row))]
@@ -105,6 +113,7 @@ class Search:
         with self._environments.sides(dict(zip("AB", bench.ends, strict=True))) as sides:
             is_new = bench.state.lead is None
             nothing = self._compare_ends(sides) if is_new else ""
+            # The comparison of a new search has filled the caches of both ends.
             bench.use_ends(sides, warm=is_new)
             yield nothing
 

@@ -74,7 +74,7 @@ def _range_text(gap: Gap, row: Sequence[str]) -> str:
 
 
 def comparison_command(state: BisectState, good: str, bad: str) -> str:
-    """Return the command that compares two candidates."""
+    """Return the command line of `roofline ab` that compares two candidates."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in state.variables.items()]
     # pytest's arguments come behind --.
     arguments = ["--", *state.arguments] if state.arguments else []
