@@ -105,7 +105,7 @@ def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path |
 
 
 def _blind_spots(device: Device, tool: Tool) -> list[str]:
-    """Return the facts that a profiler cannot tell of this device, in sentences."""
+    """Return sentences on the facts that a profiler cannot record on this device."""
     if tool == "external":
         return [ELSEWHERE, *([HIP_NEVER_STOPS] if torch.version.hip is not None else [])]
     kind, _, _ = device.name.partition(":")

@@ -21,7 +21,7 @@ _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_
 
 
 def thin_out(points: Sequence[Point], size: Callable[[Point], int]) -> tuple[Point, ...]:
-    """Return the first and last point, and each part's largest between."""
+    """Return fewer points, so that no peak is lost: the first, the last, and the largest of each part between."""
     if len(points) <= PARTS + 2:
         return tuple(points)
     # Bounds of the parts of the points between the first and the last.

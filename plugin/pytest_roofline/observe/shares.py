@@ -95,7 +95,8 @@ class Activity:
     def is_of_activations(self) -> bool:
         """Return whether a matrix product multiplies activations with each other.
 
-        All other products are with weights.
+        It is then a batched product, as of scores and values, outside of a linear layer. All other products are with
+        weights.
         """
         if self.event is None:
             return False
@@ -263,7 +264,7 @@ def _seconds(activities: Iterable[Activity]) -> float:
 def _groups(
     activities: Iterable[Activity], key: Callable[[Activity], str]
 ) -> dict[str, list[Activity]]:
-    """Return activities by a key, the group of the longest time first."""
+    """Return activities in groups by a key. The group with the longest time in all is first."""
     groups: dict[str, list[Activity]] = defaultdict(list)
     for activity in activities:
         groups[key(activity)].append(activity)
@@ -282,7 +283,7 @@ def _share(seconds: float, span_s: float) -> float:
 
 
 def _class_times(activities: Sequence[Activity], span_s: float) -> list[ClassTime]:
-    """Return the classes, the longest first, and idle at the end."""
+    """Return the time and share of each class of work, the longest first, and the idle time at the end."""
     times = []
     for kind, group in _groups(activities, BY_KIND).items():
         longest_names = tuple(_groups(group, BY_NAME))[:MOST_NAMES]

@@ -72,7 +72,7 @@ class Tracker(MemTracker):
 
     @property
     def categories(self) -> dict[str, int]:
-        """Return the peak by category, the largest first."""
+        """Return the bytes at the peak by category, the largest first."""
         sizes = {
             CATEGORY_OF[kind]: size
             for kind, size in self._by_category(self._peak_mem_snap).items()
@@ -82,7 +82,7 @@ class Tracker(MemTracker):
         return {category: sizes[category] for category in largest_first}
 
     def over_time(self, began_s: float) -> list[MemoryPoint]:
-        """Return the living memory at every change.
+        """Return the living memory, that of tensors that are still used, at every change.
 
         Times count from `began_s`, in seconds of the system's clock.
         """
@@ -204,7 +204,7 @@ class Tracker(MemTracker):
         self._note("optimizer" if self._in_opt else "forward")
 
     def _note(self, step: Step) -> None:
-        """Add a moment, unless nothing has changed since the last one."""
+        """Keep the time, the step and the memory of this moment, unless nothing has changed since the last one."""
         growth = Counter(self._by_category(self._curr_mem_snap))
         growth.subtract(self._met)
         if self._moments:
@@ -227,7 +227,10 @@ class Tracker(MemTracker):
     def _update_and_maybe_create_winfos(
         self, t: torch.Tensor, reftype: Any, update_existing: bool = False
     ) -> Any:
-        """Record a tensor's storage; the names are those of torch's method."""
+        """Record the storage of a tensor that has one, and return its records.
+
+        torch's tracker calls this, and the names are those of its method. A sparse tensor has no storage of its own.
+        """
         if t.layout is torch.strided:
             return super()._update_and_maybe_create_winfos(t, reftype, update_existing)
         return set()
