@@ -223,7 +223,7 @@ def summary_lines(
         # A recording compares nothing, so its lines replace the sentence with the colour. Reasons of reds stay.
         red_lines = closing[:-1] if reds else []
         closing = [*red_lines, *recording_lines(session, session.recording)]
-    # Colours stay in the tables; other control characters are removed from them.
+    # A line that a CI would take for a command is escaped; `wrapped` does that for the other lines.
     return [
         *map(without_commands, tables),
         *(part for line in [*lines, *closing] for part in wrapped(line, width)),
