@@ -281,6 +281,7 @@ class Runner:
 
         After a crash a new process runs the remaining tests, without the one that crashed.
         """
+        # A process that prints nothing for many times as long as the warm-up took hangs.
         quiet_s = max(QUIET_S, QUIET_FACTOR * self.results.surveys[process.side].seconds)
         while process.left:
             with tempfile.TemporaryDirectory(

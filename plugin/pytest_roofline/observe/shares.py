@@ -493,7 +493,7 @@ def _score_count(activities: Iterable[Activity]) -> int | None:
         and activity.event is not None
         and activity.event.name in _SOFTMAX_OPERATORS
     ]
-    # The first input of a softmax is the scores.
+    # The first input of a softmax is the scores. A number of 0 means that no shape is known.
     score_shapes = [inputs[0] for inputs in shapes if inputs]
     return sum(math.prod(shape) for shape in score_shapes) or None
 

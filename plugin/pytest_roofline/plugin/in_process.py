@@ -108,7 +108,10 @@ class _Recorder(Observer):
             )
 
     def failed(self, error: BaseException, phase: Phase, measured: MeasuredRequest | None) -> None:
-        """Keep the state of the memory, and record a partial measurement as invalid."""
+        """Keep the state of the memory with an error, and record what was measured before it as invalid.
+
+        `phase` is the step of measuring in which the error came; `measured` is None if there was no sample yet.
+        """
         request = self._request
         notice(error, MemoryPhase(self._device, request.name, phase, (self._key, request.work)))
         if self.measurement is not None or measured is None:

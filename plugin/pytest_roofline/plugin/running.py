@@ -177,6 +177,7 @@ class Running:
         """
         self.state.planned = plan([item for item in session.items if measures(item)])
         if self.state.planned and not self.only_looking:
+            # The first access opens the device.
             assert self.state.under_test
             self.state.why_no_rounds = why_no_rounds(self.state)
             if self.state.round is None:
@@ -259,6 +260,7 @@ class Running:
         if call.when == "call":
             item.stash[call_key] = call
             if item.stash.get(deferral_key, False) and ended_well(report):
+                # The verdict is open, so the report is made once more when it is decided.
                 return report
             # A test that failed for itself is not deferred, although its verdict is open.
             item.stash[deferral_key] = False
@@ -321,6 +323,7 @@ class Running:
         write_baselines(self.state, exitstatus)
         lacking = bool(self.state.refusals) or is_lacking(self.state)
         self.state.close(int(exitstatus) or int(lacking))
+        # `roofline drill` names a file in which it looks for the path of the run.
         saved_file = os.environ.get(SAVED_VARIABLE)
         if saved_file and self.state.writer.path is not None and self.state.round is None:
             Path(saved_file).write_text(str(self.state.writer.path), encoding="utf-8")

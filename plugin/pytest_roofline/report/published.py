@@ -66,7 +66,7 @@ def _figures(row: Row) -> tuple[Entry, ...]:
 def figure_text(entry: Entry, why_idle: str = "") -> str:
     """Return a published figure with its remarks.
 
-    `why_idle` is the reason why a limit does not gate.
+    `why_idle` is the reason why a limit does not gate; empty for a figure that is no limit.
     """
     remarks = (
         ("confidence", entry.confidence),
