@@ -127,8 +127,8 @@ def open_device_under_test(
 ) -> tuple[DeviceUnderTest, str]:
     """Open the device of a run, with its baselines.
 
-    Return it with a warning on the device, or an empty text. Where all tests measure on ranks, the ranks own the
-    device, and this process does not open it.
+    Return it with a warning on the device, or an empty text. Where all tests measure on ranks, the ranks own an
+    accelerator, and this process does not open it.
     """
     devices.require_torch()
     # Undone when this configuration ends, so that a later run in this process starts from the shipped datasheets.

@@ -105,7 +105,7 @@ def let_pass(item: pytest.Item, reason: str, rank: int = OTHER, slowdown: float 
 def fail(item: pytest.Item, options: Options, reason: str, rank: int = OTHER) -> None:
     """Fail a test for a reason of the gate; in shadow mode let it pass and note the reason.
 
-    `rank` is the place of the reason among others: slower tests come first.
+    `rank` is the place of the reason among others: the device, then slower tests, then all else.
     """
     if not options.shadow:
         # The reason says it all, so no cause is chained.
