@@ -49,6 +49,6 @@ def test_one_run_writes_several_files_and_names_each(lab):
     result = lab.desk.run(*RECORD)
     assert result.ret == 0, texts(result)
     assert re.fullmatch(
-        r"RECORDED 1 of 1 in baselines/h100\.json and baselines/resources\.json\. A gate finds .*\. Commit them\.",
+        r"RECORDED 1 of 1 in baselines/h100\.json and baselines/resources\.json; finds .*\. Commit them\.",
         last_line(result),
     )
