@@ -301,8 +301,8 @@ def test_the_straggler_is_named_with_its_lag(story, measured):
         # Its nap, and what a busy machine adds to it.
         assert 0.09 < found.ranks.lag_s[guilty] < 1.0
         assert found.median_s > 0.1
-        line = rf"^straggler: rank {guilty} on {re.escape(HOST)} takes .* ms longer for its part of late\.rank{guilty} than the fastest "
-        line += r"rank \("
+        line = rf"^straggler: rank {guilty} on {re.escape(HOST)} takes .* ms longer for its part of late\.rank{guilty} "
+        line += r"than the fastest rank \("
         assert re.search(line, story.text, re.MULTILINE)
 
 
