@@ -35,6 +35,8 @@ with contextlib.suppress(ImportError):
 if "kernel_gate" in FEATURES:
     import pytest_roofline.kernel_gate.compile
 if "ranks" in FEATURES:
+    import pytest_roofline.plugin.leading
+    import pytest_roofline.plugin.over_ranks
     import pytest_roofline.ranks.facts
 
 __all__ = ["msgspec", "pytest_roofline", "scipy", "torch"]
