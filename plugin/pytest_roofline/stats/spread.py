@@ -204,20 +204,20 @@ def has_fewer_days(groups: Sequence[Group]) -> bool:
 def join_prior(squares: float, freedom: int, prior: Prior, origin: str) -> Spread:
     """Return the spread between processes of a test, joined with the prior.
 
-    Both variances are averaged, weighted by their degrees of freedom. The prior is left out where it is a guess and
-    the processes of the test rule it out.
+    Both variances are averaged, weighted by their degrees of freedom. A prior that was not estimated from other tests
+    is left out where the processes of the test rule it out.
 
     Args:
         squares: the sum of squares within the sessions of the test, with its degrees of `freedom`.
         origin: the start of the text that tells where the spread comes from.
     """
     source = f"{origin}, {freedom} degrees of freedom"
-    # Such a prior is a lower end: the processes of the test may only widen it.
+    # The prior of programs is the least spread that is believed: the processes of the test may only widen it.
     if prior.least and freedom:
         return Spread(max(prior.process, math.sqrt(squares / freedom)), source, freedom)
     if prior.least:
-        # One process shows no spread, and no other program lends one. The assumption is worth so little that one
-        # process against one decides nothing, while half of a floor is seen.
+        # A single process shows no spread, and how other programs spread says nothing of this one. With so few degrees
+        # of freedom one process against one decides nothing, but a rate of half of its limit is still red.
         return Spread(prior.process, "assumed, as one process shows no spread", ALONE_FREEDOM)
     if (
         freedom
