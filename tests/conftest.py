@@ -200,11 +200,11 @@ class Make:
         return Measurement(key, **(facts | changes))
 
     def environment(
-        self, product="NVIDIA H200", driver="570.86", device_type="cuda", uuid="GPU-1", code=()
-    ):
+        self, product="NVIDIA H200", driver="570.86", device_type="cuda", uuid="GPU-1", code=(), host="node",
+    ):  # fmt: skip
         return Environment(
             device=DeviceFacts(device_type, product, driver=driver, uuid=uuid),
-            host=HostFacts("node", "AMD EPYC", 8, 8, 2**36, 2**36, kernel="6.8"),
+            host=HostFacts(host, "AMD EPYC", 8, 8, 2**36, 2**36, kernel="6.8"),
             software={"torch": "2.13.0"},
             code=code,
         )

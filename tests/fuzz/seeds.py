@@ -133,6 +133,7 @@ def write_fleet(folder: Path) -> None:
                     MAKE.footer(),
                     run_id=f"{nodes}-{index}",
                     uuid=f"GPU-{index + 2}",
+                    host=f"node-{index}",
                     **date,
                 )
 

@@ -254,7 +254,10 @@ def test_a_plot_is_told_by_its_title_and_its_sentence_and_not_by_its_drawing(ful
         if n.get("role", {}).get("value") == "image" and "Samples" in n["name"]["value"]
     ]
     assert "Samples of memcpy_d2d[512KiB] on NVIDIA H200" == plot["name"]["value"]
-    assert "3 of 3 processes slower than all 15 of the baseline." == plot["description"]["value"]
+    assert (
+        "3 of 3 processes slower than all 15 processes of the baseline."
+        == plot["description"]["value"]
+    )
 
 
 def test_hostile_names_do_nothing(browser, pages):

@@ -77,5 +77,5 @@ def test_a_rank_that_is_lost_while_it_tells_what_it_is_is_named_with_the_cause(t
     text = failed_boot(placement)
 
     # Rank 0 may not have come by then.
-    assert re.search(r"rank 1 .*during its boot: exit code 5", text.splitlines()[0])
+    assert re.search(r"rank 1 .*during its start: exit code 5", text.splitlines()[0])
     assert end_within(PATIENCE_S, placement.pids)
