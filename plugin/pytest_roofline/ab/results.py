@@ -15,7 +15,7 @@ from ..core.keys import Key, value_text
 from ..core.records import Footer, Header, Measurement
 from ..core.resources import Resources
 from ..core.samples import CANARY
-from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.storage import read_record, to_plain
 from ..core.verdicts import ExactVerdict, Verdict
 from ..core.writing import write_atomically, write_json
 from ..processes.children import why_void
@@ -131,10 +131,7 @@ def read_state(folder: Path, name: str) -> State:
         raise BadInput(
             f"{folder} holds no `roofline ab` run {name!r}; expected one of {', '.join(names) or 'none'}"
         )
-    raw = decode_json(read_bytes(path, "state"), f"state {path}")
-    check_schema(raw, f"state {path}")
-    state: State = to_record(raw, State, f"state {path}")
-    return state
+    return read_record(path, State, "state")
 
 
 def save_state(folder: Path, state: State) -> None:

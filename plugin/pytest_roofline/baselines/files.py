@@ -14,7 +14,7 @@ from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
 from ..core.groups import group_by
 from ..core.keys import Key, canonical
-from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.storage import check_name, read_record, to_plain
 from ..core.writing import json_text, write_atomically, write_new
 
 
@@ -45,9 +45,7 @@ def _remedy(path: Path) -> str:
 def _read(path: Path) -> Baseline:
     """Return a baseline file; the message of a BadFile has no remedy yet."""
     where = f"baseline {path}"
-    raw = decode_json(read_bytes(path, "baseline"), where)
-    check_schema(raw, where)
-    baseline = to_record(raw, Baseline, where)
+    baseline = read_record(path, Baseline, "baseline")
     try:
         check_name(baseline.family, "family")
     except BadInput as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 from ..ab.command_plan import CommandPlan
 from ..ab.results import State
 from ..core.errors import BadInput
-from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.storage import read_record, to_plain
 from ..core.writing import write_json
 from .search import Observation, Place
 
@@ -125,10 +125,7 @@ def read_state(folder: Path, name: str) -> BisectState:
         names = sorted(state_path.parent.name for state_path in folder.glob("bisect/*/state.json"))
         expected = f"one of {', '.join(names)}" if names else "the name of a search that has begun"
         raise BadInput(f"{folder} holds no search called {name!r}; expected {expected}")
-    raw = decode_json(read_bytes(path, "state"), f"state {path}")
-    check_schema(raw, f"state {path}")
-    state: BisectState = to_record(raw, BisectState, f"state {path}")
-    return state
+    return read_record(path, BisectState, "state")
 
 
 def save_state(folder: Path, state: BisectState) -> None:

@@ -102,6 +102,23 @@ def check_schema(raw: object, where: str) -> None:
         raise BadFile(f"{where} has {version_text}; this pytest-roofline reads version {SCHEMA}")
 
 
+def read_record(path: Path, record: type[Record], kind: str) -> Record:
+    """Return a file that is one JSON text of this schema, as the dataclass `record`.
+
+    Args:
+        path: the file.
+        record: its form.
+        kind: of the file, for messages.
+
+    Raises:
+        BadFile: the file cannot be read, or is no such record.
+    """
+    where = f"{kind} {path}"
+    raw = decode_json(read_bytes(path, kind), where)
+    check_schema(raw, where)
+    return to_record(raw, record, where)
+
+
 def to_record(raw: object, record: type[Record], where: str) -> Record:
     """Return `raw` as the dataclass `record`.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HARDWARE_FILE, DeviceFacts
-from ..core.storage import check_name, check_schema, decode_json, read_bytes, to_record
+from ..core.storage import check_name, read_record, to_record
 from ..core.units import printable
 from .specs import Catalogue, Name, Product
 
@@ -159,10 +159,7 @@ def read_hardware(path: Path) -> Catalogue:
 
     Its form is checked, not its content: see `mistakes`.
     """
-    where = f"hardware {path}"
-    raw = decode_json(read_bytes(path, "hardware"), where)
-    check_schema(raw, where)
-    return to_record(raw, Catalogue, where)
+    return read_record(path, Catalogue, "hardware")
 
 
 def hardware_files(folders: Iterable[Path]) -> list[Path]:

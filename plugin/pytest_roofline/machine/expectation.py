@@ -14,7 +14,7 @@ from ..core.amounts import Amount
 from ..core.errors import BadInput
 from ..core.facts import Gpu, Machine, Unexpected
 from ..core.records import SCHEMA
-from ..core.storage import check_schema, decode_json, read_bytes, to_plain, to_record
+from ..core.storage import read_record, to_plain
 from ..core.units import format_amount
 from ..core.writing import write_json
 
@@ -75,10 +75,7 @@ def read_expectation(path: Path) -> Expectation:
     Raises:
         BadInput: the file is missing, or is no expectation of this schema.
     """
-    where = f"expectation file {path}"
-    raw = decode_json(read_bytes(path, "expectation file"), where)
-    check_schema(raw, where)
-    return to_record(raw, Expectation, where)
+    return read_record(path, Expectation, "expectation file")
 
 
 def write_expectation(path: Path, expectation: Expectation) -> None:
