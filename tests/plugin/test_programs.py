@@ -232,6 +232,19 @@ def test_a_program_that_gives_no_figure_fails_its_test_with_the_reason(
     assert reason in line
 
 
+def test_a_path_may_hold_the_sign_that_parts_a_name_from_it_on_a_command_line(desk):
+    figures = "echo warm-up 3 rate=1; echo speed=7 rate=5"
+    desk.suite(
+        FAILING.format(
+            command=SHELL.format(script=figures),
+            options="read='regex', higher={'rate': r'speed=\\d+ rate=(\\d+)'}",
+        )
+    )
+    desk.run("-q", "--roofline-save=one")
+    (measurement,) = desk.last_run().measurements
+    assert (measurement.key.name, round(1 / measurement.median_s, 6)) == ("rate", 5.0)
+
+
 def test_a_program_that_is_not_there_fails_its_test(desk):
     desk.suite(FAILING.format(command="['nowhere', 'x']", options=""))
     assert "nowhere: the program could not start: nowhere: No such file" in texts(desk.run("-q"))

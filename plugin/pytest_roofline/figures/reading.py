@@ -87,6 +87,15 @@ def parse_path(reader: str, direction: Direction, text: str) -> FigurePath:
     name, path = ("", text) if is_whole else (name, path)
     if not path or not (name or is_whole):
         raise BadInput(f"--{direction} is {text!r}; expected PATH or NAME=PATH")
+    return named_path(reader, direction, name, path)
+
+
+def named_path(reader: str, direction: Direction, name: str, path: str) -> FigurePath:
+    """Return the path to figures under a name; empty for the name of its place.
+
+    Raises:
+        BadInput: the path is no regular expression with a group, where the reader takes one.
+    """
     if reader == "regex":
         text_groups.compile_path(path)
     return FigurePath(direction, name, path)

@@ -17,7 +17,7 @@ from ..core.units import encodable, printable, slug
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..engine.inventory import kind_among
 from ..engine.request import positive
-from ..figures.reading import READERS, FigurePath, ProgramFigure, parse_path, read_figures
+from ..figures.reading import READERS, FigurePath, ProgramFigure, named_path, read_figures
 from ..processes.programs import (
     OUT,
     TIMEOUT_S,
@@ -113,10 +113,8 @@ def _parse_paths(
             raise BadInput(
                 f'read="{reader}" names no figure; add higher={example} or lower={example}'
             )
-        # `parse_path` also reads the form NAME=PATH of the command line. Here the test gives the name.
         return tuple(
-            replace(parse_path(reader, direction, path), name=name)
-            for direction, name, path in named_paths
+            named_path(reader, direction, name, path) for direction, name, path in named_paths
         )
     if reader and reader not in _tools():
         expected = ", ".join((*READERS, *_tools()))
