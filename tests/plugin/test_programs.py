@@ -280,7 +280,9 @@ def test_a_late_program_ends_with_everything_that_it_started(desk):
 
 
 def test_what_a_program_printed_and_its_identity_are_kept_with_the_run(serving, monkeypatch):
-    folders = list((serving.path / ".roofline" / "printed").iterdir())
+    printed = serving.path / ".roofline" / "printed"
+    assert (printed / ".gitignore").read_text() == "*\n"
+    folders = [path for path in printed.iterdir() if path.is_dir()]
     (path,) = serving.run_paths()
     assert [folder.name for folder in folders] == [path.stem]
     assert len(list(folders[0].glob("*.stdout"))) == 10

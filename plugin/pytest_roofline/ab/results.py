@@ -17,7 +17,7 @@ from ..core.resources import Resources
 from ..core.samples import CANARY
 from ..core.storage import read_record, to_plain
 from ..core.verdicts import ExactVerdict, Verdict
-from ..core.writing import write_atomically, write_json
+from ..core.writing import make_ignored_folder, write_atomically, write_json
 from ..processes.children import why_void
 from ..stats.key_results import KeyResults
 from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, Arm, Block, TimedProcess
@@ -137,10 +137,8 @@ def read_state(folder: Path, name: str) -> State:
 def save_state(folder: Path, state: State) -> None:
     """Write the state of a run, in a folder that git ignores."""
     place = state_folder(folder, state.name)
-    place.mkdir(parents=True, exist_ok=True)
-    ignore = place.parent / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    make_ignored_folder(place.parent)
+    place.mkdir(exist_ok=True)
     write_json(place / "state.json", to_plain(state))
 
 

@@ -13,6 +13,7 @@ from typing import TextIO
 from ..core.errors import BadFile, BadInput, CannotStore
 from ..core.storage import check_name
 from ..core.units import printable
+from ..core.writing import make_ignored_folder
 from .runs import FOREIGN, Line, Run, assemble, encode_line, read_line, read_run
 
 # How many saved runs a message names where a run does not exist.
@@ -178,14 +179,8 @@ class RunWriter:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make `folder`/runs with a .gitignore for its whole content.
-
-    A folder that exists stays as it is.
-    """
-    runs = folder / "runs"
-    if not runs.is_dir():
-        runs.mkdir(parents=True)
-        (runs / ".gitignore").write_text("*\n", encoding="utf-8")
+    """Make `folder`/runs, which git ignores."""
+    make_ignored_folder(folder / "runs")
 
 
 def runs_of_child(folder: Path, report_error: Callable[[BadFile], None]) -> Iterator[Run]:

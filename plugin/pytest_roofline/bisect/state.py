@@ -7,7 +7,7 @@ from ..ab.command_plan import CommandPlan
 from ..ab.results import State
 from ..core.errors import BadInput
 from ..core.storage import read_record, to_plain
-from ..core.writing import write_json
+from ..core.writing import make_ignored_folder, write_json
 from .search import Observation, Place
 
 SCHEMA = 1
@@ -131,6 +131,6 @@ def read_state(folder: Path, name: str) -> BisectState:
 def save_state(folder: Path, state: BisectState) -> None:
     """Write the state of a search, in a folder that git ignores."""
     place = state_folder(folder, state.name)
-    place.mkdir(parents=True, exist_ok=True)
-    (place.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    make_ignored_folder(place.parent)
+    place.mkdir(exist_ok=True)
     write_json(place / "state.json", to_plain(state))

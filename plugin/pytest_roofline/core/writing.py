@@ -22,6 +22,13 @@ PATIENCE_S, POLL_S = 60.0, 0.01
 EMPTY_S = 3.0
 
 
+def make_ignored_folder(folder: Path) -> None:
+    """Make a folder whose whole content git ignores. A folder that exists stays as it is."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
 def write_json(path: Path, plain: Mapping[str, object]) -> None:
     """Write plain data with reviewable diffs. Keys are sorted, with two spaces and a final newline."""
     write_atomically(path, json_text(plain, sort_keys=True))

@@ -32,6 +32,7 @@ from ..core.records import Measurement
 from ..core.samples import PROFILED
 from ..core.units import encodable, printable, slug
 from ..core.work import Work
+from ..core.writing import make_ignored_folder
 from ..engine.host import attached_profiler, limit_memory
 from .planned import uses_ranks
 
@@ -347,8 +348,8 @@ def _trace_path(session: "RooflineSession", label: str) -> tuple[Path | None, li
     folder = profiles / session.run_name
     name = slug(label)[:MOST_NAME]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (profiles / ".gitignore").write_text("*\n", encoding="utf-8")
+        make_ignored_folder(profiles)
+        folder.mkdir(exist_ok=True)
         # Several labels may give one file name, which is shorter and has no special characters; they are numbered.
         trace_count = sum(
             1 for path in folder.glob(f"*{TRACE}") if path.name.split("~")[0].split(".")[0] == name

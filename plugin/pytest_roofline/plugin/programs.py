@@ -15,6 +15,7 @@ from ..core.records import Measurement
 from ..core.samples import Ranks, Samples
 from ..core.units import encodable, printable, slug
 from ..core.work import RATE_UNITS, Work, rate_suffix
+from ..core.writing import make_ignored_folder
 from ..engine.inventory import kind_among
 from ..engine.request import positive
 from ..figures.reading import READERS, FigurePath, ProgramFigure, named_path, read_figures
@@ -160,8 +161,10 @@ class _ProgramRun:
         self._test, self._command, self._session = test, command, test.session
         self._programs = test.session.programs
         self._programs.count += 1
-        folder = self._session.options.folder / "printed" / self._session.run_name
-        folder.mkdir(parents=True, exist_ok=True)
+        printed = self._session.options.folder / "printed"
+        make_ignored_folder(printed)
+        folder = printed / self._session.run_name
+        folder.mkdir(exist_ok=True)
         self._printed = Printed(
             folder / f"{self._programs.count:03}-{slug(test.planned.benchmark)}"
         )
