@@ -279,7 +279,10 @@ def test_a_first_process_waits_for_others_unless_it_takes_half_as_long_again_or_
         assert held(make, make.group(beyond), analyses=analyses).kind is kind, (beyond, analyses)
     waits = held(make, make.group(0.2), analyses=Analyses(12))
     assert waits.interval[0] > 0
-    assert "but a run that may add rounds is red from 3 processes on" in reason_text(waits)
+    assert (
+        "but a run that may add rounds needs at least 3 processes for a red verdict"
+        in reason_text(waits)
+    )
     assert "reaches" not in reason_text(waits)
 
 

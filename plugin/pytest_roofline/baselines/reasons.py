@@ -227,7 +227,7 @@ def _may_miss_limit(verdict: Verdict, reason: Reason) -> str:
 def _limit_needs_processes(verdict: Verdict, reason: Reason) -> str:
     """Return the sentence on a time beyond a limit with too few processes for red."""
     least = reason.numbers["least"]
-    needed = f"a run that may add rounds is red from {least} processes on"
+    needed = f"a run that may add rounds needs at least {least} processes for a red verdict"
     return f"is below {_limit(verdict)}, but {needed}; {_behind_limit(verdict, reason)}"
 
 
