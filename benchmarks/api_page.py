@@ -1,4 +1,4 @@
-"""The page of the public names, from their docstrings: `python benchmarks/api_page.py` writes `docs/api.md`.
+"""The page of the public names, from their docstrings: `python benchmarks/api_page.py` writes `docs/reference/api.md`.
 
 It is text that GitHub shows as it stands; a test holds it against the docstrings.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest_roofline
 
-PAGE = Path(__file__).parents[1] / "docs/api.md"
+PAGE = Path(__file__).parents[1] / "docs/reference/api.md"
 INTRODUCTION = """# Public names
 
 Everything that `pytest_roofline` exports. Tests import nothing else of it: what is not on this page may change with any

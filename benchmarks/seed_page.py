@@ -1,6 +1,6 @@
 """The five documents that the project grew from, row by row: what makes each here, and what it made on this machine.
 
-    python benchmarks/seed_page.py --try       # run every row's smallest command, then write docs/seeds.md
+    python benchmarks/seed_page.py --try       # run every row's smallest command, then write docs/authors/seeds.md
     python benchmarks/seed_page.py --check     # what has no command that runs, and which figures no test can meet
     python benchmarks/seed_page.py             # write the page of what was tried last
 
@@ -43,7 +43,7 @@ PUBLISHED = ROOT / "baselines" / "published"
 ROWS, TRIED, SAMPLES = (
     Path(__file__).with_name("seeds") / f"{one}.json" for one in ("rows", "tried", "samples")
 )
-PAGE = ROOT / "docs" / "seeds.md"
+PAGE = ROOT / "docs" / "authors" / "seeds.md"
 # In the order of their numbers; what they call themselves stands in baselines/published/documents.json.
 DOCUMENTS = {
     "mi300x-memcpy": ("000", "a5f7976c40d1e404"),

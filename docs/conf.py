@@ -27,7 +27,9 @@ html_copy_source = False
 html_show_copyright = False
 myst_heading_anchors = 4
 # A row of the first page's tables, and the tree of the menu that all rows of a table become.
-ROW = re.compile(r"^\| \[(.+?)\]\((\w[\w-]*)\.md\) \|", re.MULTILINE)
+ROW = re.compile(r"^\| \[(.+?)\]\((\w[\w/-]*)\.md\) \|", re.MULTILINE)
+# The first of the authors' pages, which no menu of the users' names.
+ORPHAN = "---\norphan: true\n---\n\n"
 TREE = "\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n:caption: {caption}\n:glob:\n\n{entries}\n```\n"
 
 
@@ -47,5 +49,6 @@ def with_menu(_app: Sphinx, page: str, source: list[str]) -> None:
         for caption, table in zip(groups[::2], groups[1::2], strict=True):
             entries = "\n".join(f"{title} <{name}>" for title, name in ROW.findall(table))
             source[0] += TREE.format(caption=caption, entries=entries)
-    if page == "design":
-        source[0] += TREE.format(caption="Results", entries="seeds\nresults/**")
+    if page == "authors/design":
+        entries = "/authors/*\n/results/**"
+        source[0] = ORPHAN + source[0] + TREE.format(caption="For authors", entries=entries)

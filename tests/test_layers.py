@@ -391,7 +391,9 @@ BEGINNINGS = {
 
 
 def test_a_feature_across_folders_is_found_from_one_file_that_the_page_on_the_design_names():
-    page = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "authors" / "design.md").read_text(
+        encoding="utf-8"
+    )
     rows = dict(re.findall(r"^\| ([a-z ]+) \| `(\w+/\w+\.py)` \|$", page, re.MULTILINE))
     assert BEGINNINGS == rows
     for file in BEGINNINGS.values():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-DESIGN = Path(__file__).parents[2] / "docs/design.md"
+DESIGN = Path(__file__).parents[2] / "docs/authors/design.md"
 
 
 @pytest.fixture

@@ -52,5 +52,5 @@ def test_the_report_counts_what_was_tried_in_both_trees(mutants):
 
 def test_the_design_has_the_line_that_the_stored_results_give(mutants):
     header, *tried = mutants.load()
-    design = Path(__file__).parents[2] / "docs/design.md"
+    design = Path(__file__).parents[2] / "docs/authors/design.md"
     assert f"\n{mutants.line(header, tried)}\n" in design.read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ from pytest_roofline.hardware import products
 
 from ..features import TAKEN_OUT, with_installed
 
-PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 STREAM = """Using HIP device AMD Instinct MI300X
 Driver: 60241133
 function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime,max_runtime,avg_runtime

@@ -51,7 +51,7 @@ def test_submitting_costs_the_host_and_the_device_works_behind_it():
 
 
 def test_three_short_kernels_read_as_the_launch_queue_model_says():
-    # docs/timing.md: the truth is 6.9 µs; only a device that is busy for long enough in front of them shows it.
+    # docs/authors/timing.md: the truth is 6.9 µs; only a device that is busy for long enough in front of them shows it.
     for flush_s, seconds in [(None, 26.5e-6), (3e-6, 25.0e-6), (80e-6, 7.0e-6)]:
         device = FakeDevice(launch_s=8e-6, record_s=1.5e-6, latency_s=4e-6, tick_s=0.5e-6)
         if flush_s is not None:

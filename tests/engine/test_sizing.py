@@ -26,7 +26,7 @@ from pytest_roofline.engine.sizing.shape import (
 )
 from pytest_roofline.engine.timing import Engine, Plan
 
-# docs/timing.md: what a launch, a stamp and the way to the device cost.
+# docs/authors/timing.md: what a launch, a stamp and the way to the device cost.
 COSTS = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 0.5e-6}
 TICK_S = COSTS["tick_s"]
 MIB = 2**20

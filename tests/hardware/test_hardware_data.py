@@ -102,7 +102,7 @@ def test_peaks_are_the_dense_ones_and_only_of_types_that_there_are_units_for():
         assert not {"bf16_TFLOPS", "tf32_TFLOPS"} & products()[name].peaks.keys()
 
 
-PAGE = (ROOT / "docs" / "hardware.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "authors" / "hardware.md").read_text(encoding="utf-8")
 COLUMNS = {
     "memory": "memory_GBps", "PCIe": "pcie_GBps", "NVLink": "nvlink_GBps", "xGMI": "xgmi_total_GBps",
     "bf16": "bf16_TFLOPS", "fp16": "fp16_TFLOPS", "tf32": "tf32_TFLOPS", "fp8": "fp8_TFLOPS", "fp32": "fp32_TFLOPS",

@@ -1,4 +1,4 @@
-"""The ten files of `docs/design.md`: a run of one test enters them in the order in which they stand there."""
+"""The ten files of `docs/authors/design.md`: a run of one test enters them in the order in which they stand there."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ import pytest
 import pytest_roofline
 
 PACKAGE = Path(pytest_roofline.__file__).parent
-PAGE = Path(__file__).parents[2] / "docs" / "design.md"
+PAGE = Path(__file__).parents[2] / "docs" / "authors" / "design.md"
 # An entry of the list: its number, its file, and its sentence.
 LISTED = re.compile(r"^(\d+)\. `((?:\w+/)+\w+\.py)`: ([^\n]+)$", re.MULTILINE)
 

@@ -8,7 +8,7 @@ def test_a_slower_test_is_found_among_unchanged_ones_with_four_devices_on_either
         with_controls(Fleet(make, seed).add(4, effect={0: 0.08})).judged() for seed in range(15)
     ]
     red = [one for one in found if words(one)["copy0"] == "REGRESSED"]
-    # 19 times in 20 in the long run, as `docs/compare.md` says.
+    # 19 times in 20 in the long run, as `docs/new-driver.md` says.
     assert len(red) >= 13
     assert sum(map(reds, found)) - len(red) <= 1
 

@@ -97,7 +97,7 @@ def test_the_page_of_options_says_how_much_is_measured_by_default(collected):
         len([one for one in collected[tier] if one.startswith("test_memcpy_h2h[")])
         for tier in ("quick", "full")
     )
-    page = (STORED.parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    page = (STORED.parents[2] / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
     assert f"measures {quick} of the {full} sizes of a copy" in page
 
 

@@ -1,4 +1,4 @@
-"""The hardware that ships has the figures of the public tables, but for what docs/hardware.md tells."""
+"""The hardware that ships has the figures of the public tables, but for what docs/authors/hardware.md tells."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ FIELDS = {
 # Torch shows each of the two dies of such a board as a device of its own.
 HALVED = ("hbm_GBps", "hbm_size_GB", "fp32_TFLOPS", "fp32_matrix_TFLOPS", "bf16_tensor_TFLOPS", "fp16_tensor_TFLOPS",
           "l2_MB", "sm_count")  # fmt: skip
-# What ships differs on purpose, and docs/hardware.md says why.
+# What ships differs on purpose, and docs/authors/hardware.md says why.
 EXCEPTIONS = {
     ("b200-sxm", "fp32_TFLOPS"): (80.0, 75),
     ("b200-sxm", "pcie_gen"): ("5.0/6.0 x16 (sources conflict)", None),

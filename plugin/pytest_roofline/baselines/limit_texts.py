@@ -11,7 +11,7 @@ from ..hardware import format_ceiling
 # The remedies for a card below its floor.
 FLOOR_REMEDY = (
     "a healthy card of this product reaches the floor; `roofline doctor` shows what slows this card; if that setting "
-    "is intended, lower or remove the floor in your own baseline, with a reason (docs/verdicts.md)"
+    "is intended, lower or remove the floor in your own baseline, with a reason (docs/reference/verdicts.md)"
 )
 
 

@@ -115,8 +115,8 @@ def nothing(scene: Scene, machine: Machine) -> None:
 
 
 PREPARATIONS: dict[str, Callable[[Scene, Machine], None]] = {
-    "docs/baselines.md": baselines_page,
-    "docs/compare.md": many_machines,
+    "docs/reference/baselines.md": baselines_page,
+    "docs/new-driver.md": many_machines,
     "docs/fleet.md": many_machines,
-    "docs/verdicts.md": gated,
+    "docs/reference/verdicts.md": gated,
 }

@@ -13,9 +13,9 @@ from .pages import ALLOWED, NEEDED, ROOT, pages, read_page
 ELSEWHERE = {
     ("CONTRIBUTING.md", "tests/slow/test_quarter_of_an_hour.py"): 1,
     ("docs/ci.md", "tests/slow/ci/test_page.py"): 1,
-    ("docs/compare.md", "tests/slow/plugin/test_new_driver.py"): 7,
+    ("docs/new-driver.md", "tests/slow/plugin/test_new_driver.py"): 7,
     ("docs/fleet.md", "tests/slow/plugin/test_new_driver.py"): 2,
-    ("docs/verdicts.md", "tests/slow/products/test_siblings.py"): 1,
+    ("docs/reference/verdicts.md", "tests/slow/products/test_siblings.py"): 1,
     ("docs/ci.md", "tests/slow/packaging/test_wheelhouse.py"): 4,
     ("docs/writing-tests.md", "tests/plugin/test_figures.py"): 1,
 }
@@ -78,7 +78,7 @@ def test_every_link_leads_to_a_file():
 
 
 def test_every_module_that_the_page_on_the_design_names_is_there():
-    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "authors" / "design.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\b[a-z_]+/(?:[a-z_]+/)*[a-z_]+\.py\b", text))
     roots = (ROOT, ROOT / "plugin" / "pytest_roofline", ROOT / "kernels" / "roofline_kernels")
     assert len(named) > 8

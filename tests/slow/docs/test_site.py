@@ -59,21 +59,18 @@ def test_every_link_of_the_site_leads_to_a_page_or_file_of_it_and_an_anchor_ther
     assert broken == []
 
 
-# A page of results that has its place beside the others.
-SEEDS = "seeds"
-
-
-def test_the_menu_has_twenty_pages_in_four_groups_and_every_page_of_the_folder(site):
+def test_the_menu_has_every_page_for_users_and_none_for_authors(site):
     menu = (site / "index.html").read_text(encoding="utf-8").partition("<article")[0]
     names = re.findall(r'toctree-l1[^"]*">.*?href="([^"]+)\.html">(.*?)</a>', menu)
-    assert len(re.findall(r'class="caption"', menu)) == 4
-    assert len(set(names)) == 20
-    there = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index", SEEDS}
-    assert {name for name, _ in names} == there
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/reference").glob("*.md")]
+    expected = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages}
+    assert {name for name, _ in names} == expected - {"index"}
 
 
-def test_one_page_of_the_menu_leads_to_every_page_of_results(site):
-    page = (site / "design.html").read_text(encoding="utf-8").partition("<article")[2]
-    results = {path.relative_to(site).as_posix() for path in (site / "results").rglob("*.html")}
-    results.add(f"{SEEDS}.html")
-    assert results - set(re.findall(r'href="([^"#:]+\.html)', page)) == set()
+def test_one_page_leads_to_every_page_for_authors(site):
+    page = (site / "authors/design.html").read_text(encoding="utf-8").partition("<article")[2]
+    linked = {
+        (site / "authors" / link).resolve() for link in re.findall(r'href="([^"#:]+\.html)', page)
+    }
+    expected = {*(site / "results").rglob("*.html"), *(site / "authors").glob("*.html")}
+    assert expected - linked - {site / "authors/design.html"} == set()

@@ -1,4 +1,4 @@
-"""A new driver, as `docs/compare.md` and `fleet.md` tell the story: every command is run, and prints what it shows."""
+"""A new driver, as `docs/new-driver.md` and `fleet.md` tell the story: every command runs, and prints what it shows."""
 
 import glob
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from pytest_roofline.engine.host import host_facts
 
-PAGE = Path(__file__).parents[3] / "docs" / "compare.md"
+PAGE = Path(__file__).parents[3] / "docs" / "new-driver.md"
 # Named as in perf_tests.
 SUITE = """
 import pytest

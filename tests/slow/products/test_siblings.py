@@ -15,7 +15,7 @@ from .conftest import COPIES, H2D, ROOT
 from .group import Group, Member
 from .standin import Rates
 
-PAGE = ROOT / "docs" / "verdicts.md"
+PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 H100 = "h100-sxm5-80gb"
 SIBLINGS = (COPIES, "-k", "memcpy_siblings")
 MEMORY = (COPIES, "-k", "memcpy_siblings and d2d")
@@ -49,7 +49,7 @@ def test_the_one_whose_memory_is_slower_is_named_explained_and_reported_and_noth
             "(2635 GB/s against 2898 GB/s*roofline doctor*swap the card with a sibling*99 % interval*",
         ]
     )
-    # docs/verdicts.md shows this very line, shortened at its end.
+    # docs/reference/verdicts.md shows this very line, shortened at its end.
     shown = re.search(r"^memcpy_siblings.*: …$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert any(line.startswith(shown[0].removesuffix("…")) for line in result.stdout.lines)
     kinds = Counter(one.kind for one in bench.last.verdicts)
