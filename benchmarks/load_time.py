@@ -2,9 +2,9 @@
 
     python benchmarks/load_time.py
 
-It prints the line of `docs/authors/design.md`, in about two minutes. Loading: interleaved runs with and without, difference
-of minima; the peer is pytest-benchmark, loaded and not loaded in the same interleaving. Identity: what a run file says of
-code, packages and libraries, asked for in fresh processes.
+It prints the line of `docs/authors/design.md`, in about two minutes. Loading: interleaved runs with and without,
+difference of minima; the peer is pytest-benchmark, loaded and not loaded in the same interleaving. Identity: what a
+run file says of code, packages and libraries, asked for in fresh processes.
 """
 
 import argparse

@@ -10,10 +10,10 @@ To compare the tests of this checkout with those of the commit that `docs/result
     pip install cosmic-ray
     python benchmarks/mutants.py after .
 
-It prints the line of `docs/authors/design.md`, the counts of each module, and what survives. Results of the same commit are
-not made again. Where mutants dropped out, `git worktree add ../before COMMIT` and `python benchmarks/mutants.py before
-../before` try those that take their place. The same without the file, and then the first command, compare with another
-commit.
+It prints the line of `docs/authors/design.md`, the counts of each module, and what survives. Results of the same
+commit are not made again. Where mutants dropped out, `git worktree add ../before COMMIT` and `python
+benchmarks/mutants.py before ../before` try those that take their place. The same without the file, and then the first
+command, compare with another commit.
 
 One process collects a tree's tests, runs each once and notes which functions it executes. For every mutant it forks,
 puts the mutated code into the function, and runs the tests that execute it until one fails. A test that fails without a

@@ -49,8 +49,8 @@ CONTRASTS = (
 HEAD = """# Transformer steps
 
 Made by `python benchmarks/transformer_page.py {runs} -o docs/results/transformer.md` from {count}. The model is a
-decoder of five sizes ([the suite](../reference/suite.md#transformer-steps) says which), batch 4, random tokens. Milliseconds
-are the median of one call; tokens and FLOPs are those of one call over that time, FLOPs by the formula of
+decoder of five sizes ([the suite](../reference/suite.md#transformer-steps) says which), batch 4, random tokens.
+Milliseconds are the median of one call; tokens and FLOPs are those of one call over that time, FLOPs by the formula of
 `roofline_kernels.work.transformer_flops`, and their rate stands as a share of the peak below each table: of a
 datasheet's peak that is the MFU. Peak memory is what a call holds above what was there before.
 `{nothing}` is what the run does not hold.
