@@ -52,7 +52,9 @@ def test_rounds_that_auto_does_not_take_are_asked_for_by_their_number():
     assert sentence(12) == "a verdict needs about 12 processes; measure with --roofline-rounds=auto"
     assert sentence(15) == "a verdict needs about 15 processes; measure with --roofline-rounds=15"
     assert sentence(5, tolerance_percent=9).endswith("=auto, or set --roofline-tolerance=9%")
-    assert sentence(5, tolerance_percent=90).endswith(", or set --roofline-tolerance=90%!")
+    assert sentence(5, tolerance_percent=90).endswith(
+        ", or set --roofline-tolerance=90%! (the mark confirms a tolerance above 50 %)"
+    )
 
 
 def test_a_reason_without_what_its_sentence_needs_is_refused():

@@ -287,7 +287,10 @@ def begun_by_a_day(desk):
 
 @pytest.mark.parametrize(
     ("last", "counts", "processes"),
-    [(4, "0 of 1: nothing was written", []), (5, "1 of 1 in baselines/h100.json; ", [5])],
+    [
+        (4, "0 of 1: nothing was written", []),
+        (5, "1 of 1 in baselines/h100.json, 5 of 10 processes count; ", [5]),
+    ],
 )
 def test_ctrl_c_keeps_what_five_processes_and_half_of_the_rounds_have_measured(
     desk, monkeypatch, last, counts, processes

@@ -124,7 +124,7 @@ WOULD_DECIDE = re.compile(
     rf"{MAY_BE}; "
     r"(a verdict needs about \d+ processes; measure with --roofline-rounds=(auto|\d+)"
     r"|.*; record.*)"
-    r"(, or set --roofline-tolerance=\d+%!?)?"
+    r"(, or set --roofline-tolerance=\d+%(! \(the mark confirms a tolerance above 50 %\))?)?"
 )
 TOO_FEW = re.compile(
     r"looks (>999|[\d.]+) % slower; "

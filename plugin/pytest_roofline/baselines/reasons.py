@@ -199,8 +199,12 @@ def _wider(reason: Reason) -> str:
     if percent is None:
         return ""
     # A wide tolerance is refused, unless an exclamation mark confirms it.
-    confirmation = "!" if percent > 100 * WIDE_TOLERANCE else ""
-    return f", or set --roofline-tolerance={percent}%{confirmation}"
+    if percent <= 100 * WIDE_TOLERANCE:
+        return f", or set --roofline-tolerance={percent}%"
+    return (
+        f", or set --roofline-tolerance={percent}%! "
+        f"(the mark confirms a tolerance above {100 * WIDE_TOLERANCE:.0f} %)"
+    )
 
 
 def _beyond_limit(verdict: Verdict, reason: Reason) -> str:

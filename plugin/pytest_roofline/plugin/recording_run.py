@@ -179,7 +179,21 @@ def recording_lines(state: "RooflineSession", recording: Recording) -> list[str]
         return [*lines, f"{counts}: nothing was written"]
     files = " and ".join(printable(_short_path(path)) for path in recording.paths)
     pronoun = "them" if len(recording.paths) > 1 else "it"
-    return [*lines, f"{counts} in {files}{_foresight(state, recording)}. Commit {pronoun}."]
+    processes = _lost_processes(state, recording)
+    return [
+        *lines,
+        f"{counts} in {files}{processes}{_foresight(state, recording)}. Commit {pronoun}.",
+    ]
+
+
+def _lost_processes(state: "RooflineSession", recording: Recording) -> str:
+    """Return a text on the smallest number of processes of a test, or nothing if every process counts."""
+    planned = state.options.recording
+    sessions = [
+        max(entry.sessions, key=lambda session: session.started) for entry in recording.entries
+    ]
+    counted = min((len(session.process_medians) for session in sessions), default=planned)
+    return f", {counted} of {planned} processes count" if counted < planned else ""
 
 
 def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
