@@ -17,7 +17,7 @@ INTRODUCTION = """# Public names
 
 Everything that `pytest_roofline` exports. Tests import nothing else of it: what is not on this page may change with any
 version. The two fixtures, `roofline` and `distributed`, are objects of the classes `Roofline` and `Distributed`;
-[writing a test](writing-tests.md) and [ranks](ranks.md) show how they are used.
+[writing a test](../writing-tests.md) and [ranks](../ranks.md) show how they are used.
 
 ```python
 from pytest_roofline import Work, format_amount
