@@ -1,7 +1,7 @@
 """How often whole suites err, drawn from the model: few false alarms, few slowdowns passed, most unchanged code green.
 
 A compact simulation with fixed seeds; `benchmarks/detector_quality.py` is the thorough one. The bounds are those of
-verdicts.md, "To reach", with three standard errors of the share that so few draws can tell.
+docs/authors/verdicts.md, with three standard errors of the share that so few draws can tell.
 """
 
 import functools
@@ -21,7 +21,7 @@ from pytest_roofline.stats.verdicts import judge, settle
 
 TESTS, MOST, SUITES = 50, 12, 6
 TOLERANCE = 0.05
-# σ_p of a real corpus at five of its percentiles: verdicts.md. Sessions differ by as much as is believed of them.
+# σ_p of a real corpus at five of its percentiles. Sessions differ by as much as is believed of them.
 SHARES, SPREADS = (0.10, 0.25, 0.50, 0.75, 0.90), (0.002, 0.006, 0.011, 0.030, 0.059)
 SESSION = priors()["device"].session
 # Baselines of so many nights of so many processes.

@@ -22,7 +22,8 @@ from pytest_roofline.stats.analyses import (
 PATHS = 100_000
 # How many processes of equal worth stand behind a baseline.
 REFERENCES = (1, 4, 16)
-# verdicts.md: over all analyses, of IMPROVED, of PASSED for a test as slow as its tolerance, and for one twice as slow.
+# docs/authors/verdicts.md: over all analyses, of IMPROVED, of PASSED for a test as slow as its tolerance, and for one
+# twice as slow.
 PROMISED = (0.01, 0.06, 0.006)
 p_values = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60)
 plans = st.integers(1, 12).map(Analyses)

@@ -213,7 +213,7 @@ def test_a_slowdown_that_vanishes_in_cycles_is_the_clocks(make):
     )
 
 
-# verdicts.md: 22.5 ms in one process, 25.5 ms in the next is real.
+# A real test took 22.5 ms in one process and 25.5 ms in the next.
 FAST, SLOW = math.log(22.5e-3), math.log(25.5e-3)
 
 

@@ -122,7 +122,7 @@ def test_new_and_old_processes_are_pooled_by_their_degrees_of_freedom(make):
     assert near.value == pytest.approx(far.value) == pytest.approx(0.01)
 
 
-# verdicts.md: three sessions or more of several processes.
+# docs/authors/verdicts.md: three sessions or more of several processes.
 @pytest.mark.parametrize("session", [0.0, 0.004, 0.03])
 @pytest.mark.parametrize("sizes", [(5, 5, 5), (2, 6, 3, 4)])
 def test_many_sessions_tell_their_spread_joined_with_the_least_and_never_below_it(
@@ -150,7 +150,7 @@ def test_many_sessions_tell_their_spread_joined_with_the_least_and_never_below_i
     assert spreads.session.origin == f"estimated, {len(sizes)} sessions, with prior"
 
 
-# verdicts.md: 0.75 %, of a CPU 4.5 %, or what they show if that is more.
+# docs/authors/verdicts.md: 0.75 %, of a CPU 4.5 %, or what they show if that is more.
 def test_of_one_or_two_sessions_half_as_much_again_is_assumed_or_what_they_show(make):
     for kind, assumed in [("device", 0.0075), ("host", 0.045)]:
         for count, why in [(1, "prior, recorded within six hours"), (2, "prior, 2 sessions")]:
@@ -180,7 +180,7 @@ def test_few_sittings_are_held_against_the_new_processes_own_spread_where_that_i
     assert spreads.new is spreads.process
 
 
-# verdicts.md: one process a session.
+# docs/authors/verdicts.md: one process a session.
 def test_sessions_of_one_process_each_hold_both_spreads_in_one(make):
     nights = make.groups(14, 1, process=0.03, session=0.04)
     spreads = spreads_of(ONE, nights, DEVICE_PRIOR)

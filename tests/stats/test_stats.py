@@ -109,7 +109,7 @@ def assumed(process, session):
     return Prior(process=process, session=session, device=0.04)
 
 
-# verdicts.md: σ_p² (1/n + 1/m) + σ_s² (1/N + 1/M).
+# docs/authors/verdicts.md: σ_p² (1/n + 1/m) + σ_s² (1/N + 1/M).
 def test_the_variance_is_that_of_the_model_on_both_sides(make):
     process, session = 0.01, 0.02
     for new, (sessions, each) in itertools.product([1, 2, 5], [(1, 4), (2, 5), (3, 5), (6, 2)]):
@@ -122,7 +122,7 @@ def test_the_variance_is_that_of_the_model_on_both_sides(make):
         assert comparison.error == pytest.approx(math.sqrt(variance)), (new, sessions, each)
 
 
-# verdicts.md: one process a session, σ_p² (1/n + 1/m) + σ_s²/N.
+# docs/authors/verdicts.md: one process a session, σ_p² (1/n + 1/m) + σ_s²/N.
 def test_nights_of_one_process_know_the_mean_by_their_number_alone(make):
     for new, nights in itertools.product([1, 2, 5], [3, 14]):
         reference = make.groups(nights, 1, process=0.05)

@@ -446,7 +446,7 @@ def test_more_processes_are_futile_where_the_baseline_itself_is_too_vague(make):
 
 
 def test_the_minimum_detectable_effect_is_that_of_the_formula(make):
-    # verdicts.md, for five processes a side.
+    # The detectable effect in percent at three spreads, of five processes a side.
     for (percent, detectable), count in itertools.product(
         [(0.3, 0.7), (1.0, 2.4), (2.0, 4.8)], [3, 5, 12]
     ):

@@ -118,5 +118,5 @@ PREPARATIONS: dict[str, Callable[[Scene, Machine], None]] = {
     "docs/reference/baselines.md": baselines_page,
     "docs/new-driver.md": many_machines,
     "docs/fleet.md": many_machines,
-    "docs/reference/verdicts.md": gated,
+    "docs/reference/gate.md": gated,
 }
