@@ -51,9 +51,9 @@ that the compiler takes. Each computes the same, by a test against float64 in Tr
   work under the softmax. The first tile goes under the mask and stands before the loop.
 * `threshold8`: the running output is rescaled only where a score exceeds its row's base by more than 2⁸.
 * `persistent`: one program a multiprocessor, which takes block after block, the longest first under a causal mask.
-* `gluon`: [the kernel in Gluon](../reference/suite.md#the-triton-kernels): one warp loads, two
-  warpgroups compute in turn. It is `flash_attention[gluon-…]` in the suite. Of its exponentials those that stand aside
-  are the ones of each block's first tile; the loop has none such.
+* `gluon`: [the kernel in Gluon](../authors/kernels.md#the-triton-kernels): one warp loads, two warpgroups compute in
+  turn. It is `flash_attention[gluon-…]` in the suite. Of its exponentials those that stand aside are the ones of each
+  block's first tile; the loop has none such.
 * `ws`: Triton's warp specialization: some warps load, others compute. At the shipped tile it stands here only: a tuner
   is not offered it.
 

@@ -92,12 +92,12 @@ def test_a_case_is_had_by_its_id_whatever_its_tier_and_a_word_selects_no_more_th
     assert [one for one in collected["full"] if "transformer" in one and "attention" in one] == []
 
 
-def test_the_page_of_options_says_how_much_is_measured_by_default(collected):
+def test_the_page_of_the_suite_says_how_much_is_measured_by_default(collected):
     quick, full = (
         len([one for one in collected[tier] if one.startswith("test_memcpy_h2h[")])
         for tier in ("quick", "full")
     )
-    page = (STORED.parents[2] / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    page = (STORED.parents[2] / "docs" / "reference" / "suite.md").read_text(encoding="utf-8")
     assert f"measures {quick} of the {full} sizes of a copy" in page
 
 
