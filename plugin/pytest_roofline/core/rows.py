@@ -51,7 +51,7 @@ def badness(verdict: str, change: float | None = None) -> tuple[int, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """One result as plain values. See docs/reference/reports.md; None is an unknown or missing value."""
+    """One result as plain values. See docs/reference/formats.md; None is an unknown or missing value."""
 
     run: str | None = None
     run_id: str | None = None
