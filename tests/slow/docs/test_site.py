@@ -8,7 +8,12 @@ from urllib.parse import unquote
 import pytest
 
 from ... import warm
+from ...tools import require_tools
+from ..browser import chromium, requests, resize
 from .pages import ROOT
+
+# The width of a phone.
+PHONE = 400
 
 
 class Targets(HTMLParser):
@@ -17,6 +22,7 @@ class Targets(HTMLParser):
     def __init__(self, page: Path) -> None:
         super().__init__()
         self.links: set[str] = set()
+        self.loaded: set[str] = set()
         self.anchors = {""}
         self.feed(page.read_text(encoding="utf-8"))
 
@@ -24,6 +30,9 @@ class Targets(HTMLParser):
         found = dict(attrs)
         self.anchors.add(found.get("id") or "")
         self.links |= {link for link in (found.get("href"), found.get("src")) if link}
+        # A browser loads these by itself; an `a` waits for the reader.
+        if tag != "a":
+            self.loaded |= {link for link in (found.get("href"), found.get("src")) if link}
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +83,48 @@ def test_one_page_leads_to_every_page_for_authors(site):
     }
     expected = {*(site / "results").rglob("*.html"), *(site / "authors").glob("*.html")}
     assert expected - linked - {site / "authors/design.html"} == set()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser with the screen of a phone."""
+    require_tools("chromium", "chromedriver")
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        resize(driver, PHONE)
+        yield driver
+
+
+def test_no_page_loads_anything_from_another_place(site):
+    pages = list(site.rglob("*.html"))
+    loaded = {link for page in pages for link in Targets(page).loaded}
+    styles = [style.read_text(encoding="utf-8") for style in site.rglob("*.css")]
+    loaded |= {
+        link
+        for style in styles
+        for link in re.findall(r"(?:url\(|@import )[\"']?([^\"')]+)", style)
+    }
+    assert any(".css" in link for link in loaded)
+    assert [link for link in loaded if re.match(r"(https?:)?//", link)] == []
+
+
+def test_on_a_phone_no_page_is_wider_than_the_screen(site, browser):
+    requests(browser)
+    wide = []
+    for page in sorted(site.rglob("*.html")):
+        browser.get(page.as_uri())
+        width = browser.execute_script("return document.documentElement.scrollWidth")
+        if width != PHONE:
+            wide.append((page.relative_to(site).as_posix(), width))
+    assert wide == []
+    addresses = [url for url in requests(browser) if not url.startswith("data:")]
+    assert [url for url in addresses if not url.startswith(site.as_uri())] == []
+
+
+def test_a_search_finds_the_page_without_a_network(site, browser):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    form = re.search(r'<form[^>]*action="([^"]+)"', (site / "index.html").read_text("utf-8"))
+    browser.get(f"{(site / form[1]).as_uri()}?q=INCONCLUSIVE")
+    results = "return [...document.querySelectorAll('#search-results li a')].map(a => a.pathname)"
+    paths = WebDriverWait(browser, 30, 0.05).until(lambda it: it.execute_script(results))
+    assert (site / "reference/verdicts.html").as_posix() in paths
