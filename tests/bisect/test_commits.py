@@ -58,6 +58,29 @@ def test_a_spent_budget_says_what_is_left_and_resume_goes_on_there(bisect, histo
     assert bisect.calls > before
 
 
+# Ends its caller as `kill` does, once, in the process of this number, and would go on for an hour.
+KILLER = """
+import signal, time
+if number == {number}:
+    pathlib.Path(os.environ["CALLS"] + ".pid").write_text(str(os.getpid()))
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(3600)
+"""
+
+
+# The third process is one of the ends, the twentieth one of a step.
+@pytest.mark.parametrize("number", [2, 20])
+def test_a_search_that_is_killed_leaves_no_process_and_goes_on(bisect, history, number):
+    commits = history(lambda step: f"{1.2 if step >= 11 else 1.0}\n{KILLER.format(number=number)}")
+    said = bisect("--name=one", "--seed=1", "--dir=saved", "HEAD~15", "HEAD", *RUN, status=2)
+    assert said.endswith("to continue it, type: roofline bisect --resume one --dir saved\n")
+    pid = Path(f"{bisect.folder}/calls.pid").read_text(encoding="utf-8")
+    assert not Path("/proc", pid).exists()
+    assert len(git(".", "worktree", "list").splitlines()) == 1
+    report = bisect("--resume=one", "--dir=saved")
+    assert steps(report) == [(commits[10], commits[11])]
+
+
 def test_what_cannot_be_searched_is_refused_with_what_to_type(bisect, history):
     history(lambda _: 1.0)
     for words, expected in {
@@ -66,7 +89,8 @@ def test_what_cannot_be_searched_is_refused_with_what_to_type(bisect, history):
         ("with:a==1", "with:b==2"): "name two packages; expected",
         ("with:a==1==", "with:a==2"): "is no requirement",
         ("HEAD", "HEAD"): "are the same; expected two ends that differ",
-        ("--resume=absent",): "holds no search called 'absent'; expected the name of",
-        ("--resume=absent", "HEAD", "."): "--resume keeps the ends and the options of the search",
+        ("--resume=absent",): "holds no `roofline bisect` run 'absent'; expected one of none",
+        ("--resume=absent", "HEAD", "."): "was given together with sides and arguments; a resumed",
+        ("--resume=absent", "--seed=1"): "was given together with --seed; a resumed run keeps its",
     }.items():
         assert expected in bisect(*words, status=2)

@@ -1,11 +1,13 @@
 """`roofline ab`: two sides of a change, measured in turn and judged without a stored baseline."""
 
+import contextlib
 import datetime
 import random
 import shlex
 import signal
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -146,18 +148,10 @@ def ab(
     compared, what is undecided looks slower than its tolerance, or the input cannot be used.
     """
     if resume is not None:
-        source = click.get_current_context().get_parameter_source
-        # A resumed run keeps its own options, so none may be named beside --resume.
-        options = [
-            f"--{option}" for option in settings if source(option) is ParameterSource.COMMANDLINE
-        ]
-        options += ["sides and arguments"] if a or b or arguments else []
-        if options:
-            message = f"--resume was given together with {', '.join(options)}"
-            raise BadInput(
-                f"{message}; a resumed run keeps its options, so type only: roofline ab --resume NAME"
-            )
-        return _run(_read_resumed(folder, resume), folder, budget, markdown, as_json)
+        refuse_beside_resume("ab", settings, (a, b, *arguments))
+        state = read_state(folder, check_name(resume, "--resume"))
+        require_folder(state.name, state.cwd)
+        return _run(state, folder, budget, markdown, as_json)
     if not b:
         raise BadInput(
             "a side is missing; expected two sides, A and B; "
@@ -176,15 +170,10 @@ def _new_state(
         BadInput: a run has this name, or an option cannot be used.
     """
     plan = make_plan(dict(zip(SIDES, parse_sides(a, b), strict=True)), arguments, **program)
-    # To the microsecond, so that two in a second have names of their own.
-    name = name or f"ab-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
-    check_name(name, "--name")
-    for side in SIDES:
-        refuse_existing(folder, run_name(name, side))
-    if state_folder(folder, name).exists():
-        raise BadInput(
-            f"a run named {name!r} exists already; continue that run with --resume {name}, or choose another --name"
-        )
+    if name is not None:
+        for side in SIDES:
+            refuse_existing(folder, run_name(name, side))
+    name = free_name("ab", name, folder)
     return State(
         name=name,
         sides=(a, b),
@@ -197,14 +186,70 @@ def _new_state(
     )
 
 
-def _read_resumed(folder: Path, name: str) -> State:
-    """Return the state of an interrupted run. Raise BadInput outside of its folder."""
-    state = read_state(folder, check_name(name, "--resume"))
-    if str(Path.cwd().resolve()) != state.cwd:
+def free_name(command_name: str, name: str | None, folder: Path) -> str:
+    """Return the name of a new run of `ab` or `bisect`: the user's, or one made from the time.
+
+    Raises:
+        BadInput: a run of this command has the name.
+    """
+    # To the microsecond, so that two in a second have names of their own.
+    made_name = f"{command_name}-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
+    name = check_name(name or made_name, "--name")
+    if state_folder(folder, name, command_name).exists():
         raise BadInput(
-            f"run {name} was started in the folder {state.cwd}; resume the run in that folder"
+            f"a run named {name!r} exists already; continue that run with --resume {name}, or choose another --name"
         )
-    return state
+    return name
+
+
+def refuse_beside_resume(
+    command_name: str, settings: Iterable[str], arguments: Iterable[str]
+) -> None:
+    """Raise BadInput for an option or an argument beside --resume, since a resumed run keeps its own.
+
+    `settings` are the names of the options of the command.
+    """
+    source_of = click.get_current_context().get_parameter_source
+    options = [
+        f"--{option.replace('_', '-')}"
+        for option in settings
+        if source_of(option) is ParameterSource.COMMANDLINE
+    ]
+    options += ["sides and arguments"] if any(arguments) else []
+    if options:
+        raise BadInput(
+            f"--resume was given together with {', '.join(options)}; a resumed run keeps its options, so type only: "
+            f"roofline {command_name} --resume NAME"
+        )
+
+
+def require_folder(name: str, cwd: str) -> None:
+    """Raise BadInput for a resumed run that was started in another folder than the present one."""
+    if str(Path.cwd().resolve()) != cwd:
+        raise BadInput(f"run {name} was started in the folder {cwd}; resume the run in that folder")
+
+
+def resume_text(command_name: str, name: str, folder: Path) -> str:
+    """Return the command line that continues a run of `ab` or `bisect`."""
+    text = f"roofline {command_name} --resume {name}"
+    return f"{text} --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else text
+
+
+@contextlib.contextmanager
+def running_sides() -> Iterator[None]:
+    """Raise KeyboardInterrupt at SIGTERM, as Ctrl-C does, so that no process of a side stays behind.
+
+    Of a command that failed for a side the last lines are printed.
+    """
+    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except CommandError as error:
+        for text in error.lines.splitlines():
+            say(printable(f"    {text}"), err=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _run(
@@ -220,13 +265,11 @@ def _run(
     # A run that goes on measures the commits that its branches meant when it began.
     specs = {side: pin_commit(spec, state.commits.get(side, "")) for side, spec in specs.items()}
     interrupted, began_s = False, time.monotonic()
-    resume_command = f"roofline ab --resume {state.name}"
-    resume_command += f" --dir {shlex.quote(str(folder))}" if folder != Path(".roofline") else ""
-    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
+    resume_command = resume_text("ab", state.name, folder)
     try:
         # The interpreter of a side that runs a program need not have this plugin.
         module = PLUGIN if state.program is None else NOTHING
-        with prepare_sides(specs, Path(state.cwd), module) as sides:
+        with running_sides(), prepare_sides(specs, Path(state.cwd), module) as sides:
             state = replace(
                 state,
                 commits={side: setup.commit for side, setup in sides.items() if setup.commit},
@@ -249,12 +292,6 @@ def _run(
         advice = f"; continue with: {resume_command}" if has_state else ""
         _tell(f"interrupted before the first process{advice}")
         return 2
-    except CommandError as error:
-        for text in error.lines.splitlines():
-            say(printable(f"    {text}"), err=True)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, previous_handler)
     if markdown is not None:
         write_atomically(markdown, report_markdown(report))
     if as_json:

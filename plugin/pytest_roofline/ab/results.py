@@ -113,9 +113,9 @@ class State:
         return replace(self, taken=tuple(processes[number] for number in sorted(processes)))
 
 
-def state_folder(folder: Path, name: str) -> Path:
-    """Return the folder of a run's state. `folder` is `.roofline`."""
-    return folder / "ab" / name
+def state_folder(folder: Path, name: str, command: str = "ab") -> Path:
+    """Return the folder of the state of a run of `ab` or `bisect`. `folder` is `.roofline`."""
+    return folder / command / name
 
 
 def read_state(folder: Path, name: str) -> State:
@@ -125,18 +125,27 @@ def read_state(folder: Path, name: str) -> State:
         BadInput: no run has this name.
         BadFile: the state cannot be read.
     """
-    path = state_folder(folder, name) / "state.json"
-    if not path.exists():
-        names = sorted(state_path.parent.name for state_path in folder.glob("ab/*/state.json"))
-        raise BadInput(
-            f"{folder} holds no `roofline ab` run {name!r}; expected one of {', '.join(names) or 'none'}"
-        )
-    return read_record(path, State, "state")
+    return read_record(state_path(folder, name), State, "state")
 
 
 def save_state(folder: Path, state: State) -> None:
     """Write the state of a run, in a folder that git ignores."""
-    place = state_folder(folder, state.name)
+    write_state(state_folder(folder, state.name), state)
+
+
+def state_path(folder: Path, name: str, command: str = "ab") -> Path:
+    """Return the file of a state that is to be read. Raise BadInput if no run of the command has this name."""
+    path = state_folder(folder, name, command) / "state.json"
+    if not path.exists():
+        names = sorted(other.parent.name for other in folder.glob(f"{command}/*/state.json"))
+        raise BadInput(
+            f"{folder} holds no `roofline {command}` run {name!r}; expected one of {', '.join(names) or 'none'}"
+        )
+    return path
+
+
+def write_state(place: Path, state: object) -> None:
+    """Write the state of a run into its folder, which git ignores."""
     make_ignored_folder(place.parent)
     place.mkdir(exist_ok=True)
     write_json(place / "state.json", to_plain(state))

@@ -1,18 +1,23 @@
 """`roofline bisect`: which version, which commit or which difference made it slower."""
 
-import datetime
 import math
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from ..ab.cli import program_options
+from ..ab.cli import (
+    free_name,
+    program_options,
+    refuse_beside_resume,
+    require_folder,
+    resume_text,
+    running_sides,
+)
 from ..ab.command_plan import make_plan
 from ..ab.sides import SIDES, SideSpec
 from ..ab.tolerance import tolerance_in_force
@@ -26,7 +31,7 @@ from .candidates import EXPECTED, row_between
 from .differences import SettingGroup, groups_between
 from .environments import set_variables
 from .searching import Search
-from .state import BisectState, read_state, state_folder
+from .state import BisectState, read_search, save_search
 
 # By option, the variables of pip and of uv that say the same.
 _INDEX = {
@@ -71,26 +76,14 @@ def bisect(
     if budget is not None:
         deadline_s = time.monotonic() + parse_duration(budget, "--budget")
     if resume is not None:
-        if good or _are_typed(settings):
-            raise BadInput(
-                "--resume keeps the ends and the options of the search; type: roofline bisect --resume NAME"
-            )
-        state = read_state(folder, check_name(resume, "--resume"))
+        refuse_beside_resume("bisect", settings, (good, bad, *arguments))
+        state = read_search(folder, check_name(resume, "--resume"))
+        require_folder(state.name, state.cwd)
     elif not bad:
         raise BadInput(f"an end is missing; {EXPECTED}, the fast end first")
     else:
         state = _new_state(folder, good, bad, arguments, **settings)
-    if str(Path.cwd().resolve()) != state.cwd:
-        raise BadInput(
-            f"the search {state.name} began in {state.cwd}; type --resume {state.name} in that folder"
-        )
     return _run(state, folder, deadline_s, as_json=as_json)
-
-
-def _are_typed(settings: Iterable[str]) -> bool:
-    """Return True if the user typed any of these settings, rather than left it at its default."""
-    source_of = click.get_current_context().get_parameter_source
-    return any(source_of(name) is ParameterSource.COMMANDLINE for name in settings)
 
 
 def _new_state(
@@ -107,7 +100,7 @@ def _new_state(
     # A plan names sides, but how a program runs is the same for all candidates.
     here = SideSpec(".", ".")
     plan = make_plan(dict.fromkeys(SIDES, here), arguments, **program)
-    name = _free_name(name, folder)
+    name = free_name("bisect", name, folder)
     variables = _index_variables({"index_url": index_url, "find_links": find_links}, pre=pre)
     runs = _saved_runs((good, bad), folder)
     if runs:
@@ -129,18 +122,6 @@ def _new_state(
         variables=variables,
         runs=runs,
     )
-
-
-def _free_name(name: str | None, folder: Path) -> str:
-    """Return the name of a new search: the user's, or one made from the time. Raise BadInput if it is not free."""
-    made_name = f"bisect-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
-    name = check_name(name or made_name, "--name")
-    if state_folder(folder, name).exists():
-        raise BadInput(
-            f"a search is called {name!r} already; "
-            f"continue this search with --resume {name}, or choose another --name"
-        )
-    return name
 
 
 def _index_variables(options: dict[str, str | None], *, pre: bool) -> dict[str, str]:
@@ -196,18 +177,17 @@ def _run(state: BisectState, folder: Path, deadline_s: float, *, as_json: bool) 
     for text in fixed:
         _tell(f"the search leaves out {text}, which one machine cannot switch")
     candidates = count(len(state.row), "candidate")
+    resume_command = resume_text("bisect", state.name, folder)
     _tell(
-        f"the search {state.name} has {candidates}; "
-        f"to continue the search after a break, type: roofline bisect --resume {state.name}"
+        f"the search {state.name} has {candidates}; to continue the search after a break, type: {resume_command}"
     )
-    with set_variables(state.variables):
+    save_search(folder, state)
+    with set_variables(state.variables), running_sides():
         search = Search(state, folder, groups, _tell, deadline_s)
         try:
             search_end = search.run()
         except KeyboardInterrupt:
-            _tell(
-                f"the search is interrupted; to continue it, type: roofline bisect --resume {state.name}"
-            )
+            _tell(f"the search is interrupted; to continue it, type: {resume_command}")
             return 2
     if as_json:
         document = {

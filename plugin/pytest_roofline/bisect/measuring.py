@@ -32,7 +32,7 @@ from ..settings.options import ROUND_VARIABLE
 from ..stats.key_results import KeyResults
 from .environments import Environments
 from .search import Floats, Narrowed, Observation, Place, exact_levels, fit_levels
-from .state import BisectState, Broken, Lead, save_state
+from .state import BisectState, Broken, Lead, save_search
 from .telling import change_text, left_text
 
 # The orders of a block. The candidate is in the middle, so that a straight drift cancels.
@@ -137,7 +137,7 @@ class Bench:
     def keep(self, **changes: object) -> None:
         """Change the state, and write it."""
         self.state = replace(self.state, **changes)  # type: ignore[arg-type]
-        save_state(self._folder, self.state)
+        save_search(self._folder, self.state)
 
     def require_time(self) -> None:
         """Raise BudgetSpent if the time for the search is over."""

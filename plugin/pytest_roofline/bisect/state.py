@@ -4,10 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..ab.command_plan import CommandPlan
-from ..ab.results import State
-from ..core.errors import BadInput
-from ..core.storage import read_record, to_plain
-from ..core.writing import make_ignored_folder, write_json
+from ..ab.results import State, state_folder, state_path, write_state
+from ..core.storage import read_record
 from .search import Observation, Place
 
 SCHEMA = 1
@@ -108,29 +106,16 @@ class BisectState:
         )
 
 
-def state_folder(folder: Path, name: str) -> Path:
-    """Return the folder of a search's state. `folder` is `.roofline`."""
-    return folder / "bisect" / name
-
-
-def read_state(folder: Path, name: str) -> BisectState:
-    """Return the state of a search that is to be resumed.
+def read_search(folder: Path, name: str) -> BisectState:
+    """Return the state of a search that is to be resumed. `folder` is `.roofline`.
 
     Raises:
         BadInput: no search has this name.
         BadFile: the state cannot be read.
     """
-    path = state_folder(folder, name) / "state.json"
-    if not path.exists():
-        names = sorted(state_path.parent.name for state_path in folder.glob("bisect/*/state.json"))
-        expected = f"one of {', '.join(names)}" if names else "the name of a search that has begun"
-        raise BadInput(f"{folder} holds no search called {name!r}; expected {expected}")
-    return read_record(path, BisectState, "state")
+    return read_record(state_path(folder, name, "bisect"), BisectState, "state")
 
 
-def save_state(folder: Path, state: BisectState) -> None:
+def save_search(folder: Path, state: BisectState) -> None:
     """Write the state of a search, in a folder that git ignores."""
-    place = state_folder(folder, state.name)
-    make_ignored_folder(place.parent)
-    place.mkdir(exist_ok=True)
-    write_json(place / "state.json", to_plain(state))
+    write_state(state_folder(folder, state.name, "bisect"), state)
