@@ -108,9 +108,8 @@ def install_exactly(text: str, requirements: Sequence[str], folder: Path) -> str
     python, uv = make_overlay(folder / "environment"), find_uv()
     installer = [python, "-m", "pip"] if uv is None else [uv, "pip"]
     options = ["--no-deps"] if uv is None else ["--no-deps", "--python", python]
-    if requirements:
-        subject = f"side {text!r}: {'pip' if uv is None else 'uv'}"
-        run([*installer, "install", *options, *requirements], subject)
+    subject = f"side {text!r}: {'pip' if uv is None else 'uv'}"
+    run([*installer, "install", *options, *requirements], subject)
     return python
 
 

@@ -22,6 +22,7 @@ from .making import (
     Git,
     change_package,
     find_interpreter,
+    install_exactly,
     install_locked,
     make_overlay,
     packages_of,
@@ -29,6 +30,8 @@ from .making import (
 )
 
 HERE = "."
+# A side that no text names: packages and variables, of which `roofline bisect` has made a list.
+LISTED = "listed"
 SIDES = ("A", "B")
 FORMS = (
     ". (the code as it stands), commit:REF[,build=COMMAND] or REF, merge-base[:BRANCH], python:PATH, with:REQUIREMENT, "
@@ -60,12 +63,16 @@ class SideSpec:
         kind: the part before the colon.
         value: the part behind the colon.
         build: the command that builds a commit; empty without one.
+        requirements: of a side that is `LISTED`, the packages that it has in place of those of the present environment.
+        variables: of such a side, the environment variables; None unsets one.
     """
 
     text: str
     kind: str
     value: str = ""
     build: str = ""
+    requirements: tuple[str, ...] = ()
+    variables: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def parameter(self) -> tuple[str, str] | None:
@@ -225,6 +232,10 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str) -> 
     elif spec.kind == "var":
         name, _, value = spec.value.partition("=")
         environ[name] = value
+    elif spec.requirements:
+        python = install_exactly(spec.text, spec.requirements, folder)
+    variables = {**environ, **spec.variables}
+    environ = {name: value for name, value in variables.items() if value is not None}
     environ |= _interpreter_variables(spec, python)
     # Only checks that the interpreter can import the module.
     _import_paths(spec, python, environ, cwd, module)
@@ -334,7 +345,7 @@ def _interpreter_variables(spec: SideSpec, python: str) -> dict[str, str]:
 
     A side that uses the present interpreter has none.
     """
-    if not (spec.kind in ("python", "with", "lock") or spec.build):
+    if not (spec.kind in ("python", "with", "lock") or spec.build or spec.requirements):
         return {}
     place = Path(python).parent
     path = f"{place}{os.pathsep}{os.environ.get('PATH', '')}"

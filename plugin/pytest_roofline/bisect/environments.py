@@ -11,11 +11,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..ab.making import install_exactly
-from ..ab.sides import CACHES, NOTHING, PLUGIN, PreparedSide, SideSpec, parse_side, prepare_sides
+from ..ab.sides import LISTED, NOTHING, PLUGIN, PreparedSide, SideSpec, parse_side, prepare_sides
 from ..core.errors import BadInput, CannotStore
 from ..core.units import format_bytes, listed, printable
-from ..processes.system import owned_prefix
 from .differences import SettingGroup, settings_of
 from .search import Place
 from .state import BisectState
@@ -68,54 +66,22 @@ class Environments:
                 f"{tempfile.gettempdir()} has {format_bytes(free_bytes)} free; expected "
                 f"{format_bytes(needed_bytes)} for a candidate; free disk space, or set TMPDIR to another disk"
             )
-        cwd = Path(self._state.cwd)
-        make = self._with_differences if self._groups else self._of_row
-        with make(places, cwd) as sides:
+        specs = {name: self._spec_of(place) for name, place in places.items()}
+        with prepare_sides(specs, Path(self._state.cwd), self._module) as sides:
             used_bytes = free_bytes - shutil.disk_usage(tempfile.gettempdir()).free
             # The next candidate is taken to need as much as the largest so far.
             self._largest_bytes = max(self._largest_bytes, used_bytes // len(places))
             yield sides
 
-    def _of_row(
-        self, places: Mapping[str, Place], cwd: Path
-    ) -> contextlib.AbstractContextManager[dict[str, PreparedSide]]:
-        """Return a context that makes the sides of candidates that are versions or commits."""
-        specs = {name: parse_side(self._state.row[place[0]]) for name, place in places.items()}
-        return prepare_sides(specs, cwd, self._module)
-
-    @contextlib.contextmanager
-    def _with_differences(
-        self, places: Mapping[str, Place], cwd: Path
-    ) -> Iterator[dict[str, PreparedSide]]:
-        """Yield sides over the present one, each with the settings of its differences."""
-        with (
-            prepare_sides({"here": SideSpec(".", ".")}, cwd, self._module) as here,
-            tempfile.TemporaryDirectory(prefix=owned_prefix("ab")) as folder,
-        ):
-            yield {
-                name: self._changed(here["here"], place, Path(folder, name))
-                for name, place in places.items()
-            }
-
-    def _changed(self, here: PreparedSide, place: Place, folder: Path) -> PreparedSide:
-        """Return the present side with the packages and variables of some differences."""
+    def _spec_of(self, place: Place) -> SideSpec:
+        """Return the side of a candidate: a version, a commit, or the settings that its differences give."""
+        if not self._groups:
+            (number,) = place
+            return parse_side(self._state.row[number])
         requirements, variables = settings_of(self._groups, place)
-        text = self.name_of(place)
-        folder.mkdir()
-        # Each side has its own caches of compiled kernels.
-        environ = here.environ | {name: str(folder / cache) for name, cache in CACHES.items()}
-        for name, value in variables.items():
-            if value is None:
-                environ.pop(name, None)
-            else:
-                environ[name] = value
-        python = here.python
-        if requirements:
-            python = install_exactly(text, requirements, folder)
-            environ["PATH"] = f"{Path(python).parent}{os.pathsep}{environ.get('PATH', '')}"
-            environ["VIRTUAL_ENV"] = str(folder / "environment")
-        spec = SideSpec(text, "with")
-        return PreparedSide(spec, python, here.cwd, environ, here.checkout, here.folder)
+        return SideSpec(
+            self.name_of(place), LISTED, requirements=tuple(requirements), variables=variables
+        )
 
 
 @contextlib.contextmanager
