@@ -1,14 +1,15 @@
 """The row of candidates between two ends: versions of a package, or commits. The good end comes first."""
 
+import importlib.util
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from ..ab.making import Git, run
+from ..ab.making import Git, find_uv, run
 from ..ab.sides import HERE, SideSpec, parse_side
 from ..core.errors import BadInput
 
@@ -35,10 +36,14 @@ def row_between(good: str, bad: str, cwd: Path, *, pre: bool) -> list[str]:
     ends = parse_side(good), parse_side(bad)
     kinds = {spec.kind for spec in ends}
     if kinds == {"with"}:
-        return _versions(ends, pre=pre)
-    if kinds <= {"commit", "merge-base", HERE} and ends[0].kind != HERE:
-        return _commits(ends, Git(cwd))
-    raise BadInput(f"{good!r} and {bad!r} have no candidates between them; {EXPECTED}")
+        row = _versions(ends, pre=pre)
+    elif kinds <= {"commit", "merge-base", HERE} and ends[0].kind != HERE:
+        row = _commits(ends, Git(cwd))
+    else:
+        raise BadInput(f"{good!r} and {bad!r} have no candidates between them; {EXPECTED}")
+    if len(row) < 2:
+        raise BadInput(f"{good!r} and {bad!r} are the same; expected two ends that differ")
+    return row
 
 
 def _versions(ends: Sequence[SideSpec], *, pre: bool) -> list[str]:
@@ -48,23 +53,26 @@ def _versions(ends: Sequence[SideSpec], *, pre: bool) -> list[str]:
     if len(names) > 1:
         raise BadInput(f"{ends[0].text!r} and {ends[1].text!r} name two packages; {EXPECTED}")
     requirement, _ = requirements
-    versions = _versions_of(requirement.name, pre=pre)
+    versions = _versions_of(requirement.name)
     good, bad = (_newest_index(spec, versions, pre=pre) for spec in ends)
     # The good end may be the newer version.
     step = 1 if good < bad else -1
     row = [versions[index] for index in range(good, bad + step, step)]
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-    return _checked([f"with:{requirement.name}{extras}=={version}" for version in row], ends)
+    return [f"with:{requirement.name}{extras}=={version}" for version in row]
 
 
-def _versions_of(package: str, *, pre: bool) -> list[Version]:
-    """Return the versions of a package that pip finds, the oldest first."""
-    pre_option = ["--pre"] if pre else []
-    command = [sys.executable, "-m", "pip", "index", "versions", package, *pre_option]
+def _versions_of(package: str) -> list[Version]:
+    """Return the versions of a package that pip finds for this interpreter, the oldest first."""
+    pip, uv = [sys.executable, "-m", "pip"], find_uv()
+    if uv is not None and importlib.util.find_spec("pip") is None:
+        # An environment that uv made has no pip, and uv itself lists no versions.
+        pip = [uv, "tool", "run", "--python", sys.executable, "pip"]
+    command = [*pip, "index", "versions", package]
     printed = run(command, f"pip, which lists the versions of {package},")
     match = re.search(r"^Available versions: (.*)$", printed, re.MULTILINE)
     texts = match[1].split(", ") if match else []
-    return sorted(map(_version, texts))
+    return sorted(map(Version, texts))
 
 
 def _newest_index(spec: SideSpec, versions: Sequence[Version], *, pre: bool) -> int:
@@ -85,16 +93,6 @@ def _requirement(spec: SideSpec) -> Requirement:
         raise BadInput(f"side {spec.text!r} is no requirement ({error}); {EXPECTED}") from None
 
 
-def _version(text: str) -> Version:
-    """Return a version that pip lists, in a form that can be sorted."""
-    try:
-        return Version(text)
-    except InvalidVersion:
-        raise BadInput(
-            f"pip lists the version {text!r}; expected a version such as 3.6.0"
-        ) from None
-
-
 def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
     """Return the commits from the good end to the bad one as sides, and the working tree if that is the bad end."""
     # A merge base is the newest commit that the checkout shares with the branch that it names.
@@ -112,13 +110,4 @@ def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
         # The working tree of a clean checkout has the sources of the last commit, so it takes the place of that commit.
         is_last_commit = git.is_clean and len(row) > 1
         row = [*(row[:-1] if is_last_commit else row), HERE]
-    return _checked(row, ends)
-
-
-def _checked(row: list[str], ends: Sequence[SideSpec]) -> list[str]:
-    """Return the candidates as they are. Raise BadInput if there is only one, since both ends are the same."""
-    if len(row) < 2:
-        raise BadInput(
-            f"{ends[0].text!r} and {ends[1].text!r} are the same; expected two ends that differ"
-        )
     return row
