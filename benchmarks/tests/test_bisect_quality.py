@@ -41,7 +41,7 @@ def test_few_draws_already_part_the_rules(quality):
 
 
 def test_a_goal_that_is_missed_is_named(quality):
-    tallied = quality.Tally({quality.OURS: Counter(right=90, wrong=10)}, [80], [90])
+    tallied = quality.Tally({quality.OURS: Counter(right=90, wrong=10)}, [80])
     goals = quality.findings({"+5 %": tallied}, {"one": [(True, 200), (True, 400)]})
     assert [good for *_, good in goals] == [False, False, False, False]
 

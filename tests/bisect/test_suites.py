@@ -1,5 +1,6 @@
 """A suite of tests between two commits, whose processes are scripted: times, compiled kernels, and tests that fail."""
 
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,29 @@ def test_a_search_runs_the_test_that_is_clearly_slower_and_no_other(bisect, hist
     assert steps(report) == [(history.hashes[4], history.hashes[5])]
     assert {tuple(ids) for name, _, ids in history.numbers if name == "M"} == {(slow,)}
     assert report["steps"][0]["command"].endswith(" -- test_it.py")
+
+
+def processes_of_ends(history):
+    """The number of processes ahead of the first block with a candidate, which begins with an end."""
+    return history.arms.index("M") - 1
+
+
+def test_ends_that_clearly_differ_are_compared_in_two_blocks(bisect, history):
+    history.of_commit = lambda number, test_id: 1.2 if number >= 5 else 1.0
+    bisect("--seed=1", "HEAD~7", "HEAD", "--", "test_it.py")
+    # Two blocks of four, and a second A in one of them.
+    assert processes_of_ends(history) == 9
+
+
+def test_noise_takes_more_blocks_and_a_candidate_that_is_measured_again_stays_warm(bisect, history):
+    history.tests, history.noise = history.tests[:1], 0.03
+    history.of_commit = lambda number, test_id: 1.1 if number >= 5 else 1.0
+    bisect("--seed=2", "HEAD~7", "HEAD", "--", "test_it.py")
+    assert processes_of_ends(history) > 9
+    middles = [number for name, number, _ in history.numbers if name == "M"]
+    lengths = [len(list(group)) for _, group in groupby(middles)]
+    # A warm-up, and a process for each block in a row of the same candidate.
+    assert (max(lengths), history.warmed["M"]) == (3, len(lengths))
 
 
 def test_a_commit_whose_test_fails_stays_in_the_range(bisect, history):

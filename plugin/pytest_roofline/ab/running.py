@@ -55,10 +55,14 @@ class Runner:
         # The start of this call, and that of the run if it had not been interrupted.
         self._invoked_s, self._began_s = began_s, began_s - results.state.seconds
 
-    def run(self, budget_s: float | None) -> dict[str, Paired]:
+    def run(
+        self,
+        budget_s: float | None,
+        is_enough: Callable[[Mapping[str, Paired]], bool] = lambda _: False,
+    ) -> dict[str, Paired]:
         """Warm up both sides, then run blocks. Return the verdict on each test.
 
-        Blocks end when every test is decided or the budget is spent.
+        Blocks end when every test is decided, the budget is spent, or `is_enough` says so of the verdicts so far.
 
         Raises:
             BadInput: no test is on both sides, a side cannot start, or a side runs code of another commit.
@@ -66,12 +70,14 @@ class Runner:
         self._warm()
         self._guard()
         try:
-            return self._run_blocks(budget_s)
+            return self._run_blocks(budget_s, is_enough)
         finally:
             for parent in self._parents.values():
                 parent.close()
 
-    def _run_blocks(self, budget_s: float | None) -> dict[str, Paired]:
+    def _run_blocks(
+        self, budget_s: float | None, is_enough: Callable[[Mapping[str, Paired]], bool]
+    ) -> dict[str, Paired]:
         """Run blocks, groups of processes of both sides in turn, and judge after each. Return the last verdicts.
 
         Blocks that an interrupted run has completed are used, and not run again. `budget_s` counts from the start of
@@ -105,6 +111,8 @@ class Runner:
                     processes.get(number) or self._plan_process(number, block, arm, undecided)
                 )
             paired_by_twin = self.judge(block, ended=False)
+            if is_enough(paired_by_twin):
+                return self.judge(block, ended=True)
         if self._undecided(paired_by_twin):
             return self.judge(len(orders) - 1, ended=True)
         return paired_by_twin

@@ -5,7 +5,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +23,14 @@ from ..baselines.run_files import runs_of_child
 from ..baselines.runs import Run
 from ..core.errors import BadFile, BadInput
 from ..core.resources import ResourceKey
-from ..core.rows import KERNEL, Row
+from ..core.rows import Row
 from ..core.units import count
-from ..core.verdicts import Kind
+from ..core.verdicts import Kind, Verdict
 from ..processes.children import QUIET_FACTOR, QUIET_S, why_void
 from ..processes.system import owned_prefix
 from ..settings.options import ROUND_VARIABLE
 from ..stats.key_results import KeyResults
+from ..stats.paired import FEWEST_BLOCKS, PROCESSES_PER_BLOCK_SIDE, Paired
 from .environments import Environments
 from .search import Floats, Narrowed, Observation, Place, exact_levels, fit_levels
 from .state import BisectState, Broken, Lead, save_search
@@ -37,6 +38,9 @@ from .telling import change_text, left_text
 
 # The orders of a block. The candidate is in the middle, so that a straight drift cancels.
 ORDERS = (("A", "M", "B"), ("B", "M", "A"))
+# The chance of error, shared by all tests, at which the slowdown of the bad end is clear enough to begin. The steps
+# measure both ends again, and the confirmation is an `ab`, so no answer rests on it.
+CLEAR = 0.003
 # A candidate without a sound time in so many processes counts as broken.
 MOST_SPOILED = 3
 
@@ -83,6 +87,9 @@ class Bench:
         # By arm: the side, and the seconds of the process that warmed it up, 0 where another process did.
         self._sides: dict[str, PreparedSide] = {}
         self._warmed_s: dict[str, float] = {}
+        # The candidate that was measured last. Its side stays until another candidate is measured.
+        self._candidate: Place | None = None
+        self._candidate_side = contextlib.ExitStack()
 
     @property
     def broken(self) -> Collection[Place]:
@@ -102,7 +109,11 @@ class Bench:
         return evidence
 
     def compare(
-        self, name: str, sides: Mapping[str, PreparedSide], processes: int
+        self,
+        name: str,
+        sides: Mapping[str, PreparedSide],
+        processes: int,
+        is_enough: Callable[[Mapping[str, Paired]], bool] = lambda _: False,
     ) -> tuple[Report, SidesResults]:
         """Measure two sides in turn as `roofline ab` does. Return the report, and the results behind it.
 
@@ -112,6 +123,7 @@ class Bench:
             name: of the comparison.
             sides: by `A` and `B`.
             processes: the most of each side.
+            is_enough: ends the comparison early, by the verdicts so far.
         """
         began_s = time.monotonic()
         texts = sides["A"].spec.text, sides["B"].spec.text
@@ -121,7 +133,7 @@ class Bench:
         save_comparison(self._folder, settings)
         results = SidesResults(self._folder, settings, {"A": None, "B": None})
         runner = Runner(results, sides, ROUND_VARIABLE, self._tell, began_s)
-        paired_by_twin = runner.run(self._deadline_s - began_s)
+        paired_by_twin = runner.run(self._deadline_s - began_s, is_enough)
         report = make_report(results, paired_by_twin, sides, interrupted=False)
         # Each side was warmed up in a process. If there are kernels, a third process compiled those of A once more.
         uncounted_processes = 3 if report.kernel_rows else 2
@@ -129,10 +141,13 @@ class Bench:
         self.keep(processes=self.state.processes + processes)
         return report, results
 
-    def use_ends(self, sides: Mapping[str, PreparedSide], *, warm: bool) -> None:
-        """Measure both ends on these sides from now on. With `warm` they have run already."""
-        self._sides = dict(sides)
+    @contextlib.contextmanager
+    def using_ends(self, sides: Mapping[str, PreparedSide], *, warm: bool) -> Iterator[None]:
+        """Measure both ends on these sides while this context is open. With `warm` they have run already."""
+        self._sides, self._candidate = dict(sides), None
         self._warmed_s = dict.fromkeys(sides, 0.0) if warm else {}
+        with self._candidate_side:
+            yield
 
     def keep(self, **changes: object) -> None:
         """Change the state, and write it."""
@@ -158,22 +173,33 @@ class Bench:
         order = random.Random(f"{self.state.seed} {self.state.blocks}").choice(ORDERS)
         # The lead has the figures of the ends only if they are exact.
         is_exact = bool(self._lead.good)
-        with contextlib.ExitStack() as stack:
-            try:
-                self._sides |= stack.enter_context(self._environments.sides({"M": place}))
-            except BadInput as error:
-                self._note(place, _reason_of(error))
-                return
-            # `M` is the arm of the candidate. That of the candidate before may have been warm, but this one is new.
-            self._warmed_s.pop("M", None)
-            try:
-                for _ in range(MOST_SPOILED):
-                    if self._measure_block(place, ("M",) if is_exact else order):
-                        return
-            except _NoFigure as failure:
-                self._note(place, str(failure))
-            else:
-                self._note(place, f"{MOST_SPOILED} processes gave no sound time")
+        try:
+            self._use_candidate(place)
+            for _ in range(MOST_SPOILED):
+                if self._measure_block(place, ("M",) if is_exact else order):
+                    return
+            reason = f"{MOST_SPOILED} processes gave no sound time"
+        except _NoFigure as failure:
+            reason = str(failure)
+        self.keep(broken=(*self.state.broken, Broken(place, reason)))
+
+    def _use_candidate(self, place: Place) -> None:
+        """Make the side of a candidate in place of the last one, unless it is the same.
+
+        Raises:
+            _NoFigure: the side cannot be made.
+        """
+        if place == self._candidate:
+            return
+        self._candidate_side.close()
+        # `M` is the arm of the candidate. That of the candidate before may have been warm, but this one is new.
+        self._candidate, _ = None, self._warmed_s.pop("M", None)
+        sides = self._environments.sides({"M": place})
+        try:
+            self._sides |= self._candidate_side.enter_context(sides)
+        except BadInput as error:
+            raise _NoFigure(_reason_of(error), is_final=True) from None
+        self._candidate = place
 
     def report(self, place: Place, row: Sequence[Place], narrowed: Narrowed) -> None:
         """Print the line of a step: the candidate that was measured, and which ones are left.
@@ -188,9 +214,6 @@ class Bench:
         broken = " cannot be measured" if place in self.broken else ""
         processes = count(self.state.processes, "process", "es")
         self._tell(f"{names[row.index(place)]}{broken}: {self.left}; {processes} so far")
-
-    def _note(self, place: Place, reason: str) -> None:
-        self.keep(broken=(*self.state.broken, Broken(place, reason)))
 
     def _measure_block(self, place: Place, order: tuple[str, ...]) -> bool:
         """Run the processes of a block. Return True if the candidate has a figure.
@@ -313,16 +336,15 @@ def _figures_of(lead: Lead, runs: list[Run], name: str) -> dict[str, float]:
 def choose_lead(report: Report, results: SidesResults) -> Lead | None:
     """Return the result that the search follows: a kernel that is worse, else the test whose slowdown is clearest.
 
-    None if no result is slower for certain.
+    None if no result is clearly slower.
     """
-    worse = [row for row in report.rows if row.verdict == Kind.REGRESSED]
-    kernels = [row for row in worse if row.metric == KERNEL]
+    kernels = [row for row in report.kernel_rows if row.verdict == Kind.REGRESSED]
     if kernels:
         return _kernel_lead(kernels[0])
-    tests = [row for row in worse if row.time_verdict is not None and row.key is not None]
-    if not tests:
+    slower = [row for row in report.test_rows if row.key is not None and _is_slower(row, results)]
+    if not slower:
         return None
-    row = max(tests, key=_clearness)
+    row = max(slower, key=_clearness)
     assert row.key is not None
     good_times, bad_times = (
         {measurement.median_s for _, measurement in results.slowest_attempts(row.key.identity, arm)}
@@ -334,6 +356,34 @@ def choose_lead(report: Report, results: SidesResults) -> Lead | None:
     if len(good_times) == len(bad_times) == 1:
         good, bad = {"": good_times.pop()}, {"": bad_times.pop()}
     return Lead(row.key.identity, row.test, row.label, change_text(row), good, bad)
+
+
+def is_clear(verdict: Verdict, tests: int) -> bool:
+    """Return True if a test is slower at the bad end clearly enough to begin a search.
+
+    `tests` is the number of tests that share the chance of error.
+    """
+    blocks = (verdict.processes or 0) // PROCESSES_PER_BLOCK_SIDE
+    is_small = verdict.p is not None and verdict.p <= CLEAR / tests
+    return verdict.kind is Kind.REGRESSED or (
+        verdict.kind is Kind.INCONCLUSIVE
+        and blocks >= FEWEST_BLOCKS
+        and verdict.looks_slow
+        and is_small
+    )
+
+
+def any_clear(paired_by_twin: Mapping[str, Paired]) -> bool:
+    """Return True if a test of the ends is clearly slower, so that the search of it can begin."""
+    count = len(paired_by_twin)
+    return any(is_clear(paired.verdict, count) for paired in paired_by_twin.values())
+
+
+def _is_slower(row: Row, results: SidesResults) -> bool:
+    """Return True for a test that is clearly slower at the bad end, and sound on both."""
+    verdict = row.time_verdict
+    is_sound = verdict is not None and row.verdict == verdict.kind
+    return is_sound and verdict is not None and is_clear(verdict, len(results.twins))
 
 
 def _clearness(row: Row) -> float:

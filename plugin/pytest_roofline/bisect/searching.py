@@ -13,7 +13,7 @@ from ..core.verdicts import Kind
 from ..hardware import key_of
 from .differences import SettingGroup
 from .environments import Environments
-from .measuring import Bench, BudgetSpent, choose_lead, observations_of
+from .measuring import Bench, BudgetSpent, any_clear, choose_lead, observations_of
 from .search import SURE, SURER, Gap, Place, find_guilty, place_steps
 from .state import BisectState
 from .telling import Culprit, change_text, comparison_command, nothing_text, paragraph
@@ -114,8 +114,8 @@ class Search:
             is_new = bench.state.lead is None
             nothing = self._compare_ends(sides) if is_new else ""
             # The comparison of a new search has filled the caches of both ends.
-            bench.use_ends(sides, warm=is_new)
-            yield nothing
+            with bench.using_ends(sides, warm=is_new):
+                yield nothing
 
     def _compare_ends(self, sides: Mapping[str, PreparedSide]) -> str:
         """Compare both ends, and keep the result that the search follows.
@@ -123,7 +123,7 @@ class Search:
         Return why there is none; empty if there is one.
         """
         bench = self.bench
-        report, results = bench.compare("ends", sides, MOST_PROCESSES)
+        report, results = bench.compare("ends", sides, MOST_PROCESSES, any_clear)
         self._require_hardware(results)
         lead = choose_lead(report, results)
         if lead is None:
