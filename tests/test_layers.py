@@ -45,7 +45,7 @@ MAY_IMPORT = {
         *("engine", "hardware", "stats", "core"),
     },
     "bisect": {"ab", "report", "settings", "baselines", "processes", "hardware", "stats", "core"},
-    "many": {"exchange", "report", "baselines", "stats", "hardware", "core"},
+    "many": {"exchange", "figures", "report", "baselines", "stats", "hardware", "core"},
     "exchange": {"figures", "report", "baselines", "stats", "hardware", "core"},
 }
 TORCH_LIVES_IN = {"engine", "ranks", "observe", "kernel_gate", "machine"}

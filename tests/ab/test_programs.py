@@ -323,7 +323,7 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
         ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name"),
         ((".", ".", "--run", "true", "--read=json,link=pcie", "--lower=x"), "--read has 'link=pcie' after 'json'"),
-        ((".", ".", "--run", "true", "--read=csv"), "--read=csv was given without a figure; add --higher PATH"),
+        ((".", ".", "--run", "true", "--read=csv"), "--read=csv was given without a figure; add --higher or --lower"),
         ((".", ".", "--run", "true", "--read=osu", "--lower=x"), "--read=osu takes the tool's own figures"),
         ((".", ".", "--run", "true", "--lower="), "--lower is ''; expected PATH or NAME=PATH"),
         ((".", ".", "--run", "true", "--timeout=soon"), "--timeout is 'soon'; expected a duration"),

@@ -24,7 +24,7 @@ def text():
 def take():
     """Read a text as the command would: what it holds, one entry a process of the tool."""
 
-    def take(content, name=None, **given):
+    def take(content, name="", **given):
         data = content if isinstance(content, bytes) else content.encode()
         return read(data, "file", UserFacts(**given), name)
 
@@ -35,7 +35,7 @@ def take():
 def one(take):
     """The readings of a text with one run of a tool, by label."""
 
-    def one(content, name=None, **given):
+    def one(content, name="", **given):
         (imported,) = take(content, name, **given)
         return {reading.label: reading for reading in imported.readings}
 

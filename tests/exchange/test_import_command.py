@@ -300,6 +300,64 @@ def test_the_key_has_the_product_that_the_user_tells_or_the_host(call, here):
     assert (measurement.rate, measurement.derived()) == (None, {"median_s": measurement.median_s})
 
 
+SERVE = """{{"results": [{{"name": "llama", "rate": {rate}}}, {{"name": "qwen", "rate": 400}}], "p99": [31, 32, 33]}}"""
+
+
+def test_the_figures_of_any_program_are_imported_and_compared_in_their_own_terms(call, here):
+    options = ("--higher", "tok/s=results.*.rate", "--lower", "p99", "--product", "A100-SXM4-40GB")
+    for name, rate in (("old", 900), ("new", 450)):
+        (here / f"{name}.json").write_text(SERVE.format(rate=rate))
+        done = call("import", f"{name}.json", "--save", name, *options)
+        assert done.exit_code == 0, done.output
+    run = read_run(here / ".roofline" / "runs" / "old.jsonl")
+    assert {
+        measurement.label: (measurement.key.metric, measurement.samples.seconds)
+        for measurement in run.measurements
+    } == {
+        "command[llama].tok/s": ("higher", (1 / 900,)),
+        "command[qwen].tok/s": ("higher", (1 / 400,)),
+        "command.p99": ("lower", (31.0, 32.0, 33.0)),
+    }
+    compared = json.loads(call("compare", "old", "new", "--json").stdout)
+    assert {row["label"]: (row["unit"], row["change"]) for row in compared} == {
+        "command[llama].tok/s": ("tok/s", pytest.approx(-0.5)),
+        "command[qwen].tok/s": ("tok/s", 0.0),
+        "command.p99": (None, 0.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "printed", "label"),
+    [
+        (("--read=csv", "--higher=GB/s"), "N,GB/s\n1024,10\n2048,20\n", "command[2048].GB/s"),
+        (
+            ("--read=regex", r"--higher=GB/s=GPU (?P<gpu>\d): ([\d.]+)"),
+            "GPU 0: 10 GB/s\nGPU 1: 20 GB/s\n",
+            "command[1].GB/s",
+        ),
+    ],
+)
+def test_figures_are_imported_from_a_table_or_any_text(call, here, options, printed, label):
+    (here / "printed.txt").write_text(printed)
+    done = call("import", "printed.txt", "-o", "run.jsonl", "--devices=2", *options)
+    assert done.exit_code == 0, done.output
+    *_, measurement = read_run(here / "run.jsonl").measurements
+    assert (measurement.label, measurement.key.hardware.devices, 1 / measurement.median_s) == (
+        label,
+        2,
+        20,
+    )
+
+
+def test_what_the_user_says_of_a_log_may_stand_behind_the_tool(call, here):
+    done = call(
+        "import", "a100-all_gather.log", "-o", "run.jsonl", "--read=nccl-tests,operation=all_gather"
+    )
+    assert done.exit_code == 0, done.output
+    benchmarks = {each.key.benchmark for each in read_run(here / "run.jsonl").measurements}
+    assert benchmarks == {"nccl_tests.all_gather"}
+
+
 LOG = "a100-all_reduce.log"
 REFUSED = (
     (
@@ -323,9 +381,15 @@ REFUSED = (
         [LOG, "--begun", "yesterday"],
         "--begun is 'yesterday'; expected a date or time such as 2026-03-01",
     ),
-    ([LOG, "--format", "imb"], "--format is 'imb'; expected one of nccl-tests, "),
+    ([LOG, "--read", "imb"], "--read is 'imb'; expected one of json, csv, regex, nccl-tests, "),
+    ([LOG, "--read", "csv"], "--read=csv was given without a figure; add --higher or --lower"),
+    ([LOG, "--lower", "x"], "a100-all_reduce.log: the program printed no JSON; expected a line"),
     (
-        [LOG, "--format", "nvbandwidth"],
+        ["google-benchmark.json", "--lower", "x"],
+        "google-benchmark.json: 'x' leads to no figure; expected one of context.num_cpus, ",
+    ),
+    (
+        [LOG, "--read", "nvbandwidth"],
         "a100-all_reduce.log: the log has no table with rows, or another program wrote",
     ),
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
@@ -375,7 +439,7 @@ def test_a_file_that_is_nothing_is_refused_in_a_sentence(call, here):
     ]
     for content, message in cases:
         (here / "log").write_bytes(content)
-        done = call("import", "log", *(["--format", "nvbandwidth"] if content[:1] == b"[" else []))
+        done = call("import", "log", *(["--read", "nvbandwidth"] if content[:1] == b"[" else []))
         assert (done.exit_code, message in done.output, "\x1b" in done.output) == (
             2,
             True,

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_roofline.core.directions import TOOLS, is_of_tool
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.records import rate
 from pytest_roofline.core.work import Work
+from pytest_roofline.exchange.formats import FORMATS
 
 N = 2**28
 
@@ -392,3 +394,9 @@ def test_a_file_is_recognised_as_one_format_and_no_other(text, take):
             else:
                 with pytest.raises(BadFile):
                     take(text(name), other)
+
+
+def test_every_tool_that_an_option_names_has_a_reader_under_its_name():
+    assert [*TOOLS] == [import_format.name for import_format in FORMATS]
+    benchmarks = [f"{name.replace('-', '_')}.copy" for name in (*TOOLS, "rccl-tests")]
+    assert [*map(is_of_tool, benchmarks)] == [True] * len(benchmarks)

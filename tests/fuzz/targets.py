@@ -16,9 +16,9 @@ from pytest_roofline.baselines.runs import ends_of, read_run
 from pytest_roofline.cli.drill import report_drill
 from pytest_roofline.cli.main import main
 from pytest_roofline.cli.options import Commands
+from pytest_roofline.core.directions import TOOLS
 from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.exchange.building import build
-from pytest_roofline.exchange.formats import NAMES
 from pytest_roofline.exchange.formats import read as read_foreign
 from pytest_roofline.exchange.records import UserFacts
 from pytest_roofline.figures.reading import parse_path, read_figures
@@ -81,7 +81,7 @@ def targets(seeds: dict[str, Seed]) -> list[Target]:
         Target("tables_of", "runs", RUNS, _many, 0.1),
         *(Target(name, "own", (seed,), _loader(call)) for name, (call, seed) in own.items()),
         Target("import", "foreign", foreign, _loader(_import), 5),
-        Target("import --format", "foreign", foreign, _import_as_each, 1),
+        Target("import --read", "foreign", foreign, _import_as_each, 1),
         Target("read_figures", "foreign", foreign, _figures, 0.5),
         *_commands(foreign),
     ]
@@ -124,7 +124,7 @@ def _many(path: Path) -> bool:
 _is_broken = _loader(read_run)
 
 
-def _import(path: Path, form: str | None = None) -> None:
+def _import(path: Path, form: str = "") -> None:
     given = UserFacts(None, None, None, None)
     imported = read_foreign(path.read_bytes(), path.name, given, form)
     build(imported, given, "run", "tool", ("roofline", "import"))
@@ -132,7 +132,7 @@ def _import(path: Path, form: str | None = None) -> None:
 
 def _import_as_each(path: Path) -> bool:
     """As every format, of which it is one at most."""
-    refused = [_loader(functools.partial(_import, form=form))(path) for form in NAMES]
+    refused = [_loader(functools.partial(_import, form=form))(path) for form in TOOLS]
     return all(refused)
 
 

@@ -332,3 +332,42 @@ def test_the_node_of_a_log_that_names_none_is_in_its_path_or_it_is_left_out(comm
     result = command("before", "after", "--changed", "gpu[0-3]", "--host", "{node}/*.log")
     assert result.exit_code == 2
     assert "give the number of devices with --devices" in result.stderr
+
+
+SERVED = ("--host={node}.log", "--higher=tok/s=rate", "--lower=p99")
+
+
+@pytest.fixture
+def served(tmp_path):
+    """What a program printed on eight nodes before and after, of which the first four serve 10 % less after."""
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+        for index in range(8):
+            generator = random.Random(f"{side}{index}")
+            slower = 1.1 if side == "after" and index < 4 else 1.0
+            rate, p99 = (generator.gauss(value, value * 0.005) for value in (900 / slower, 31))
+            text = f'served by gpu\n{{"rate": {rate}, "p99": {p99}}}\n'
+            (tmp_path / side / f"gpu{index}.log").write_text(text)
+    return tmp_path
+
+
+def test_the_figures_of_any_program_are_judged_on_nodes(command, served):
+    result = command("before", "after", "--changed", "gpu[0-3]", "--json", *SERVED)
+    assert (result.exit_code, result.stderr) == (1, "")
+    rows = {row["label"]: row for row in json.loads(result.stdout)["tests"]}
+    assert {label: row["verdict"] for label, row in rows.items()} == {
+        "command.tok/s": "REGRESSED",
+        "command.p99": "PASSED",
+    }
+
+
+def test_fleet_reads_the_figures_of_any_program(served):
+    for index in range(8, 40):
+        (served / "before" / f"gpu{index}.log").write_text(
+            f'{{"rate": {900 + index % 5}, "p99": 31}}'
+        )
+    (served / "before" / "gpu3.log").write_text('{"rate": 600, "p99": 31}')
+    done = CliRunner().invoke(main, ["fleet", str(served / "before"), *SERVED])
+    assert (done.exit_code, done.stderr) == (1, ""), done.output
+    assert "1. node gpu3, " in done.stdout
+    assert done.stdout.splitlines()[-1] == "slower than their peers: 1 node"

@@ -16,7 +16,15 @@ import click
 from click.core import ParameterSource
 
 from ..baselines.run_files import refuse_existing
-from ..cli.options import Command, command, folder_option, print_json, say, width
+from ..cli.options import (
+    Command,
+    command,
+    folder_option,
+    print_json,
+    read_options,
+    say,
+    width,
+)
 from ..core.errors import BadInput
 from ..core.storage import check_name
 from ..core.units import parse_duration, printable
@@ -42,25 +50,7 @@ _PROGRAM_OPTIONS = (
         help="Measure this program in place of tests. In COMMAND, {python} stands for the side's interpreter, {folder} "
         "for its folder and {out} for a file that the program writes its figures to.",
     ),
-    click.option(
-        "--higher",
-        multiple=True,
-        metavar="[NAME=]PATH",
-        help="With --run: a figure of the program of which more is better (repeatable). Without figures, the "
-        "program's time is judged.",
-    ),
-    click.option(
-        "--lower",
-        multiple=True,
-        metavar="[NAME=]PATH",
-        help="With --run: a figure of the program of which less is better (repeatable).",
-    ),
-    click.option(
-        "--read",
-        metavar="FORM",
-        help="With --run: the format of the output: json (default), csv, regex, or a tool that `roofline import` "
-        "knows.",
-    ),
+    read_options("With --run"),
     click.option(
         "--prepare",
         metavar="COMMAND",
@@ -138,7 +128,7 @@ def ab(
 
     ARGUMENTS, behind --, are pytest's; both sides get them. Each test is measured until its verdict is out; compiled
     kernels are compared exactly, without a GPU. Both sides are saved as runs, NAME-a and NAME-b. With --run the
-    figures of any program are judged in place of tests.
+    figures of any program are judged in place of tests, or without --higher, --lower and --read its time.
 
     Example: roofline ab merge-base . -- perf_tests -k memcpy
 

@@ -3,22 +3,16 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput
 from ..core.features import require
 from ..core.units import parse_duration
-from ..figures.reading import READERS, FigurePath, parse_path
+from ..figures.plan import ReadPlan, plan_of_options
 from ..processes.programs import TIMEOUT_S, program_name
 from .sides import SIDES, SideSpec
 
-if TYPE_CHECKING:
-    from ..exchange.records import UserFacts
-
 # What a command may hold in place of a word that differs between the sides.
 PYTHON, FOLDER = "{python}", "{folder}"
-# What a user may say of the output of a tool.
-FACTS = ("product", "devices", "link", "operation", "unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +21,17 @@ class CommandPlan:
 
     Args:
         commands: by side, as the user wrote it.
-        reader: a form of text, or the name of a tool; empty where the time of the command is judged.
-        paths: the figures; none of a tool, which has its own.
+        figures: how they are read; without a reader the time of the command is judged.
         prepare: the command that runs before each process, untimed; `cleanup` runs after it.
         shell: whether a shell runs them.
-        facts: what the user says of a tool's output that it does not say itself.
     """
 
     commands: dict[str, str]
-    reader: str = ""
-    paths: tuple[FigurePath, ...] = ()
+    figures: ReadPlan = field(default_factory=ReadPlan)
     prepare: str = ""
     cleanup: str = ""
     shell: bool = False
     timeout_s: float = TIMEOUT_S
-    facts: dict[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -83,18 +73,21 @@ def make_plan(
             raise BadInput(f"no command is given for {', '.join(names)}; add --run 'COMMAND'")
         return None
     _refuse_contradictions(specs, arguments, commands, shell=shell)
-    default_reader = "json" if higher or lower else ""
-    # The name of a tool may be followed by facts: osu,devices=8.
-    reader, *settings = (read or default_reader).split(",")
+    figures = plan_of_options(read, higher, lower)
+    if figures.facts:
+        require("exchange")
+        from ..exchange.building import user_facts_of
+        from ..exchange.records import UserFacts
+
+        # A fact that cannot be true is refused before a program runs.
+        user_facts_of(figures, UserFacts())
     return CommandPlan(
         commands=commands,
-        reader=reader,
-        paths=_parse_paths(reader, higher, lower),
+        figures=figures,
         prepare=prepare or "",
         cleanup=cleanup or "",
         shell=shell,
         timeout_s=TIMEOUT_S if timeout is None else parse_duration(timeout, "--timeout"),
-        facts=_parse_facts(reader, settings),
     )
 
 
@@ -112,76 +105,6 @@ def _commands_of(specs: Mapping[str, SideSpec], run: str | None) -> dict[str, st
             "--run was given together with a side cmd:COMMAND; expected a command in only one place"
         )
     return dict.fromkeys(SIDES, run)
-
-
-def _parse_paths(
-    reader: str, higher: Sequence[str], lower: Sequence[str]
-) -> tuple[FigurePath, ...]:
-    """Return the figures to read from the output, as a user names them.
-
-    It is empty for a tool, which has figures of its own, and where only the time of the command is measured.
-    """
-    tools = _tools() if reader and reader not in READERS else ()
-    if reader and reader not in (*READERS, *tools):
-        raise BadInput(f"--read is {reader!r}; expected one of {', '.join((*READERS, *tools))}")
-    if reader in tools and (higher or lower):
-        raise BadInput(
-            f"--read={reader} takes the tool's own figures; leave --higher and --lower out"
-        )
-    if reader in READERS and not (higher or lower):
-        raise BadInput(
-            f"--read={reader} was given without a figure; add --higher PATH or --lower PATH"
-        )
-    return (
-        *(parse_path(reader, "higher", text) for text in higher),
-        *(parse_path(reader, "lower", text) for text in lower),
-    )
-
-
-def _tools() -> tuple[str, ...]:
-    """Return the names of the tools whose output `roofline import` reads."""
-    require("exchange")
-    from ..exchange.formats import NAMES
-
-    return tuple(NAMES)
-
-
-def _parse_facts(reader: str, settings: Sequence[str]) -> dict[str, str]:
-    """Return the facts behind the name of a tool, as `devices=8`.
-
-    Their names are those of the options of `roofline import`.
-    """
-    facts: dict[str, str] = {}
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        if reader in ("", *READERS) or name not in FACTS or not value:
-            expected = ", ".join(f"{fact}=…" for fact in FACTS)
-            raise BadInput(
-                f"--read has {setting!r} after {reader!r}; expected the name of a tool, then {expected}"
-            )
-        facts[name] = value
-    if facts:
-        user_facts_of(facts)
-    return facts
-
-
-def user_facts_of(facts: Mapping[str, str]) -> "UserFacts":
-    """Return the facts of a plan as `roofline import` takes them.
-
-    Raises:
-        BadInput: a fact cannot be true, such as a number of devices that is no number.
-    """
-    require("exchange")
-    from ..exchange.building import check_user_facts
-    from ..exchange.records import UserFacts
-
-    devices = facts.get("devices")
-    if devices is not None and not devices.isdecimal():
-        raise BadInput(f"--read has devices={devices}; expected a whole number")
-    values: dict[str, Any] = {**facts}
-    if devices is not None:
-        values["devices"] = int(devices)
-    return check_user_facts(UserFacts(**values))
 
 
 def _refuse_contradictions(

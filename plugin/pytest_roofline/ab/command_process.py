@@ -24,7 +24,7 @@ from ..processes.programs import OUT, Printed, Surroundings
 from ..processes.system import last_words
 from ..version import __version__
 from .command_identity import environment_of
-from .command_plan import FOLDER, PYTHON, CommandPlan, fill_words, user_facts_of
+from .command_plan import FOLDER, PYTHON, CommandPlan, fill_words
 from .sides import PreparedSide
 
 # How the files are called that hold what a program printed and wrote.
@@ -128,7 +128,7 @@ class _ProgramProcess:
 
         `seconds` is the time of the command, which is the figure where none is read from the output.
         """
-        reader = self._plan.reader
+        reader, paths = self._plan.figures.reader, self._plan.figures.paths
         if not reader:
             measurements = [self._measurement("", {}, JOB_METRIC, (seconds,))]
         elif reader in READERS:
@@ -140,10 +140,10 @@ class _ProgramProcess:
                     figure.direction,
                     [inverse_if_higher(figure.direction, value) for value in figure.values],
                 )
-                for figure in read_figures(text, reader, self._plan.paths)
+                for figure in read_figures(text, reader, paths)
             ]
         else:
-            return self._tool_lines(reader)
+            return self._tool_lines()
         return [*measurements, *(Outcome(line.test_id, "passed") for line in measurements)]
 
     def _measurement(
@@ -169,15 +169,17 @@ class _ProgramProcess:
             samples=Samples(tuple(seconds), 1, 0.0),
         )
 
-    def _tool_lines(self, reader: str) -> list[Line]:
+    def _tool_lines(self) -> list[Line]:
         """Return the figures of a known tool as `import` reads them."""
         require("exchange")
-        from ..exchange.building import UNKNOWN, build, mark_impossible
+        from ..exchange.building import UNKNOWN, build, mark_impossible, user_facts_of
         from ..exchange.formats import read as read_logs
+        from ..exchange.records import UserFacts
 
-        facts, command = user_facts_of(self._plan.facts), printable(self._text)
+        figures, command = self._plan.figures, printable(self._text)
+        facts = user_facts_of(figures, UserFacts())
         # Its command may name the collective where its output does not.
-        logs = mark_impossible(read_logs(self._output(), command, facts, reader), facts)
+        logs = mark_impossible(read_logs(self._output(), command, facts, figures.reader), facts)
         logs = [replace(log, source=self._plan.title) for log in logs]
         header, *lines = build(logs, facts, "", "", ())
         assert isinstance(header, Header)

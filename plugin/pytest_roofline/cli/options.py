@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..core.directions import TOOLS
 from ..core.errors import NO_TORCH, BadInput, CannotStore, RooflineError
 from ..core.facts import HARDWARE_FILE
 from ..core.features import FEATURES, not_installed
@@ -43,6 +44,39 @@ into_option = click.option(
     "--into", type=click.Path(path_type=Path), default=Path("baselines"), show_default=True,
     help="The folder of the baseline files, one for each hardware family.",
 )  # fmt: skip
+
+
+def read_options(scope: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options on figures of other programs: `--read`, `--higher` and `--lower`.
+
+    `scope` begins the help of each: where or when the option counts.
+    """
+
+    forms = f"{scope}: the form, json (default with a figure), csv or regex; or the tool: {', '.join(TOOLS)}."
+    options = (
+        click.option("--read", metavar="FORM", help=forms),
+        click.option(
+            "--higher",
+            multiple=True,
+            metavar="[NAME=]PATH",
+            help=f"{scope}: a figure of which more is better (repeatable).",
+        ),
+        click.option(
+            "--lower",
+            multiple=True,
+            metavar="[NAME=]PATH",
+            help=f"{scope}: a figure of which less is better (repeatable).",
+        ),
+    )
+
+    def decorate(function: Command) -> Command:
+        """Return a command with the options."""
+        # Decorators apply from the last to the first.
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 def command(

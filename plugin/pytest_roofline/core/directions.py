@@ -12,19 +12,13 @@ from .work import rate_suffix
 # The metric of a figure that is no time and no known rate; the key's name says which figure it is.
 HIGHER, LOWER = "higher", "lower"
 Direction = Literal["higher", "lower"]
-# The tools whose output is read. Their names begin the benchmarks of their figures: `nvbandwidth.device_local_copy`.
+# The tools whose output is read, as the option `--read` names them.
 TOOLS = (
-    *(
-        "babelstream",
-        "google_benchmark",
-        "nccl_tests",
-        "nvbandwidth",
-        "nvbench",
-        "osu",
-        "pytest_benchmark",
-    ),
-    *("rccl_tests", "transferbench", "triton"),
+    *("nccl-tests", "nvbandwidth", "babelstream", "osu", "transferbench", "pytest-benchmark"),
+    *("nvbench", "google-benchmark", "triton"),
 )
+# Their names begin the benchmarks of their figures: `nvbandwidth.device_local_copy`. AMD prints its own name.
+_TOOL_PREFIXES = {*(name.replace("-", "_") for name in TOOLS), "rccl_tests"}
 _UNIT = re.compile(r".*\((?P<unit>[^()]+)\)")
 
 
@@ -36,7 +30,7 @@ def is_own_figure(metric: str) -> bool:
 def is_of_tool(benchmark: str) -> bool:
     """Return True for a benchmark of a tool, which has parameters of its own."""
     tool, point, _ = benchmark.partition(".")
-    return bool(point) and tool in TOOLS
+    return bool(point) and tool in _TOOL_PREFIXES
 
 
 def is_of_program(benchmark: str, metric: str, name: str) -> bool:

@@ -12,6 +12,7 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import HEAD, IMPORTED, Ranks, Samples
 from ..core.units import moment, printable, slug
 from ..core.writing import write_new
+from ..figures.plan import ReadPlan
 from ..hardware import (
     above_peak,
     collective_ceiling,
@@ -29,8 +30,13 @@ UNKNOWN = "unknown"
 LINKS = ("nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "mixed", UNKNOWN)
 
 
-def check_user_facts(user_facts: UserFacts) -> UserFacts:
-    """Return the facts that the user gave by options of `roofline import`. Raise BadInput for an impossible one."""
+def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
+    """Return the facts that the user gave by options, with the paths of figures and the facts of a plan.
+
+    Raises:
+        BadInput: a fact cannot be true.
+    """
+    user_facts = replace(user_facts, paths=plan.paths, **plan.facts)  # type: ignore[arg-type]
     if user_facts.link is not None and user_facts.link not in LINKS:
         raise BadInput(f"--link is {user_facts.link!r}; expected one of {', '.join(LINKS)}")
     if user_facts.devices is not None and not 1 <= user_facts.devices <= 10**6:

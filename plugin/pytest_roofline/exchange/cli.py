@@ -23,6 +23,7 @@ from ..cli.options import (
     note_cuts,
     print_document,
     print_json,
+    read_options,
     say,
     width,
 )
@@ -31,19 +32,20 @@ from ..core.records import Header
 from ..core.storage import MOST_BYTES, check_name
 from ..core.units import listed, printable
 from ..core.writing import json_text, refuse_overwriting, write_atomically
+from ..figures.plan import plan_of_options
 from ..report.tables import TextTable, render
 from ..version import __version__
 from .building import (
     build,
-    check_user_facts,
     mark_impossible,
     run_id_of,
     save,
     unknown_product,
+    user_facts_of,
 )
 from .exportable import Omission
 from .formats import export as export_runs
-from .formats import read
+from .formats import read as read_logs
 from .nodes import by_node, refuse_several, with_node
 from .records import ImportedLog, UserFacts
 
@@ -53,7 +55,7 @@ LINES = 5
 
 @command(folder_option, name="import")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--format", "format_name", help="Format of the files; default: recognised.")
+@read_options("In FILES")
 @click.option(
     "--product", help="The name of the device as its driver prints it, if the files have no name."
 )
@@ -88,7 +90,9 @@ LINES = 5
 )
 def import_(
     files: tuple[str, ...],
-    format_name: str | None,
+    read: str | None,
+    higher: tuple[str, ...],
+    lower: tuple[str, ...],
     product: str | None,
     devices: int | None,
     link: str | None,
@@ -113,9 +117,12 @@ def import_(
 
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
-    user_facts = check_user_facts(UserFacts(product, devices, link, operation, begun, unit, host))
+    plan = plan_of_options(read, higher, lower)
+    user_facts = user_facts_of(
+        plan, UserFacts(product, devices, link, operation, begun, unit, host)
+    )
     content_by_file = {file: _content(file) for file in files}
-    logs, duplicates = _read_all(content_by_file, user_facts, format_name)
+    logs, duplicates = _read_all(content_by_file, user_facts, plan.reader)
     logs_by_node = {"": logs} if by is None else by_node(logs)
     for logs_of_node in logs_by_node.values():
         refuse_several(logs_of_node)
@@ -141,12 +148,12 @@ def import_(
 
 
 def _read_all(
-    content_by_file: dict[str, bytes], user_facts: UserFacts, format_name: str | None
+    content_by_file: dict[str, bytes], user_facts: UserFacts, reader: str
 ) -> tuple[list[ImportedLog], dict[str, str]]:
     """Return the logs in the files, and the duplicate files.
 
     A duplicate maps to the first file with the same content and the same nodes. Its logs are left out.
-    `format_name` is None if the format of each file is to be recognised.
+    Without a `reader` the format of each file is recognised.
     """
     logs: list[ImportedLog] = []
     duplicates: dict[str, str] = {}
@@ -154,7 +161,7 @@ def _read_all(
     for file, content in content_by_file.items():
         logs_of_file = [
             with_node(log, file, user_facts.host)
-            for log in read(content, _source(file), user_facts, format_name)
+            for log in read_logs(content, _source(file), user_facts, reader)
         ]
         first_file = first_file_by_content.setdefault(
             (content, tuple(log.machine.host for log in logs_of_file)), file

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..baselines.runs import Run
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput
+from ..figures.reading import READERS
 from . import (
     babelstream,
     dashboards,
@@ -37,7 +38,7 @@ MOST_LINE_BYTES = 256 * 2**10
 class ImportFormat:
     """One format of another tool.
 
-    `name` is the value of `--format`, `title` is for messages; `sniff` recognises a text, `read` reads it.
+    `name` is the value of `--read`, `title` is for messages; `sniff` recognises a text, `read` reads it.
     """
 
     name: str
@@ -66,11 +67,20 @@ FORMATS = (
         for layout in LAYOUTS
     ),
 )
-NAMES = tuple(import_format.name for import_format in FORMATS)
+# Output of any program, whose figures the user names. Nothing tells it from other texts.
+OF_PROGRAMS = tuple(
+    ImportFormat(
+        reader,
+        f"{reader} of a program",
+        lambda _: False,
+        partial(layout_reading.read_paths, reader),
+    )
+    for reader in READERS
+)
 
 
 def read(
-    content: bytes, source: str, user_facts: UserFacts, name: str | None = None
+    content: bytes, source: str, user_facts: UserFacts, name: str = ""
 ) -> tuple[ImportedLog, ...]:
     """Return the logs in a file: one for each process of the tool.
 
@@ -78,21 +88,18 @@ def read(
         content: of the file.
         source: the name of the file, for messages.
         user_facts: facts that the user states by options, since files may lack them.
-        name: of the format; with None it is recognised by the content.
+        name: of the format; an empty one is recognised by the content.
 
     Raises:
-        BadInput: no format has this name.
         BadFile: the file has no known format, or cannot be used.
     """
-    if name is not None and name not in NAMES:
-        raise BadInput(f"--format is {name!r}; expected one of {', '.join(NAMES)}")
     text = decode(content, source)
     _refuse_long(text, source)
     import_format = next(
         (
             candidate
-            for candidate in FORMATS
-            if candidate.name == name or (name is None and candidate.sniff(text))
+            for candidate in (*FORMATS, *OF_PROGRAMS)
+            if (candidate.name == name if name else candidate.sniff(text))
         ),
         None,
     )
@@ -103,7 +110,8 @@ def read(
             source,
             number,
             line,
-            f"this file has no known format (tried: {titles}); name its format with --format",
+            f"this file has no known format (tried: {titles}); name its format with --read, or a figure with "
+            "--higher",
         )
     try:
         logs = import_format.read(text, source, user_facts)

@@ -1,22 +1,24 @@
-"""Readings in the JSON or CSV of a tool, at the places that its `Layout` names."""
+"""Readings in the JSON or CSV of a tool, at the places that its `Layout` names, or that a user names."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from ..core.directions import inverse_if_higher
 from ..core.errors import BadFile, short_repr
 from ..core.keys import Scalar
 from ..core.units import count
 from ..core.work import Work
 from ..figures.figure_units import SOME_UNITS, Unit, unit_of
 from ..figures.json_paths import children, nodes_at
-from ..figures.reading import number_of
+from ..figures.reading import number_of, read_figures
 from .layout import Layout
 from .records import (
     ImportedLog,
     MachineFacts,
     Reading,
+    Tool,
     UserFacts,
     key_of_reading,
     pool_readings,
@@ -24,6 +26,8 @@ from .records import (
 
 # The statistics of runs that are read where a file has no runs.
 STAND_INS = ("mean", "median")
+# Any program, whose figures the user names.
+PROGRAM = Tool("a program", "figures as it printed them, at the paths of --higher and --lower")
 # Larger whole numbers are not exact where they are written with a fraction.
 _WHOLE = re.compile(r"-?\d{1,15}(?:\.0+)?", re.ASCII)
 
@@ -55,6 +59,39 @@ def read(layout: Layout, text: str, source: str, user_facts: UserFacts) -> tuple
         raise BadFile(f"{source} is nested too deeply; expected the {layout.title}") from None
     except BadFile as error:
         raise BadFile(f"{source}: {error}") from None
+
+
+def read_paths(
+    reader: str, text: str, source: str, user_facts: UserFacts
+) -> tuple[ImportedLog, ...]:
+    """Return the log of a program's output, which is of one process: the figures whose paths the user names.
+
+    Args:
+        reader: `json`, `csv` or `regex`, the form of the paths.
+
+    Raises:
+        BadFile: a path leads nowhere, or to no number above zero.
+    """
+    try:
+        figures = read_figures(text, reader, user_facts.paths)
+    except BadFile as error:
+        raise BadFile(f"{source}: {error}") from None
+    readings = tuple(
+        Reading(
+            key=key_of_reading(
+                "command",
+                {name: _scalar(case) for name, case in figure.cases.items()},
+                figure.direction,
+                figure.name,
+            ),
+            work=Work(calls=1),
+            seconds=tuple(inverse_if_higher(figure.direction, value) for value in figure.values),
+            where=figure.name,
+            devices=user_facts.devices or 1,
+        )
+        for figure in figures
+    )
+    return (ImportedLog(source, PROGRAM, readings, MachineFacts()),)
 
 
 def _log(layout: Layout, document: object, source: str, user_facts: UserFacts) -> ImportedLog:

@@ -17,6 +17,7 @@ from ..core.records import Measurement
 from ..core.storage import read_bytes, to_plain
 from ..core.units import printable
 from ..core.writing import json_text
+from ..figures.plan import ReadPlan
 from ..hardware import above_peak, key_of
 from ..version import __version__
 from .building import (
@@ -25,6 +26,7 @@ from .building import (
     mark_impossible,
     run_id_of,
     started_of,
+    user_facts_of,
     with_ceiling,
 )
 from .formats import read
@@ -54,18 +56,22 @@ class LogRows:
     lines: Sequence[Line] = field(default=())
 
 
-def read_log_rows(path: str, host: str) -> list[LogRows]:
+def read_log_rows(path: str, host: str, plan: ReadPlan) -> list[LogRows]:
     """Return the runs in a log, one for each of its nodes.
 
     Args:
         host: the node, or a pattern of its path, where the log names none.
+        plan: how its figures are read; without a reader its form is recognised.
 
     Raises:
         BadFile: it has no known format, or nothing names its node.
     """
-    user_facts = UserFacts(host=host)
+    user_facts = user_facts_of(plan, UserFacts(host=host))
     content = read_bytes(Path(path), "log", "the output of a tool")
-    logs = [with_node(log, path, host) for log in read(content, printable(path), user_facts)]
+    logs = [
+        with_node(log, path, host)
+        for log in read(content, printable(path), user_facts, plan.reader)
+    ]
     run_id = run_id_of([content])
     return [_run(path, run_id, logs_of_node, user_facts) for logs_of_node in by_node(logs).values()]
 

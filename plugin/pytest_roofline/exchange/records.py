@@ -18,6 +18,7 @@ from ..core.samples import Mode
 from ..core.storage import decode_json
 from ..core.units import printable
 from ..core.work import Work
+from ..figures.reading import FigurePath
 
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 _NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -32,7 +33,7 @@ class UserFacts:
     """Facts that the user states because a file does not.
 
     `product` as the driver prints it, `link` as a class of links, `begun` in ISO 8601, `unit` of figures, `host` the
-    node.
+    node, `paths` of figures in the output of a program that is no known tool.
     """
 
     product: str | None = None
@@ -42,6 +43,7 @@ class UserFacts:
     begun: str = ""
     unit: str = ""
     host: str = ""
+    paths: tuple[FigurePath, ...] = ()
 
 
 def key_of_reading(

@@ -12,9 +12,18 @@ import click
 
 from ..baselines.picking import parse_moment
 from ..baselines.run_files import expand
-from ..cli.options import command, folder_option, json_option, print_json, say, width
+from ..cli.options import (
+    command,
+    folder_option,
+    json_option,
+    print_json,
+    read_options,
+    say,
+    width,
+)
 from ..core.errors import BadInput
 from ..core.units import count, parse_fraction, parse_tolerance, printable
+from ..figures.plan import RECOGNISED, ReadPlan, plan_of_options
 from .nodes import is_among, parse_nodes, silent_nodes
 
 if TYPE_CHECKING:
@@ -110,6 +119,7 @@ nodes_option = click.option("--nodes", metavar="LIST|@FILE",
 @click.command()
 @_options
 @host_option
+@read_options("In logs")
 @nodes_option
 @click.option(
     "--minimum",
@@ -123,7 +133,15 @@ nodes_option = click.option("--nodes", metavar="LIST|@FILE",
     help="Show only these levels (default: all).",
 )
 def fleet(
-    minimum: str, by: str | None, as_json: bool, nodes: str | None, host: str, **selection: Any
+    minimum: str,
+    by: str | None,
+    as_json: bool,
+    nodes: str | None,
+    host: str,
+    read: str | None,
+    higher: tuple[str, ...],
+    lower: tuple[str, ...],
+    **selection: Any,
 ) -> None:
     """Show which node, GPU or link of RUNS is slower than its peers of the same hardware; worst first.
 
@@ -137,7 +155,8 @@ def fleet(
     """
     smallest_slowdown = parse_fraction(minimum, "--minimum")
     expected_nodes = parse_nodes(nodes, "--nodes") if nodes is not None else ()
-    tables, files = _read(**selection, host=host, logs=True)
+    plan = plan_of_options(read, higher, lower)
+    tables, files = _read(**selection, host=host, plan=plan, logs=True)
     from .fleet import fleet as fleet_of
     from .text import fleet_text
 
@@ -189,6 +208,7 @@ def _fleet_as_json(
               help="The nodes that changed, as gpu[001-050],login1; all others are controls.")  # fmt: skip
 @nodes_option
 @host_option
+@read_options("In logs")
 @click.option("--label", nargs=2, metavar="OLD NEW",
               help="What changed, if the files do not say: the versions of a driver, say.")  # fmt: skip
 @click.option(
@@ -204,6 +224,9 @@ def rollout(
     changed: str | None,
     nodes: str | None,
     host: str,
+    read: str | None,
+    higher: tuple[str, ...],
+    lower: tuple[str, ...],
     label: tuple[str, str] | None,
     tolerance: str | None,
     name_only: bool,
@@ -229,6 +252,7 @@ def rollout(
     accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
     changed_nodes = parse_nodes(changed, "--changed") if changed is not None else ()
     expected_nodes = parse_nodes(nodes, "--nodes") if nodes is not None else ()
+    plan = plan_of_options(read, higher, lower)
     from .files import read_files
     from .rollout import judge_rollout
     from .rollout_text import rollout_as_json, rollout_text
@@ -236,7 +260,9 @@ def rollout(
     # Before, after, and with --control the same of the controls. A path that exists may have a comma in its name.
     sides = [
         read_files(
-            expand([side] if Path(side).exists() else side.split(","), folder, logs=True), host
+            expand([side] if Path(side).exists() else side.split(","), folder, logs=True),
+            host,
+            plan,
         )
         for side in (before, after, *(control or ()))
     ]
@@ -271,6 +297,7 @@ def _read(
     since: str | None,
     patterns: Sequence[str],
     host: str = "",
+    plan: ReadPlan = RECOGNISED,
     *,
     logs: bool = False,
 ) -> "tuple[RunTables, list[RunFile]]":
@@ -283,7 +310,8 @@ def _read(
     from .files import read_files
     from .reading import tables_of
 
-    files = read_files(expand(runs, folder, sys.stdin if "-" in runs else (), logs=logs), host)
+    paths = expand(runs, folder, sys.stdin if "-" in runs else (), logs=logs)
+    files = read_files(paths, host, plan)
     tables = tables_of(files)
     for note in tables.notes[:MOST_NAMED]:
         say(f"note: {printable(note)}", err=True)

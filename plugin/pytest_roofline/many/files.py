@@ -26,6 +26,7 @@ from ..core.keys import Key
 from ..core.records import SCHEMA, Outcome
 from ..core.samples import CANARY, Mode, achieved_of
 from ..core.work import Work
+from ..figures.plan import RECOGNISED, ReadPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,35 +133,36 @@ _DECODER = msgspec.json.Decoder(
 )
 
 
-def read_files(paths: Sequence[str], host: str = "") -> list[RunFile]:
+def read_files(paths: Sequence[str], host: str = "", plan: ReadPlan = RECOGNISED) -> list[RunFile]:
     """Return the runs in files: run files, and logs of other tools.
 
     Args:
         host: the node of logs that name none, or a pattern of their paths: `{node}/*.log`.
+        plan: how the figures in logs are read; without a reader their form is recognised.
 
     Raises:
         BadInput: there are logs, and the feature that reads them was taken out.
     """
-    return [file for path in paths for file in _read_usable(path, host)]
+    return [file for path in paths for file in _read_usable(path, host, plan)]
 
 
-def _read_usable(path: str, host: str) -> Iterator[RunFile]:
+def _read_usable(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
     """Yield the runs in a file. One that cannot be used is `broken`."""
     try:
         if path.endswith(SUFFIX):
             yield read_run_file(path)
             return
-        yield from _read_log(path, host)
+        yield from _read_log(path, host, plan)
     except BadFile as error:
         yield RunFile(path, str(error))
 
 
-def _read_log(path: str, host: str) -> Iterator[RunFile]:
+def _read_log(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
     """Yield the runs in a log of another tool, one for each of its nodes."""
     require("exchange")
     from ..exchange.log_rows import read_log_rows
 
-    for log in read_log_rows(path, host):
+    for log in read_log_rows(path, host, plan):
         if log.lines:
             yield parse_run("".join(map(encode_line, log.lines)).encode(), path)
         else:

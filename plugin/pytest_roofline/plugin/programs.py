@@ -18,7 +18,8 @@ from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..core.writing import make_ignored_folder
 from ..engine.inventory import kind_among
 from ..engine.request import positive
-from ..figures.reading import READERS, FigurePath, ProgramFigure, named_path, read_figures
+from ..figures.plan import ReadPlan, plan_of_arguments
+from ..figures.reading import READERS, ProgramFigure, read_figures
 from ..processes.programs import (
     OUT,
     TIMEOUT_S,
@@ -42,15 +43,13 @@ class Command:
 
     Args:
         words: the program and its arguments.
-        reader: a form of text, or the name of a tool; empty where the time of the command is judged.
-        paths: the figures; none of a tool, which has its own.
+        figures: how they are read; without a reader the time of the command is judged.
         around: its folder, its variables and its time limit.
         ranks: how many a launcher starts it on; None without a launcher.
     """
 
     words: tuple[str, ...]
-    reader: str
-    paths: tuple[FigurePath, ...]
+    figures: ReadPlan
     around: Surroundings
     ranks: int | None = None
 
@@ -77,11 +76,9 @@ def make_command(
         )
     if ranks is not None and (isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1):
         raise BadInput(f"ranks is {short_repr(ranks)}; expected a whole number above zero")
-    reader = read or ("json" if higher or lower else "")
     return Command(
         tuple(os.fspath(word) for word in words),
-        reader,
-        _parse_paths(reader, {"higher": higher or {}, "lower": lower or {}}),
+        plan_of_arguments(read, higher, lower),
         Surroundings(
             Path(cwd if cwd is not None else Path.cwd()),
             {**os.environ, **(env or {})},
@@ -89,58 +86,6 @@ def make_command(
         ),
         ranks,
     )
-
-
-def _parse_paths(
-    reader: str, figures: Mapping[Direction, Mapping[str, str]]
-) -> tuple[FigurePath, ...]:
-    """Return the figures that a test names; none where a tool or nothing is read.
-
-    Args:
-        reader: a form of text, or the name of a tool; empty where the time of the command is judged.
-        figures: by direction, the path of each figure by its name.
-
-    Raises:
-        BadInput: the reader is unknown, or names of figures are missing or not allowed.
-    """
-    named_paths = [
-        (direction, name, path)
-        for direction, paths in figures.items()
-        for name, path in _mapping(direction, paths).items()
-    ]
-    if reader in READERS:
-        if not named_paths:
-            example = '{"NAME": "PATH"}'
-            raise BadInput(
-                f'read="{reader}" names no figure; add higher={example} or lower={example}'
-            )
-        return tuple(
-            named_path(reader, direction, name, path) for direction, name, path in named_paths
-        )
-    if reader and reader not in _tools():
-        expected = ", ".join((*READERS, *_tools()))
-        raise BadInput(f"read is {reader!r}; expected one of {expected}")
-    # A tool has its own figures.
-    if named_paths:
-        raise BadInput(f'read="{reader}" takes the tool\'s own figures; leave higher and lower out')
-    return ()
-
-
-def _mapping(direction: str, paths: object) -> Mapping[str, str]:
-    """Return the paths of figures by their names, as given. Raise BadInput if it is no such mapping."""
-    if not isinstance(paths, Mapping) or not all(
-        isinstance(text, str) and text for pair in paths.items() for text in pair
-    ):
-        raise BadInput(f'{direction} is {short_repr(paths)}; expected {{"NAME": "PATH"}}')
-    return paths
-
-
-def _tools() -> tuple[str, ...]:
-    """Return the names of the tools whose output is read."""
-    require("exchange")
-    from ..exchange.formats import NAMES
-
-    return tuple(NAMES)
 
 
 def measure(test: CurrentTest, command: Command) -> list[ProgramFigure]:
@@ -206,12 +151,12 @@ class _ProgramRun:
 
     def _read(self, seconds: float) -> list[Measurement]:
         """Return the figures in what the program printed, or the seconds of its run if no reader is named."""
-        reader = self._command.reader
-        if not reader:
+        figures = self._command.figures
+        if not figures.reader:
             return [self._measurement("", JOB_METRIC, (seconds,))]
         # A program with {out} in its command writes its figures into that file.
         output = self._printed.output(from_out=any(OUT in word for word in self._command.words))
-        if reader in READERS:
+        if figures.reader in READERS:
             text = output.decode("utf-8", "replace")
             return [
                 self._measurement(
@@ -219,11 +164,11 @@ class _ProgramRun:
                     figure.direction,
                     [inverse_if_higher(figure.direction, value) for value in figure.values],
                 )
-                for figure in read_figures(text, reader, self._command.paths)
+                for figure in read_figures(text, figures.reader, figures.paths)
             ]
         source = printable(shlex.join(self._command.words))
         return [
-            self._of_test(line) for line in _read_tool(output, source, reader, self._command.ranks)
+            self._of_test(line) for line in _read_tool(output, source, figures, self._command.ranks)
         ]
 
     def _measurement(self, name: str, metric: str, seconds: Sequence[float]) -> Measurement:
@@ -337,7 +282,9 @@ class _ProgramRun:
             )
 
 
-def _read_tool(output: bytes, source: str, reader: str, ranks: int | None) -> list[Measurement]:
+def _read_tool(
+    output: bytes, source: str, figures: ReadPlan, ranks: int | None
+) -> list[Measurement]:
     """Return the figures in the output of a tool, as `roofline import` reads them.
 
     Args:
@@ -348,13 +295,14 @@ def _read_tool(output: bytes, source: str, reader: str, ranks: int | None) -> li
         ProgramFailed: a test of the tool failed.
     """
     require("exchange")
-    from ..exchange.building import build
+    from ..exchange.building import build, user_facts_of
     from ..exchange.formats import read
     from ..exchange.records import UserFacts
 
     # Other tools print how many devices there were, which need not be one a rank.
-    facts = UserFacts(devices=ranks if reader == "osu" else None)
-    logs = read(output, source, facts, reader)
+    devices = ranks if figures.reader == "osu" else None
+    facts = user_facts_of(figures, UserFacts(devices=devices))
+    logs = read(output, source, facts, figures.reader)
     failures = [failure for log in logs for failure in log.failed]
     if failures:
         name, reason = failures[0]
