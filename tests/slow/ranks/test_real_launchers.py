@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.ranks import command_lines
 from pytest_roofline.ranks.launching import LauncherPlacement
 
@@ -61,6 +62,7 @@ def test_torchrun_starts_ranks_on_the_nodes_of_an_allocation(small_rank, slurm):
     program = """
 import time
 import sys
+from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.ranks import command_lines
 from pytest_roofline.ranks.launching import LauncherPlacement
 command_lines._RANK = (sys.executable, "-m", "small_rank")
@@ -80,3 +82,32 @@ placement.kill()
         check=False,
     )
     assert done.stdout == "True True\n", done.stderr
+
+
+ON_NODES = """
+SCRIPT = 'test "$SLURM_PROCID" = 1 && echo "$SLURMD_NODENAME" > node || echo "{\\\\"x\\\\": $SLURM_NTASKS}"'
+
+def test_bus(roofline):
+    roofline.measure_command(["sh", "-c", SCRIPT], higher={"GB/s": "x"}, ranks=2)
+"""
+
+
+def test_srun_starts_the_program_of_a_test_on_two_nodes(slurm, tmp_path):
+    (tmp_path / "test_suite.py").write_text(ON_NODES)
+    # Both nodes are this host, where PMIx would make the same folder for both.
+    arguments = "--roofline-launcher-args=-N2 --mpi=none"
+    options = ("--roofline-launcher=srun", arguments, "--roofline-save=one")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--roofline-device=cpu", *options],
+        cwd=tmp_path,
+        env=os.environ | slurm.environ,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    (measurement,) = read_run(tmp_path / ".roofline" / "runs" / "one.jsonl").tested
+    assert (1 / measurement.median_s, measurement.key.hardware.devices) == (2, 2)
+    assert (measurement.ranks.size, measurement.ranks.launcher) == (2, "srun")
+    assert (tmp_path / "node").read_text() == "n2\n"
