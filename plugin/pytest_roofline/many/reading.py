@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy
@@ -106,7 +107,7 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
 def _columns(rows_by_run: Sequence[Sequence[MeasuredRow]]) -> Sequence[Sequence[Any]]:
     """Return the columns of all rows; empty ones where no run has a row."""
     # A row has five fields: see `MeasuredRow`.
-    return list(zip(*chain.from_iterable(rows_by_run), strict=True)) or [()] * 5
+    return [list(map(itemgetter(place), chain.from_iterable(rows_by_run))) for place in range(5)]
 
 
 def _runs(
