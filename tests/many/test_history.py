@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_roofline.many.history import history
-from pytest_roofline.many.steps import LEVEL, RunSeries, examine
+from pytest_roofline.many.steps import LEVEL, SHORTEST, STEP_PRICE, RunSeries, examine, fit_steps
 from pytest_roofline.many.text import history_text
 from pytest_roofline.stats.spread import priors
 
@@ -240,3 +240,34 @@ def test_a_step_counts_for_every_series_that_was_looked_at():
     )
     assert many.p == pytest.approx(few.p * 10, rel=0.9)
     assert few.p < many.p <= LEVEL
+
+
+# The best steps
+
+
+def cost(values, cuts):
+    parts = np.split(values, cuts)
+    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
+    return squares + STEP_PRICE * math.log(len(values)) * len(cuts)
+
+
+def every_choice(points, start=0):
+    """All places of steps between which, and outside of which, lie at least three points."""
+    yield ()
+    for cut in range(start + SHORTEST, points - SHORTEST + 1):
+        for later in every_choice(points, cut):
+            yield (cut, *later)
+
+
+def test_no_other_steps_explain_a_series_better():
+    random = np.random.default_rng(5)
+    values = [
+        random.normal(0, 1, points) + np.repeat(random.normal(0, 4, points), 3)[:points]
+        for points in random.integers(6, 17, 60)
+    ]
+    shapes = fit_steps(values, np.ones(len(values)))
+    assert {0, 1, 2, 3} <= {len(shape.cuts) for shape in shapes}
+    for row, shape in zip(values, shapes, strict=True):
+        choices = list(every_choice(len(row)))
+        assert len(set(choices)) == len(choices)
+        assert cost(row, shape.cuts) == pytest.approx(min(cost(row, cuts) for cuts in choices))

@@ -302,11 +302,8 @@ def _read(
     logs: bool = False,
 ) -> "tuple[RunTables, list[RunFile]]":
     """Return the runs that a user names, as tables and as files. Print on stderr which are left out."""
-    missing = [name for name in ("pandas", "ruptures") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise BadInput(
-            f"history and fleet need {' and '.join(missing)}, which cannot be imported; type: {EXTRA}"
-        )
+    if importlib.util.find_spec("pandas") is None:
+        raise BadInput(f"history and fleet need pandas, which cannot be imported; type: {EXTRA}")
     from .files import read_files
     from .reading import tables_of
 

@@ -384,10 +384,11 @@ def _pairs(tables: RunTables, change: SeriesChange, units: Sequence[str]) -> lis
     """
     if not change.series.common:
         return [(change.before, change.after)]
-    runs = tables.runs
+    # The numbers of runs by device, and by node. A unit is one of both.
+    runs_by_name = [tables.runs.groupby(name).indices for name in ("device", "node")]
     pairs = []
     for unit in units[:MOST_COMPARED]:
-        unit_runs = runs.index[(runs["device"] == unit) | (runs["node"] == unit)]
+        unit_runs = numpy.unique(numpy.concatenate([runs.get(unit, []) for runs in runs_by_name]))
         before, after = unit_runs[unit_runs <= change.before], unit_runs[unit_runs >= change.after]
         if len(before) and len(after):
             pairs.append((int(before[-1]), int(after[0])))

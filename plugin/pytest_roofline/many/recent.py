@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy
-from pandas import DataFrame
+from pandas import Series
 
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.outlook import WORTH_REPORTING
@@ -109,14 +109,17 @@ class _Grid:
         for change in changes:
             if id(change.series) in rows:
                 rows[id(change.series)] -= change.path(change.series)
-        return cls(logs, numpy.array(noises(series)))
+        return cls(logs, noises(series))
 
     @cached_property
     def middles(self) -> Values:
         """The median of each run and up to 29 runs before it: [series, points]."""
-        windows = DataFrame(self.logs.T).rolling(LEVEL_RUNS, min_periods=FEWEST)
-        middles: Values = windows.median().to_numpy().T
-        return middles
+        # All series in one column, each behind so many gaps that no window reaches into the series before it.
+        gaps = ((0, 0), (LEVEL_RUNS, 0))
+        padded_logs = numpy.pad(self.logs, gaps, constant_values=numpy.nan)
+        windows = Series(padded_logs.ravel()).rolling(LEVEL_RUNS, min_periods=FEWEST)
+        middles: Values = windows.median().to_numpy().reshape(padded_logs.shape)
+        return middles[:, LEVEL_RUNS:]
 
     @cached_property
     def sides(self) -> "dict[int, _Side]":
@@ -128,16 +131,27 @@ class _Grid:
         distances = (self.logs[:, 1:-LAST] - self.middles[:, : -LAST - 1]) / self.noise[:, None]
         return {sign: _Side(sign * distances) for sign in (1, -1)}
 
-    def recent_noise(self, count: int) -> Values:
-        """Return the noise of the last `count` runs, in log seconds: [series].
+    @cached_property
+    def recent_noise(self) -> dict[int, Values]:
+        """The noise of the last runs, by their number, in log seconds: [series].
 
         It is that of the series, or more where most series became noisier.
         """
-        # The deviation of each window of `count` runs, as a multiple of the noise of its series.
-        scatter = DataFrame(self.logs.T).rolling(count).std().to_numpy().T / self.noise[:, None]
+        return {count: self._noise_of_last(count) for count in range(SHORTEST, LAST + 1)}
+
+    def _noise_of_last(self, count: int) -> Values:
+        """Return the noise of the last `count` runs, in log seconds: [series]."""
+        # Windows of `count` runs, as distances from the first one, so that equal runs have a deviation of exactly 0.
+        last = self.logs.shape[1] - count + 1
+        windows = [
+            self.logs[:, index : index + last] - self.logs[:, :last] for index in range(count)
+        ]
+        middle = sum(windows) / count
+        squares = sum((window - middle) ** 2 for window in windows)
+        # The deviation of each window, as a multiple of the noise of its series.
+        scatter = numpy.sqrt(squares / (count - 1)) / self.noise[:, None]
         before = float(numpy.nanmedian(scatter[:, :-LAST]))
-        last_scatter = scatter[:, -1]
-        factor = float(numpy.median(last_scatter)) / before if before > 0 else 1.0
+        factor = float(numpy.median(scatter[:, -1])) / before if before > 0 else 1.0
         noise: Values = self.noise * (factor if factor > LOUDER else 1.0)
         return noise
 
@@ -156,7 +170,7 @@ class _Grid:
         It is corrected for all places and series. A noisy series gets a larger share of the chance of error, since a
         quiet one shows a step of a size to report even with a small share. `sign` is +1 for slower, -1 for faster.
         """
-        distances, recent_noise = sign * self.recent_distances(count), self.recent_noise(count)
+        distances, recent_noise = sign * self.recent_distances(count), self.recent_noise[count]
         # The distances of all earlier runs from the level before the step.
         earlier_distances = sign * (self.logs[:, :-LAST] - self.middles[:, -count - 1, None])
         place_share = (
@@ -193,7 +207,7 @@ class _Grid:
         """Return the step before the last `count` runs, with its chance `p`; `number` is the row of the series."""
         size = float(numpy.median(self.recent_distances(count)[number]))
         count_before = min(LEVEL_RUNS, len(series.logs) - count)
-        noise = float(self.recent_noise(count)[number])
+        noise = float(self.recent_noise[count][number])
         error = MEDIAN_ERROR * noise * math.sqrt(1 / count + 1 / count_before)
         # The degrees of freedom of the noise, as in `steps.noises`.
         half = quantile(0.975, 0.4 * (len(series.logs) - 1) + SHARED_FREEDOM) * error

@@ -1,7 +1,8 @@
 """Steps or slopes that explain a series of a history best.
 
-Steps are located by `ruptures` (exact search with pruning, PELT, of Killick et al. 2012, under squared error) on values
-whose single outliers are limited. Steps or a slope are chosen by the Bayesian information criterion.
+Steps are located exactly, under squared error, by optimal partitioning (Jackson et al. 2005, "An algorithm for optimal
+partitioning of data on an interval") on values whose single outliers are limited. All series of one length are searched
+at once. Steps or a slope are chosen by the Bayesian information criterion.
 
 A step was searched for, so its p is multiplied by the number of places that it could have had: a union bound over all
 pairs of neighbouring segments of a series. Then p is multiplied by the number of series in the history (Bonferroni), so
@@ -11,14 +12,14 @@ others have outliers.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeAlias
 
 import numpy
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
-from scipy.ndimage import median_filter
 
 from ..core.groups import group_by
 from ..stats.outlook import WORTH_REPORTING
@@ -138,18 +139,61 @@ class Shape:
         return count * math.log(mean_square) + price * math.log(count)
 
 
-def fit_steps(values: Values, noise: float) -> Shape:
-    """Return the steps that explain a series best; there may be none.
+def fit_steps(values: Sequence[Values], noise: Values) -> list[Shape]:
+    """Return the steps that explain each series best; there may be none.
 
-    `noise` is the standard deviation of a point, in the unit of the values.
+    `noise` is the standard deviation of a point of each series, in the unit of the values.
     """
-    import ruptures
+    shapes: dict[int, Shape] = {}
+    for numbers, grid in _by_length(values):
+        for number, cuts in zip(numbers, _best_cuts(grid, noise[numbers]), strict=True):
+            shapes[number] = fit_levels(values[number], cuts)
+    return [shapes[number] for number in range(len(values))]
 
-    search = ruptures.KernelCPD(kernel="linear", min_size=SHORTEST)
-    scaled_values = ((values - values.mean()) / noise).reshape(-1, 1)
-    cuts = search.fit_predict(scaled_values, pen=STEP_PRICE * math.log(len(values)))
-    # The last cut is the end of the series.
-    return fit_levels(values, tuple(int(cut) for cut in cuts[:-1]))
+
+def _by_length(values: Sequence[Values]) -> Iterator[tuple[list[int], Values]]:
+    """Yield the numbers of all series of one length, with their values: [series, points]."""
+    lengths = [len(row) for row in values]
+    for numbers in group_by(range(len(values)), lengths.__getitem__).values():
+        yield numbers, numpy.array([values[number] for number in numbers])
+
+
+def _best_cuts(values: Values, noise: Values) -> list[tuple[int, ...]]:
+    """Return the index of the first point after each of the best steps, for each series.
+
+    Args:
+        values: [series, points].
+        noise: [series], as in `fit_steps`.
+    """
+    count, points = values.shape
+    scaled_values = (values - values.mean(axis=1, keepdims=True)) / noise[:, None]
+    sums = numpy.pad(numpy.cumsum(scaled_values, axis=1), ((0, 0), (1, 0)))
+    # Of the first points, by their number: how much the best segments explain, less their prices, and where the last of
+    # these segments begins.
+    explained = numpy.full((count, points + 1), -numpy.inf)
+    explained[:, 0] = 0.0
+    starts = numpy.zeros((count, points + 1), dtype=int)
+    for end in range(SHORTEST, points + 1):
+        lengths = numpy.arange(end, SHORTEST - 1, -1)
+        # The last segment may begin at each of these places, with the best segments before it.
+        totals = (sums[:, end, None] - sums[:, : len(lengths)]) ** 2 / lengths
+        totals += explained[:, : len(lengths)]
+        starts[:, end] = totals.argmax(axis=1)
+        explained[:, end] = totals.max(axis=1) - STEP_PRICE * math.log(points)
+    return [_cuts_of(row) for row in starts.tolist()]
+
+
+def _cuts_of(starts: Sequence[int]) -> tuple[int, ...]:
+    """Return the starts of all segments but the first.
+
+    `starts` holds where the last segment of the first points begins, by their number.
+    """
+    cuts: list[int] = []
+    start = starts[-1]
+    while start:
+        cuts.insert(0, start)
+        start = starts[start]
+    return tuple(cuts)
 
 
 def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
@@ -167,16 +211,21 @@ def fit_slope(days: Values, values: Values) -> Shape:
     return Shape(cuts=(), levels=(), residuals=centred_values - slope * centred_days)
 
 
-def limit_outliers(logs: Values, noise: float) -> Values:
-    """Return the series with limited outliers.
+def limit_outliers(logs: Sequence[Values], noise: Values) -> list[Values]:
+    """Return series with limited outliers.
 
-    A point lies at most three standard deviations from the median of its neighbours.
+    A point lies at most three standard deviations from the median of its neighbours. `noise` is the standard deviation
+    of a point of each series, in log seconds.
     """
-    middle = median_filter(logs, size=NEIGHBOURS, mode="nearest")
-    limited_values: Values = numpy.clip(
-        logs, middle - OUTLIER_LIMIT * noise, middle + OUTLIER_LIMIT * noise
-    )
-    return limited_values
+    half = NEIGHBOURS // 2
+    limited_values: dict[int, Values] = {}
+    for numbers, grid in _by_length(logs):
+        padded_grid = numpy.pad(grid, ((0, 0), (half, half)), mode="edge")
+        middles = numpy.median(sliding_window_view(padded_grid, NEIGHBOURS, axis=1), axis=2)
+        limits = OUTLIER_LIMIT * noise[numbers, None]
+        limited_grid = numpy.clip(grid, middles - limits, middles + limits)
+        limited_values |= dict(zip(numbers, limited_grid, strict=True))
+    return [limited_values[number] for number in range(len(logs))]
 
 
 # The median absolute deviation of a normal distribution, as a share of its standard deviation.
@@ -239,21 +288,22 @@ def examine(
     """
     if not series:
         return []
-    cases = [
-        _fitted(run_series, noise) for run_series, noise in zip(series, noises(series), strict=True)
-    ]
+    noise = noises(series)
+    values = limit_outliers([run_series.logs for run_series in series], noise)
+    cases = list(map(_fitted, series, values, fit_steps(values, noise), noise.tolist()))
     outlier_share = max(
         LEAST_OUTLIERS,
         sum(case.outlier_count for case in cases) / sum(len(case.values) for case in cases),
     )
     spreads, inflation = _spreads(cases, priors), _inflation(cases)
-    changes: list[SeriesChange] = []
+    judges = []
     for case in cases:
         # The share in this series, joined with that of all as if it came from `SHARED_RUNS` runs.
         outlier_count = case.outlier_count + SHARED_RUNS * outlier_share
         judge = _Judge(
             case.series,
             case.values,
+            case.shape,
             prior=spreads[case.series.kind],
             inflation=inflation,
             outlier_share=outlier_count / (len(case.values) + SHARED_RUNS),
@@ -261,27 +311,47 @@ def examine(
             comparisons=2 * len(series),
             smallest_size=math.log1p(smallest_change),
         )
-        changes += judge.changes(case.shape)
+        judges.append(judge)
+    return _significant(judges)
+
+
+def _significant(judges: Sequence["_Judge"]) -> list[SeriesChange]:
+    """Return the changes that chance does not explain, in the order of the series.
+
+    A slope that may be chance gives way to steps.
+    """
+    drifts = {number: judge.drift() for number, judge in enumerate(judges)}
+    weak = [n for n, drift in drifts.items() if drift is None and not judges[n].shape.levels]
+    noise = numpy.array(
+        [math.sqrt(judges[number].variance(judges[number].shape)[0]) for number in weak]
+    )
+    shapes = dict(
+        zip(weak, fit_steps([judges[number].values for number in weak], noise), strict=True)
+    )
+    changes: list[SeriesChange] = []
+    for number, judge in enumerate(judges):
+        drift = drifts[number]
+        changes += [drift] if drift is not None else judge.steps(shapes.get(number, judge.shape))
     return changes
 
 
-def noises(series: Sequence[RunSeries]) -> list[float]:
-    """Return the standard deviation of each series, in log seconds.
+def noises(series: Sequence[RunSeries]) -> Values:
+    """Return the standard deviation of each series, in log seconds: [series].
 
     It comes from the differences of neighbours, which steps and drifts hardly change, and is joined
     with the median of all series.
     """
-    deviations = [
-        float(numpy.median(numpy.abs(numpy.diff(run_series.logs)))) / MAD / math.sqrt(2)
-        for run_series in series
-    ]
+    deviations, freedom = numpy.empty(len(series)), numpy.empty(len(series))
+    for numbers, grid in _by_length([run_series.logs for run_series in series]):
+        differences = numpy.abs(numpy.diff(grid, axis=1))
+        deviations[numbers] = numpy.median(differences, axis=1) / MAD / math.sqrt(2)
+        # A median absolute deviation is about 0.4 times as efficient as a standard deviation.
+        freedom[numbers] = 0.4 * differences.shape[1]
     middle = max(float(numpy.median(deviations)), 1e-4)
-    # A median absolute deviation is about 0.4 times as efficient as a standard deviation.
-    freedom = [0.4 * (len(run_series.logs) - 1) for run_series in series]
-    return [
-        math.sqrt((degrees * noise**2 + SHARED_FREEDOM * middle**2) / (degrees + SHARED_FREEDOM))
-        for noise, degrees in zip(deviations, freedom, strict=True)
-    ]
+    joined_noise: Values = numpy.sqrt(
+        (freedom * deviations**2 + SHARED_FREEDOM * middle**2) / (freedom + SHARED_FREEDOM)
+    )
+    return joined_noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +364,9 @@ class _FittedSeries:
     outlier_count: int
 
 
-def _fitted(series: RunSeries, noise: float) -> _FittedSeries:
-    """Return a series with the steps or the slope that explain it best.
-
-    `noise` is the standard deviation of its points, in log seconds.
-    """
-    values = limit_outliers(series.logs, noise)
-    shapes = fit_steps(values, noise), fit_slope(series.days, values)
-    shape = min(shapes, key=lambda shape: shape.cost)
+def _fitted(series: RunSeries, values: Values, steps: Shape, noise: float) -> _FittedSeries:
+    """Return a series with its best steps, or with a slope if this explains it better."""
+    shape = min((steps, fit_slope(series.days, values)), key=lambda shape: shape.cost)
     # From the fitted shape to the points whose outliers are not limited.
     distances = series.logs - (values - shape.residuals)
     outlier_count = int((abs(distances) > OUTLIER_LIMIT * noise).sum())
@@ -348,6 +413,7 @@ class _Judge:
 
     Args:
         values: the points with limited outliers.
+        shape: the steps or the slope that explain them best.
         prior: the spread of a point, from all series of its class.
         inflation: the factor by which correlation raises the variance of a mean.
         outlier_share: the share of the points that are outliers.
@@ -357,24 +423,19 @@ class _Judge:
 
     series: RunSeries
     values: Values
+    shape: Shape
     prior: Prior
     inflation: float
     outlier_share: float
     comparisons: int
     smallest_size: float
 
-    def changes(self, shape: Shape) -> list[SeriesChange]:
-        """Return the changes that chance does not explain.
+    def steps(self, shape: Shape) -> list[SeriesChange]:
+        """Return the steps of a shape that chance does not explain.
 
-        A slope that may be chance gives way to steps. Steps that may be chance are removed one at a time,
-        the least certain first, and the others are judged again: their segments have become longer.
+        The others are removed one at a time, the least certain first, and those that remain are judged again: their
+        segments have become longer.
         """
-        if not shape.levels:
-            drift = self._drift()
-            if drift is not None:
-                return [drift]
-            variance, _ = self._variance(shape)
-            shape = fit_steps(self.values, math.sqrt(variance))
         while True:
             steps = [self._step(shape, number) for number in range(len(shape.cuts))]
             weak = [step for step in steps if not self._is_significant(step)]
@@ -386,7 +447,7 @@ class _Judge:
     def _is_significant(self, change: SeriesChange) -> bool:
         return change.p <= LEVEL and abs(change.size) > self.smallest_size
 
-    def _variance(self, shape: Shape) -> tuple[float, float]:
+    def variance(self, shape: Shape) -> tuple[float, float]:
         """Return the variance of one point and its degrees of freedom.
 
         It is joined with the variance of the class.
@@ -401,7 +462,7 @@ class _Judge:
 
         As in verdicts, the hypothesis of p is that the change is not worth reporting.
         """
-        variance, freedom = self._variance(shape)
+        variance, freedom = self.variance(shape)
         start, cut, end = [0, *shape.cuts, len(self.values)][number : number + 3]
         variance_before = self._mean_variance(shape, start, cut, variance)
         variance_after = self._mean_variance(shape, cut, end, variance)
@@ -436,14 +497,22 @@ class _Judge:
         square = float(residuals @ residuals)
         return max(variance, square / max(1, len(residuals) - 1)) / len(residuals)
 
-    def _drift(self) -> SeriesChange | None:
-        """Return the drift of the series, or None where it is not significant.
+    def drift(self) -> SeriesChange | None:
+        """Return the drift of the series, or None where it is not significant or steps explain the series better.
 
         Its p is Mann and Kendall's, its slope Theil and Sen's.
         """
+        if self.shape.levels:
+            return None
+        days, values = self.series.days, self.values
+        # Most slopes are too small to report. Their size tells this before the slow import, and both slow functions.
+        first, last = numpy.triu_indices(len(days), 1)
+        spans, rises = days[last] - days[first], values[last] - values[first]
+        slopes = rises[spans > 0] / spans[spans > 0]
+        if abs(numpy.median(slopes)) * (days[-1] - days[0]) <= self.smallest_size:
+            return None
         from scipy import stats
 
-        days, values = self.series.days, self.values
         chance = float(stats.kendalltau(days, values).pvalue)
         # Correlated neighbours make the statistic vary more.
         p = 2 * float(special.ndtr(special.ndtri(chance / 2) / math.sqrt(self.inflation)))
