@@ -1,7 +1,11 @@
-"""docs/ci/slurm.sbatch, on two emulated nodes: the status of the gate is that of the job, runs are kept by job."""
+"""docs/ci/slurm.sbatch and torchrun-nodes.sbatch, on two emulated nodes.
+
+The status of the gate is that of the job, and runs are kept by job.
+"""
 
 import os
 import re
+import shutil
 import subprocess
 from types import SimpleNamespace
 
@@ -15,6 +19,7 @@ from .conftest import ALL_PASSED, REPORT, SHIPPED, SOME_REGRESSED, Checkout, fil
 
 FILE = SHIPPED / "slurm.sbatch"
 NAME = "roofline.sbatch"
+TORCHRUN = "torchrun-nodes.sbatch"
 # One rank on each of two nodes.
 RANKS = """
 import torch
@@ -41,13 +46,14 @@ class Job:
         checkout: the folder in which it is submitted.
         arguments: of `sbatch`.
         options: of pytest.
+        script: the words behind the options of `sbatch`: the script and its arguments.
         environ: what the script finds in its environment besides.
     """
 
-    def __init__(self, slurm, checkout, *arguments, options="", **environ):
+    def __init__(self, slurm, checkout, *arguments, options="", script=(NAME,), **environ):
         self._environ = checkout.environment(options) | slurm.environ | environ
         self._checkout = checkout
-        command = ["sbatch", "--parsable", *arguments, NAME]
+        command = ["sbatch", "--parsable", *arguments, *script]
         self.waiting = subprocess.Popen(
             command, cwd=checkout.path, env=self._environ, stdout=subprocess.PIPE, text=True
         )
@@ -59,8 +65,7 @@ class Job:
             self._shown()
         )
         self.status = int(re.search(r" ExitCode=(\d+):0 ", self._shown())[1])
-        output = self._checkout.path / f"roofline-{self.number}.out"
-        assert output.exists(), self._shown()
+        (output,) = self._checkout.path.glob(f"roofline-*{self.number}.out")
         self.said = output.read_text()
         return self
 
@@ -146,3 +151,24 @@ def test_on_two_nodes_srun_starts_the_ranks(slurm, checkout):
         job.status,
         "NO BASELINE" in job.said or "INVALID" in job.said or "OVERSUBSCRIBED" in job.said,
     ) == (1, True)
+
+
+def test_torchrun_on_two_nodes_makes_one_report_of_all_ranks_and_fails_if_a_test_does(
+    slurm, checkout
+):
+    shutil.copy(SHIPPED / TORCHRUN, checkout.path / TORCHRUN)
+    (checkout.path / "test_ranks.py").write_text(RANKS)
+    (checkout.path / "test_red.py").write_text("def test_red(distributed):\n    assert False\n")
+    options = "-v --roofline-device=cpu --roofline-budget=0.05"
+
+    def ended(file):
+        words = {"options": options, "script": (TORCHRUN, file), "ROOFLINE_RANKS": "1"}
+        job = Job(slurm, checkout, "--nodes=2", **words).ended()
+        job.waiting.communicate(timeout=60)
+        return job
+
+    green, red = ended("test_ranks.py"), ended("test_red.py")
+    assert (0, True) == (green.status, red.status > 0), green.said + red.said
+    assert "ranks: attach, gloo" in green.said
+    # Only rank 0 reports.
+    assert ["1 passed"] == re.findall(r"\d+ passed", green.said)
