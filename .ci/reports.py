@@ -1,7 +1,8 @@
-"""What the JUnit files of `.ci/run` say, of tests that ran with the tools hidden (first) and with them (again, slow).
+"""What the JUnit files of `.ci/run` say, of tests that ran with the tools hidden (first) and with them (slow).
 
-* `python .ci/reports.py skipped FIRST` prints the tests that were skipped, a line each, as pytest takes them;
-* `python .ci/reports.py check FOLDER` fails unless every test passed in FOLDER's first-*, again-* or slow-*.xml.
+* `python .ci/reports.py skipped FOLDER` prints the tests that were skipped in FOLDER's first-*.xml, a line each, as
+  pytest takes them;
+* `python .ci/reports.py check FOLDER` fails unless every test passed in FOLDER's first-*.xml or slow-*.xml.
 """
 
 import sys
@@ -70,18 +71,16 @@ def any_of(dotted: str, cases: set[Case]) -> bool:
     return any(f"{name}.".startswith(f"{dotted}.") for name, _ in cases)
 
 
-def main(task: str, place: Path) -> str | None:
+def main(task: str, folder: Path) -> str | None:
     """Do what is asked; what is wrong, if anything."""
+    first = {path.name: outcomes(path) for path in sorted(folder.glob("first-*.xml"))}
     if task == "skipped":
-        for case, outcome in outcomes(place):
-            if outcome == "skipped":
-                print(address(case))
+        for pairs in first.values():
+            for case, outcome in pairs:
+                if outcome == "skipped":
+                    print(address(case))
         return None
-    first = {path.name: outcomes(path) for path in sorted(place.glob("first-*.xml"))}
-    later = [
-        path for pattern in ("again-*.xml", "slow-*.xml") for path in sorted(place.glob(pattern))
-    ]
-    again = [pair for path in later for pair in outcomes(path)]
+    again = [pair for path in sorted(folder.glob("slow-*.xml")) for pair in outcomes(path)]
     if found := flaws(first, again):
         return "\n".join(
             ["not every test has passed, though CI has every tool that a test needs:", *found]

@@ -96,18 +96,22 @@ def test_both_parts_run_and_either_fails_the_command(project, reports, fail, sta
     assert (done.returncode, told) == (status, said), done.stdout + done.stderr
 
 
-def test_slow_ones_and_those_of_programs_run_by_their_name_and_only_then(project, reports):
-    for fail, part, status, outcome in (
-        ("any", "slow", 0, "passed"),
-        ("program", "programs", 1, "failure"),
+def test_slow_ones_and_those_of_programs_run_by_their_name_with_those_that_are_named_behind_it(
+    project, reports
+):
+    plain, alone = "tests/test_any.py", "tests/test_alone.py::test_alone"
+    for fail, arguments, status, expected in (
+        ("program", ["programs"], 1, {"programs-others": ["failure"]}),
+        ("", ["slow", plain, alone], 0, {"slow-others": ["passed"] * 2, "slow-serial": ["passed"]}),
     ):
-        done = run_all(project, fail, part)
-        assert done.returncode == status, done.stdout + done.stderr
-        assert [told for _, told in reports.outcomes(project / f"{part}-others.xml")] == [outcome]
-    assert sorted(path.name for path in project.glob("*.xml")) == [
-        "programs-others.xml",
-        "slow-others.xml",
-    ]
+        done = run_all(project, fail, *arguments)
+        outcomes = {
+            path.stem: [outcome for _, outcome in reports.outcomes(path)]
+            for path in project.glob("*.xml")
+        }
+        assert (status, expected) == (done.returncode, outcomes), done.stdout + done.stderr
+        for path in project.glob("*.xml"):
+            path.unlink()
 
 
 # What is made of the reports.
@@ -158,11 +162,11 @@ def ci(tmp_path, monkeypatch, capsys, reports):
 
     def ci(again=None, first=None, leave_out=0):
         pytest_with("first-others.xml", first or {}, "tests")
-        assert reports.main("skipped", Path("first-others.xml")) is None
+        assert reports.main("skipped", tmp_path) is None
         skipped = capsys.readouterr().out.splitlines()
         if len(skipped) > leave_out:
             pytest_with(
-                "again-others.xml", {"TOOL": "1"} if again is None else again, *skipped[leave_out:]
+                "slow-others.xml", {"TOOL": "1"} if again is None else again, *skipped[leave_out:]
             )
         return reports.main("check", tmp_path) or capsys.readouterr().out
 
@@ -200,8 +204,8 @@ def test_what_did_not_pass_fails_ci_and_is_named(ci, scene, said):
     assert said in found.partition("every tool that a test needs:\n")[2]
 
 
-def test_a_slow_test_must_pass_too(ci, tmp_path):
-    (tmp_path / "slow-others.xml").write_text(
+def test_a_slow_test_that_runs_alone_must_pass_too(ci, tmp_path):
+    (tmp_path / "slow-serial.xml").write_text(
         '<testsuite><testcase classname="tests.slow.test_it" name="test_it"><skipped/></testcase></testsuite>'
     )
     assert ci().splitlines()[1:] == ["skipped: tests.slow.test_it::test_it"]
