@@ -18,6 +18,7 @@ from types import CodeType
 import pytest
 import pytest_rerunfailures
 from _pytest.assertion import rewrite
+from _pytest.fixtures import FixtureManager
 from _pytest.junitxml import xml_key
 from hypothesis import settings
 
@@ -130,6 +131,8 @@ def _lasting():
         patch.setattr(importlib.metadata, "distributions", kept_distributions())
         # The same few files are compiled by every run, a tenth of what a small one takes.
         patch.setattr(rewrite, "_rewrite_test", kept_rewrites())
+        # From pytest 9.2 on every name of every plugin is unwrapped for a warning, which takes as long.
+        patch.setattr(FixtureManager, "_check_for_wrapped_fixture", lambda *_: None, raising=False)
         # Beside xdist each would start a server of its own for the counts of reruns, and never end it.
         patch.setattr(pytest_rerunfailures, "ServerStatusDB", pytest_rerunfailures.StatusDB)
         # Git is asked in each, and says of this machine what no test may depend on.
