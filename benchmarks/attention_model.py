@@ -1,27 +1,31 @@
 """What is foreseen of the attention kernels on an H100, before one has run them: a model of a tile, and predictions.
 
-    python benchmarks/attention_model.py
+    python benchmarks/attention_model.py -o docs/results/flash-resources.md
 
+It writes its part of the page that `flash_resources.py` makes.
 A tile of the forward pass has BLOCK_M x BLOCK_N scores. Its two products take 2 · D FLOPs a score each, a score one
 exponential and three float32 instructions (scaled less its base, largest, sum), and a row D more to rescale the output.
 The shipped kernel waits for QKᵀ before it begins with them, so their times add up; the one in Gluon makes the softmax
 of a tile under products. Kernels that were measured reach a share of what the model allows, and the rates that are
-foreseen of ours are that share of it. `predictions()` is what a program holds beside what a card did;
-`docs/results/attention-model.md` shows all three tables.
+foreseen of ours are that share of it. `predictions()` is what a program holds beside what a card did.
 """
 
+import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from rank_figures.page import table
+from parts import with_part
+from rank_figures.page import filled, table
 
+from pytest_roofline.core.errors import BadFile
 from pytest_roofline.hardware.lookup import shipped_hardware
 from roofline_kernels.attention.configurations import GLUON, shipped
 
+PROGRAM = "benchmarks/attention_model.py"
 PREDICTED = Path(__file__).with_name("attention_predictions.json")
 # Of which product all of this is foreseen, by its name in `specs.json`, and how its kernels are configured.
 PRODUCT, ARCHITECTURE = "h100-sxm5", "sm_90"
@@ -41,6 +45,41 @@ WORDS = {
     "flops_per_s": "rate", "less_than_full": "slower than without a mask by", "of_best": "of the best other's rate",
     "over_flash": "over PyTorch's flash",
 }  # fmt: skip
+
+TEXT = """## What is foreseen of an H100
+
+{conclusion}
+
+Made by `python benchmarks/attention_model.py`.
+From arithmetic over one tile of the forward pass on one multiprocessor, whose clock makes 4,096
+FLOPs of a product of two-byte types, 16 exponentials or 128 float32 instructions. A tile of M
+queries and N keys at head dimension D takes 4·M·N·D FLOPs, M·N exponentials, and 3·M·N + M·D
+float32 instructions. The shipped kernel waits for QKᵀ before it begins with the softmax, so
+that these times add up; where the softmax of a tile goes on under products, as in the kernel in
+[Gluon](../reference/suite.md#the-triton-kernels), only the longer of the two counts. The clocks
+of one tile, and shares of the rate of products alone:
+
+{model}
+
+Loads, waits, barriers, conversions, that a maximum takes longer than an addition, and a clock
+that sinks under the load are left out, which makes all shares too high. Two kernels that were
+measured on one H100, at head dimension 128 with 8,192 queries and keys and no mask, say by how
+much ([pytorch/benchmark #2391](https://github.com/pytorch/benchmark/pull/2391)): Triton's
+tutorial, whose times add up, and FlashAttention-3, which overlaps.
+
+{measured}
+
+So the rates of our forward passes without a mask are foreseen at the same share of what the
+model allows them. The other ranges are estimates of somebody who read the compiled code. That
+of the backward pass rests on a measurement as well: behind a guard ptxas lets the matrix
+instructions of dK and dV overlap, and the same change took Triton's tutorial from 275 to 335
+TFLOP/s on an H100 ([triton #2590](https://github.com/triton-lang/triton/pull/2590)). All are
+for an H100 SXM5, bfloat16 and 8,192 tokens or more; they were written down before a card has
+run it, so that one can prove them wrong. The estimates as data:
+[attention_predictions.json](../../benchmarks/attention_predictions.json).
+
+{foreseen}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +252,39 @@ def _range(one: Prediction) -> str:
     )
 
 
-def main() -> int:
-    """Print all three tables."""
-    print(model_table(), measured_table(), prediction_table(), sep="\n\n")
+def part() -> str:
+    """Return the part of the page, as Markdown."""
+    tables = {
+        "model": model_table(), "measured": measured_table(), "foreseen": prediction_table()
+    }  # fmt: skip
+    return filled(TEXT.format(conclusion=conclusion(), **tables))
+
+
+def conclusion() -> str:
+    """Return the sentence that the part begins with."""
+    rates = {row.kernel: _range(row) for row in _modelled() if row.head_dim == max(HEAD_DIMS)}
+    return (
+        f"At head dimension {max(HEAD_DIMS)} the shipped forward pass is foreseen at {rates['triton']} on an H100 "
+        f"without a mask, and the one in Gluon at {rates['gluon']}."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the part, and write it where asked to; return 0, or 2 for a page that has no place for it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", "--output", type=Path, help="Markdown page whose part to write")
+    options = parser.parse_args(arguments)
+    text = part()
+    print(text)
+    if options.output:
+        try:
+            page = options.output.read_text(encoding="utf-8")
+            options.output.write_text(with_part(page, PROGRAM, text), encoding="utf-8")
+        except (BadFile, OSError) as error:
+            print(f"attention_model: {options.output}: {error}", file=sys.stderr)
+            return 2
     return 0
 
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from parts import comments, keep_parts
 from rank_figures.page import filled, table
 
 from pytest_roofline.baselines.files import read_baseline
 from pytest_roofline.core.entries import ExactEntry
-from pytest_roofline.core.errors import RooflineError
+from pytest_roofline.core.errors import BadFile, RooflineError
 from pytest_roofline.core.resources import matrix_generation, registers_of, spills_of
 from pytest_roofline.kernel_gate.targets import shared_limits
 
@@ -55,8 +56,12 @@ OUTSTANDING = (
     "allowed",
 )
 UNREAD = "not read"
+# The programs whose parts stand at the end of the page.
+PARTS = ("benchmarks/flash_variants.py", "benchmarks/attention_model.py")
 
 HEAD = """# What the FlashAttention kernels ask for
+
+{conclusion}
 
 Made by `python benchmarks/flash_resources.py -o docs/results/flash-resources.md` from `baselines/resources.json`:
 {kernels} kernels for {architectures} architectures, each in the configuration that it is shipped with, compiled
@@ -94,7 +99,8 @@ def page(entries: Sequence[ExactEntry]) -> str:
         # What spills comes first; the sort keeps the order of the rest.
         rows = sorted(own, key=lambda entry: not spills_of(entry.figures))
         parts.append(f"## {architecture}\n\n{table(COLUMNS, list(map(_row, rows)))}")
-    return filled("\n\n".join([*parts, TAIL])) + "\n"
+    places = [line for program in PARTS for line in comments(program)]
+    return filled("\n\n".join([*parts, TAIL, *places])) + "\n"
 
 
 def _place(entry: ExactEntry, name: str) -> tuple[int, str]:
@@ -114,7 +120,19 @@ def _head(entries: Sequence[ExactEntry]) -> str:
         f"{tool} {' and '.join(sorted(found))}" for tool, found in sorted(versions.items())
     )
     targets = {entry.target for entry in entries}
-    return HEAD.format(kernels=len(entries), architectures=len(targets), compilers=named)
+    return HEAD.format(
+        conclusion=conclusion(entries),
+        kernels=len(entries),
+        architectures=len(targets),
+        compilers=named,
+    )
+
+
+def conclusion(entries: Sequence[ExactEntry]) -> str:
+    """Return the sentence that the page begins with."""
+    spilling = sum(bool(spills_of(entry.figures)) for entry in entries)
+    breaches = sum(bool(breach(entry)) for entry in entries)
+    return f"Of {len(entries)} kernels {spilling} spill, and {breaches or 'none'} against the rule of the project."
 
 
 def _outstanding(entries: Sequence[ExactEntry]) -> str:
@@ -241,6 +259,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = page(entries)
     print(text, end="")
     if options.output:
+        before = options.output.read_text(encoding="utf-8") if options.output.exists() else ""
+        try:
+            text = keep_parts(text, before, PARTS)
+        except BadFile as error:
+            print(f"flash_resources: {options.output}: {error}", file=sys.stderr)
+            return 2
         options.output.write_text(text, encoding="utf-8")
     return 0
 

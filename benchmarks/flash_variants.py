@@ -1,6 +1,8 @@
-"""What the compiler makes of the other ways through the forward kernel of FlashAttention on Hopper, as a page.
+"""The other ways through the forward kernel of FlashAttention on Hopper, by what the compiler makes of them.
 
-    python benchmarks/flash_variants.py -o docs/results/flash-variants.md
+    python benchmarks/flash_variants.py -o docs/results/flash-resources.md
+
+It writes its part of the page that `flash_resources.py` makes.
 
 Each variant that `flash_tuning.py` offers beside the shipped configuration is compiled for sm_90 without a GPU, with
 and without a causal mask, and its machine code is read: matrix instructions, waits for them, barriers, and how many
@@ -19,16 +21,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from parts import part_of, with_part
 from rank_figures.page import filled, table
 from tuning.candidates import name_of, variants
 from tuning.compiling import Candidate, compiled
 from tuning.problems import Problem, Setting
 
+from pytest_roofline.core.errors import BadFile
 from pytest_roofline.kernel_gate.assembler import words_on_waits
 from pytest_roofline.kernel_gate.compile import read
 from roofline_kernels.attention.architectures import SHARED_BYTES
 from roofline_kernels.attention.configurations import Configuration, shipped
 
+PROGRAM = "benchmarks/flash_variants.py"
 TARGET = "sm_90"
 HEAD_DIMS = (64, 128, 256)
 SHAPE = {"batch": 1, "heads": 16, "sequence": 16384}
@@ -40,9 +45,11 @@ _ALL_ENDED = re.compile(r"WARPGROUP\.DEPBAR.*\b0x0\b")
 # The compiler says this of a pass that failed, to the process's own stderr and not to whoever called it.
 _PASS = re.compile(rb"Pipeline failed while executing \[`(\w+)`")
 
-HEAD = """# Other ways through FlashAttention's forward pass on Hopper
+HEAD = """## Other ways through the forward pass on Hopper
 
-Made by `python benchmarks/flash_variants.py -o docs/results/flash-variants.md`, with Triton {triton}, without a GPU: no
+{conclusion}
+
+Made by `python benchmarks/flash_variants.py`, with Triton {triton}, without a GPU: no
 time stands here, and none of it has run on a card. The first row of each group is what is shipped; the default changes
 only when a card has shown that another is faster, which `benchmarks/flash_tuning.py` finds out: it tries all of these
 that the compiler takes. Each computes the same, by a test against float64 in Triton's interpreter.
@@ -74,31 +81,40 @@ class Found:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0."""
+    """Return the exit status: 0, or 2 for a page that has no place for the part."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-o", "--output", type=Path, required=True, help="the page")
     parser.add_argument("--head-dims", nargs="+", type=int, choices=HEAD_DIMS, default=HEAD_DIMS)
     options = parser.parse_args(arguments)
-    options.output.write_text(page(list(found(options.head_dims))), encoding="utf-8")
+    try:
+        page = options.output.read_text(encoding="utf-8")
+        # Nobody waits minutes for a part that has no place.
+        part_of(page, PROGRAM)
+    except (BadFile, OSError) as error:
+        print(f"flash_variants: {options.output}: {error}", file=sys.stderr)
+        return 2
+    text = part(list(found(options.head_dims)))
+    options.output.write_text(with_part(page, PROGRAM, text), encoding="utf-8")
     return 0
 
 
-def page(rows: Sequence[Found]) -> str:
-    """All of it."""
+def part(rows: Sequence[Found]) -> str:
+    """Return the part of the page, as Markdown."""
     import triton
 
+    head = HEAD.format(triton=triton.__version__, conclusion=conclusion(rows)).rstrip()
+    return filled("\n\n".join([head, table(COLUMNS, list(map(_row, rows)))]))
+
+
+def conclusion(rows: Sequence[Found]) -> str:
+    """Return the sentence that the part begins with."""
+    compiled_rows = [row for row in rows if row.counts]
+    clean = sum(not row.against for row in compiled_rows)
     return (
-        filled(
-            "\n\n".join(
-                [
-                    HEAD.format(triton=triton.__version__).rstrip(),
-                    table(COLUMNS, list(map(_row, rows))),
-                ]
-            )
-        )
-        + "\n"
+        f"Of {len(rows)} kernels, the shipped ones among them, {len(compiled_rows)} compile, and nothing in their "
+        f"machine code speaks against {clean}."
     )
 
 

@@ -1,5 +1,7 @@
 """A part of a page, between two comments that name its program: that program writes it, and no other changes it."""
 
+from collections.abc import Sequence
+
 from pytest_roofline.core.errors import BadFile
 
 
@@ -26,6 +28,22 @@ def with_part(page: str, program: str, part: str) -> str:
     before, _, after = _split(page, program)
     begin, end = comments(program)
     return before + "\n\n".join(filter(None, (begin, part.strip(), end))) + after
+
+
+def keep_parts(text: str, page: str, programs: Sequence[str]) -> str:
+    """Return a page that was made anew, with the parts of other programs as they stand in it.
+
+    Args:
+        text: the new page, with empty parts.
+        page: the page as it stands; empty where there is none yet.
+        programs: whose parts they are.
+
+    Raises:
+        BadFile: one of both lacks the comments of a program.
+    """
+    for program in programs if page else ():
+        text = with_part(text, program, part_of(page, program))
+    return text
 
 
 def _split(page: str, program: str) -> tuple[str, str, str]:

@@ -95,9 +95,18 @@ def test_a_forward_pass_is_foreseen_at_the_share_of_the_model_that_measured_kern
         assert range_ == pytest.approx(expected[which]), which
 
 
-def test_the_page_shows_all_tables_as_they_are_made(model, capsys):
-    text = (ROOT / "docs/results/attention-model.md").read_text(encoding="utf-8")
-    assert model.main() == 0
-    tables = [model.model_table(), model.measured_table(), model.prediction_table()]
-    assert capsys.readouterr().out == "\n\n".join(tables) + "\n"
-    assert [table for table in tables if table not in text] == []
+def test_the_part_of_the_page_is_what_the_program_makes(model, program, tmp_path):
+    page, path = (
+        (ROOT / "docs/results/flash-resources.md").read_text(encoding="utf-8"),
+        tmp_path / "page.md",
+    )
+    path.write_text(program("parts").with_part(page, model.PROGRAM, "old"), encoding="utf-8")
+    assert model.main(["-o", str(path)]) == 0
+    assert path.read_text(encoding="utf-8") == page
+
+
+def test_a_page_without_a_place_for_the_part_is_refused(model, tmp_path, capsys):
+    path = tmp_path / "page.md"
+    path.write_text("# A page\n", encoding="utf-8")
+    assert model.main(["-o", str(path)]) == 2
+    assert "expected both, in this order, once each" in capsys.readouterr().err

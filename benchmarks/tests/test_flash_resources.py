@@ -134,9 +134,19 @@ def test_without_entries_or_a_baseline_it_says_what_to_do(made, resources, tmp_p
     assert "does not exist" in capsys.readouterr().err
 
 
-def test_the_committed_page_is_that_of_the_committed_baseline(resources, capsys):
-    """Both are there or neither is; after `roofline baseline approve` the page must be made anew."""
-    assert PAGE.exists() == resources.BASELINE.exists()
-    if PAGE.exists():
-        assert resources.main([]) == 0
-        assert PAGE.read_text(encoding="utf-8") == capsys.readouterr().out
+def test_the_committed_page_is_that_of_the_committed_baseline_and_keeps_the_parts_of_others(
+    resources, tmp_path
+):
+    """After `roofline baseline approve` the page must be made anew."""
+    page, path = PAGE.read_text(encoding="utf-8"), tmp_path / "page.md"
+    path.write_text(page, encoding="utf-8")
+    assert resources.main(["-o", str(path)]) == 0
+    assert path.read_text(encoding="utf-8") == page
+
+
+def test_a_page_without_a_place_for_the_parts_of_others_is_refused(resources, tmp_path, capsys):
+    path = tmp_path / "page.md"
+    path.write_text("# A page\n", encoding="utf-8")
+    assert resources.main(["-o", str(path)]) == 2
+    assert "expected both, in this order, once each" in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == "# A page\n"

@@ -7,7 +7,7 @@ import pytest
 
 from roofline_kernels.attention.configurations import shipped
 
-PAGE = Path(__file__).parents[2] / "docs/results/flash-variants.md"
+PAGE = Path(__file__).parents[2] / "docs/results/flash-resources.md"
 OWN = shipped()["sm_90"]["forward"]["16-bit"]
 
 
@@ -22,9 +22,15 @@ def candidates(program):
 
 
 @pytest.fixture(scope="module")
-def rows():
-    """The rows of the page, each as its cells."""
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
+def part(program, page):
+    """The part of the page, as it stands."""
+    return program("parts").part_of(PAGE.read_text(encoding="utf-8"), page.PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def rows(part):
+    """The rows of the part, each as its cells."""
+    lines = part.splitlines()
     return [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")
     ][1:]
@@ -86,11 +92,9 @@ def test_in_gluon_all_exponentials_but_those_of_the_first_tile_run_under_a_produ
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 @pytest.mark.parametrize("what", ["as shipped", "overlap", "ws", "gluon"])
-def test_the_page_shows_what_the_compiler_makes(page, candidates, rows, what, causal):
+def test_the_page_shows_what_the_compiler_makes(page, part, candidates, rows, what, causal):
     triton = pytest.importorskip("triton", reason="needs Triton, found none")
-    if f"with Triton {triton.__version__}," not in " ".join(
-        PAGE.read_text(encoding="utf-8").split()
-    ):
+    if f"with Triton {triton.__version__}," not in " ".join(part.split()):
         pytest.skip(f"the page is of another Triton than {triton.__version__}")
     own = OWN[128]
     tried = [own, *candidates.variants("sm_90", "forward", 128, own)]
@@ -98,3 +102,21 @@ def test_the_page_shows_what_the_compiler_makes(page, candidates, rows, what, ca
         one for one in tried if what == "as shipped" or what in candidates.name_of(one).split()
     )
     assert list(page._row(page.look(128, causal, tiles))) in rows
+
+
+def test_the_first_sentence_counts_what_compiles_and_what_nothing_speaks_against(page, part, rows):
+    kernels = [page.Found(64, False, None, (1,) * 8 if row[3] else (), row[11]) for row in rows]
+    assert page.conclusion(kernels) == " ".join(part.split("\n\n")[1].split())
+    assert page.conclusion([page.Found(64, False, None, (), "Triton: no")]) == (
+        "Of 1 kernels, the shipped ones among them, 0 compile, and nothing in their machine code speaks against 0."
+    )
+
+
+def test_a_page_without_a_place_is_refused_before_anything_is_compiled(
+    page, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(page, "found", lambda _: pytest.fail("something was compiled"))
+    path = tmp_path / "page.md"
+    path.write_text("# A page\n", encoding="utf-8")
+    assert page.main(["-o", str(path)]) == 2
+    assert "expected both, in this order, once each" in capsys.readouterr().err

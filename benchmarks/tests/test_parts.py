@@ -29,3 +29,10 @@ def test_an_empty_part_is_its_comments_alone(parts):
 def test_a_page_without_both_comments_in_order_is_refused(parts, page):
     with pytest.raises(BadFile, match="expected both, in this order, once each"):
         parts.with_part(page, "a.py", "new")
+
+
+def test_a_page_made_anew_keeps_the_parts_of_others_and_a_first_one_has_none(parts):
+    new = f"# New\n\n{BEGIN}\n\n{END}\n"
+    standing = parts.with_part("# Old\n\n" + new.partition("\n\n")[2], "a.py", "kept")
+    assert parts.part_of(parts.keep_parts(new, standing, ("a.py",)), "a.py") == "kept"
+    assert parts.keep_parts(new, "", ("a.py",)) == new
