@@ -1,9 +1,10 @@
 """How long a memcpy sweep takes on this CPU and how far repeated runs spread, by three timing rules.
 
-    python benchmarks/memcpy_sweep.py -o docs/results/memcpy-sweep.md
+    python benchmarks/memcpy_sweep.py -o docs/results/timing-rules.md
 
-Each rule runs the same sweep in a fresh pytest process, the three rules in turn, ten times over; the order turns too,
-so that a drift of the machine meets all of them. Takes about ten minutes; leave the machine alone meanwhile.
+It writes its part of the page that `timing_rules.py` makes, and the figures behind it. Each rule runs the same sweep
+in a fresh pytest process, the three rules in turn, ten times over; the order turns too, so that a drift of the machine
+meets all of them. Takes about ten minutes; leave the machine alone meanwhile.
 """
 
 import argparse
@@ -13,17 +14,23 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
+from parts import part_of, with_part
+from rank_figures.page import filled
 from stamp import stamped
 
+from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.units import format_bytes, format_seconds
 from pytest_roofline.engine.host import host_facts
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = "benchmarks/memcpy_sweep.py"
+FIGURES = ROOT / "docs/results/data/memcpy-sweep.jsonl"
 SUITE = ROOT / "benchmarks/suites/sweep_by_rule.py"
 RULES = {
     "loop": "one-second loop",
@@ -86,15 +93,15 @@ def pooled(spreads: list[float]) -> float:
     return math.sqrt(fmean(value**2 for value in spreads))
 
 
-HEAD = """# The memcpy sweep by three rules, on a CPU
+HEAD = """## The memcpy sweep by three rules, on a CPU
 
-Made by `python benchmarks/memcpy_sweep.py -o docs/results/memcpy-sweep.md`: {sizes} sizes from {first} to {last},
+{conclusions}
+
+Made by `python benchmarks/memcpy_sweep.py`: {sizes} sizes from {first} to {last},
 `target.copy_(source)` of the same two buffers; {repeats} repeated runs of each rule, each in a fresh process, the rules
 in turn. {cpu}, {cores} cores, a virtual machine. Wall time is that of the tests; starting Python and making the
 buffers, which is the same for all, is excluded. Spread is the standard deviation of the logarithms of a size's reported
 times, in brackets their interquartile range over the median.
-
-{conclusions}
 """
 
 
@@ -113,18 +120,20 @@ def conclusions(
 ) -> str:
     """What the numbers below say, in sentences."""
     own, total = "roofline", len(times["roofline"])
-    told = [
-        f"This engine takes {walls[own] / walls[rule]:.2f} times the wall time of {peer}"
-        for rule, peer in PEERS
+    first, second = (f"{walls[own] / walls[rule]:.2f} times" for rule, _ in PEERS)
+    sentences = [
+        f"The sweep takes this engine {first} the wall time of {PEERS[0][1]} and {second} that of {PEERS[1][1]}"
     ]
     others = " and ".join(f"{pooled(ranges[rule]):.1%} by {peer}" for rule, peer in PEERS)
-    told.append(f"Its pooled interquartile range is {pooled(ranges[own]):.1%}, against {others}")
+    sentences.append(
+        f"Its pooled interquartile range is {pooled(ranges[own]):.1%}, against {others}"
+    )
     split = [size for size in times[own] if any(in_two_groups(times[rule][size]) for rule in RULES)]
-    told.append(
+    sentences.append(
         f"At {len(split)} of {total} sizes the processes of a rule fall into a fast and a slow group (two at least in "
         "each, a gap of half of a range of over 10 %), which no rule can see from inside a process"
     )
-    return "\n".join(f"* {sentence}." for sentence in told)
+    return " ".join(f"{sentence}." for sentence in sentences)
 
 
 def report(runs: dict[str, list[dict[int, dict[str, Any]]]]) -> str:
@@ -171,13 +180,13 @@ def report(runs: dict[str, list[dict[int, dict[str, Any]]]]) -> str:
     }
     return "\n".join(
         [
-            head,
+            filled(head),
+            "",
             *_table("", summary),
             "",
             "Time and spread by size:",
             "",
             *_table("size", details),
-            "",
         ]
     )
 
@@ -200,17 +209,22 @@ def read(figures: Path) -> dict[str, list[dict[int, dict[str, Any]]]]:
     }
 
 
-def main() -> None:
-    """Run all sweeps and write the page and the figures behind it."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Run all sweeps and write the part of the page and the figures behind it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument(
         "--figures", type=Path, help="write the page from these figures and measure nothing"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    try:
+        # Nobody waits minutes for a part that has no place.
+        part_of(arguments.output.read_text(encoding="utf-8"), PROGRAM)
+    except (BadFile, OSError) as error:
+        sys.exit(f"memcpy_sweep: {arguments.output}: {error}")
     if arguments.figures is not None:
-        arguments.output.write_text(report(read(arguments.figures)), encoding="utf-8")
+        write(arguments.output, report(read(arguments.figures)))
         return
     runs: dict[str, list[dict[int, dict[str, Any]]]] = {rule: [] for rule in RULES}
     with tempfile.TemporaryDirectory() as name:
@@ -225,17 +239,21 @@ def main() -> None:
                     flush=True,
                 )
     text = report(runs)
-    arguments.output.write_text(stamped(text), encoding="utf-8")
+    write(arguments.output, stamped(text))
     rows = [
         row | {"run": number}
         for rule in RULES
         for number, one in enumerate(runs[rule])
         for row in one.values()
     ]
-    figures = arguments.output.parent / "figures" / f"{arguments.output.stem}.jsonl"
-    figures.parent.mkdir(parents=True, exist_ok=True)
-    figures.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    FIGURES.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     print(text)
+
+
+def write(path: Path, text: str) -> None:
+    """Write the part of the page at a path."""
+    page = path.read_text(encoding="utf-8")
+    path.write_text(with_part(page, PROGRAM, text), encoding="utf-8")
 
 
 if __name__ == "__main__":

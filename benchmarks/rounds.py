@@ -1,9 +1,9 @@
 """Do rounds that are forked measure what fresh processes measure, and what does each take?
 
-    python benchmarks/rounds.py -o docs/results/rounds.md
+    python benchmarks/rounds.py -o docs/results/timing-rules.md
 
-Ten tests on the processor, in fresh processes and in forked ones in turn, 30 of each: about eight minutes. Leave the
-machine alone meanwhile.
+It writes its part of the page that `timing_rules.py` makes. Ten tests on the processor, in fresh processes and in
+forked ones in turn, 30 of each: about eight minutes. Leave the machine alone meanwhile.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean, median, variance
 
 from load_time import ENVIRONMENT
+from parts import part_of, with_part
 from rank_figures.page import QUIET_LOAD, filled, table
 from stamp import stamped
 
@@ -28,6 +29,7 @@ from pytest_roofline.plugin import round_child
 from pytest_roofline.processes.children import run_child
 from pytest_roofline.processes.round_parent import ROUNDS_PER_PARENT, RoundParent
 
+PROGRAM = "benchmarks/rounds.py"
 PROCESSES = 30
 # The centres are to agree within this share.
 SAME_CENTRE = 0.01
@@ -241,8 +243,8 @@ def _spread(values: Sequence[float]) -> float:
     return 1.4826 * median(abs(value - middle) for value in values)
 
 
-def page(comparisons: Sequence[Comparison], alone: Sequence[Round], facts: dict[str, str]) -> str:
-    """Return the page."""
+def part(comparisons: Sequence[Comparison], alone: Sequence[Round], facts: dict[str, str]) -> str:
+    """Return the part of the page, as Markdown."""
     apart = [each.test for each in comparisons if each.differs]
     took = {
         kind: median(each.took_s for each in alone if each.kind == kind) for kind in (FRESH, FORKED)
@@ -288,23 +290,29 @@ between fresh ones, in the median of the tests. Rounds of one parent are correla
 {median(each.shared_fresh for each in comparisons):+.2f}: what a parent adds is the difference, the rest is the
 machine's.
 
-Made by `python benchmarks/rounds.py -o docs/results/rounds.md`: every number of this page, in one run. {facts["cpu"]},
+Made by `python benchmarks/rounds.py`, every number here in one run: {facts["cpu"]},
 {facts["cores"]} cores, a virtual machine; torch {facts["torch"]}. Load average {facts["before"]} when it began.
 One test is an addition of 4 MiB; of forked rounds, {ROUNDS_PER_PARENT} of a parent, each time holds its share of the
 parent's imports. A difference is the median over pairs of a forked and a fresh process that ran one after the other;
 spreads are 1.4826 times the median absolute deviation.
 """
-    return f"# Rounds: forked and fresh\n\n{filled(text)}\n\n{table(head, rows)}\n"
+    return f"## Rounds: forked and fresh\n\n{filled(text)}\n\n{table(head, rows)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and write the page."""
+    """Measure, and write the part of the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-o", "--output", type=Path, help="Markdown file to write")
+    parser.add_argument("-o", "--output", type=Path, help="Markdown page whose part to write")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="default: %(default)s")
     options = parser.parse_args(arguments)
+    if options.output:
+        try:
+            # Nobody waits minutes for a part that has no place.
+            part_of(options.output.read_text(encoding="utf-8"), PROGRAM)
+        except (BadFile, OSError) as error:
+            sys.exit(f"rounds: {options.output}: {error}")
     import torch
 
     from pytest_roofline.engine.host import host_facts
@@ -327,9 +335,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "torch": torch.__version__,
         "before": f"{before:.1f}",
     }
-    text = page([compare(rounds, test_id) for test_id in ids], alone, facts)
+    text = part([compare(rounds, test_id) for test_id in ids], alone, facts)
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        page = options.output.read_text(encoding="utf-8")
+        options.output.write_text(with_part(page, PROGRAM, stamped(text)), encoding="utf-8")
     print(text)
 
 

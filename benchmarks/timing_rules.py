@@ -3,7 +3,7 @@
 The device is the fake one, so the truth is known exactly and nothing depends on this machine. Each rule is written
 afresh from its tool's documentation and source, in the versions named in `RULES`; on hardware the tools themselves may
 do better or worse for reasons that no script holds. Run it with `python benchmarks/timing_rules.py`; it rewrites
-`docs/results/timing-rules.md`.
+`docs/results/timing-rules.md`, and keeps the parts of other programs.
 """
 
 import math
@@ -14,12 +14,15 @@ from pathlib import Path
 from statistics import fmean, median, pstdev
 
 import numpy as np
+from parts import comments, keep_parts
 
 from pytest_roofline.core.units import format_seconds
 from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.engine.timing import Engine, Plan
 
 PAGE = Path(__file__).parents[1] / "docs/results/timing-rules.md"
+# The programs whose parts stand at the end of the page.
+PARTS = ("benchmarks/memcpy_sweep.py", "benchmarks/rounds.py")
 MIB = 2**20
 # Of the launch-queue model: host seconds per launch and per stamp, launch latency, tick.
 HOST = {"launch_s": 8e-6, "record_s": 1.5e-6, "latency_s": 4e-6, "tick_s": 0.5e-6}
@@ -293,8 +296,8 @@ def cell(answer: Answer, truth_s: float | None, after_s: float) -> str:
     return f"{100 * (answer.seconds / truth_s - 1):+.1f} % ({answer.label}, {answer.samples})"
 
 
-def text() -> tuple[str, str]:
-    """A table with a row a scenario and a column a rule; and which rules are off, where, by how much at most."""
+def text() -> tuple[str, str, str]:
+    """Return the first sentence; a row a scenario and a column a rule; which rules are off, and by how much at most."""
     lines = [f"| scripted device | truth | {' | '.join(RULES)} |", "|---" * (len(RULES) + 2) + "|"]
     errors: dict[str, list[float]] = {name: [] for name in RULES}
     silent: list[str] = []
@@ -314,8 +317,23 @@ def text() -> tuple[str, str]:
             else format_seconds(scenario.truth_s)
         )
         lines.append(f"| {scenario.name} | {truth} | {' | '.join(cells)} |")
-    told = [conclusion(name, found) for name, found in errors.items()] + silent
-    return "\n".join(lines), "\n".join(f"* {sentence}." for sentence in told)
+    sentences = [conclusion(name, by_rule) for name, by_rule in errors.items()] + silent
+    bullets = "\n".join(f"* {sentence}." for sentence in sentences)
+    return first_sentence(errors), "\n".join(lines), bullets
+
+
+def first_sentence(errors: dict[str, list[float]]) -> str:
+    """Return the sentence that the page begins with.
+
+    Args:
+        errors: of each rule, this engine the first, on every device whose truth is known; shares of the truth.
+    """
+    own, *peers = (sum(abs(error) > OFF for error in by_rule) for by_rule in errors.values())
+    devices = len(next(iter(errors.values())))
+    return (
+        f"Of {devices} scripted devices whose truth is known, this engine is off by more than {OFF:.0%} on {own}, and "
+        f"each of {len(peers)} other rules on {min(peers)} to {max(peers)}."
+    )
 
 
 def conclusion(name: str, errors: list[float]) -> str:
@@ -327,7 +345,9 @@ def conclusion(name: str, errors: list[float]) -> str:
 
 # Beyond this a rule is called off: the plugin's default tolerance.
 OFF = 0.05
-TEXT = """# Timing rules on a scripted device
+TEXT = """# Timing rules, on a scripted device and on a CPU
+
+{first}
 
 Made by `python benchmarks/timing_rules.py` on the fake device (`engine/devices/fake.py`), where the truth is known.
 Every rule sees the same device, fresh: an in-order stream with {launch:g} µs of host time a launch, {record:g} µs a
@@ -349,11 +369,14 @@ share; `do_bench` flushes a fixed 256 MiB. Only the cause of a throttle tells a 
 
 def main() -> None:
     """Write the page."""
-    rows, conclusions = text()
+    first, rows, conclusions = text()
     page = TEXT.format(
+        first=first,
         launch=HOST["launch_s"] * 1e6, record=HOST["record_s"] * 1e6, latency=HOST["latency_s"] * 1e6,
         tick=HOST["tick_s"] * 1e6, table=rows, conclusions=conclusions,
     )  # fmt: skip
+    page += "\n" + "\n\n".join(line for program in PARTS for line in comments(program)) + "\n"
+    page = keep_parts(page, PAGE.read_text(encoding="utf-8") if PAGE.exists() else "", PARTS)
     PAGE.write_text(page, encoding="utf-8")
     print(page)
 

@@ -20,7 +20,7 @@ author = "The pytest-roofline developers"
 release = version = __version__
 language = "en"
 extensions = ["myst_parser"]
-exclude_patterns = ["results/data", "results/runs", "results/figures"]
+exclude_patterns = ["results/data", "results/runs"]
 html_theme = "furo"
 html_title = f"pytest-roofline {version}"
 html_copy_source = False

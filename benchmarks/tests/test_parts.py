@@ -36,3 +36,14 @@ def test_a_page_made_anew_keeps_the_parts_of_others_and_a_first_one_has_none(par
     standing = parts.with_part("# Old\n\n" + new.partition("\n\n")[2], "a.py", "kept")
     assert parts.part_of(parts.keep_parts(new, standing, ("a.py",)), "a.py") == "kept"
     assert parts.keep_parts(new, "", ("a.py",)) == new
+
+
+@pytest.mark.parametrize("name", ["memcpy_sweep", "rounds"])
+def test_a_page_without_a_place_is_refused_before_anything_is_measured(
+    program, tmp_path, monkeypatch, name
+):
+    path = tmp_path / "page.md"
+    path.write_text("# A page\n", encoding="utf-8")
+    monkeypatch.setattr("subprocess.Popen.__init__", lambda *_: pytest.fail("something ran"))
+    with pytest.raises(SystemExit, match="expected both, in this order, once each"):
+        program(name).main(["-o", str(path)])

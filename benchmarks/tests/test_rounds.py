@@ -53,7 +53,7 @@ def test_the_page_names_the_tests_that_differ_and_the_ratio_of_seconds(made, rou
         made.Round(made.FRESH, 0, {made.ONE: 1.0}, 6.0),
         made.Round(made.FORKED, 0, {made.ONE: 1.0}, 2.0),
     ]
-    text = made.page([made.compare(rounds, test) for test in TESTS], alone, FACTS)
+    text = made.part([made.compare(rounds, test) for test in TESTS], alone, FACTS)
     assert "A forked round of one test takes 2.0 s, a fresh process 6.0 s: 0.33 times as long." in (
         " ".join(text.split())
     )
