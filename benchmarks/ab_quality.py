@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ab_page
+import goals
 from detectors.in_turn import Tally
 from detectors.in_turn_rows import (
     ALL,
@@ -119,19 +120,10 @@ TITLES = {
 
 def page(counted: Counted, peers: dict[tuple[str, str], Called], plan: Plan) -> str:
     """Markdown."""
-    found = findings(counted)
-    missed = [goal for goal, _, good in found if not good]
-    said = (
-        "All goals are reached."
-        if not missed
-        else f"{len(missed)} of {len(found)} goals are missed."
-    )
+    results = findings(counted)
     intro = INTRO.format(draws=plan.draws, seed=plan.seed, tuned=TUNED)
-    lines = ["# How good the verdicts of `roofline ab` are", "", intro, ""]
-    lines += [f"**{said}**", "", "| goal | seen | |", "|---|---|---|"]
-    lines += [
-        f"| {goal} | {seen} | {'reached' if good else '**missed**'} |" for goal, seen, good in found
-    ]
+    lines = ["# How good the verdicts of `roofline ab` are", "", conclusion(results), "", intro, ""]
+    lines += ["| goal | seen | |", "|---|---|---|", *goals.rows_of(results)]
     lines += ["", "## Unchanged suites", ""]
     head = "| set-up | tests | up to | red suites % | red tests % | PASSED % | IMPROVED % | open % | a side | suites |"
     for group, title in TITLES.items():
@@ -159,6 +151,20 @@ def page(counted: Counted, peers: dict[tuple[str, str], Called], plan: Plan) -> 
     lines += ["|---" * 5 + "|", *[_all(one) for one in counted if one[0].slower == ALL]]
     lines += [*(_rivals(peers) if peers else []), "", *_limits(counted)]
     return "\n".join([*lines, "", *comments(ab_page.PROGRAM)]) + "\n"
+
+
+def conclusion(results: Sequence[goals.Goal]) -> str:
+    """Return what the page begins with: how often unchanged code is red, and slower code is found."""
+    red, power = goals.seen_of(results, "over all rows"), goals.seen_of(results, " found by ")
+    sentences = [goals.verdict_on(results)]
+    if red and power:
+        setup, _, slower = power[0].partition(": ")
+        by = slower.partition(", at least")[0].replace(" found by ", " is found by ")
+        sentences.insert(
+            0,
+            f"Of unchanged suites {red[1]} are red, and {by} in {power[1]} of all runs ({setup}).",
+        )
+    return " ".join(sentences)
 
 
 def _unchanged(one: tuple[Row, Tally]) -> str:

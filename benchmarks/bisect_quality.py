@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+import goals
 import numpy as np
 from stamp import stamped
 
@@ -321,15 +322,10 @@ def page(
 ) -> str:
     """Return the page as Markdown."""
     groups = len(next(iter(guilty.values())))
-    found = findings(tallies, guilty)
-    missed = sum(not good for _, _, good in found)
-    summary = f"{missed} of {len(found)} goals are missed." if missed else "All goals are reached."
+    results = findings(tallies, guilty)
     lines = ["# How good the answers of `roofline bisect` are", ""]
-    lines += [INTRO.format(draws=draws, groups=groups, seed=seed), "", f"**{summary}**", ""]
-    lines += ["| goal | seen | |", "|---|---|---|"]
-    lines += [
-        f"| {goal} | {seen} | {'reached' if good else '**missed**'} |" for goal, seen, good in found
-    ]
+    lines += [conclusion(results), "", INTRO.format(draws=draws, groups=groups, seed=seed), ""]
+    lines += ["| goal | seen | |", "|---|---|---|", *goals.rows_of(results)]
     lines += [
         "",
         "## Histories",
@@ -353,6 +349,20 @@ def page(
         "* Times are made up. Levels go up at a step and stay; a version that is slow for a while is not drawn.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def conclusion(results: Sequence[goals.Goal]) -> str:
+    """Return the paragraph that the page begins with: how often the answer is right, and how often it is wrong."""
+    right, wrong = goals.seen_of(results, ": right at"), goals.seen_of(results, ": a wrong one")
+    sentences = [goals.verdict_on(results)]
+    if right and wrong:
+        step = right[0].partition(":")[0]
+        sentences.insert(
+            0,
+            f"Of histories with a step of {step} the right version is named in {right[1]}, and a wrong one in "
+            f"{wrong[1]}.",
+        )
+    return " ".join(sentences)
 
 
 def findings(

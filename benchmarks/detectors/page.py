@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from goals import Goal, rows_of, seen_of, verdict_on
+
 from pytest_roofline.stats.analyses import fewest_red
 
 from .peers import SLOWDOWNS, Called, Peer
@@ -61,10 +63,7 @@ GROUPS = {
 Counted = Sequence[tuple[Row, Count]]
 
 
-Finding = tuple[str, str, bool]
-
-
-def findings(counted: Counted, plan: Plan) -> list[Finding]:
+def findings(counted: Counted, plan: Plan) -> list[Goal]:
     """Each goal: what was asked for, what was seen, and whether it was reached."""
     goals = [(row, count) for row, count in counted if row.goal]
     if not goals:
@@ -77,7 +76,7 @@ def findings(counted: Counted, plan: Plan) -> list[Finding]:
     ]
 
 
-def _red_findings(goals: Counted) -> list[Finding]:
+def _red_findings(goals: Counted) -> list[Goal]:
     """Unchanged suites that are red."""
     worst = max(goals, key=lambda one: bounds(one[1].red_suites, one[1].suites)[0])
     share = sum(count.red_suites for _, count in goals) / sum(count.suites for _, count in goals)
@@ -101,7 +100,7 @@ def _red_findings(goals: Counted) -> list[Finding]:
     return found
 
 
-def _passed_findings(goals: Counted, plan: Plan) -> list[Finding]:
+def _passed_findings(goals: Counted, plan: Plan) -> list[Goal]:
     """Tests that are slower and PASSED, and unchanged ones that are."""
     found = []
     for factor, most in ((0, PASSED_AT), (2, PASSED_AT_TWICE)):
@@ -127,7 +126,7 @@ def _passed_findings(goals: Counted, plan: Plan) -> list[Finding]:
     return found
 
 
-def _power_findings(counted: Counted) -> list[Finding]:
+def _power_findings(counted: Counted) -> list[Goal]:
     """One slower test that is found."""
     found = []
     for row, count in counted:
@@ -149,7 +148,7 @@ def _power_findings(counted: Counted) -> list[Finding]:
     return found
 
 
-def _single_findings(counted: Counted) -> list[Finding]:
+def _single_findings(counted: Counted) -> list[Goal]:
     """The goals of one group each."""
     found = []
     for row, count in counted:
@@ -174,22 +173,17 @@ def page(
     counted: Counted, plan: Plan, peers: Mapping[tuple[str, str], Called], told: Sequence[Peer]
 ) -> str:
     """Markdown."""
-    missed = [one for one in findings(counted, plan) if not one[2]]
-    said = (
-        "All goals are reached." if not missed else f"{len(missed)} of the goals are not reached."
-    )
+    results = findings(counted, plan)
     lines = [
         "# How good the verdicts are",
         "",
+        " ".join(filter(None, (conclusion(results), _by_baseline(counted, plan)))),
+        "",
         _intro(plan),
         "",
-        f"**{said}** " + _conclusion(counted, plan),
-        "",
-    ]
-    lines += ["| goal | seen | |", "|---|---|---|"]
-    lines += [
-        f"| {asked} | {seen} | {'reached' if good else '**missed**'} |"
-        for asked, seen, good in findings(counted, plan)
+        "| goal | seen | |",
+        "|---|---|---|",
+        *rows_of(results),
     ]
     for group, title in GROUPS.items():
         mine = [one for one in counted if one[0].group == group]
@@ -282,7 +276,21 @@ without any option. "One" slows a single test of an unchanged suite, each in tur
 slows them all. Shares of suites have Clopper and Pearson's 95 % interval.{blind if recorded else ""}"""
 
 
-def _conclusion(counted: Counted, plan: Plan) -> str:
+def conclusion(results: Sequence[Goal]) -> str:
+    """Return what the page begins with: how often unchanged code is red, and slower code PASSED."""
+    red, passed = seen_of(results, "over all rows"), seen_of(results, "wrongly PASSED")
+    sentences = [verdict_on(results)] if results else []
+    if red and passed:
+        slower = passed[0].partition(" where ")[2]
+        sentences.insert(
+            0,
+            f"Of unchanged suites {red[1]} are red, and of tests that are {slower} "
+            f"{passed[1].removeprefix('at worst ')} PASSED at worst.",
+        )
+    return " ".join(sentences)
+
+
+def _by_baseline(counted: Counted, plan: Plan) -> str:
     by = {(row.group, row.name, row.shape, row.rounds): count for row, count in counted}
     parts = []
     for shape in ("3 × 1", "3 × 5", "14 × 1"):

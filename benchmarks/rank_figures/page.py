@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from goals import verdict_on
+
 HEAD = """# Ranks: speed, blame, clean ends
 
 Made by `python benchmarks/ranks.py -o docs/results/ranks.md`: every number of this page, in one run. {cpu}, {cores}
@@ -69,20 +71,20 @@ def page(figures: Sequence[Figure], facts: dict[str, str]) -> str:
 
 
 def with_figures(head: str, figures: Sequence[Figure]) -> str:
-    """A page: its head, what missed its goal, all goals, and every figure.
+    """A page: its title, what missed its goal, how it was made, all goals, and every figure.
 
     Args:
         head: title, and how the page was made.
         figures: in order.
     """
     goals = [(number, goal) for number, figure in enumerate(figures, 1) for goal in figure.goals]
-    missed = [goal.what for _, goal in goals if not goal.reached]
-    verdict = f"Missed: {'; '.join(missed)}." if missed else "Every goal was reached."
+    verdict = verdict_on([(goal.what, goal.found, goal.reached) for _, goal in goals])
+    title, _, text = head.partition("\n")
     rows = [
         (str(number), g.what, g.wanted, g.found, "yes" if g.reached else "**no**")
         for number, g in goals
     ]
-    parts = [filled(head) + "\n", filled(verdict) + "\n"]
+    parts = [f"{title}\n", filled(verdict) + "\n", filled(text) + "\n"]
     parts.append(table(("", "what", "to reach", "found", "reached"), rows) + "\n")
     parts += [
         f"## {number}. {figure.title}\n\n{filled(figure.text)}\n"

@@ -99,11 +99,11 @@ def figures(lab):
 
 def test_the_page_says_plainly_what_misses_its_goal(lab, figures):
     text = lab.page.page(figures, FACTS)
-    assert "Missed: goal 2." in text
+    assert "**1 of 2 goals are missed**: goal 2: 2 s." in text
     assert "| 1 | goal 1 | ≤ 1 s | 1 s | yes |" in text
     assert "| 2 | goal 2 | ≤ 1 s | 2 s | **no** |" in text
     assert "## 2. Figure 2 s\n\nTold.\n" in text
-    assert "Every goal was reached." in lab.page.page(figures[:1], FACTS)
+    assert "**All 1 goals are reached.**" in lab.page.page(figures[:1], FACTS)
 
 
 def test_every_process_of_a_run_is_found_by_its_mark_and_ended(lab, tmp_path):
