@@ -19,6 +19,7 @@ from .. import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ".github/workflows/roofline.yml"
+ACTION = ".github/actions/roofline/action.yml"
 MEMCPY = "perf_tests/test_memcpy.py"
 H100 = "baselines/h100.json"
 
@@ -63,11 +64,12 @@ def tree(folder):
 def test_it_writes_what_ships_and_a_workflow(home):
     first, last = init("a folder").stdout.splitlines()
     assert re.fullmatch(
-        r"\d+ files written into a folder: baselines/ \d+, perf_tests/ \d+, \.github/.*", first
+        r"\d+ files written into a folder: \.github/ 2, baselines/ \d+, perf_tests/ \d+, pytest\.ini",
+        first,
     )
     assert last == "next: cd 'a folder' && pytest perf_tests -k memcpy"
     sources = [*(ROOT / "perf_tests").glob("*.py"), *(ROOT / "baselines").glob("*.json")]
-    texts = {"pytest.ini", "perf_tests/README.md", "baselines/README.md", WORKFLOW}
+    texts = {"pytest.ini", "perf_tests/README.md", "baselines/README.md", WORKFLOW, ACTION}
     written = tree(home / "a folder")
     assert {str(path.relative_to(ROOT)) for path in sources} | texts == set(written)
     assert all(path.read_bytes() == written[str(path.relative_to(ROOT))] for path in sources)
@@ -120,9 +122,10 @@ def test_files_that_differ_are_refused_by_name_and_overwritten_by_force(home):
 def test_a_file_is_written_for_the_ci_that_was_asked_for_and_pytest_keeps_the_configuration_that_it_has(
     home,
 ):
-    every = {target for _, target in cli_init.CI.values()}
+    every = {target for paths in cli_init.CI.values() for target in paths.values()}
     for number, (options, expected) in enumerate((
-        ([], {WORKFLOW}),
+        ([], {WORKFLOW, ACTION}),
+        (["--ci=github-ab"], {".github/workflows/roofline-ab.yml", ACTION}),
         (["--ci=slurm", "--ci=gitlab"], {".gitlab-ci.yml", "roofline.sbatch"}),
         (["--ci=none"], set()),
     )):  # fmt: skip
@@ -149,8 +152,8 @@ def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home)
     # That a job works after these changes is tested in tests/slow/ci.
     told = init("bench/gpu", "--ci=github", "--ci=gitlab", "--ci=slurm").stdout
     assert (
-        f"note: CI reads {WORKFLOW} only at the top of a repository; move this file to the top, and put bench/gpu/"
-        in told
+        f"note: CI reads {ACTION}, {WORKFLOW} only at the top of a repository; move .github to the top, and write "
+        "`suite: bench/gpu` below `package:`" in told
     )
     assert "note: CI reads .gitlab-ci.yml only at the top" in told
     assert "roofline.sbatch is read" not in told
@@ -184,7 +187,7 @@ def test_no_text_that_is_written_leads_to_a_page_that_an_installed_user_does_not
         targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
         assert [target for target in targets if not (path.parent / target).exists()] == []
     written = [path for path in tree(home) if not path.endswith((".py", ".json"))]
-    assert len(written) == 6
+    assert len(written) == 7
     assert [path for path in written if "docs/" in (home / path).read_text()] == []
 
 

@@ -42,15 +42,17 @@ TEXTS = {
     "perf_tests.md": "perf_tests/README.md",
     "baselines.md": "baselines/README.md",
 }
-# By the name of a CI: the name of the shipped file, and the path that the CI reads.
+# What the workflows of GitHub share: the shipped file, and the path at which they call it.
+ACTION = {"action.yml": ".github/actions/roofline/action.yml"}
+# By the name of a CI: the names of the shipped files, each with the path that the CI reads.
 CI = {
-    "github": ("github-actions.yml", ".github/workflows/roofline.yml"),
-    "gitlab": ("gitlab-ci.yml", ".gitlab-ci.yml"),
-    "slurm": ("slurm.sbatch", "roofline.sbatch"),
+    "github": {"github-actions.yml": ".github/workflows/roofline.yml"} | ACTION,
+    "gitlab": {"gitlab-ci.yml": ".gitlab-ci.yml"},
+    "slurm": {"slurm.sbatch": "roofline.sbatch"},
     # Two sides of a pull request, measured in turn.
-    "github-ab": ("github-ab.yml", ".github/workflows/roofline-ab.yml"),
-    "github-ab-comment": ("github-ab-comment.yml", ".github/workflows/roofline-ab-comment.yml"),
-    "gitlab-ab": ("gitlab-ab.yml", ".gitlab/roofline-ab.yml"),
+    "github-ab": {"github-ab.yml": ".github/workflows/roofline-ab.yml"} | ACTION,
+    "github-ab-comment": {"github-ab-comment.yml": ".github/workflows/roofline-ab-comment.yml"},
+    "gitlab-ab": {"gitlab-ab.yml": ".gitlab/roofline-ab.yml"},
 }
 # Files that may configure pytest already, and the text that shows it. A pytest.ini beside them would hide them.
 PYTEST_CONFIGS = {
@@ -130,7 +132,8 @@ def shipped_files() -> dict[str, bytes]:
     files = {target: (STARTER / name).read_bytes() for name, target in TEXTS.items()}
     for path in [*_folder("perf_tests").glob("*.py"), *_folder("baselines").glob("*.json")]:
         files[f"{path.parent.name}/{path.name}"] = path.read_bytes()
-    files |= {target: (_folder("ci") / name).read_bytes() for name, target in CI.values()}
+    for paths in CI.values():
+        files |= {target: (_folder("ci") / name).read_bytes() for name, target in paths.items()}
     return dict(sorted(files.items()))
 
 
@@ -165,7 +168,7 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
 
     Exit status: 0 written, 2 something is in the way or cannot be written.
     """
-    left_out = {target for name, (_, target) in CI.items() if name not in ci}
+    left_out = _ci_paths(CI) - _ci_paths(ci)
     pytest_config = _pytest_config(folder)
     # A pytest.ini would hide an existing configuration of pytest.
     left_out |= {"pytest.ini"} if pytest_config else set()
@@ -196,6 +199,11 @@ def init(folder: Path, ci: tuple[str, ...], force: bool, as_json: bool) -> None:
         say(printable(line))
     if pytest_config:
         say(f"note: no pytest.ini is written, since {pytest_config} configures pytest here")
+
+
+def _ci_paths(names: Iterable[str]) -> set[str]:
+    """Return the paths of the files for these CIs. The name `none` has no files."""
+    return {path for name in names for path in CI.get(name, {}).values()}
 
 
 def _pytest_config(folder: Path) -> str:
@@ -240,15 +248,26 @@ def _lines(
     is_top = (path / ".git").exists()
     is_in_repository = any((parent / ".git").exists() for parent in path.parents)
     if is_in_repository and not is_top:
-        for ci_name in ci:
-            if ci_name.startswith(("github", "gitlab")):
-                _, target = CI[ci_name]
-                yield (
-                    f"note: CI reads {target} only at the top of a repository; move this file to the top, and put "
-                    f"{folder}/ in front of the paths in this file"
-                )
+        yield from _notes_below_the_top(folder, ci)
     change_folder = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     yield f"next: {change_folder}pytest perf_tests -k memcpy"
+
+
+def _notes_below_the_top(folder: Path, ci: Iterable[str]) -> Iterator[str]:
+    """Yield notes on CI files that are read only at the top of a repository, which `folder` is not."""
+    targets = sorted(_ci_paths(ci))
+    workflows = [target for target in targets if target.startswith(".github")]
+    if workflows:
+        yield (
+            f"note: CI reads {', '.join(workflows)} only at the top of a repository; move .github to the top, and "
+            f"write `suite: {folder}` below `package:`"
+        )
+    for target in targets:
+        if target.startswith(".gitlab"):
+            yield (
+                f"note: CI reads {target} only at the top of a repository; move this file to the top, and put "
+                f"{folder}/ in front of the paths in this file"
+            )
 
 
 def _summary(changed_files: Iterable[str]) -> str:

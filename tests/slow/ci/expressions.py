@@ -23,7 +23,7 @@ def true(condition, *, failed=False, **contexts):
 
 def filled(text, **contexts):
     """A text with its expressions replaced by their values."""
-    return re.sub(r"\$\{\{ (.*?) }}", lambda found: str(_value(found[1], contexts)), text)
+    return re.sub(r"\$\{\{ (.*?) }}", lambda found: str(_value(found[1], contexts)), str(text))
 
 
 def _value(expression, contexts):

@@ -1,5 +1,6 @@
 """docs/ci/*-ab*.yml: valid, and safe beside a stranger's code; what they run finds a slowdown, and comments once."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import yaml
 
 from .conftest import PACKAGE, SHIPPED, files
 from .expressions import filled, true
+from .github import Runner, steps
 
 TEXTS = {
     name: (SHIPPED / f"{name}.yml").read_text(encoding="utf-8")
@@ -16,6 +18,7 @@ TEXTS = {
 }
 GITHUB, COMMENT, GITLAB = map(yaml.safe_load, TEXTS.values())
 MEASURE, JOB = GITHUB["jobs"]["ab"], COMMENT["jobs"]["comment"]
+CALL = "./.github/actions/roofline"
 MARK = "<!-- roofline ab -->"
 # Answers as GitHub's own program does, and writes down what it was told.
 GH = """#!/usr/bin/env bash
@@ -31,10 +34,6 @@ esac
 def git(folder, *words):
     who = ("-c", "user.name=me", "-c", "user.email=me@here")
     subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
-
-
-def steps(job):
-    return {step.get("name", step.get("uses")): step for step in job["steps"]}
 
 
 def test_the_files_obey_the_published_schemas_and_the_rules_of_safe_ones():
@@ -59,8 +58,10 @@ def test_the_files_obey_the_published_schemas_and_the_rules_of_safe_ones():
     assert "secrets" not in "".join(TEXTS.values())
     assert COMMENT["permissions"] == {"actions": "read", "pull-requests": "write"}
     assert [step.get("uses") for step in JOB["steps"]] == ["actions/download-artifact@v4", None]
-    every = [*MEASURE["steps"], *JOB["steps"]]
-    assert [step for step in every if "${{" in step.get("run", "")] == []
+    # The steps of the action are looked at with those of the other workflow that calls it.
+    assert list(steps(MEASURE)) == ["actions/checkout@v4", CALL]
+    assert [step for step in JOB["steps"] if "${{" in step.get("run", "")] == []
+    assert "${{" not in steps(MEASURE)[CALL]["with"]["run"]
     assert COMMENT[True] == {
         "workflow_run": {"workflows": [GITHUB["name"]], "types": ["completed"]}
     }
@@ -92,23 +93,24 @@ def branch(checkout):
 
 
 def test_the_job_finds_a_slowdown_and_leaves_the_comment_and_the_runs_of_both_sides(branch):
-    install, measure = (steps(MEASURE)[name]["run"] for name in ("Install", "Measure"))
-    environ = branch.environment() | GITHUB["env"]
-    temporary = branch.path.parent
-    environ |= {"RUNNER_TEMP": str(temporary), "GITHUB_PATH": str(temporary / "path")}
-    refused = branch.bash(install, environ)
-    assert (refused.returncode, "write the path or URL of a wheel" in refused.stdout) == (1, True)
-    assert branch.bash(install, environ | {"ROOFLINE_PACKAGE": PACKAGE}).returncode == 0
-    assert measure.replace("\\\n", " ").split() == GITLAB["roofline ab"]["script"][0].split()
+    job = copy.deepcopy(MEASURE)
+    inputs = steps(job)[CALL]["with"]
+    assert inputs["package"] == ""
+    inputs["package"] = PACKAGE
+    measure = inputs["run"].replace("\\\n", " ").partition(" || ")[0]
+    assert measure.split() == GITLAB["roofline ab"]["script"][0].split()
     # Some tests of the stand-in are enough.
-    done = branch.bash(measure, environ | {"ROOFLINE_TESTS": "64MiB or 4KiB"}, seconds=500)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "RED: 1 REGRESSED, 2 of 3 fast enough"
-    made = branch.path / "roofline-ab"
-    assert files(made) == {"ab", "comment.md", "runs"}
-    assert len(files(made / "runs")) == 3
-    head, sentence, *_ = (made / "comment.md").read_text().splitlines()
+    workflow = GITHUB | {"env": {"ROOFLINE_TESTS": "64MiB or 4KiB"}}
+    done = Runner(branch, branch.path.parent, workflow, job).run("pull_request", seconds=500)
+    printed = done.printed["Measure"]
+    assert done.failed == "Measure", printed
+    assert "RED: 1 REGRESSED, 2 of 3 fast enough" in printed.splitlines()
+    assert done.report == {"ab", "comment.md", "runs"}
+    assert len(files(done.uploaded / "runs")) == 3
+    comment = (done.uploaded / "comment.md").read_text()
+    head, sentence, *_ = comment.splitlines()
     assert (head, sentence) == (MARK, "**`RED: 1 REGRESSED, 2 of 3 fast enough`**")
+    assert comment in done.summary
 
 
 def test_the_comment_is_written_once_and_replaced_and_only_on_the_pull_request_that_github_names(

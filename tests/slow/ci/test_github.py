@@ -16,106 +16,29 @@ from .conftest import (
     SHIPPED,
     SOME_REGRESSED,
     Checkout,
-    files,
     runs,
 )
 from .expressions import filled, true
+from .github import Runner, event, steps, steps_of_action
 
-FILE = SHIPPED / "github-actions.yml"
+FILE, ACTION = SHIPPED / "github-actions.yml", SHIPPED / "action.yml"
+CALL = "./.github/actions/roofline"
 WORKFLOW = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-WORKFLOW["env"]["ROOFLINE_PACKAGE"] = PACKAGE
-JOB, GATE = WORKFLOW["jobs"]["measure"], WORKFLOW["jobs"]["roofline"]
+SHIPPED_JOB, GATE = WORKFLOW["jobs"]["measure"], WORKFLOW["jobs"]["roofline"]
 # YAML 1.1 reads the key `on` as true.
 EVENTS = WORKFLOW[True]
-REPOSITORY = "ours/project"
 
 
-def steps(job):
-    """The steps of a job by their names."""
-    return {step.get("name", step.get("uses")): step for step in job["steps"]}
+def job_with(**inputs):
+    """Return the job that measures, with these inputs of the action."""
+    job = copy.deepcopy(SHIPPED_JOB)
+    steps(job)[CALL]["with"] |= inputs
+    return job
 
 
-STEPS = steps(JOB)
-
-
-def event(name, source=REPOSITORY):
-    """What is told of an event; of a pull request, the repository that its branch is in."""
-    pulled = (
-        {"pull_request": {"head": {"repo": {"full_name": source}}}}
-        if name == "pull_request"
-        else {}
-    )
-    return {"event_name": name, "repository": REPOSITORY, "event": pulled}
-
-
-class Runner:
-    """What a runner does with the steps of the job that measures, in a folder that is cleaned before each job.
-
-    Args:
-        checkout: the repository.
-        folder: for what the runner, the cache and the artifacts keep.
-        job: the job, where it is not as it ships.
-    """
-
-    def __init__(self, checkout, folder, job=JOB):
-        self.checkout = checkout
-        self.cache = {}
-        self._folder = folder
-        self._steps = steps(job)
-        self._defaults = job["defaults"]["run"]
-        self._number = 0
-
-    def run(self, name="schedule", propose=False, options="", **environ):
-        """A job: its failed step, what each step printed, the summary and the report that was uploaded."""
-        self._number += 1
-        temporary = self._folder / f"job-{self._number}"
-        temporary.mkdir(parents=True)
-        told = {name: temporary / name for name in ("summary", "path")}
-        for path in told.values():
-            path.touch()
-        base = self.checkout.environment(options) | WORKFLOW["env"] | environ
-        base |= {
-            "GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": name, "GITHUB_WORKSPACE": str(self.checkout.path),
-            "GITHUB_RUN_ID": str(100 + self._number), "GITHUB_RUN_ATTEMPT": "1", "RUNNER_TEMP": str(temporary),
-            "GITHUB_STEP_SUMMARY": str(told["summary"]), "GITHUB_PATH": str(told["path"]),
-        }  # fmt: skip
-        github = event(name) | {"run_id": base["GITHUB_RUN_ID"], "run_attempt": "1"}
-        contexts = {"github": github, "inputs": {"propose": propose}, "env": WORKFLOW["env"]}
-        job = SimpleNamespace(failed="", printed={}, uploaded=temporary / "uploaded")
-        for title, step in self._steps.items():
-            if not true(step.get("if"), failed=bool(job.failed), **contexts):
-                continue
-            job.printed[title] = ""
-            if "uses" in step:
-                told_it = {
-                    key: filled(value, **contexts) for key, value in step.get("with", {}).items()
-                }
-                self._act(step["uses"], told_it, temporary, job)
-                continue
-            paths = [*reversed(told["path"].read_text().splitlines()), base["PATH"]]
-            assert self._defaults["shell"] == "bash"
-            done = self.checkout.bash(
-                step["run"], base | {"PATH": ":".join(paths)}, "--noprofile", "--norc", "-eo", "pipefail",
-                folder=self._defaults.get("working-directory", ""),
-            )  # fmt: skip
-            job.printed[title] = done.stdout + done.stderr
-            job.failed = job.failed or (title if done.returncode else "")
-        job.summary, job.report = told["summary"].read_text(), files(job.uploaded)
-        return job
-
-    def _act(self, action, told, temporary, job):
-        """What the actions do, with paths below the top of the repository."""
-        match action.split("@")[0]:
-            case "actions/checkout":
-                self.checkout.clean()
-            case "actions/cache/restore":
-                found = [key for key in self.cache if key.startswith(told["restore-keys"])]
-                self.checkout.bring(told["path"], self.cache[found[-1]] if found else None)
-            case "actions/cache/save":
-                self.checkout.take(told["path"], temporary / "cache")
-                self.cache[told["key"]] = temporary / "cache"
-            case "actions/upload-artifact":
-                self.checkout.take(told["path"], job.uploaded)
+JOB = job_with(package=PACKAGE)
+# The steps of the action as it ships, and the inputs that they get.
+STEPS, INPUTS = steps_of_action(steps(JOB)[CALL] | {"uses": "."}, SHIPPED)
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +46,8 @@ def jobs(tmp_path_factory):
     """Jobs of one repository, in their order: without a baseline, with one, slowed down, and of a pull request."""
     folder = tmp_path_factory.mktemp("github")
     checkout = Checkout(folder)
-    runner = Runner(checkout, folder)
-    first = runner.run("workflow_dispatch", propose=True, STANDIN_DOCTOR="real")
+    runner = Runner(checkout, folder, WORKFLOW, JOB)
+    first = runner.run("workflow_dispatch", STANDIN_DOCTOR="real")
     checkout.approve(first.uploaded / "proposal.json")
     healthy = runner.run()
     red = runner.run("pull_request", options="--roofline-drill=100%")
@@ -145,17 +68,12 @@ def judged(result):
     )
 
 
-def test_the_workflow_obeys_the_published_schema_and_the_rules_of_a_safe_one():
-    command = [
-        sys.executable,
-        "-m",
-        "check_jsonschema",
-        "--builtin-schema",
-        "vendor.github-workflows",
-        str(FILE),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "ok -- validation done\n"), done.stdout
+def test_workflow_and_action_obey_the_published_schemas_and_the_rules_of_safe_ones():
+    for schema, path in (("github-workflows", FILE), ("github-actions", ACTION)):
+        command = [sys.executable, "-m", "check_jsonschema"]
+        command += ["--builtin-schema", f"vendor.{schema}", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "ok -- validation done\n"), done.stdout
     # No two jobs share the GPU, and none that waits is ended.
     assert WORKFLOW["concurrency"] == {
         "group": "roofline-gpu",
@@ -164,10 +82,10 @@ def test_the_workflow_obeys_the_published_schema_and_the_rules_of_a_safe_one():
     }
     assert WORKFLOW["permissions"] == {"contents": "read"}
     assert "permissions" not in JOB | GATE
-    every = [*STEPS.values(), *GATE["steps"]]
+    every = [*JOB["steps"], *STEPS.values(), *GATE["steps"]]
     assert [step for step in every if "${{" in step.get("run", "")] == []
     used = [step["uses"] for step in every if "uses" in step]
-    assert [name for name in used if not re.fullmatch(r"actions/[a-z/-]+@v\d+", name)] == []
+    assert [name for name in used if not re.fullmatch(r"actions/[a-z/-]+@v\d+", name)] == [CALL]
 
 
 def test_it_runs_every_night_for_pull_requests_of_ours_for_merge_queues_and_by_hand():
@@ -181,7 +99,7 @@ def test_it_runs_every_night_for_pull_requests_of_ours_for_merge_queues_and_by_h
 def test_the_check_to_require_fails_for_what_is_red_and_what_was_not_measured_and_is_never_skipped():
     assert (judged("success").returncode, judged("success").stdout) == (0, "")
     for result, words in [
-        ("skipped", "comes from a fork"),
+        ("skipped", "this comes from a fork"),
         ("failure", "ended as failure"),
         ("cancelled", "ended as cancelled"),
     ]:
@@ -201,11 +119,12 @@ def test_the_cache_is_found_again_by_a_name_of_ours_and_only_jobs_of_a_branch_th
     restore, save = STEPS["actions/cache/restore@v4"]["with"], STEPS["actions/cache/save@v4"]
     assert (restore["path"], restore["key"]) == (save["with"]["path"], save["with"]["key"])
     assert save["with"]["key"].startswith(restore["restore-keys"])
-    assert (
-        filled(restore["restore-keys"], env={"ROOFLINE_MACHINES": "h100"}) == "roofline-runs-h100-"
-    )
-    kept = {name for name in EVENTS if true(save["if"], failed=True, github=event(name))}
+    assert filled(restore["restore-keys"], inputs=INPUTS) == "roofline-runs-gpu-"
+    kept = {
+        name for name in EVENTS if true(save["if"], failed=True, github=event(name), inputs=INPUTS)
+    }
     assert kept == {"schedule", "workflow_dispatch"}
+    assert not true(save["if"], github=event("schedule"), inputs=INPUTS | {"cache": ""})
 
 
 def test_only_the_package_is_installed(jobs):
@@ -215,24 +134,25 @@ def test_only_the_package_is_installed(jobs):
 def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothing(
     checkout, tmp_path
 ):
-    assert yaml.safe_load(FILE.read_text(encoding="utf-8"))["env"]["ROOFLINE_PACKAGE"] == ""
-    for number, (environ, said) in enumerate(
+    assert steps(SHIPPED_JOB)[CALL]["with"]["package"] == ""
+    for number, (package, environ, message) in enumerate(
         [
-            ({"ROOFLINE_PACKAGE": ""}, "ROOFLINE_PACKAGE is ''; write the path or URL of a wheel"),
-            ({"ROOFLINE_PACKAGE": "pytest-roofline==0.1.0"}, "write the path or URL of a wheel"),
-            ({"STANDIN_NO_TORCH": "1"}, "the python3 of this runner has no torch"),
+            ("", {}, "package is ''; write the path or URL of a wheel"),
+            ("pytest-roofline==0.1.0", {}, "write the path or URL of a wheel"),
+            (PACKAGE, {"STANDIN_NO_TORCH": "1"}, "the python3 of this runner has no torch"),
         ]
     ):
-        job = Runner(checkout, tmp_path / str(number)).run(**environ)
+        folder = tmp_path / str(number)
+        job = Runner(checkout, folder, WORKFLOW, job_with(package=package)).run(**environ)
         assert (job.failed, checkout.log.exists()) == ("Install", False)
         assert "::error::" in job.printed["Install"]
-        assert said in job.printed["Install"]
+        assert message in job.printed["Install"]
         assert "Measure" not in job.printed
 
 
 def test_on_day_one_it_is_green_by_its_floors_and_proposes_a_baseline_when_asked(jobs):
     assert jobs.first.failed == "", jobs.first.printed
-    assert "torch" in jobs.first.printed["Look at the machine"]
+    assert "torch" in jobs.first.printed["Measure"].partition("test session starts")[0]
     assert "NO BASELINE" in jobs.first.printed["Measure"]
     assert REPORT | {"proposal.json"} == jobs.first.report
 
@@ -241,13 +161,12 @@ def test_a_healthy_machine_is_green_and_a_slower_one_red_with_report_summary_and
     assert (jobs.healthy.failed, jobs.red.failed) == ("", "Measure"), jobs.healthy.printed
     assert ALL_PASSED.search(jobs.healthy.printed["Measure"])
     assert SOME_REGRESSED.search(jobs.red.printed["Measure"])
-    assert "Propose a baseline" not in jobs.healthy.printed
     assert [REPORT, REPORT] == [jobs.healthy.report, jobs.red.report]
     for job, red in ((jobs.red, True), (jobs.healthy, False)):
         assert ("REGRESSED" in job.summary, "::error" in job.printed["Measure"]) == (red, red)
         assert "memcpy_d2d" in job.summary
     # Every step that has a condition was run by one of the jobs.
-    assert set(STEPS) == {
+    assert {*STEPS, "actions/checkout@v4"} == {
         name for job in (jobs.first, jobs.healthy, jobs.red) for name in job.printed
     }
 
@@ -262,12 +181,21 @@ def test_runs_are_saved_by_job_and_attempt_and_a_pull_request_leaves_none_in_the
 
 
 def test_below_the_top_of_a_repository_it_works_with_the_changes_that_init_names(tmp_path):
-    job = copy.deepcopy(JOB)
-    job["defaults"]["run"]["working-directory"] = "bench"
-    for step in job["steps"]:
-        if "path" in step.get("with", {}):
-            step["with"]["path"] = f"bench/{step['with']['path']}"
-    runner = Runner(Checkout(tmp_path, "bench"), tmp_path, job)
-    done = runner.run(propose=True)
+    checkout = Checkout(tmp_path, "bench")
+    (checkout.suite / ".github").rename(checkout.path / ".github")
+    runner = Runner(checkout, tmp_path, WORKFLOW, job_with(package=PACKAGE, suite="bench"))
+    done = runner.run("workflow_dispatch")
     assert (done.failed, REPORT | {"proposal.json"}) == ("", done.report)
     assert [{"github-101-1"}] == [runs(kept) for kept in runner.cache.values()]
+
+
+def test_a_proposal_that_was_asked_for_and_cannot_be_made_is_red(checkout, tmp_path):
+    (checkout.suite / "perf_tests" / "test_memcpy.py").write_text("def test_nothing():\n    pass\n")
+    job = job_with(package=PACKAGE)
+    call = steps(job)[CALL]["with"]
+    call["run"] = call["run"].replace("--roofline-ci", "")
+    runner = Runner(checkout, tmp_path, WORKFLOW | {"env": {"ROOFLINE_TESTS": "nothing"}}, job)
+    assert [runner.run(name).failed for name in ("schedule", "workflow_dispatch")] == [
+        "",
+        "Measure",
+    ]
