@@ -56,7 +56,7 @@ FLOPs of a product of two-byte types, 16 exponentials or 128 float32 instruction
 queries and N keys at head dimension D takes 4·M·N·D FLOPs, M·N exponentials, and 3·M·N + M·D
 float32 instructions. The shipped kernel waits for QKᵀ before it begins with the softmax, so
 that these times add up; where the softmax of a tile goes on under products, as in the kernel in
-[Gluon](../reference/suite.md#the-triton-kernels), only the longer of the two counts. The clocks
+[Gluon](../authors/kernels.md#the-triton-kernels), only the longer of the two counts. The clocks
 of one tile, and shares of the rate of products alone:
 
 {model}

@@ -16,7 +16,7 @@ ELSEWHERE = {
     ("docs/new-driver.md", "tests/slow/plugin/test_new_driver.py"): 7,
     ("docs/fleet.md", "tests/slow/plugin/test_new_driver.py"): 2,
     ("docs/reference/verdicts.md", "tests/slow/products/test_siblings.py"): 1,
-    ("docs/ci.md", "tests/slow/packaging/test_wheelhouse.py"): 4,
+    ("docs/reference/offline.md", "tests/slow/packaging/test_wheelhouse.py"): 4,
     ("docs/writing-tests.md", "tests/plugin/test_figures.py"): 1,
 }
 BLOCKS = [block for page in pages() for block in read_page(page)]

@@ -1,4 +1,4 @@
-"""docs/ci.md as it stands: from an index of stand-ins to a first measurement on a machine without a network."""
+"""docs/reference/offline.md as it stands: from an index of stand-ins to a first measurement on a machine without a network."""
 
 import os
 import re
@@ -15,15 +15,14 @@ from pytest_roofline.version import __version__
 
 from .conftest import PLAIN, ROOT, stand_in
 
-PAGE = ROOT / "docs" / "ci.md"
+PAGE = ROOT / "docs" / "reference" / "offline.md"
 # Nothing but the folders that it is told of is asked for packages.
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def blocks():
     """The commands of the page: what the machine has, filling the wheelhouse, installing from it, the documentation."""
-    chapter = PAGE.read_text(encoding="utf-8").partition("## Without a network")[2]
-    return re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)
+    return re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def bash(script, folder, python, **environ):
