@@ -6,6 +6,7 @@ A change in the median of at least four units is common: it is removed before ea
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 import numpy
@@ -242,7 +243,7 @@ def _middle(series: Sequence[RunSeries]) -> RunSeries | None:
         return None
     # Each unit is taken above its own median, so that a slow unit is no slow run.
     runs = numpy.concatenate([unit.runs for unit in series])
-    logs = numpy.concatenate([unit.logs - numpy.median(unit.logs) for unit in series])
+    logs = numpy.concatenate([unit.logs - median(unit.logs.tolist()) for unit in series])
     days = numpy.concatenate([unit.days for unit in series])
     order = numpy.argsort(runs, kind="stable")
     point_count = len(order) // len(series)
@@ -271,6 +272,8 @@ def _without(
 
     Its unit is added to `followers`, under the `id` of each of these changes.
     """
+    if not common:
+        return series
     logs = series.logs
     for change in common:
         # `path` is what the change adds to each point.
