@@ -27,7 +27,11 @@ def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
         BadFile: the path does not match, or the file names another node.
     """
     node = _node_of(path, host) if NODE in host else host
-    if node and log.machine.host is not None and node not in (log.machine.host, *log.machine.hosts):
+    names = {log.machine.host or "", *log.machine.hosts}
+    # A path may leave out the domain of a node, and so may a log.
+    short_names = {name.partition(".")[0] for name in names}
+    is_same = node in names | short_names or node.partition(".")[0] in names
+    if node and log.machine.host is not None and not is_same:
         raise BadFile(
             f"{log.source} was measured on {log.machine.host}, but --host={host} says {node}; expected the same"
         )
