@@ -34,7 +34,12 @@ def test_packages_and_variables_can_be_switched_and_a_driver_is_named(environmen
     monkeypatch.setattr(differences, "_pinned_by", lambda _: ())
     good, bad = environments(
         {"triton": ("3.7.1", "3.7.2 #abc"), "same": ("1", "1"), "new": ("", "2")},
-        {"NCCL_ALGO": ("Tree", "Ring"), "OMP_NUM_THREADS": ("", "4")},
+        {
+            "NCCL_ALGO": ("Tree", "Ring"),
+            "OMP_NUM_THREADS": ("", "4"),
+            # Each side has caches of its own.
+            "TRITON_CACHE_DIR": ("good/triton", "bad/triton"),
+        },
         driver="570.1",
     )
     groups, fixed = groups_between(good, bad)
@@ -51,14 +56,14 @@ def test_packages_and_variables_can_be_switched_and_a_driver_is_named(environmen
 
 
 def test_packages_that_pin_each_other_are_one_group(environments, monkeypatch):
-    pins = {"torch": ["triton==3.7.1", "numpy>=1.26"], "triton": ["tlib==1"]}
+    pins = {"torch": ["triton==3.7.1", "numpy>=1.26"], "triton": ["T_lib==1"]}
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: pins.get(name, []))
     versions = ("1", "2")
-    good, bad = environments(dict.fromkeys(("numpy", "tlib", "torch", "triton"), versions), {})
+    good, bad = environments(dict.fromkeys(("numpy", "t-lib", "torch", "triton"), versions), {})
     groups, _ = groups_between(good, bad)
     assert [{member.name for member in group.members} for group in groups] == [
         {"numpy"},
-        {"tlib", "torch", "triton"},
+        {"t-lib", "torch", "triton"},
     ]
 
 

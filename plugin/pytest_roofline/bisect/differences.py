@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from ..ab.sides import CACHES
 from ..core.errors import BadInput
 from ..core.facts import Environment, fact_text
 from ..hardware import key_of
@@ -56,7 +58,9 @@ def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGro
             "expected two runs of one hardware"
         )
     before, after = good.everything(), bad.everything()
-    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    # Each side has caches of its own, wherever those of the runs were.
+    facts = [name for name in {**before, **after} if name.removeprefix("$") not in CACHES]
+    changed = [name for name in facts if before.get(name) != after.get(name)]
     differences, fixed = [], []
     for name in changed:
         is_in_both = name in before and name in after
@@ -64,8 +68,9 @@ def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGro
         if _VARIABLE.fullmatch(name):
             differences.append(ChangedSetting(name, before.get(name), after.get(name)))
         elif name.startswith(PACKAGE) and is_in_both:
-            versions = (_version_of(facts[name]) for facts in (before, after))
-            differences.append(ChangedSetting(name.removeprefix(PACKAGE), *versions))
+            package = name.removeprefix(PACKAGE)
+            versions = _version_of(before[name]), _version_of(after[name])
+            differences.append(ChangedSetting(package, *versions))
         # A package may also be a fact of its own, as `triton` beside `package triton`: it is named once.
         elif f"{PACKAGE}{name}" not in changed:
             fixed.append(f"{name} {fact_text(before, name)} → {fact_text(after, name)}")
@@ -88,14 +93,14 @@ def _grouped(differences: Sequence[ChangedSetting]) -> list[SettingGroup]:
     """Return groups of differences. Packages of which one pins the version of another are one group."""
     # By name. Members of one group have the same list, so that one change of it reaches all of them.
     groups: dict[str, list[ChangedSetting]] = {
-        difference.name: [difference] for difference in differences
+        canonicalize_name(difference.name): [difference] for difference in differences
     }
     for name in list(groups):
         for pinned in filter(groups.__contains__, _pinned_by(name)):
             if groups[pinned] is not groups[name]:
                 groups[name] += groups[pinned]
                 for member in groups[pinned]:
-                    groups[member.name] = groups[name]
+                    groups[canonicalize_name(member.name)] = groups[name]
     # Each list once, though all of its members name it.
     distinct_groups = {id(group): group for group in groups.values()}.values()
     return [SettingGroup(tuple(members)) for members in distinct_groups]
@@ -109,7 +114,7 @@ def _pinned_by(name: str) -> Iterator[str]:
         return
     for requirement in map(Requirement, lines):
         if any(part.operator in ("==", "===") for part in requirement.specifier):
-            yield requirement.name
+            yield canonicalize_name(requirement.name)
 
 
 def settings_of(
