@@ -101,7 +101,7 @@ class Bench:
     warm: Place | None = None
 
     def evidence(self) -> Mapping[Place, Floats]:
-        return fit_levels(self.observations, self.ends)[1]
+        return fit_levels(self.observations, self.ends)
 
     def measure(self, place: Place) -> None:
         assert place not in self.broken

@@ -105,8 +105,7 @@ class Bench:
         """Return the evidence of all measurements for the level of each candidate between both ends."""
         if self._lead.good:
             return exact_levels(self.state.observations, self.ends)
-        _, evidence = fit_levels(self.state.observations, self.ends)
-        return evidence
+        return fit_levels(self.state.observations, self.ends)
 
     def compare(
         self,

@@ -50,16 +50,19 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """The levels of both ends.
+class FittedEnds:
+    """The levels of both ends, as the processes of all blocks show them.
 
     Args:
         slowdown: of the bad end against the good one, in logs.
         spread: the standard deviation between processes, in logs.
+        offset_by_block: in log seconds; `weight_by_block` how many processes it comes from.
     """
 
     slowdown: float
     spread: float
+    offset_by_block: dict[int, float]
+    weight_by_block: dict[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,8 @@ class Measurer(Protocol):
 
 def fit_levels(
     observations: Sequence[Observation], ends: tuple[Place, Place]
-) -> tuple[Ends, dict[Place, Floats]]:
-    """Return the fitted ends, and of each candidate and end the evidence for its level between them.
+) -> dict[Place, Floats]:
+    """Return the evidence of each candidate and end for its level between both ends.
 
     A level is a share of the slowdown: 0 is the good end, 1 the bad one. The evidence is the logarithm of a likelihood
     for each level of `SHARES`, without a constant. A process far from the others of its
@@ -120,7 +123,7 @@ def fit_levels(
         observations: of the ends, in at least two blocks, and of candidates.
         ends: the good and the bad end.
     """
-    fitted = _fit_ends(observations, ends)
+    fitted = fit_ends(observations, ends)
     evidence: dict[Place, Floats] = {}
     for observation in observations:
         if observation.block not in fitted.offset_by_block or observation.place in ends:
@@ -128,24 +131,15 @@ def fit_levels(
         offset = fitted.offset_by_block[observation.block]
         # The offset of the block is uncertain as well: it comes from processes of this weight.
         weight = fitted.weight_by_block[observation.block]
-        scale = fitted.ends.spread * math.sqrt(1 + 1 / weight)
-        distances = (observation.value - offset - SHARES * fitted.ends.slowdown) / scale
+        scale = fitted.spread * math.sqrt(1 + 1 / weight)
+        distances = (observation.value - offset - SHARES * fitted.slowdown) / scale
         # The density of Student's t.
         likelihoods = -(FREEDOM + 1) / 2 * np.log1p(distances**2 / FREEDOM)
         evidence[observation.place] = evidence.get(observation.place, 0.0) + likelihoods
-    return fitted.ends, evidence | _levels_of_ends(ends)
+    return evidence | _levels_of_ends(ends)
 
 
-@dataclass(frozen=True, slots=True)
-class _FittedEnds:
-    """The levels of both ends, with the offset in log seconds and the weight of each block."""
-
-    ends: Ends
-    offset_by_block: dict[int, float]
-    weight_by_block: dict[int, float]
-
-
-def _fit_ends(observations: Sequence[Observation], ends: tuple[Place, Place]) -> _FittedEnds:
+def fit_ends(observations: Sequence[Observation], ends: tuple[Place, Place]) -> FittedEnds:
     """Fit the slowdown between both ends in log seconds, with an offset for each block of processes.
 
     A least squares that is weighted anew in each round, so that processes far from the fit have little weight.
@@ -171,8 +165,9 @@ def _fit_ends(observations: Sequence[Observation], ends: tuple[Place, Place]) ->
         weights = (FREEDOM + 1) / (FREEDOM + (residuals / spread) ** 2)
     weight_of_block = np.bincount(numbers, weights)
     offsets = np.bincount(numbers, weights * (logs - slowdown * is_bad)) / weight_of_block
-    return _FittedEnds(
-        Ends(slowdown, spread),
+    return FittedEnds(
+        slowdown,
+        spread,
         offset_by_block=dict(zip(blocks.tolist(), offsets.tolist(), strict=True)),
         weight_by_block=dict(zip(blocks.tolist(), weight_of_block.tolist(), strict=True)),
     )
