@@ -40,17 +40,27 @@ def test_the_last_pass_is_named_with_what_changed_since_then(slower, changed, si
 
 @pytest.mark.feature("bisect")
 @pytest.mark.parametrize(
-    ("changed", "ends"),
+    ("changed", "now", "ends"),
     [
-        (("driver 550.54 → 570.86", "torch 2.12 → 2.13"), None),
-        (("package triton 3.7.1 → 3.7.2 #ab12",), "with:triton==3.7.1 with:triton==3.7.2"),
-        (("package triton 1 → 2", "package numpy 1 → 2"), None),
-        (("package triton 1 → 2", "package torch 3 #ab → 4"), "with:torch==3 with:torch==4"),
-        (("code abc1234567 → def1234567 with changes 4c37", "package torch 3 → 4"), "abc1234567 ."),
+        (("driver 550.54 → 570.86", "torch 2.12 → 2.13"), "nightly-42", None),
+        (
+            ("package triton 3.7.1 → 3.7.2 #ab12",),
+            "nightly-42",
+            "with:triton==3.7.1 with:triton==3.7.2",
+        ),
+        (("package triton 1 → 2", "package numpy 1 → 2"), "", None),
+        (("package triton 1 → 2", "package numpy 1 → 2"), "nightly-42", "nightly-41 nightly-42"),
+        (("$NCCL_ALGO Tree → Ring", "driver 1 → 2"), "nightly-42", "nightly-41 nightly-42"),
+        (("package triton 1 → 2", "package torch 3 #ab → 4"), "", "with:torch==3 with:torch==4"),
+        (
+            ("code abc1234567 → def1234567 with changes 4c37", "package torch 3 → 4"),
+            "nightly-42",
+            "abc1234567 .",
+        ),
     ],
 )
-def test_what_can_be_switched_here_has_the_command_that_searches_it(slower, changed, ends):
-    last_pass = LastPass("nightly-41", "2026-11-26", changed)
+def test_what_can_be_switched_here_has_the_command_that_searches_it(slower, changed, now, ends):
+    last_pass = LastPass("nightly-41", "2026-11-26", changed, now)
     subject = replace(slower.subject, last_pass=last_pass, test_id="tests/test_it.py::test_it[a b]")
     (line,) = since_lines(replace(slower, subject=subject))[3:] or [None]
     expected = f"find which: roofline bisect {ends} -- 'tests/test_it.py::test_it[a b]'"

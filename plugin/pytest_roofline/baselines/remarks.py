@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..core.features import FEATURES
 from ..core.units import count, format_percent, format_seconds, format_tolerance, printable
-from ..core.verdicts import Difference, Kind, OddSession, Spread, Verdict
+from ..core.verdicts import Difference, Kind, LastPass, OddSession, Spread, Verdict
 from ..stats.causes import ClockChange, Modes, clock_change, modes
 from ..stats.spread import has_fewer_days
 from ..stats.stats import growth
@@ -66,28 +66,32 @@ def since_lines(verdict: Verdict) -> list[str]:
         lines.append(f"last PASSED {last_pass.day} in {last_pass.run}")
         changes = ", ".join(last_pass.changed) or "no recorded fact changed"
         lines.append(f"since then: {changes}")
-        command = _bisect_command(last_pass.changed, verdict.subject.test_id)
+        command = _bisect_command(last_pass, verdict.subject.test_id)
         lines += [f"find which: {command}"] if command else []
     return list(map(printable, lines))
 
 
-def _bisect_command(changes: Iterable[str], test_id: str) -> str:
+def _bisect_command(last_pass: LastPass, test_id: str) -> str:
     """Return the command that finds which change made a test slower; empty if none can be switched here.
 
-    Commits come first. Of several packages torch does, since the others follow its version.
+    Commits come first. Variables and several packages are the differences of two runs. If the run at hand has no name,
+    torch stands for several packages, since the others follow its version.
     """
     if "bisect" not in FEATURES:
         return ""
     # `ends` is the range of commits, `versions` the range of each package, as the command takes them.
     ends, versions = "", {}
-    for change in changes:
+    has_variable = any(change.startswith("$") for change in last_pass.changed)
+    for change in last_pass.changed:
         commits, package = _COMMITS.match(change), _PACKAGE.match(change)
         if commits is not None:
             ends = f"{commits[1]} ."
         elif package is not None:
             name, before, after = package.groups()
             versions[name] = f"with:{name}=={before} with:{name}=={after}"
-    if not ends and len(versions) == 1:
+    if not ends and last_pass.now and (has_variable or len(versions) > 1):
+        ends = f"{last_pass.run} {last_pass.now}"
+    elif not ends and len(versions) == 1:
         (ends,) = versions.values()
     elif not ends:
         ends = versions.get("torch", "")

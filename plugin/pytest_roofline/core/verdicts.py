@@ -258,11 +258,13 @@ class LastPass:
         run: its id.
         day: on which it began, in UTC: `2026-11-26`.
         changed: what differs from it today: `driver 550.54 → 570.86`.
+        now: the name under which the run at hand is saved; empty without one.
     """
 
     run: str
     day: str
     changed: tuple[str, ...] = ()
+    now: str = ""
 
 
 # A published limit that could gate, and why it does not gate a measurement.

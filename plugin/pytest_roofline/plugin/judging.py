@@ -261,6 +261,8 @@ class Judge:
             return verdict
         subject, now = verdict.subject, self._under_test.environment.everything()
         last_pass = self._past_runs.last_pass(subject.test_id, subject.name, now)
+        if last_pass is not None:
+            last_pass = replace(last_pass, now=self._options.save or "")
         return replace(verdict, subject=replace(subject, last_pass=last_pass))
 
     @cached_property
