@@ -9,7 +9,7 @@ from ..engine.checkout import code_of
 from ..engine.devices import amd, nvidia
 from ..engine.host import host_facts, processor_facts
 from ..engine.identity import variables
-from ..processes.programs import Surroundings, file_hashes, version_line
+from ..processes.programs import Surroundings, identity_of
 from .sides import CACHES, PreparedSide
 
 
@@ -21,14 +21,10 @@ def environment_of(side: PreparedSide, words: Sequence[str], printed: str) -> En
         words: the command that ran.
         printed: the text in which it may have stated its version.
     """
-    version = version_line(printed)
-    software = file_hashes(words, Surroundings(side.cwd, side.environ))
-    if version:
-        software["version"] = version
     return Environment(
         device=_device(),
         host=host_facts(asks_torch=False),
-        software=software,
+        software=identity_of(words, Surroundings(side.cwd, side.environ), printed),
         code=code_of(Path(side.folder or side.cwd)),
         # The folders of caches always differ between sides.
         variables={

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..baselines.runs import Line, encode_line, new_run_id, now
-from ..core.directions import inverse_if_higher
 from ..core.errors import BadFile, BadInput, ProgramFailed
 from ..core.facts import Environment
 from ..core.features import require
@@ -134,12 +133,7 @@ class _ProgramProcess:
         elif reader in READERS:
             text = self._output().decode("utf-8", "replace")
             measurements = [
-                self._measurement(
-                    figure.name,
-                    figure.cases,
-                    figure.direction,
-                    [inverse_if_higher(figure.direction, value) for value in figure.values],
-                )
+                self._measurement(figure.name, figure.cases, figure.direction, figure.seconds)
                 for figure in read_figures(text, reader, paths)
             ]
         else:

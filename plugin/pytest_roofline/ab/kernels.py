@@ -5,7 +5,7 @@ A checks this: a figure in which both processes of A differ is named, and not ju
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..baselines.exact import (
     KernelRecords,
@@ -26,21 +26,11 @@ from .results import CONTROL, SidesResults, run_name
 MOST_FIGURES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class KernelsOfSides:
-    """The comparison of the kernels that both sides compiled.
-
-    It has a row for each kernel, and notes on figures that were not judged.
-    """
-
-    rows: tuple[Row, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def compare_kernels(results: SidesResults) -> KernelsOfSides:
+def compare_kernels(results: SidesResults) -> tuple[list[Row], list[str]]:
     """Compare the compiled kernels of side B with those of side A.
 
-    Figures in which both processes of A differ are left out, and named in a note.
+    Return a row for each kernel, and notes. Figures in which both processes of A differ are left out, and named in a
+    note.
     """
     before, control, after = (
         records_in_runs(results.warming_runs_of_twins(side)) for side in ("A", CONTROL, "B")
@@ -59,10 +49,10 @@ def compare_kernels(results: SidesResults) -> KernelsOfSides:
     rows, _ = compare_exact(_without(before, figures_left_out), _without(after, figures_left_out))
     rows = (*rows, *_unguarded_rows(before, control, after))
     test_ids = {identity: kernel.test_id for identity, kernel in results.kernels("B").items()}
-    return KernelsOfSides(
-        rows=tuple(_with_test(row, test_ids, run_name(results.state.name, "A")) for row in rows),
-        notes=tuple(_unsteady_notes(before, control_changes)),
-    )
+    source = run_name(results.state.name, "A")
+    return [_with_test(row, test_ids, source) for row in rows], [
+        *_unsteady_notes(before, control_changes)
+    ]
 
 
 def _with_test(row: Row, test_ids: Mapping[str, str], source: str) -> Row:

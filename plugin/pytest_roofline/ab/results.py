@@ -151,24 +151,16 @@ def write_state(place: Path, state: object) -> None:
     write_json(place / "state.json", to_plain(state))
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyedTest:
-    """A test that a side measured in its warm-up."""
-
-    test_id: str
-    label: str
-    key: Key
-
-
 @dataclass(slots=True)
 class Survey:
     """The results of a side's warm-up, which lists its tests.
 
-    `tests` are by the identity that both sides share. `trouble` and `skipped` have the reasons of failed and of skipped
-    tests. `runs` filled the caches: their times do not count, their kernels do. `seconds` is the time of the warm-up.
+    `tests` are measurements of the warm-up by the identity that both sides share. `trouble` and `skipped` have the
+    reasons of failed and of skipped tests. `runs` filled the caches: their times do not count, their kernels do.
+    `seconds` is the time of the warm-up.
     """
 
-    tests: dict[str, SurveyedTest] = field(default_factory=dict)
+    tests: dict[str, Measurement] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)

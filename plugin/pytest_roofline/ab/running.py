@@ -20,7 +20,7 @@ from ..processes.system import owned_prefix
 from ..stats.key_results import MOST_UNSOUND
 from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, Paired, judge_paired, order_of_blocks
 from .command_process import PRINTED
-from .results import CONTROL, ArmProcess, SidesResults, Survey, SurveyedTest
+from .results import CONTROL, ArmProcess, SidesResults, Survey
 from .side_process import WARMING_BUDGET, WARMING_S, check_end, run_side
 from .sides import CACHES, SIDES, PreparedSide
 
@@ -274,9 +274,7 @@ class Runner:
         for measurement in run.tested:
             twin = self.results.twin(measurement.key, side)
             if twin is not None and measurement.test_id in passed:
-                survey.tests[twin] = SurveyedTest(
-                    measurement.test_id, measurement.label, measurement.key
-                )
+                survey.tests[twin] = measurement
 
     def _plan_process(self, number: int, block: int, arm: str, twins: Sequence[str]) -> ArmProcess:
         """Return a process of an arm that has to run these tests."""

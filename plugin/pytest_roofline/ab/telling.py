@@ -136,8 +136,8 @@ def make_report(
             controls[row.label] = growth(_in_terms_of(row, paired.control))
         if paired.open:
             open_labels.add(row.label)
-    kernels = compare_kernels(results)
-    rows += kernels.rows
+    kernel_rows, kernel_remarks = compare_kernels(results)
+    rows += kernel_rows
     failed_rows, notes = _failed_tests(results, {row.test for row in rows})
     processes = results.state.taken
     return Report(
@@ -150,7 +150,7 @@ def make_report(
         notes=(
             *notes,
             *_unmatched_notes(results),
-            *kernels.notes,
+            *kernel_remarks,
             *_changed_code_notes(results),
             *_too_few_notes(paired_by_twin, results.state.processes),
         ),

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ..core.directions import inverse_if_higher
 from ..core.errors import BadFile, short_repr
 from ..core.keys import Scalar
 from ..core.units import count
@@ -85,7 +84,7 @@ def read_paths(
                 figure.name,
             ),
             work=Work(calls=1),
-            seconds=tuple(inverse_if_higher(figure.direction, value) for value in figure.values),
+            seconds=figure.seconds,
             where=figure.name,
             devices=user_facts.devices or 1,
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..core.directions import Direction
+from ..core.directions import Direction, inverse_if_higher
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput, short_repr
 from ..core.units import listed, printable
 from . import csv_columns, json_paths, text_groups
@@ -52,6 +52,11 @@ class ProgramFigure:
     def value(self) -> float:
         """The median of its samples."""
         return median(self.values)
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """Its samples as a run keeps them: more is worse, as of seconds."""
+        return tuple(inverse_if_higher(self.direction, value) for value in self.values)
 
 
 @dataclass(frozen=True, slots=True)

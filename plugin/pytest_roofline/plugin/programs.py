@@ -25,9 +25,8 @@ from ..processes.programs import (
     TIMEOUT_S,
     Printed,
     Surroundings,
-    file_hashes,
+    identity_of,
     program_name,
-    version_line,
 )
 from .recording import CurrentTest, with_sanity
 from .results import lack
@@ -159,11 +158,7 @@ class _ProgramRun:
         if figures.reader in READERS:
             text = output.decode("utf-8", "replace")
             return [
-                self._measurement(
-                    _name_of(figure),
-                    figure.direction,
-                    [inverse_if_higher(figure.direction, value) for value in figure.values],
-                )
+                self._measurement(_name_of(figure), figure.direction, figure.seconds)
                 for figure in read_figures(text, figures.reader, figures.paths)
             ]
         source = printable(shlex.join(self._command.words))
@@ -218,10 +213,12 @@ class _ProgramRun:
 
     def _identify(self) -> None:
         """Add the program to the software of the run: the hashes of its files, and its version."""
-        version = version_line(self._printed.text)
-        software = file_hashes(self._command.words, self._command.around)
-        if version:
-            software[f"version of {self._name}"] = version
+        software = identity_of(
+            self._command.words,
+            self._command.around,
+            self._printed.text,
+            f"version of {self._name}",
+        )
         self._programs.software |= software
         under_test = self._session.under_test
         under_test.environment = replace(

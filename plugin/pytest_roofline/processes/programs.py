@@ -173,8 +173,19 @@ def program_name(words: Sequence[str], interpreter: str = "") -> str:
     return Path(program.strip("'\"")).stem or "command"
 
 
-def file_hashes(words: Sequence[str], around: Surroundings) -> dict[str, str]:
-    """Return the hash of a program, and of each file that its command names, by `file NAME`."""
+def identity_of(
+    words: Sequence[str], around: Surroundings, printed: str, version_name: str = "version"
+) -> dict[str, str]:
+    """Return what tells a program from another, by name.
+
+    That is the hash of the program and of each file that its command names, and the line that states a version.
+
+    Args:
+        words: the command.
+        around: where it ran.
+        printed: the text that may state the version.
+        version_name: the name of the version.
+    """
     paths = []
     if words:
         program = words[0]
@@ -183,7 +194,10 @@ def file_hashes(words: Sequence[str], around: Surroundings) -> dict[str, str]:
         program_path = shutil.which(name, path=around.environ.get("PATH"))
         paths = [Path(program_path)] if program_path else []
     paths += [around.cwd / word for word in words[1:] if _is_file(around.cwd / word)]
-    return {f"file {printable(path.name)}": _hash(path, _state(path)) for path in paths}
+    identity = {f"file {printable(path.name)}": _hash(path, _state(path)) for path in paths}
+    if match := _VERSION.search(printed):
+        identity[version_name] = printable(match[0].strip()[:MOST_COLUMNS])
+    return identity
 
 
 def _is_file(path: Path) -> bool:
@@ -217,9 +231,3 @@ def _hash(path: Path, state: tuple[int, int]) -> str:
     if content.startswith(b"#!"):
         _, _, content = content.partition(b"\n")
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def version_line(printed: str) -> str:
-    """Return the first printed line that states a version; empty without one."""
-    match = _VERSION.search(printed)
-    return printable(match[0].strip()[:MOST_COLUMNS]) if match else ""
