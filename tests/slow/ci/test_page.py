@@ -1,4 +1,4 @@
-"""docs/ci.md tells what stands in the files beside it."""
+"""docs/ci.md and pull-requests.md tell what stands in the files beside them."""
 
 import re
 
@@ -51,7 +51,10 @@ def test_the_command_of_the_page_is_that_of_each_file_and_selects_tests_that_the
 
 
 def test_each_file_has_a_row_or_a_link_that_leads_to_it():
-    fleet = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[([\w.-]+)\]\(ci/\1\) \|", PAGE, re.M)
+    fleet, pulls = (
+        (ROOT / "docs" / name).read_text(encoding="utf-8")
+        for name in ("fleet.md", "pull-requests.md")
+    )
+    rows = re.findall(r"^\| \[([\w.-]+)\]\(ci/\1\) \|", PAGE + pulls, re.M)
     links = re.findall(r"\[`([\w.-]+)`\]\(ci/\1\)", fleet)
     assert {path.name for path in SHIPPED.iterdir()} == {*rows, *links}
