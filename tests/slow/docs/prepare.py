@@ -115,6 +115,7 @@ def nothing(scene: Scene, machine: Machine) -> None:
 
 
 PREPARATIONS: dict[str, Callable[[Scene, Machine], None]] = {
+    "docs/ci.md": gated,
     "docs/reference/baselines.md": baselines_page,
     "docs/new-driver.md": many_machines,
     "docs/fleet.md": many_machines,
