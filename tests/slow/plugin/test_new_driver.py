@@ -69,9 +69,8 @@ class Step:
 
 def steps() -> list[Step]:
     """The commands of the page in order. Of several in a block, the last printed what stands below."""
-    chapters = PAGE.read_text(encoding="utf-8").partition("## Two ways in one run")[0]
-    # That is of machines of other products, whose runs the story does not have.
-    chapters = re.sub(r"## Devices as columns\n.*?(?=\n## |\Z)", "", chapters, flags=re.DOTALL)
+    # What follows is of other products and of many nights, whose runs the story does not have.
+    chapters = PAGE.read_text(encoding="utf-8").partition("## Devices as columns")[0]
     fleet = (PAGE.parent / "fleet.md").read_text(encoding="utf-8")
     chapters += fleet.partition("## A change on some nodes")[2].partition("With all logs")[0]
     blocks = re.findall(r"```(sh|text)\n(.*?)```", chapters, re.DOTALL)
