@@ -16,7 +16,7 @@ Better = Literal["lower", "higher"]
 # block (shared) or of a thread (stack, scratch), columns of tensor memory those of a block; registers are those of a
 # thread, spills and instructions those that stand in the binary, however often a loop goes through them. The last three
 # count what stands in loops; the first two of them are there where matrix instructions are those of a warpgroup.
-# docs/compile-gate.md says where each is read.
+# docs/reference/kernels.md says where each is read.
 JUDGED_FIGURES: dict[str, Better] = {
     "registers": "lower",
     "vgprs": "lower",
