@@ -266,9 +266,9 @@ MODEL = (
                "share", 0, 1.0, "share", "what graphs are for", "suite.md"),
     _ran("model", "memory", "memory against its formula", "suite.md, memory"),
     _ran("model", "precision", "precisions", "suite.md, precisions"),
-    _ran("model", "profile", "a profile", "writing-tests.md"),
+    _ran("model", "profile", "a profile", "profiles.md"),
     Prediction("profiles", "model", "profiles in its run file", "profile", "profiles", 1, math.inf, "",
-               "the command's own help", "writing-tests.md"),
+               "the command's own help", "profiles.md"),
     _ran("model", "one rank", "one rank over NCCL", "ranks.md"),
     _sound("model"),
 )  # fmt: skip

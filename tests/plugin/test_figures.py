@@ -68,11 +68,11 @@ def test_a_further_round_finds_a_figure_again_and_keeps_quiet(desk):
 
 def test_the_example_of_the_page_prints_what_stands_below_it(pytester):
     page = (Path(__file__).parents[2] / "docs" / "writing-tests.md").read_text(encoding="utf-8")
-    chapter = page.partition("## Starts, tokens and figures")[2]
+    chapter = page.partition("## First calls, tokens and figures")[2]
     example, shown = (
         re.search(rf"```{kind}\n(.*?)```", chapter, re.DOTALL)[1] for kind in ("python", "text")
     )
-    pytester.makepyfile("import torch\nfrom pytest_roofline import Work\n" + example)
+    pytester.makepyfile(example)
     options = ("-v", "-p", "no:hypothesispytest", "--roofline-device=cpu", "--roofline-budget=0.05")
     result = pytester.runpytest_inprocess(*options)
     result.assert_outcomes(passed=1)

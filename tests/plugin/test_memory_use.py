@@ -139,7 +139,7 @@ def test_running_out_of_memory_is_recorded_as_anywhere_else(desk):
 
 
 def test_the_example_of_the_documentation_passes(desk):
-    page = (Path(__file__).parents[2] / "docs" / "writing-tests.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/measuring.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"## Where memory goes\n\n```python\n(.*?)```", page, re.DOTALL)
     desk.suite("import torch\n\n" + example)
     result = desk.run()

@@ -197,7 +197,7 @@ def _size(match: re.Match[str] | None) -> int | None:
 
 # The part of a call: autograd's backward, an optimizer's step, or else (before and between these) forward.
 Step = Literal["forward", "backward", "optimizer"]
-# docs/writing-tests.md defines each.
+# docs/reference/measuring.md defines each.
 Category = Literal[
     "parameters",
     "buffers",
