@@ -7,7 +7,7 @@ from .conftest import ONE
 
 def test_xdist_with_workers_skips_what_measures_with_the_reason_and_runs_the_rest(desk):
     desk.suite(f"{ONE.format(marks='')}\ndef test_ordinary(): pass\n")
-    asked = ("-n", "2", "-rfE", "-p", "no:hypothesispytest")
+    asked = ("-n", "1", "-rfE", "-p", "no:hypothesispytest")
     result = desk.subprocess(*asked)
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(
