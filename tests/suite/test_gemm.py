@@ -1,11 +1,8 @@
 """Matrix products as a user starts them."""
 
-import pytest
-
 from .benchmarks import short_run_of
 
 
-@pytest.mark.serial
 def test_a_processor_multiplies_one_small_cube_of_two_types(tmp_path):
     _, run = short_run_of(tmp_path, "perf_tests/test_gemm.py")
     found = {one.label: (one.key.metric, one.verified) for one in run.measurements}

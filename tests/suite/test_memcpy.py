@@ -34,7 +34,6 @@ def test_the_arrays_of_stream_leave_the_largest_cache_of_a_processor_too():
         assert is_cold(sets, work, 480 * MIB), operation
 
 
-@pytest.mark.serial
 def test_a_short_run_measures_verifies_and_prints_what_was_selected(tmp_path):
     done, run = short_run_of(tmp_path, "perf_tests", "-k=memcpy_h2h and (4KiB or 32KiB)")
     found = [(one.label, one.verified, one.key.cache) for one in run.measurements]
