@@ -3,11 +3,13 @@
 import contextlib
 import gc
 import importlib.metadata
+import importlib.util
 import json
 import math
 import os
 import platform
 import re
+import runpy
 import signal
 import statistics
 import sys
@@ -52,16 +54,16 @@ def pytest_sessionstart(session):
     """A file for JUnit says which versions its tests ran with; `benchmarks/versions.py` makes a page of such files."""
     if not (report := session.config.stash.get(xml_key, None)):
         return
-    # With the part that names a build, which the metadata of PyPI's wheels leave out.
-    import torch
-
     needs = importlib.metadata.requires("pytest-roofline")
     names = [re.match(r"[\w-]+", need)[0] for need in needs if "extra ==" not in need] + ["triton"]
     versions = {"python": platform.python_version()}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-    for name, version in (versions | {"torch": str(torch.__version__)}).items():
+    # With the part that names a build, which the metadata of PyPI's wheels leave out; an import takes seconds.
+    torch = Path(importlib.util.find_spec("torch").origin).with_name("version.py")
+    versions["torch"] = runpy.run_path(str(torch))["__version__"]
+    for name, version in versions.items():
         report.add_global_property(name, version)
 
 
