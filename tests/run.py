@@ -1,7 +1,7 @@
 """What `tox run -e cpu` runs: `python tests/run.py REPORTS [slow [TEST…] | programs [TEST…] | ARGUMENT…]`.
 
 Without an argument all of `tests` but `tests/slow`; with `slow` that, with `programs` the tests beside the developers'
-programs, and the tests that are named behind it. Two files at a time, then, alone, those that are marked `serial`,
+programs, and the tests that are named behind it. Three files at a time, then, alone, those that are marked `serial`,
 since they time something real. Their reports for JUnit are in REPORTS: `others.xml` and `serial.xml`, or
 `slow-others.xml` and so on. With other arguments, pytest with these.
 """
@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 PYTEST = [sys.executable, "-m", "pytest"]
-# Not sorted by their number of tests, which says nothing about their time.
-TWO_FILES_AT_A_TIME = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+# For two cores, since tests of launchers, faults and daemons mostly wait. Not sorted by their number of tests, which
+# says nothing about their time.
+THREE_FILES_AT_A_TIME = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
 SLOW = Path("tests/slow")
 # The folders of a part, and those in them that belong to another.
 PARTS = {
@@ -37,7 +38,7 @@ def run_all(reports: Path, name: str, further: list[str]) -> int:
     named = [*map(str, files), *further]
     serial = [test for test in named if "mark.serial" in file_of(test).read_text(encoding="utf-8")]
     chosen = [*map(str, folders), *(f"--ignore={other}" for other in others)]
-    runs = {"others": [*chosen, *further, "-m", "not serial", *TWO_FILES_AT_A_TIME]}
+    runs = {"others": [*chosen, *further, "-m", "not serial", *THREE_FILES_AT_A_TIME]}
     if serial:
         runs["serial"] = [*serial, "-m", "serial"]
     start = f"{name}-" if name else ""
