@@ -48,6 +48,8 @@ CONTRASTS = (
 
 HEAD = """# Transformer steps
 
+{conclusion}
+
 Made by `python benchmarks/transformer_page.py {runs} -o docs/results/transformer.md` from {count}. The model is a
 decoder of five sizes ([the suite](../reference/suite.md#transformer-steps) says which), batch 4, random tokens.
 Milliseconds are the median of one call; tokens and FLOPs are those of one call over that time, FLOPs by the formula of
@@ -113,6 +115,26 @@ def steps(run: Run) -> Iterator[str]:
             yield f"Peaks: {'; '.join(peaks.values())}."
 
 
+def conclusion(runs: Sequence[Run]) -> str:
+    """Return the sentence that the page begins with: how near the steps come to the peak."""
+    rows = [row for run in runs for row in sound(run, STEPS)]
+    shares = [share for row in rows if (share := _share_of_peak(row)) is not None]
+    text = f"Of {len(rows)} steps that were measured {sum(row.seconds is not None for row in rows)} are sound"
+    return (
+        f"{text}; they reach {min(shares):.1%} to {max(shares):.1%} of the peak."
+        if shares
+        else f"{text}."
+    )
+
+
+def _share_of_peak(row: Sound) -> float | None:
+    """Return the share of the peak that a step reaches; None where no peak or no sound time is known."""
+    measurement, seconds = row.measurement, row.seconds
+    if measurement.mfu is None or seconds is None:
+        return None
+    return measurement.mfu * measurement.median_s / seconds
+
+
 def _ran_out(record: OutOfMemory) -> str:
     """In words, with what it asked for; and the most that there was, where that is known to be of this measurement."""
     words, allocation = "out of memory", record.allocation
@@ -129,15 +151,13 @@ def step_row(one: Sound) -> tuple[str, ...]:
     measurement, seconds = one.measurement, one.seconds
     if seconds is None:
         return measurement.label, "not sound", *[NOTHING] * 5
-    work, mfu = measurement.work, NOTHING
-    if measurement.mfu is not None:
-        mfu = f"{measurement.mfu * measurement.median_s / seconds:.1%}"
+    work, share = measurement.work, _share_of_peak(one)
     return (
         measurement.label,
         three_digits(seconds * 1e3),
         three_digits(work.tokens / seconds) if work.tokens else NOTHING,
         three_digits(work.flops / seconds / 1e9) if work.flops else NOTHING,
-        mfu,
+        NOTHING if share is None else f"{share:.1%}",
         NOTHING if measurement.peak_bytes is None else format_memory(measurement.peak_bytes),
         NOTHING if measurement.compile_s is None else format_seconds(measurement.compile_s),
     )
@@ -304,7 +324,7 @@ def page(runs: Sequence[Run]) -> str:
     """All of it."""
     names = " ".join(run.header.run_id for run in runs)
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
-    head = HEAD.format(runs=names, count=count, nothing=NOTHING)
+    head = HEAD.format(conclusion=conclusion(runs), runs=names, count=count, nothing=NOTHING)
     sections = [part for run in runs for part in section(run)]
     pairs = [*compared(runs)]
     sections += ["## Side by side", *pairs] if pairs else []

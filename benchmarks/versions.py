@@ -37,6 +37,8 @@ WORST_FIRST = ("error", "failure", "skipped", "passed")
 SHOWN = ("python", "torch", "triton", "numpy")
 TITLE = """# The versions that are promised, tried
 
+{conclusion}
+
 `oldest` has the lowest version of every package that `pyproject.toml` names, `image` what a GPU image holds.
 `tox run -e oldest,image` runs the tests with them, and `benchmarks/versions.py` made this page of the files for JUnit
 that came out. A test that stands in several of these files counts as in the one that was begun last.
@@ -155,7 +157,18 @@ def page(environments: list[Tried], files: set[str]) -> str:
         )
     sections = (section(tried, files) for tried in environments)
     place = "\n\n".join(comments(PART))
-    return "\n\n".join([TITLE, "\n".join(rows), *sections, place]) + "\n"
+    counts = {tried.name: counted(tried.tests) for tried in environments}
+    title = TITLE.format(conclusion=conclusion(counts))
+    return "\n\n".join([title, "\n".join(rows), *sections, place]) + "\n"
+
+
+def conclusion(counts: dict[str, tuple[int, int, int]]) -> str:
+    """Return the sentence that the page begins with, of tests that passed, failed and were skipped by environment."""
+    parts = [
+        f"{failed} of {passed + failed:,} with `{name}`"
+        for name, (passed, failed, _) in counts.items()
+    ]
+    return f"Of the tests that ran, {' and '.join(parts)} failed."
 
 
 def section(tried: Tried, files: set[str]) -> str:

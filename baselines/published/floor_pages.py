@@ -53,7 +53,19 @@ def filled(text: str, found: Account) -> str:
     """
     made = cells()
     tables = {"floors": floor_table(made), "empty": empty_table(made), "share": share_table(found)}
+    tables["conclusion"] = iter([conclusion(made)])
     return between(text, {**tables, "read": read_lines(made)})
+
+
+def conclusion(made: Sequence[Cell]) -> str:
+    """Return the sentence that the page begins with."""
+    floors = [cell for cell in made if cell.share is not None]
+    slowdowns = [slowdown for cell in floors if (slowdown := red_from(cell)) is not None]
+    products = len({cell.product for cell in floors})
+    return (
+        f"{len(floors)} floors hold {products} products; by the floor, a call is red once it takes "
+        f"{min(slowdowns):.0%} to {max(slowdowns):.0%} longer than is typical of healthy cards."
+    )
 
 
 def floor_table(made: Sequence[Cell]) -> Iterator[str]:

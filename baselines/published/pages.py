@@ -22,6 +22,7 @@ def filled(text: str, found: Account) -> str:
     return between(
         text,
         {
+            "conclusion": iter([conclusion(found)]),
             "gating": gating_table(found),
             "not-gating": idle_table(found),
             "implausible": implausible_table(found),
@@ -29,6 +30,16 @@ def filled(text: str, found: Account) -> str:
             "figures": figure_table(found),
             "left-out": left_out_table(found),
         },
+    )
+
+
+def conclusion(account: Account) -> str:
+    """Return the sentence that the page begins with."""
+    entries = shipped(account)
+    gating = sum(published.entry.gates for published in entries)
+    return (
+        f"Of {len(account.records)} published figures and limits {len(entries)} entries ship, of which {gating} limits "
+        "can turn a test red; the others are shown beside a measurement."
     )
 
 

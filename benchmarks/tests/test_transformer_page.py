@@ -142,3 +142,13 @@ def test_every_published_table_names_its_hardware_and_has_whole_rows(transformer
     for source in sources:
         assert source["hardware"]
         assert {len(row) for row in source["rows"]} == {len(source["columns"])}
+
+
+def test_the_page_begins_with_the_steps_that_are_sound_and_what_they_reach(shown, step):
+    # A step of 100 GFLOP beside a peak of 80 GFLOP/s.
+    peak = {"ceiling": PEAK, "context": 256}
+    text = shown(step(2.0, **peak), step(2.5, ceiling=PEAK), step(2.0, invalid="busy", context=512))
+    assert text.split("\n\n")[1] == (
+        "Of 3 steps that were measured 2 are sound; they reach 50.0% to 62.5% of the peak."
+    )
+    assert "Of 1 steps that were measured 1 are sound." in shown(step(2.0))

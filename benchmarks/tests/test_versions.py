@@ -169,3 +169,9 @@ def test_the_page_of_environments_keeps_the_part_on_compilers(
     text = page.read_text(encoding="utf-8")
     assert "kept" == versions.part_of(text, versions.PART)
     assert text.startswith("# The versions that are promised, tried")
+
+
+def test_the_first_sentence_counts_what_failed_in_each_environment(versions):
+    assert versions.conclusion({"oldest": (8, 2, 5), "image": (1000, 0, 0)}) == (
+        "Of the tests that ran, 2 of 10 with `oldest` and 0 of 1,000 with `image` failed."
+    )
