@@ -1,4 +1,4 @@
-"""docs/reference/offline.md as it stands: from an index of stand-ins to a measurement on a machine without a network."""
+"""docs/reference/offline.md as it is: from an index of stand-ins to a measurement on a machine without a network."""
 
 import os
 import re
