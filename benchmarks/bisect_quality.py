@@ -48,6 +48,8 @@ PROCESS, SESSION, TAILS = 0.01, 0.01, 3
 BROKEN = 0.1
 # The two figures by which a tool named a commit on one sample each (tritonparse#377).
 FIGURES = (3.693, 3.739)
+# The title of the last section, which `triton_wheels.py` writes.
+WHEELS = "## Two real wheels"
 RIGHT, WRONG, NOTHING, OPEN = "right", "wrong", "nothing", "open"
 # The goals, as shares and numbers of processes.
 RIGHT_AT_LEAST, WRONG_AT_MOST, NOTHING_AT_LEAST, PROCESSES_AT_MOST, GUILTY_PROCESSES = (
@@ -365,6 +367,12 @@ def conclusion(results: Sequence[goals.Goal]) -> str:
     return " ".join(sentences)
 
 
+def wheels_section(page: str) -> str:
+    """Return the section of a page that `triton_wheels.py` wrote; empty without one."""
+    _, title, section = page.partition(WHEELS)
+    return title + section
+
+
 def findings(
     tallies: Mapping[str, Tally], guilty: Mapping[str, list[tuple[bool, int]]]
 ) -> list[tuple[str, str, bool]]:
@@ -424,7 +432,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guilty[name] = [search_groups(name, generator) for generator in generators]
     text = page(tallies, guilty, options.draws, options.seed)
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        before = options.output.read_text(encoding="utf-8") if options.output.exists() else ""
+        # A section that another program wrote stays.
+        parts = filter(None, (stamped(text), wheels_section(before)))
+        options.output.write_text("\n".join(parts), encoding="utf-8")
     else:
         print(text, end="")
     return 0

@@ -54,3 +54,20 @@ def test_the_page_reaches_every_goal():
     text = PAGE.read_text(encoding="utf-8")
     assert "**All 16 goals are reached.**" in text
     assert text.count("| reached |") == 16
+
+
+def test_the_section_of_another_program_is_the_end_of_the_page(quality, program):
+    wheels = program("triton_wheels")
+    section = wheels.section("roofline bisect: a line\nkernel is slower since with:triton==3.9.0\n")
+    page = f"# Title\n\ntext\n\n{section}"
+    assert quality.wheels_section(page) == section
+    assert quality.wheels_section("# Title\n") == ""
+    assert "\n$ roofline bisect 'with:triton==3.6.*' 'with:triton==3.9.*' -- perf_tests/" in section
+
+
+def test_a_long_line_is_broken_between_words_and_loses_none(program):
+    wheels = program("triton_wheels")
+    line = " ".join(["word"] * 60)
+    broken = wheels._wrapped(line)
+    assert broken.split() == line.split()
+    assert max(map(len, broken.splitlines())) <= 118
