@@ -1,5 +1,6 @@
 """What a search says: a line a step, and at its end a paragraph that is fit for an issue."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from .state import BisectState
 
 # Of tests that a line names.
 MOST_NAMED = 3
+# The user and the password in the address of an index, which must not get into an issue.
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]+(?=@)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,11 @@ def _range_text(gap: Gap, row: Sequence[str]) -> str:
 
 
 def comparison_command(state: BisectState, good: str, bad: str) -> str:
-    """Return the command line of `roofline ab` that compares two candidates."""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in state.variables.items()]
+    """Return the command line of `roofline ab` that compares two candidates, without a password of the index."""
+    variables = [
+        f"{name}={shlex.quote(_CREDENTIALS.sub('***', value))}"
+        for name, value in state.variables.items()
+    ]
     # pytest's arguments come behind --.
     arguments = ["--", *state.arguments] if state.arguments else []
     words = ["roofline", "ab", good, bad, *state.options, *arguments]
