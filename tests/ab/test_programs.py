@@ -477,3 +477,9 @@ def test_what_a_known_tool_prints_is_decided_with_eight_a_side(
     for row in report["tests"]:
         worse = 0.08 if row["change"] > 0 else 1 / 1.08 - 1
         assert row["change"] == pytest.approx(worse, abs=0.015)
+
+
+def test_a_name_that_no_file_can_hold_is_kept_by_its_escape(folder):
+    (folder / "printed.json").write_text(r'{"r": {"\ud800a": {"x": 1}, "b": {"x": 2}}}')
+    report = ab(".", ".", "--processes=2", "--run", "cat printed.json", "--higher=r.*.x")
+    assert rows(report).keys() == {r"cat[\ud800a].x", "cat[b].x"}

@@ -7,7 +7,7 @@ from statistics import median
 
 from ..core.directions import Direction, inverse_if_higher
 from ..core.errors import LARGEST, SMALLEST, BadFile, BadInput, short_repr
-from ..core.units import listed, printable
+from ..core.units import encodable, listed, printable
 from . import csv_columns, json_paths, text_groups
 from .place import Place
 
@@ -137,8 +137,9 @@ def _figures(text: str, reader: TextReader, path: FigurePath) -> list[ProgramFig
     return [
         ProgramFigure(
             path.direction,
-            path.name or place.name,
-            place.cases,
+            # JSON may hold characters that a run file cannot.
+            encodable(path.name or place.name),
+            {encodable(name): encodable(case) for name, case in place.cases.items()},
             tuple(
                 number_of(value, _title(path.path, place.cases))
                 for value in (place.value if isinstance(place.value, list) else [place.value])

@@ -13,7 +13,7 @@ from ..core.features import require
 from ..core.keys import JOB_METRIC, Key
 from ..core.records import Measurement
 from ..core.samples import Ranks, Samples
-from ..core.units import encodable, printable, slug
+from ..core.units import printable, slug
 from ..core.work import RATE_UNITS, Work, rate_suffix
 from ..core.writing import make_ignored_folder
 from ..engine.inventory import kind_among
@@ -310,7 +310,7 @@ def _read_tool(
 def _name_of(figure: ProgramFigure) -> str:
     """Return the name of a figure, with what tells it apart from other figures of its path: `tok/s[llama]`."""
     cases = "-".join(figure.cases.values())
-    return encodable(f"{figure.name}[{cases}]" if cases else figure.name)
+    return f"{figure.name}[{cases}]" if cases else figure.name
 
 
 def _figure_of(measurement: Measurement) -> ProgramFigure:
