@@ -14,11 +14,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from goals import Goal, rows_of, verdict_on
 from many.commands import Done, peer, rollout, roofline
 from many.faults import Score, names, score_fleet, score_history
 from many.fleets import DEVICE, LINK, PROCESS, SESSION, Plan, planted, write
 from many.logs import write_logs
-from many.rollouts import BETWEEN_NODES, BETWEEN_RUNS, CHANGED, NODES, TESTS, silent_named, table
+from many.rollouts import (
+    BETWEEN_NODES,
+    BETWEEN_RUNS,
+    CHANGED,
+    NODES,
+    TESTS,
+    Rates,
+    compare_rules,
+    silent_named,
+    table,
+)
 from stamp import stamped
 from statsmodels.stats.proportion import proportion_confint
 
@@ -32,7 +43,14 @@ SEED = 8
 FEWEST_NODES = 4
 LOG_NODES = 1_000
 SCORES = {"fleet": score_fleet, "history": score_history}
+# The goals: seconds of CPU and MB on the most run files, and on the logs of all nodes.
+FILES_CPU_S, FILES_MB = 4, 300
+LOGS_CPU_S, LOGS_MB = 20, 500
 PAGE = """# Many machines
+
+{conclusion}
+
+{goals}
 
 Made by `python benchmarks/many_runs.py`, every number of it, seed {seed}. Run files of made-up nodes with four GPUs
 each, {nights} nights, 16 tests on each GPU and 14 more on each node. Standard deviations of log seconds are those that
@@ -121,9 +139,19 @@ def page(files: Sequence[int], clean: int, seed: int, rollouts: int) -> str:
     step = next(fault.from_night for fault in first.faults if fault.name == "step")
     spreads = {"process": PROCESS, "session": SESSION, "device": DEVICE, "link": LINK}
     shares = {name: f"{value * 100:g} %" for name, value in spreads.items()}
-    text = PAGE.format(seed=seed, nights=NIGHTS, **shares, step=step)
+    simulated = simulate(rollouts)
+    results = findings(rows, simulated)
+    table_of_goals = "\n".join(["| goal | seen | |", "|---|---|---|", *rows_of(results)])
+    text = PAGE.format(
+        conclusion=conclusion(rows, results),
+        goals=table_of_goals,
+        seed=seed,
+        nights=NIGHTS,
+        **shares,
+        step=step,
+    )
     parts = [text.strip(), _table(rows), _growth(rows), *_invented_lines(rows)]
-    parts.append(rollout_text(rollouts))
+    parts.append(rollout_text(simulated))
     if clean:
         parts.append(_clean_text(without_faults(clean, files[0], seed)))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -185,15 +213,85 @@ def without_faults(fleets: int, files: int, seed: int) -> Clean:
     return Clean(fleets, files, invented, wrong)
 
 
-def rollout_text(count: int) -> str:
-    """Simulated roll-outs by every rule, silent nodes, and the time that logs of a thousand nodes take."""
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """Roll-outs of which the truth is known, `count` of each kind.
+
+    Args:
+        rules: how often each rule is right, by its name.
+        silent: in how many of half as many fleets exactly the silent nodes are named.
+        logs: the command on the logs of a thousand nodes.
+    """
+
+    count: int
+    rules: dict[str, Rates]
+    silent: int
+    logs: Done
+
+
+def simulate(count: int) -> Simulated:
+    """Return simulated roll-outs judged by every rule, and the command on the logs of a thousand nodes."""
     _say(f"{count} roll-outs of each kind")
-    lines = "\n".join(table(count, count, count // 2))
+    rules = compare_rules(count, count, count // 2)
     silent = silent_named(count // 2)
     _say(f"roofline rollout on {2 * LOG_NODES:,} logs")
     with tempfile.TemporaryDirectory(prefix="roofline-many-") as place:
         write_logs(Path(place), LOG_NODES)
-        done = rollout(Path(place), LOG_NODES)
+        return Simulated(count, rules, silent, rollout(Path(place), LOG_NODES))
+
+
+def findings(rows: Sequence[Row], simulated: Simulated) -> list[Goal]:
+    """Return the goals, with what was seen."""
+    most = max(row.files for row in rows)
+    on_files = [
+        _within(f"{row.command} on {most:,} files", row.done, FILES_CPU_S, FILES_MB)
+        for row in rows
+        if row.files == most and row.score is not None
+    ]
+    name = f"`roofline rollout` on {2 * LOG_NODES:,} logs"
+    on_logs = _within(name, simulated.logs, LOGS_CPU_S, LOGS_MB)
+    return [*on_files, on_logs, *_rollout_goals(simulated)]
+
+
+def _within(name: str, done: Done, most_cpu_s: float, most_mb: float) -> Goal:
+    """Return the goal of a command's time and memory."""
+    megabytes = done.peak_bytes / 1e6
+    goal = f"{name}: at most {most_cpu_s} s of CPU and {most_mb} MB"
+    is_reached = done.cpu_s <= most_cpu_s and megabytes <= most_mb
+    return goal, f"{done.cpu_s:.1f} s, {megabytes:.0f} MB", is_reached
+
+
+def _rollout_goals(simulated: Simulated) -> list[Goal]:
+    """Return the goals of simulated roll-outs."""
+    count, fleets = simulated.count, simulated.count // 2
+    rates = simulated.rules["`roofline rollout`"]
+    slow, healthy = 5 * fleets, (NODES - 5) * fleets
+    entries = (
+        ("`roofline rollout` finds +5 % in 95 %", rates.found, count, rates.found >= 0.95 * count),
+        ("no unchanged roll-out is red", rates.red, count, not rates.red),
+        ("a node that is 10 % slower is named in 95 %", rates.named, slow, rates.named >= 0.95 * slow),
+        ("at most 1 % of healthy nodes are named", rates.invented, healthy, rates.invented <= 0.01 * healthy),
+        ("five silent nodes, and no others, are named", simulated.silent, fleets, simulated.silent == fleets),
+    )  # fmt: skip
+    return [(goal, f"{seen} of {total}", is_reached) for goal, seen, total, is_reached in entries]
+
+
+def conclusion(rows: Sequence[Row], results: Sequence[Goal]) -> str:
+    """Return what the page begins with: what was found of what was planted, in what time, and the goals."""
+    most = max(row.files for row in rows)
+    parts = [
+        f"{row.command} finds {len(set(row.score.found))} of {row.planted} planted faults in {row.done.cpu_s:.1f} s "
+        "of CPU"
+        for row in rows
+        if row.files == most and row.score is not None
+    ]
+    return f"On {most:,} run files {' and '.join(parts)}. {verdict_on(results)}"
+
+
+def rollout_text(simulated: Simulated) -> str:
+    """Return the chapter on roll-outs."""
+    count, done = simulated.count, simulated.logs
+    lines = "\n".join(table(simulated.rules, count, count, count // 2))
     sentence = json.loads(done.out)["sentence"]
     return f"""## Roll-outs
 
@@ -205,7 +303,7 @@ the changed nodes after and before, at 5 %.
 
 {lines}
 
-Of five silent nodes of {NODES}, `--nodes` named exactly these in {silent} of {count // 2} roll-outs.
+Of five silent nodes of {NODES}, `--nodes` named exactly these in {simulated.silent} of {count // 2} roll-outs.
 
 {2 * LOG_NODES:,} logs of nccl-tests, of {LOG_NODES:,} nodes and 62 readings each, half of them 5 % slower after:
 {done.cpu_s:.1f} s of CPU, {done.peak_bytes / 1e6:.0f} MB, and `{sentence}`"""

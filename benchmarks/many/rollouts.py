@@ -6,7 +6,7 @@ hands them. A node has its own speed, which stays, and every run its noise.
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -181,7 +181,12 @@ def silent_named(fleets: int) -> int:
     return right
 
 
-def table(effects: int, unchanged: int, faulty: int) -> Sequence[str]:
+def compare_rules(effects: int, unchanged: int, faulty: int) -> dict[str, Rates]:
+    """Return how often each rule is right, by its name."""
+    return {name: rates(rule, effects, unchanged, faulty) for name, rule in RULES.items()}
+
+
+def table(results: Mapping[str, Rates], effects: int, unchanged: int, faulty: int) -> Sequence[str]:
     """Return the lines of the table: a row a rule."""
     heads = (
         "rule",
@@ -195,9 +200,8 @@ def table(effects: int, unchanged: int, faulty: int) -> Sequence[str]:
         f"| {' | '.join(heads)} |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for name, rule in RULES.items():
-        result = rates(rule, effects, unchanged, faulty)
-        nodes = ("–", "–") if rule is by_t_test else (result.named, result.invented)
+    for name, result in results.items():
+        nodes = ("–", "–") if RULES[name] is by_t_test else (result.named, result.invented)
         counts = (result.found, result.red, result.drifted, *nodes)
         lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
     return lines

@@ -89,12 +89,30 @@ def test_the_page_has_time_memory_and_what_was_found(
     monkeypatch.setattr(
         many_runs, "peer", lambda kind, runs: commands.Done("", 0, 4.0, 3.0, 50_000_000)
     )
+    judged = json.dumps({"sentence": "no slowdown above 3 %. PASSED"})
+    monkeypatch.setattr(
+        many_runs, "rollout", lambda folder, nodes: commands.Done(judged, 0, 9.0, 8.0, 90_000_000)
+    )
     monkeypatch.setattr(
         many_runs, "write", lambda plan, folder: (folder / "a.jsonl").write_text("")
     )
     page = tmp_path / "page.md"
-    assert many_runs.main(["--files", "400", "4000", "--clean", "3", "-o", str(page)]) == 0
+    assert (
+        many_runs.main(
+            ["--files", "400", "4000", "--clean", "3", "--rollouts", "4", "-o", str(page)]
+        )
+        == 0
+    )
     text = page.read_text()
+    assert (
+        "On 4,000 run files `roofline fleet` finds 0 of 3 planted faults in 1.5 s of CPU and "
+        "`roofline history` finds 0 of 2 planted faults in 1.5 s of CPU. **All 8 goals are reached.**"
+        in text
+    )
+    assert (
+        "| `roofline fleet` on 4,000 files: at most 4 s of CPU and 300 MB | 1.5 s, 100 MB | reached |"
+        in text
+    )
     assert "| `roofline fleet` | 4,000 | 2.0 | 1.5 | 100 | 0/3 | 0 |" in text
     assert "`roofline fleet` on 4,000 files takes 0.50 times the CPU time of `json.loads`" in text
     assert "`roofline history`: 0 of 3, 0.0 to 70.8 %" in text
