@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...core.errors import NO_TORCH, BadInput, DeviceError
-from .base import AllocatedBytes, Counters, Device, Stamp, Traits, answering
+from .base import AllocatedBytes, Counters, Device, Stamp, Traits, answering, stopped_answering
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +19,7 @@ __all__ = [
     "check_device_name",
     "open_device",
     "require_torch",
+    "stopped_answering",
     "torch_device",
 ]
 

@@ -400,4 +400,9 @@ def answering(device: Device) -> Iterator[None]:
     except DeviceError:
         raise
     except Exception as error:
-        raise DeviceError(f"{device.name} stopped answering: {error}") from error
+        raise stopped_answering(device, error) from error
+
+
+def stopped_answering(device: Device, error: Exception) -> DeviceError:
+    """Return the error that names a device which raised another one."""
+    return DeviceError(f"{device.name} stopped answering: {error}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...core.errors import DeviceError
-from ..devices import Device, Stamp, answering
+from ..devices import Device, Stamp, answering, stopped_answering
 from .peers import ALONE, Agreement, Peers
 
 Answer = TypeVar("Answer")
@@ -396,8 +396,13 @@ class Stopwatch:
 
     def _ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
         """Call the device. A failure becomes a DeviceError that names it."""
-        with answering(self.device):
+        # A context manager would take longer than all else that the host does around a stamp.
+        try:
             return question(*arguments)
+        except DeviceError:
+            raise
+        except Exception as error:
+            raise stopped_answering(self.device, error) from error
 
     def _read_s(self, start: Stamp, end: Stamp) -> float:
         """Return the seconds between two stamps. Raise DeviceError if they are negative."""
