@@ -93,7 +93,11 @@ def environ(repository):
     strange = ("PYTEST_", "GITHUB_", "CI_", "ROOFLINE_", "PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
     # As an editable install of the checkout would have it.
-    return kept | {"PYTHONPATH": str(repository / "src"), "TMPDIR": str(repository.parent)}
+    return kept | {
+        "PYTHONPATH": str(repository / "src"),
+        "TMPDIR": str(repository.parent),
+        "WITHOUT_TORCH": "1",
+    }
 
 
 def ab(repository, *words, statuses=(0,)):
