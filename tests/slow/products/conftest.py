@@ -14,7 +14,7 @@ from pytest_roofline.baselines.files import read_baseline, write_baseline
 from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.entries import Baseline
 
-from ... import preloaded  # noqa: F401
+from ... import preloaded, warm_rounds  # noqa: F401
 from .group import Group
 from .machine import ASKED, Machine
 from .recorded import facts_of
@@ -82,6 +82,7 @@ def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setenv("COLUMNS", "2000")
     for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
+    warm_rounds.install(monkeypatch)
     gc.freeze()
     yield Bench(pytester, monkeypatch)
     gc.unfreeze()
