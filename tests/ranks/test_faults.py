@@ -186,7 +186,9 @@ def test_answers_that_came_while_this_process_was_stopped_count_although_the_tim
 
 
 def test_whoever_keeps_to_another_order_of_operations_is_blamed(two):
-    three = RealRanks(3, Local(forks=True))
+    # By the process that forks the two, which takes seconds to start.
+    two.pool.kill()
+    three = RealRanks(3, two.pool.placement)
     try:
         for function, told in (
             (ranks.swap_two, "all_gather"),
@@ -198,7 +200,7 @@ def test_whoever_keeps_to_another_order_of_operations_is_blamed(two):
             assert re.match(three.name[1], line), line
             assert told in line
     finally:
-        three.pool.stop()
+        three.pool.kill()
     # Of two both are named, with their counts.
     line = two.fails(ranks.leave_one_over, 1, timeout_s=HANG_S).splitlines()[0]
     assert re.match(rf"{two.name[0]} and {two.name[1]} left the function out of step", line), line
