@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from parts import part_of, with_part
-from stamp import ROOT, stamped
+from stamp import ROOT
 
 from pytest_roofline.ab.making import make_overlay, packages_of
 from pytest_roofline.core.errors import BadFile
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.output:
         page = options.output.read_text(encoding="utf-8")
-        options.output.write_text(with_part(page, PROGRAM, stamped(text)), encoding="utf-8")
+        options.output.write_text(with_part(page, PROGRAM, text), encoding="utf-8")
     return 0
 
 

@@ -31,7 +31,6 @@ from detectors.in_turn_rows import (
 from detectors.peers import PROCESS_PEERS, SLOWDOWNS, SWEEP
 from detectors.rows import bounds
 from parts import comments, part_of, with_part
-from stamp import stamped
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.verdicts import Kind
@@ -319,7 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counted.append((row, tally))
     text = page(counted, {} if options.only else count_peers(plan, options.jobs), plan)
     if options.output:
-        text = with_part(stamped(text), ab_page.PROGRAM, part)
+        text = with_part(text, ab_page.PROGRAM, part)
         options.output.write_text(text, encoding="utf-8")
     else:
         print(text, end="")

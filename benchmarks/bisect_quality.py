@@ -17,7 +17,6 @@ from statistics import median
 
 import goals
 import numpy as np
-from stamp import stamped
 
 from pytest_roofline.bisect.measuring import any_clear, is_clear
 from pytest_roofline.bisect.search import (
@@ -434,7 +433,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.output:
         before = options.output.read_text(encoding="utf-8") if options.output.exists() else ""
         # A section that another program wrote stays.
-        parts = filter(None, (stamped(text), wheels_section(before)))
+        parts = filter(None, (text, wheels_section(before)))
         options.output.write_text("\n".join(parts), encoding="utf-8")
     else:
         print(text, end="")

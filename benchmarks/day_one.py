@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parts import part_of, with_part
-from stamp import stamped
 
 from pytest_roofline.core.entries import SHARE, Entry
 from pytest_roofline.core.errors import BadFile
@@ -178,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.output:
         page = options.output.read_text(encoding="utf-8")
-        options.output.write_text(with_part(page, PROGRAM, stamped(text)), encoding="utf-8")
+        options.output.write_text(with_part(page, PROGRAM, text), encoding="utf-8")
     return 0
 
 

@@ -22,7 +22,6 @@ from detectors.page import as_json, page
 from detectors.peers import FIVE_ASIDE, Called, Peer, available, call, usual
 from detectors.recording import record
 from detectors.rows import SHAPES, Plan, Row, count_all, rows
-from stamp import stamped
 
 from pytest_roofline.core.errors import BadInput, RooflineError
 from pytest_roofline.core.units import parse_fraction
@@ -171,7 +170,7 @@ def _run(options: argparse.Namespace) -> None:
     text = page(counted, plan, peers, told)
     print(json.dumps(as_json(counted, plan, peers), indent=1) if options.json else text)
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        options.output.write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

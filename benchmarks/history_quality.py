@@ -17,7 +17,6 @@ import numpy as np
 from detectors.rows import bounds
 from many.nights import QUIET, WORLDS, Drawn, World, draw, measure
 from many.watching import BOTH, MEDIANS, OTAVA, RULES, WHOLE, Report, otava_version, watch
-from stamp import stamped
 
 from pytest_roofline.core.errors import BadInput, RooflineError
 
@@ -260,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unchanged(world, options.unchanged, options.seed, tally)
     text = page(tallies, options.seed)
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        options.output.write_text(text, encoding="utf-8")
     else:
         print(text)
     return 0

@@ -30,7 +30,6 @@ from many.rollouts import (
     silent_named,
     table,
 )
-from stamp import stamped
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_roofline.core.errors import BadInput, RooflineError
@@ -126,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"many_runs: {error}", file=sys.stderr)
         return 2
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        options.output.write_text(text, encoding="utf-8")
     else:
         print(text)
     return 0
@@ -155,6 +154,18 @@ def page(files: Sequence[int], clean: int, seed: int, rollouts: int) -> str:
     if clean:
         parts.append(_clean_text(without_faults(clean, files[0], seed)))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def conclusion(rows: Sequence[Row]) -> str:
+    """Return the sentence that the page begins with: planted faults that are found, and findings that are invented."""
+    scored = [(row, row.score) for row in rows if row.score is not None]
+    planted_count = sum(row.planted for row, _ in scored)
+    right = sum(len(set(score.found)) for _, score in scored)
+    invented = sum(len(score.invented) for _, score in scored)
+    return (
+        f"Of {planted_count} faults that were planted in fleets `roofline fleet` and `roofline history` find {right}, "
+        f"and they invent {invented}."
+    )
 
 
 def plan_of(files: int, seed: int, *, faults: bool = True) -> Plan:

@@ -22,7 +22,6 @@ from typing import Any
 
 from parts import part_of, with_part
 from rank_figures.page import filled
-from stamp import stamped
 
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.core.units import format_bytes, format_seconds
@@ -239,7 +238,7 @@ def main(words: Sequence[str] | None = None) -> None:
                     flush=True,
                 )
     text = report(runs)
-    write(arguments.output, stamped(text))
+    write(arguments.output, text)
     rows = [
         row | {"run": number}
         for rule in RULES

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rank_figures import blame, delay, ending, launching, pairing, speed
 from rank_figures.page import Figure, page
-from stamp import stamped
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -55,7 +54,7 @@ def main() -> None:
     facts = {"cpu": str(host.cpu_model), "cores": str(host.usable_cores), "torch": version("torch")}
     loads = {"before": f"{before:.1f}", "after": f"{os.getloadavg()[0]:.1f}"}
     text = page(figures, facts | loads)
-    options.output.write_text(stamped(text), encoding="utf-8")
+    options.output.write_text(text, encoding="utf-8")
     print(text)
 
 

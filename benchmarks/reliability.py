@@ -30,7 +30,7 @@ from statistics import median
 
 from rank_figures.page import Figure, Goal, table, with_figures
 from rank_figures.runs import POLL_S, PYTEST, prepared, running, started
-from stamp import commit, stamped
+from stamp import commit
 
 from pytest_roofline.baselines.runs import Run, read_run
 from pytest_roofline.core.errors import BadFile
@@ -577,7 +577,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     text = page(figures, facts | {"before": f"{before:.1f}", "after": f"{os.getloadavg()[0]:.1f}"})
     if options.output:
-        options.output.write_text(stamped(text), encoding="utf-8")
+        options.output.write_text(text, encoding="utf-8")
     print(text)
 
 

@@ -20,7 +20,6 @@ from statistics import fmean, median, variance
 from load_time import ENVIRONMENT
 from parts import part_of, with_part
 from rank_figures.page import QUIET_LOAD, filled, table
-from stamp import stamped
 
 from pytest_roofline.baselines.run_files import runs_of_child
 from pytest_roofline.core.errors import BadFile
@@ -338,7 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = part([compare(rounds, test_id) for test_id in ids], alone, facts)
     if options.output:
         page = options.output.read_text(encoding="utf-8")
-        options.output.write_text(with_part(page, PROGRAM, stamped(text)), encoding="utf-8")
+        options.output.write_text(with_part(page, PROGRAM, text), encoding="utf-8")
     print(text)
 
 

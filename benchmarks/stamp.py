@@ -1,4 +1,4 @@
-"""Of which commit a page of results is: a line below its title, so that nobody takes it for the program of today."""
+"""The commit and day of a line that names them, as no digest of sources stands beside it."""
 
 import datetime
 import subprocess
@@ -9,14 +9,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ("plugin", "kernels", "perf_tests", "benchmarks")
 
 
-def stamped(page: str) -> str:
-    """The page of a program that has just measured or simulated, with commit and day below the title."""
-    title, _, rest = page.partition("\n")
-    return f"{title}\n\n{stamp()}\n{rest}"
-
-
 def stamp() -> str:
-    """Commit and day, as a sentence."""
+    """Return commit and day as a sentence."""
     changed = _git("status", "--porcelain", "--", *PROGRAM)
     more = " with changes" * bool(changed)
     return f"Of commit `{commit()}`{more}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}."

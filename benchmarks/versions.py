@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from parts import comments, part_of, with_part
-from stamp import stamped
 
 from pytest_roofline.baselines.exact import figure_changes
 from pytest_roofline.core.errors import BadFile
@@ -334,7 +333,7 @@ def _made(options: argparse.Namespace) -> tuple[str, str]:
         text = tritons_part(
             older, newer, *(compare(options.tritons, older, newer) for _ in range(2))
         )
-        return text, with_part(before, PART, stamped(text)) if before else ""
+        return text, with_part(before, PART, text) if before else ""
     environments = []
     for given in options.folders:
         name, _, folder = given.rpartition("=")

@@ -72,7 +72,6 @@ def test_the_program_writes_what_stands_and_leaves_the_page_around_it(
             test["hardware"] = re.search(r"ab_page.py` on (.*), tolerance", page)[1]
         runs.append(ab_page.Told(facts, table))
     monkeypatch.setattr(ab_page, "run_both", lambda folder: tuple(runs))
-    monkeypatch.setattr("stamp.stamp", lambda: "Of commit `7a36401`, 2026-11-26.")
     path = tmp_path / "page.md"
     path.write_text(
         re.sub(r"(?s)(ab_page.py -->\n\n).*(\n\n<!-- end)", r"\1old\2", page), encoding="utf-8"

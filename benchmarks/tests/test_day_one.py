@@ -41,7 +41,6 @@ def test_the_program_writes_what_stands_and_leaves_the_page_around_it(
     page, path = PAGE.read_text(encoding="utf-8"), tmp_path / "page.md"
     monkeypatch.setattr(day_one, "healthy_runs_red", lambda *_: 0)
     monkeypatch.setattr(day_one, "excess", lambda rounds, *_: {12: 0.023, 1: 0.062}[rounds])
-    monkeypatch.setattr("stamp.stamp", lambda: "Of commit `fd56a44`, 2026-11-24.")
     path.write_text(
         re.sub(r"(?s)(day_one.py -->\n\n).*(\n\n<!-- end of b)", r"\1old\2", page), encoding="utf-8"
     )

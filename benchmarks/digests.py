@@ -1,0 +1,109 @@
+"""The digest of a source, which no comment, docstring, annotation, sentence or name of a local variable changes.
+
+A page of results is stale once a source of its figures has another digest. English alone must not make it stale, since
+hours of a quiet machine may be needed to make it anew.
+"""
+
+import ast
+import hashlib
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+# Of no effect on what is computed, or not there in every release of Python.
+_LEFT_OUT = frozenset({"ctx", "kind", "returns", "type_comment", "type_params"})
+_DIGITS = 12
+
+
+def digest(path: Path) -> str:
+    """Return 12 hexadecimal digits for a file, or for all files below a folder.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+    """
+    folder = path if path.is_dir() else path.parent
+    sha = hashlib.sha256()
+    for file in _files(path):
+        text = (
+            plain(file.read_text(encoding="utf-8")) if file.suffix == ".py" else file.read_bytes()
+        )
+        sha.update(f"{file.relative_to(folder).as_posix()}\n".encode())
+        sha.update(text.encode() if isinstance(text, str) else text)
+    return sha.hexdigest()[:_DIGITS]
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts
+    )
+
+
+def plain(code: str) -> str:
+    """Return Python code without all that does not change what it computes.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and _has_docstring(node):
+            del node.body[0]
+    for function in _outermost(tree):
+        _number_locals(function)
+    return repr(_form(tree))
+
+
+def _has_docstring(node: ast.Module | ast.ClassDef | Function) -> bool:
+    return ast.get_docstring(node, clean=False) is not None
+
+
+def _outermost(node: ast.AST) -> Iterator[Function]:
+    """Yield the functions that are in no other function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function):
+            yield child
+        else:
+            yield from _outermost(child)
+
+
+def _number_locals(function: Function) -> None:
+    """Replace the names that a function assigns, but not its parameters, which callers may write."""
+    numbers: dict[str, str] = {}
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    for name in names:
+        if isinstance(name.ctx, ast.Store):
+            numbers.setdefault(name.id, f"local {len(numbers)}")
+    for name in names:
+        name.id = numbers.get(name.id, name.id)
+
+
+def _form(value: object) -> object:
+    """Return a syntax tree as tuples, alike in every release of Python."""
+    if isinstance(value, list):
+        return tuple(_form(item) for item in value)
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return _words(value.value)
+    if not isinstance(value, ast.AST):
+        return value
+    fields = [
+        (name, _form(item))
+        for name, item in ast.iter_fields(value)
+        if name not in _LEFT_OUT and item is not None and item != []
+        if not (name == "annotation" and isinstance(value, ast.arg))
+    ]
+    return type(value).__name__, *fields
+
+
+def _words(text: str) -> str:
+    """Return a word as it stands, a suite of Python in its plain form, and English as nothing."""
+    if not any(map(str.isspace, text)):
+        return text
+    if "\n" in text.strip():
+        try:
+            return plain(textwrap.dedent(text))
+        except (SyntaxError, ValueError):
+            pass
+    return ""

@@ -1,0 +1,141 @@
+"""Pages that programs make: none is stale without saying since when, and each is known with its sources."""
+
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = sorted((ROOT / "docs/results").glob("*.md"))
+MOST_PAGES = 14
+MARK = "**Stale since 2026-11-28**: the rule changed."
+
+
+@pytest.fixture(scope="module")
+def remake(program):
+    return program("remake")
+
+
+@pytest.fixture(scope="module")
+def pages(program):
+    return program("result_pages")
+
+
+@pytest.fixture
+def bench(remake, pages, tmp_path, monkeypatch):
+    """A repository with one page, its program and a source; the page was made of them as they are."""
+    making = pages.Making("page.md", "program.py", sources=("source.py",), minutes=5, needs="root")
+    files = {
+        "page.md": "# Title\n\nIt is fast.\n\n| a |\n|---|\n",
+        "program.py": "from pathlib import Path\n\nPath('page.md').write_text('# Title\\n\\nNew.\\n')\n",
+        "source.py": "x = 1\n",
+        "sources.json": "{}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(remake, "ROOT", tmp_path)
+    monkeypatch.setattr(remake, "SOURCES", tmp_path / "sources.json")
+    monkeypatch.setattr(remake, "MAKINGS", (making,))
+    monkeypatch.setattr(remake, "stamp", lambda: "Of commit `abc1234`, 2026-11-28.")
+    remake.record(
+        making, remake.Record("Of commit `abc1234`, 2026-11-28.", remake.digests_of(making))
+    )
+    return SimpleNamespace(path=tmp_path, making=making)
+
+
+def test_no_page_is_stale_without_saying_since_when(remake):
+    """A page that is can be made anew, or says so below its title; the message has both."""
+    assert [state.line() for state in remake.states() if state.silent] == []
+
+
+def test_every_page_of_results_is_known_and_no_other(pages):
+    known = {making.page for making in pages.MAKINGS if making.page.startswith("docs/results/")}
+    assert known == {path.relative_to(ROOT).as_posix() for path in RESULTS}
+    assert len(known) <= MOST_PAGES
+
+
+def test_every_program_and_source_exists_and_is_recorded(remake, pages):
+    names = [(making.page, making.program) for making in pages.MAKINGS]
+    assert len(set(names)) == len(names)
+    sources = [path for making in pages.MAKINGS for path in (making.page, *making.all_sources)]
+    assert [path for path in sources if not (ROOT / path).exists()] == []
+    recorded = {(page, name) for page, made in remake.read(remake.SOURCES).items() for name in made}
+    assert recorded == {(m.page, m.program) for m in pages.MAKINGS if m.sources}
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=[path.stem for path in RESULTS])
+def test_a_page_begins_with_a_figure_and_not_with_how_it_was_made(path):
+    text = re.sub(r"(?m)^<!-- .* -->\n", "", path.read_text(encoding="utf-8"))
+    first = text.split("\n\n")[1]
+    assert re.search(r"\d", first)
+    assert not first.startswith(("Made by", "Of commit"))
+
+
+def test_a_page_of_its_sources_is_not_listed(remake, bench, capsys):
+    assert remake.main(["--stale"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["source.py", "program.py"])
+def test_a_changed_source_is_listed_and_fails_until_the_page_says_since_when(
+    remake, bench, capsys, name
+):
+    (bench.path / name).write_text("x = 2\n", encoding="utf-8")
+    assert remake.main(["--stale"]) == 1
+    assert capsys.readouterr().out == (
+        "page.md by program.py: is stale and does not say since when. Of commit `abc1234`, 2026-11-28. "
+        f"Changed: {name}. Make it anew with `python benchmarks/remake.py page` (5 min, needs root), or write below "
+        "its title: **Stale since DATE**: REASON.\n"
+    )
+    page = bench.path / "page.md"
+    page.write_text(page.read_text().replace("\n\n|", f"\n\n{MARK}\n\n|"), encoding="utf-8")
+    assert remake.main(["--stale"]) == 0
+    assert capsys.readouterr().out == (
+        "page.md by program.py: Stale since 2026-11-28: the rule changed. Of commit `abc1234`, 2026-11-28. "
+        f"Changed: {name}.\n"
+    )
+
+
+def test_a_mark_without_a_day_or_below_the_first_table_counts_for_nothing(bench):
+    page = (bench.path / "page.md").read_text()
+    assert bench.making.mark(f"{page}\n{MARK}\n") == ""
+    assert bench.making.mark(page.replace("It is", "**Stale**: the rule changed. It is")) == ""
+
+
+def test_the_mark_of_a_part_stands_in_the_part(pages, bench):
+    part = pages.Making("page.md", "part.py", whole=False)
+    text = f"# Title\n\nFast.\n\n<!-- made by part.py -->\n\n## Part\n\n{MARK}\n\n<!-- end of part.py -->\n"
+    assert (part.mark(text), bench.making.mark(text)) == (MARK, "")
+
+
+def test_a_page_that_was_made_anew_is_of_todays_sources(remake, bench, capsys):
+    (bench.path / "source.py").write_text("x = 2\n", encoding="utf-8")
+    assert remake.main(["page"]) == 0
+    assert capsys.readouterr().out == "python program.py -o page.md (5 min, needs root)\n"
+    assert (bench.path / "page.md").read_text() == "# Title\n\nNew.\n"
+    assert remake.main(["--stale"]) == 0
+
+
+def test_a_program_that_fails_leaves_the_record_of_its_page(remake, bench, capsys):
+    before = (bench.path / "sources.json").read_text()
+    (bench.path / "program.py").write_text("import sys\n\nsys.exit(3)\n", encoding="utf-8")
+    assert remake.main([]) == 1
+    assert (
+        "python program.py -o page.md: ended with status 3; expected 0" in capsys.readouterr().err
+    )
+    assert (bench.path / "sources.json").read_text() == before
+
+
+def test_an_unknown_page_is_refused(remake, bench, capsys):
+    with pytest.raises(SystemExit):
+        remake.main(["pages"])
+    assert "pages is no page; expected one of page" in capsys.readouterr().err
+
+
+def test_without_the_checkout_nothing_is_asked_of_git(remake):
+    """`--stale` works in an archive of the sources."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a program ran"))
+        assert remake.states()
