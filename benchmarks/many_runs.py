@@ -156,18 +156,6 @@ def page(files: Sequence[int], clean: int, seed: int, rollouts: int) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def conclusion(rows: Sequence[Row]) -> str:
-    """Return the sentence that the page begins with: planted faults that are found, and findings that are invented."""
-    scored = [(row, row.score) for row in rows if row.score is not None]
-    planted_count = sum(row.planted for row, _ in scored)
-    right = sum(len(set(score.found)) for _, score in scored)
-    invented = sum(len(score.invented) for _, score in scored)
-    return (
-        f"Of {planted_count} faults that were planted in fleets `roofline fleet` and `roofline history` find {right}, "
-        f"and they invent {invented}."
-    )
-
-
 def plan_of(files: int, seed: int, *, faults: bool = True) -> Plan:
     """The fleet that has so many run files.
 
