@@ -1,5 +1,6 @@
 """The settings and the measurements of a search, which its folder `.roofline/bisect/NAME` keeps."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from ..core.storage import read_record
 from .search import Observation, Place
 
 SCHEMA = 1
+# The part of the slowdown by which a rounded time may differ from the end whose level it has.
+NEAR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,15 @@ class Lead:
     is_kernel: bool = False
 
     def share(self, figures: dict[str, float]) -> float:
-        """Return the level of a candidate with exact figures: 0 of the good end, 1 of the bad one, else between."""
+        """Return the level of a candidate with exact figures: 0 of the good end, 1 of the bad one, else between.
+
+        A time without noise may be a rounded one, so a time near that of an end or beyond it has the level of that end.
+        """
+        if "" in self.good:
+            slowdown = math.log(self.bad[""] / self.good[""])
+            part = math.log(figures[""] / self.good[""]) / slowdown
+            level = 0.0 if part < 0.5 else 1.0
+            return level if abs(part - level) <= NEAR or not 0 < part < 1 else 0.5
         values = {name: figures.get(name) for name in self.good}
         if values == self.good:
             return 0.0
