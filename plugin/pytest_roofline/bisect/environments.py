@@ -38,14 +38,15 @@ class Environments:
         # The disk space of the largest candidate so far.
         self._largest_bytes = 0
 
-    def name_in(self, row: Sequence[Place], position: int) -> str:
-        """Return the name of a candidate: its side, or the differences that the candidate before it has not."""
-        place = row[position]
+    def names_in(self, row: Sequence[Place]) -> list[str]:
+        """Return the names of candidates: their sides, or the differences that the candidate before has not."""
         if not self._groups:
-            (number,) = place
-            return self._state.row[number]
-        before = row[position - 1] if position else ()
-        return self.name_of(tuple(number for number in place if number not in before))
+            return [self._state.row[number] for (number,) in row]
+        differences = [
+            tuple(number for number in place if number not in before)
+            for before, place in zip([(), *row], row, strict=False)
+        ]
+        return list(map(self.name_of, differences))
 
     def name_of(self, place: Place) -> str:
         """Return some differences in words."""

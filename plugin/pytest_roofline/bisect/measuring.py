@@ -208,7 +208,7 @@ class Bench:
             row: all candidates in their order.
             narrowed: where the steps may lie.
         """
-        names = [self._environments.name_in(row, position) for position in range(len(row))]
+        names = self._environments.names_in(row)
         self.left = left_text(narrowed.gaps, names)
         broken = " cannot be measured" if place in self.broken else ""
         processes = count(self.state.processes, "process", "es")
@@ -340,7 +340,7 @@ def choose_lead(report: Report, results: SidesResults) -> Lead | None:
     kernels = [row for row in report.kernel_rows if row.verdict == Kind.REGRESSED]
     if kernels:
         return _kernel_lead(kernels[0])
-    slower = [row for row in report.test_rows if row.key is not None and _is_slower(row, results)]
+    slower = [row for row in report.test_rows if _is_slower(row, len(results.twins))]
     if not slower:
         return None
     row = max(slower, key=_clearness)
@@ -378,11 +378,10 @@ def any_clear(paired_by_twin: Mapping[str, Paired]) -> bool:
     return any(is_clear(paired.verdict, count) for paired in paired_by_twin.values())
 
 
-def _is_slower(row: Row, results: SidesResults) -> bool:
-    """Return True for a test that is clearly slower at the bad end, and sound on both."""
+def _is_slower(row: Row, tests: int) -> bool:
+    """Return True for one of these many tests that is clearly slower at the bad end, and sound on both."""
     verdict = row.time_verdict
-    is_sound = verdict is not None and row.verdict == verdict.kind
-    return is_sound and verdict is not None and is_clear(verdict, len(results.twins))
+    return verdict is not None and row.verdict == verdict.kind and is_clear(verdict, tests)
 
 
 def _clearness(row: Row) -> float:

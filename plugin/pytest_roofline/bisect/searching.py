@@ -159,9 +159,7 @@ class Search:
 
     def _step_in_row(self, gap: Gap) -> _Step:
         """Return the step in a gap between two versions or commits, with the candidates that lie within it."""
-        names = [
-            self._environments.name_in(self._row, position) for position in range(len(self._row))
-        ]
+        names = self._environments.names_in(self._row)
         between = range(gap.good + 1, gap.bad)
         return _Step(
             places=(self._row[gap.good], self._row[gap.bad]),
