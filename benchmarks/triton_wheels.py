@@ -65,13 +65,13 @@ def search(extra: Sequence[str]) -> str:
 def section(printed: str) -> str:
     """Return the section of the page, from what the search printed."""
     command = f"$ roofline bisect '{GOOD}' '{BAD}' -- {' '.join(TESTS)}"
-    # The last line is the paragraph, which is wrapped as a terminal does.
-    wrapped = "\n".join(_wrapped(line) for line in printed.splitlines())
+    # The paragraph at the end is one long line.
+    lines = "\n".join(_wrap(line) for line in printed.splitlines())
     intro = INTRO.format(stamp=stamp(), kernel=KERNEL)
-    return f"{WHEELS}\n\n{intro}\n\n```text\n{command}\n{wrapped}\n```\n"
+    return f"{WHEELS}\n\n{intro}\n\n```text\n{command}\n{lines}\n```\n"
 
 
-def _wrapped(line: str, columns: int = 118) -> str:
+def _wrap(line: str, columns: int = 118) -> str:
     """Return a line with breaks between its words, so that none is longer than the page."""
     return re.sub(rf"(.{{1,{columns}}})(?: |$)", r"\1\n", line).rstrip("\n")
 

@@ -68,6 +68,6 @@ def test_the_section_of_another_program_is_the_end_of_the_page(quality, program)
 def test_a_long_line_is_broken_between_words_and_loses_none(program):
     wheels = program("triton_wheels")
     line = " ".join(["word"] * 60)
-    broken = wheels._wrapped(line)
+    broken = wheels._wrap(line)
     assert broken.split() == line.split()
     assert max(map(len, broken.splitlines())) <= 118

@@ -137,7 +137,7 @@ def state_path(folder: Path, name: str, command: str = "ab") -> Path:
     """Return the file of a state that is to be read. Raise BadInput if no run of the command has this name."""
     path = state_folder(folder, name, command) / "state.json"
     if not path.exists():
-        names = sorted(other.parent.name for other in folder.glob(f"{command}/*/state.json"))
+        names = sorted(file.parent.name for file in folder.glob(f"{command}/*/state.json"))
         raise BadInput(
             f"{folder} holds no `roofline {command}` run {name!r}; expected one of {', '.join(names) or 'none'}"
         )
