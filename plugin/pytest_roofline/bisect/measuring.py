@@ -103,7 +103,7 @@ class Bench:
 
     def evidence(self) -> Mapping[Place, Floats]:
         """Return the evidence of all measurements for the level of each candidate between both ends."""
-        if self._lead.good:
+        if self._lead.is_exact:
             return exact_levels(self.state.observations, self.ends)
         return fit_levels(self.state.observations, self.ends)
 
@@ -171,7 +171,7 @@ class Bench:
         # By the seed, a search that goes on chooses the same orders.
         order = random.Random(f"{self.state.seed} {self.state.blocks}").choice(ORDERS)
         # The lead has the figures of the ends only if they are exact.
-        is_exact = bool(self._lead.good)
+        is_exact = self._lead.is_exact
         try:
             self._use_candidate(place)
             for _ in range(MOST_SPOILED):
@@ -225,7 +225,7 @@ class Bench:
         places = {"A": good_end, "M": place, "B": bad_end}
         block, has_figure = self.state.blocks, False
         self.keep(blocks=block + 1)
-        is_exact = bool(self._lead.good)
+        is_exact = self._lead.is_exact
         # An exact figure is the same in a cold process.
         if not is_exact:
             self._warm_up(order)
@@ -294,7 +294,7 @@ class Bench:
                 raise
             raise _NoFigure(_reason_of(error), is_final=True) from None
         figures = _figures_of(lead, runs, f"process {number}")
-        return lead.share(figures) if lead.good else math.log(figures[""])
+        return lead.share(figures) if lead.is_exact else math.log(figures[""])
 
     def _tell_unreadable(self, error: BadFile) -> None:
         self._tell(f"the results of a process cannot be read: {error}")

@@ -99,7 +99,9 @@ class Search:
                 return SearchEnd((), f"--budget is spent: {self.bench.left}")
             sentences = (paragraph(self.bench.state, culprit) for culprit in culprits)
             search_end = SearchEnd(culprits, "\n\n".join(sentences))
-            if search_end.status == 0:
+            # Exact figures would say the same again.
+            lead = self.bench.state.lead
+            if search_end.status == 0 or (lead is not None and lead.is_exact):
                 break
         return search_end
 
@@ -131,7 +133,7 @@ class Search:
             bench.require_time()
             return nothing_text(report)
         # An exact figure of the ends is in the lead itself.
-        observations = () if lead.good else observations_of(results, lead, bench.ends)
+        observations = () if lead.is_exact else observations_of(results, lead, bench.ends)
         # Blocks count from 0. Without observations none has run.
         blocks = 1 + max((observation.block for observation in observations), default=-1)
         bench.keep(lead=lead, observations=observations, blocks=blocks)

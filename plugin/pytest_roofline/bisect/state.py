@@ -1,6 +1,5 @@
 """The settings and the measurements of a search, which its folder `.roofline/bisect/NAME` keeps."""
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from ..core.storage import read_record
 from .search import Observation, Place
 
 SCHEMA = 1
-# The part of the slowdown by which a rounded time may differ from the end whose level it has.
+# The part of the difference between both ends by which a figure may differ from the end whose level it has.
 NEAR = 0.1
 
 
@@ -35,20 +34,28 @@ class Lead:
     bad: dict[str, float] = field(default_factory=dict)
     is_kernel: bool = False
 
-    def share(self, figures: dict[str, float]) -> float:
-        """Return the level of a candidate with exact figures: 0 of the good end, 1 of the bad one, else between.
+    @property
+    def is_exact(self) -> bool:
+        """True for figures without noise, of which an end may have none."""
+        return bool(self.good or self.bad)
 
-        A time without noise may be a rounded one, so a time near that of an end or beyond it has the level of that end.
+    def share(self, figures: dict[str, float]) -> float:
+        """Return the level of a candidate with exact figures: 0 of the good end, 1 of the bad one, else between."""
+        levels = {self._level(name, figures.get(name)) for name in (*self.good, *self.bad)}
+        return levels.pop() if len(levels) == 1 else 0.5
+
+    def _level(self, name: str, value: float | None) -> float:
+        """Return the level of a figure; None is a figure that the candidate lacks.
+
+        A time may be rounded, and a compiler may make a kernel that neither end has. So a figure near that of an end
+        or beyond it has the level of that end.
         """
-        if "" in self.good:
-            slowdown = math.log(self.bad[""] / self.good[""])
-            part = math.log(figures[""] / self.good[""]) / slowdown
-            level = 0.0 if part < 0.5 else 1.0
-            return level if abs(part - level) <= NEAR or not 0 < part < 1 else 0.5
-        values = {name: figures.get(name) for name in self.good}
-        if values == self.good:
-            return 0.0
-        return 1.0 if values == self.bad else 0.5
+        good, bad = self.good.get(name), self.bad.get(name)
+        if value is None or good is None or bad is None:
+            return float(value == bad) if value in (good, bad) else 0.5
+        part = (value - good) / (bad - good)
+        level = 0.0 if part < 0.5 else 1.0
+        return level if abs(part - level) <= NEAR or not 0 < part < 1 else 0.5
 
 
 @dataclass(frozen=True, slots=True)
