@@ -268,6 +268,7 @@ def logs(tmp_path):
     return tmp_path
 
 
+@pytest.mark.feature("exchange")
 def test_logs_as_they_came_are_judged_in_one_command(command, logs):
     result = command("before", "after", "--changed", "gpu[0-3]", "--label", "550.54", "570.86")
     first = result.stdout.splitlines()[0]
@@ -279,6 +280,7 @@ def test_logs_as_they_came_are_judged_in_one_command(command, logs):
     ), first
 
 
+@pytest.mark.feature("exchange")
 def test_an_empty_log_is_named_and_one_of_other_ranks_is_not_paired(command, logs):
     (logs / "after" / "gpu5.log").write_text("")
     (logs / "after" / "gpu6.log").write_text(log("gpu6", ranks=4))
@@ -290,6 +292,7 @@ def test_an_empty_log_is_named_and_one_of_other_ranks_is_not_paired(command, log
     assert "3:3" in together
 
 
+@pytest.mark.feature("exchange")
 def test_rows_of_a_log_are_those_of_its_import(logs, tmp_path):
     path = str(tmp_path / "before" / "gpu1.log")
     (file,) = read_files([path])
@@ -305,6 +308,7 @@ def test_rows_of_a_log_are_those_of_its_import(logs, tmp_path):
     assert list(expected.rows) == list(file.rows)
 
 
+@pytest.mark.feature("exchange")
 def test_fleet_reads_logs_and_names_the_slow_node_and_silent_ones(logs):
     for index in range(8, 40):
         (logs / "before" / f"gpu{index}.log").write_text(log(f"gpu{index}"))
@@ -320,6 +324,7 @@ def test_fleet_reads_logs_and_names_the_slow_node_and_silent_ones(logs):
     assert json.loads(nodes.stdout)["silent"] == [{"node": "gpu40", "reason": "no file"}]
 
 
+@pytest.mark.feature("exchange")
 def test_the_node_of_a_log_that_names_none_is_in_its_path_or_it_is_left_out(command, logs):
     for side in ("before", "after"):
         for path in (logs / side).iterdir():
@@ -364,6 +369,7 @@ def served(tmp_path):
     return tmp_path
 
 
+@pytest.mark.feature("exchange")
 def test_the_figures_of_any_program_are_judged_on_nodes(command, served):
     result = command("before", "after", "--changed", "gpu[0-3]", "--json", *SERVED)
     assert (result.exit_code, result.stderr) == (1, "")
@@ -374,6 +380,7 @@ def test_the_figures_of_any_program_are_judged_on_nodes(command, served):
     }
 
 
+@pytest.mark.feature("exchange")
 def test_fleet_reads_the_figures_of_any_program(served):
     for index in range(8, 40):
         (served / "before" / f"gpu{index}.log").write_text(

@@ -96,20 +96,21 @@ def _reader_and_facts(
         BadInput: the reader is unknown, or figures are missing or not allowed.
     """
     reader, *settings = (read or ("json" if has_paths else "")).split(",")
-    if reader in TOOLS:
-        require("exchange")
-        if has_paths:
-            raise BadInput(
-                f"{dashes}read={reader} takes the tool's own figures; leave {dashes}higher and {dashes}lower out"
-            )
-    elif reader in READERS and not has_paths:
+    if reader in TOOLS and has_paths:
+        raise BadInput(
+            f"{dashes}read={reader} takes the tool's own figures; leave {dashes}higher and {dashes}lower out"
+        )
+    if reader in READERS and not has_paths:
         raise BadInput(
             f"{dashes}read={reader} was given without a figure; add {dashes}higher or {dashes}lower"
         )
-    elif reader not in ("", *READERS):
+    if reader not in ("", *READERS, *TOOLS):
         expected = ", ".join((*READERS, *TOOLS))
         raise BadInput(f"{dashes}read is {reader!r}; expected one of {expected}")
-    return reader, dict(_facts(reader, settings, dashes))
+    facts = dict(_facts(reader, settings, dashes))
+    if reader in TOOLS:
+        require("exchange")
+    return reader, facts
 
 
 def _facts(reader: str, settings: Sequence[str], dashes: str) -> Iterator[tuple[str, str | int]]:
