@@ -1,8 +1,7 @@
-"""What the JUnit files of `.ci/run` say, of tests that ran with the tools hidden (first) and with them (slow).
+"""What the JUnit files of `.ci/run` say: of the fast tests with the tools hidden, and of the slow ones with them.
 
-* `python .ci/reports.py skipped FOLDER` prints the tests that were skipped in FOLDER's first-*.xml, a line each, as
-  pytest takes them;
-* `python .ci/reports.py check FOLDER` fails unless every test passed in FOLDER's first-*.xml or slow-*.xml.
+* `python .ci/reports.py skipped FAST` prints the tests that were skipped, a line each, as pytest takes them;
+* `python .ci/reports.py check FAST SLOW` fails unless every test passed, in FAST or, where that skipped it, in SLOW.
 """
 
 import sys
@@ -41,12 +40,11 @@ def address(case: Case) -> str:
     return "::".join(filter(None, case))
 
 
-def flaws(first: dict[str, list[tuple[Case, str]]], again: list[tuple[Case, str]]) -> list[str]:
+def flaws(fast: list[tuple[Case, str]], slow: list[tuple[Case, str]]) -> list[str]:
     """What is wrong, a sentence each; nothing where every test has passed once."""
-    cases = [pair for pairs in first.values() for pair in pairs]
-    skipped = {case for case, outcome in cases if outcome == "skipped"}
-    passed = {case for case, outcome in [*cases, *again] if outcome == "passed"}
-    found = [f"{name} holds no test" for name, pairs in first.items() if not pairs]
+    skipped = {case for case, outcome in fast if outcome == "skipped"}
+    passed = {case for case, outcome in [*fast, *slow] if outcome == "passed"}
+    found = []
     if not skipped:
         found.append(
             "no test was skipped while the tools were hidden; expected those that start one"
@@ -56,12 +54,12 @@ def flaws(first: dict[str, list[tuple[Case, str]]], again: list[tuple[Case, str]
         for dotted, path in dotted_files().items()
         if not any_of(dotted, passed)
     ]
-    bad = [(case, outcome) for case, outcome in cases if outcome not in ("passed", "skipped")]
-    bad += [(case, outcome) for case, outcome in again if outcome != "passed"]
+    bad = [(case, outcome) for case, outcome in fast if outcome not in ("passed", "skipped")]
+    bad += [(case, outcome) for case, outcome in slow if outcome != "passed"]
     found += [f"{outcome}: {address(case)}" for case, outcome in bad]
     found += [
         f"skipped, and not run again: {address(case)}"
-        for case in sorted(skipped - {case for case, _ in again})
+        for case in sorted(skipped - {case for case, _ in slow})
     ]
     return found
 
@@ -71,26 +69,26 @@ def any_of(dotted: str, cases: set[Case]) -> bool:
     return any(f"{name}.".startswith(f"{dotted}.") for name, _ in cases)
 
 
-def main(task: str, folder: Path) -> str | None:
+def main(task: str, *reports: Path) -> str | None:
     """Do what is asked; what is wrong, if anything."""
-    first = {path.name: outcomes(path) for path in sorted(folder.glob("first-*.xml"))}
+    fast, *others = map(outcomes, reports)
     if task == "skipped":
-        for pairs in first.values():
-            for case, outcome in pairs:
-                if outcome == "skipped":
-                    print(address(case))
+        for case, outcome in fast:
+            if outcome == "skipped":
+                print(address(case))
         return None
-    again = [pair for path in sorted(folder.glob("slow-*.xml")) for pair in outcomes(path)]
-    if found := flaws(first, again):
+    (slow,) = others
+    if found := flaws(fast, slow):
         return "\n".join(
             ["not every test has passed, though CI has every tool that a test needs:", *found]
         )
-    before = [outcome for pairs in first.values() for _, outcome in pairs].count("passed")
+    before = [outcome for _, outcome in fast].count("passed")
     print(
-        f"{before} tests passed without the tools, {len(again)} with them, of {len(dotted_files())} files"
+        f"{before} tests passed without the tools, {len(slow)} with them, of {len(dotted_files())} files"
     )
     return None
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    task, *paths = sys.argv[1:]
+    sys.exit(main(task, *map(Path, paths)))

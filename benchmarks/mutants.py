@@ -17,7 +17,7 @@ command, compare with another commit.
 
 One process collects a tree's tests, runs each once and notes which functions it executes. For every mutant it forks,
 puts the mutated code into the function, and runs the tests that execute it until one fails. A test that fails without a
-mutant, starts a process, or times something real (`serial`) has no say. Those of more than a second run last.
+mutant or starts a process has no say. Those of more than a second run last.
 """
 
 import argparse
@@ -321,7 +321,7 @@ def main():
     os.environ.update(OMP_NUM_THREADS="1", CI="true")
     sys.path[:1] = [str(tree), str(tree / "plugin"), str(tree / "kernels")]
     tests = [f"tests/{name}" for name in TESTS if (tree / "tests" / name).exists()]
-    options = ["-q", "-m", "not serial", "-p", "no:cacheprovider", "--capture=sys"]
+    options = ["-q", "-p", "no:cacheprovider", "--capture=sys"]
     status = pytest.main(
         [*tests, *options], [Forks(side, wanted, functools.partial(save, header, mutants))]
     )

@@ -15,7 +15,7 @@ from . import tools
 ROOT = Path(__file__).resolve().parents[1]
 # pytest with xdist, and without what else is installed.
 PLAIN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
-INI = "[pytest]\naddopts = --import-mode=importlib\nmarkers = serial\n"
+INI = "[pytest]\naddopts = --import-mode=importlib\n"
 pytestmark = pytest.mark.skipif(
     not (ROOT / ".ci").is_dir(), reason="needs .ci, which a source distribution leaves out"
 )
@@ -45,73 +45,52 @@ def test_ci_runs_the_readmes_test_command_before_it_installs_a_tool():
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with a test that runs alone and others that do not; they fail where they are told to."""
-    (tmp_path / "tests/slow").mkdir(parents=True)
+    """A project with a test in each part; they fail where they are told to."""
+    shutil.copytree(
+        ROOT / "tests", tmp_path / "tests", ignore=lambda _, names: {*names} - {"run.py"}
+    )
     (tmp_path / "pytest.ini").write_text(INI)
-    shutil.copy(ROOT / "tests/run.py", tmp_path / "tests")
-    (tmp_path / "tests/test_any.py").write_text(
-        "import os\ndef test_any(): assert 'any' not in os.environ['FAIL']\n"
-    )
-    (tmp_path / "tests/test_alone.py").write_text(
-        "import os, pytest\n"
-        "@pytest.mark.serial\n"
-        "def test_alone():\n    assert 'PYTEST_XDIST_WORKER' not in os.environ and 'alone' not in os.environ['FAIL']\n"
-        "def test_beside(): assert os.environ['PYTEST_XDIST_WORKER']\n"
-    )
-    slow = "import os\ndef test_slow(): assert os.environ['FAIL'] != 'slow'\n"
-    (tmp_path / "tests/slow/test_slow.py").write_text(slow)
-    for folder in ("benchmarks", "baselines/published"):
-        (tmp_path / folder / "tests").mkdir(parents=True)
-    (tmp_path / "benchmarks/tests/test_program.py").write_text(slow.replace("slow", "program"))
+    for name in ("tests/test_fast", "tests/slow/test_slow", "benchmarks/tests/test_programs"):
+        path = tmp_path / f"{name}.py"
+        part = path.stem.removeprefix("test_")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            "import os\n"
+            f"def {path.stem}():\n"
+            "    assert os.environ['PYTEST_XDIST_WORKER']\n"
+            f"    assert os.environ['FAIL'] != {part!r}\n"
+        )
+    (tmp_path / "baselines/published/tests").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def run_all(project, fail="", *arguments):
+@pytest.mark.parametrize(
+    ("arguments", "fail", "status", "expected"),
+    [
+        ([], "slow", 0, {"fast": ["passed"]}),
+        ([], "fast", 1, {"fast": ["failure"]}),
+        (["slow", "tests/test_fast.py::test_fast"], "", 0, {"slow": ["passed", "passed"]}),
+        (["programs"], "programs", 1, {"programs": ["failure"]}),
+    ],
+    ids=["fast", "a-failure", "slow-and-a-test", "programs"],
+)
+def test_a_part_runs_with_the_tests_that_are_named_and_its_failure_is_the_commands(
+    project, reports, arguments, fail, status, expected
+):
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "tests/run.py", str(project), *arguments],
         env=environ | PLAIN | {"FAIL": fail},
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-@pytest.mark.parametrize(
-    ("fail", "status", "said"),
-    [
-        ("", 0, {"others": ["passed", "passed"], "serial": ["passed"]}),
-        ("any", 1, {"others": ["failure", "passed"], "serial": ["passed"]}),
-        ("alone", 1, {"others": ["passed", "passed"], "serial": ["failure"]}),
-    ],
-    ids=["none-fails", "the-first-part-fails", "the-second-part-fails"],
-)
-def test_both_parts_run_and_either_fails_the_command(project, reports, fail, status, said):
-    done = run_all(project, fail)
-    told = {
-        name: sorted(outcome for _, outcome in reports.outcomes(project / f"{name}.xml"))
-        for name in said
+    outcomes = {
+        path.stem: [outcome for _, outcome in reports.outcomes(path)]
+        for path in project.glob("*.xml")
     }
-    assert (done.returncode, told) == (status, said), done.stdout + done.stderr
-
-
-def test_slow_ones_and_those_of_programs_run_by_their_name_with_those_that_are_named_behind_it(
-    project, reports
-):
-    plain, alone = "tests/test_any.py", "tests/test_alone.py::test_alone"
-    for fail, arguments, status, expected in (
-        ("program", ["programs"], 1, {"programs-others": ["failure"]}),
-        ("", ["slow", plain, alone], 0, {"slow-others": ["passed"] * 2, "slow-serial": ["passed"]}),
-    ):
-        done = run_all(project, fail, *arguments)
-        outcomes = {
-            path.stem: [outcome for _, outcome in reports.outcomes(path)]
-            for path in project.glob("*.xml")
-        }
-        assert (status, expected) == (done.returncode, outcomes), done.stdout + done.stderr
-        for path in project.glob("*.xml"):
-            path.unlink()
+    assert (status, expected) == (done.returncode, outcomes), done.stdout + done.stderr
 
 
 # What is made of the reports.
@@ -161,14 +140,14 @@ def ci(tmp_path, monkeypatch, capsys, reports):
         subprocess.run(command, env=own | PLAIN | environ, capture_output=True, check=False)
 
     def ci(again=None, first=None, leave_out=0):
-        pytest_with("first-others.xml", first or {}, "tests")
-        assert reports.main("skipped", tmp_path) is None
+        pytest_with("fast.xml", first or {}, "tests")
+        assert reports.main("skipped", tmp_path / "fast.xml") is None
         skipped = capsys.readouterr().out.splitlines()
-        if len(skipped) > leave_out:
-            pytest_with(
-                "slow-others.xml", {"TOOL": "1"} if again is None else again, *skipped[leave_out:]
-            )
-        return reports.main("check", tmp_path) or capsys.readouterr().out
+        tests = skipped[leave_out:] or ["-k", "nothing"]
+        pytest_with("slow.xml", {"TOOL": "1"} if again is None else again, *tests)
+        return reports.main("check", tmp_path / "fast.xml", tmp_path / "slow.xml") or (
+            capsys.readouterr().out
+        )
 
     return ci
 
@@ -188,7 +167,7 @@ def test_what_was_skipped_runs_again_and_nothing_else_does(ci):
         ({"leave_out": 1}, f"skipped, and not run again: {ADDRESS}"),
         ({"first": {"TOOL": "1"}}, "no test was skipped while the tools were hidden"),
         ({"first": {"UNTIDY": "1"}}, "error: tests/test_suite.py::test_cleans_up"),
-        ({"first": {"PYTEST_ADDOPTS": "-k nothing"}}, "first-others.xml holds no test"),
+        ({"first": {"PYTEST_ADDOPTS": "-k nothing"}}, "no test of tests/test_suite.py passed"),
     ],
     ids=[
         "skipped-again",
@@ -202,13 +181,6 @@ def test_what_was_skipped_runs_again_and_nothing_else_does(ci):
 def test_what_did_not_pass_fails_ci_and_is_named(ci, scene, said):
     found = ci(**scene)
     assert said in found.partition("every tool that a test needs:\n")[2]
-
-
-def test_a_slow_test_that_runs_alone_must_pass_too(ci, tmp_path):
-    (tmp_path / "slow-serial.xml").write_text(
-        '<testsuite><testcase classname="tests.slow.test_it" name="test_it"><skipped/></testcase></testsuite>'
-    )
-    assert ci().splitlines()[1:] == ["skipped: tests.slow.test_it::test_it"]
 
 
 def test_a_file_of_which_no_test_ran_fails_ci(ci):

@@ -139,7 +139,6 @@ def pytest_roofline_function(item, name, fn):
 """
 
 
-@pytest.mark.serial
 def test_a_drill_slows_ranks_down_and_a_hook_puts_a_function_in_place_of_theirs(tmp_path):
     runs = RankRuns(tmp_path, REPLACED, conftest=HOOK).run(
         "-p", "no:cacheprovider", "--roofline-drill=50%", "--roofline-save=drill"
@@ -153,8 +152,7 @@ def test_a_drill_slows_ranks_down_and_a_hook_puts_a_function_in_place_of_theirs(
     found = by_label(run)
     drilled, replaced = found["nap[as it is].it"], found["nap[replaced].it"]
     # A nap of 20 ms takes no less, and half as long again no less than 30; what hook gives is not drilled.
-    assert drilled.median_s > 0.03
-    assert 0.005 < replaced.median_s < 0.03
+    assert 0.005 < replaced.median_s < drilled.median_s > 0.03
     assert sorted(path.name for path in tmp_path.glob("replaced?")) == ["replaced0", "replaced1"]
     for measurement in (drilled, replaced):
         assert "replaced" in measurement.samples.labels
