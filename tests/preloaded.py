@@ -11,7 +11,6 @@ import scipy.optimize
 import scipy.special
 import scipy.stats
 import torch
-import torch._dynamo
 
 import pytest_roofline.baselines.comparing
 import pytest_roofline.cli.baseline

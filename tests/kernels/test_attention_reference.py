@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -55,6 +54,9 @@ def results(found, tensors):
 
 
 def test_the_two_alignments_are_what_pytorch_calls_causal_and_lower_right():
+    # It imports torch's compiler, for which other processes that collect these tests have no use.
+    from torch.nn.attention.bias import causal_lower_right
+
     for queries, keys in [(1, 1), (16, 16), (17, 33), (33, 17), (1, 20), (20, 1)]:
         tensors = inputs(queries, keys)
         expected = scaled_dot_product_attention(*tensors, is_causal=True)

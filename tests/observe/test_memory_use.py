@@ -4,6 +4,7 @@ The small model has two matrices of 8 by 16 and a GELU between; 64 rows go throu
 """
 
 import gc
+import importlib
 import sys
 import weakref
 from dataclasses import replace
@@ -11,9 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-
-# Optimizers load it at their first step; every collection of garbage would then go through all of it.
-import torch._dynamo
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -25,6 +23,13 @@ from pytest_roofline.engine.devices.fake import FakeDevice
 from pytest_roofline.observe import memory_use
 from pytest_roofline.observe.memory_use import FollowedCall, follow
 from pytest_roofline.observe.over_time import allocator_trace, thin_out
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Import what optimizers load at their first step; every collection of garbage would then go through all of it."""
+    importlib.import_module("torch._dynamo")
+
 
 EMPTY = MemoryUse("t", "t", "p", "cpu", "", 0)
 ROWS, WIDTH, INNER, FLOAT = 64, 8, 16, 4

@@ -1,17 +1,22 @@
 """`roofline.memory`: what a run keeps, shows, and never judges."""
 
+import importlib
 import json
 import re
 from pathlib import Path
 
-# An inner run would import them, and forget them again.
-import torch._dynamo
-import torch.optim.optimizer  # noqa: F401
+import pytest
 
-import pytest_roofline.observe.memory_use
-import pytest_roofline.observe.tracker  # noqa: F401
+import pytest_roofline.observe.memory_use  # noqa: F401
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Import what an inner run would import, and forget again; it takes seconds of each process that collects tests."""
+    importlib.import_module("pytest_roofline.observe.tracker")
+
 
 SUITE = """
 import pytest
