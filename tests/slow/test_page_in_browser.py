@@ -225,6 +225,22 @@ def test_on_a_phone_nothing_is_wider_or_printed_over_another_and_the_verdict_is_
         assert tell(browser, badge) <= 400
 
 
+def test_on_a_phone_every_verdict_is_counted_in_sight_and_the_samples_come_before_the_commands(
+    browser, pages
+):
+    resize(browser, 400, 740)
+    opened(browser, pages["full"])
+    chips = "document.querySelector('.chips')"
+    assert tell(browser, f"[{chips}.scrollWidth - {chips}.clientWidth]") == [0]
+    top = "document.querySelector(arguments[0]).getBoundingClientRect().top"
+    article = "article:has(.js-plotly-plot)"
+    heading, plot, command = (
+        tell(browser, top, f"{article} {part}") for part in ("h3", ".js-plotly-plot", "code")
+    )
+    assert heading < plot < heading + 150
+    assert plot < command
+
+
 def test_keys_move_from_the_skip_link_through_the_page_in_its_order(full):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
