@@ -88,8 +88,8 @@ def compare(
 
     With --table devices as columns: runs of several machines beside each other by test, such as CPU, MPS and CUDA.
 
-    With --by two values of one parameter, such as eager and compiled, within OLD and without NEW: each process that
-    timed both is a pair, and five pairs decide.
+    With --by two or more values of one parameter, such as eager and compiled, within OLD and without NEW: each process
+    that timed two of them is a pair, and five pairs decide.
 
     Example: roofline compare before1,before2,before3 after1,after2,after3
 
