@@ -94,8 +94,8 @@ def test_of_a_kernel_one_process_decides_and_a_second_a_guards(bisect, history):
 
     def compiled(side):
         number = next(number for name, number, _ in reversed(history.numbers))
-        # The spills differ between any two processes, so that no step of theirs is searched. Of the registers neither end
-        # has as few as two commits between them, which is no slowdown.
+        # The spills differ between any two processes, so that no step of theirs is searched. Two commits between the
+        # ends take fewer registers than either, which is no slowdown.
         registers = 96 if number >= 6 else 60 if number in (3, 4) else 64
         return {"registers": registers, "spills": len(history.numbers)}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_roofline.baselines.runs import LINE_TYPES
+from pytest_roofline.core.directions import TOOLS
 from pytest_roofline.core.entries import Entry, ExactEntry
 from pytest_roofline.core.rows import COLUMNS
 from pytest_roofline.report import words
@@ -63,9 +64,9 @@ def test_the_properties_in_junit_xml_are_those_of_the_code():
 
 @pytest.mark.feature("exchange")
 def test_the_formats_of_other_tools_are_those_of_the_commands():
-    from pytest_roofline.exchange.formats import EXPORT_NAMES, NAMES
+    from pytest_roofline.exchange.formats import EXPORT_NAMES
 
     exported = first_cells("Formats that export writes")
     assert exported[: len(EXPORT_NAMES) + 1] == ["--to", *EXPORT_NAMES]
     imported = first_cells("Formats that import reads")
-    assert sorted(set(imported) - {"--format", "triton.testing"}) == sorted(NAMES)
+    assert sorted(set(imported) - {"--read", "triton.testing"}) == sorted(TOOLS)
