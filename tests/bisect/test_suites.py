@@ -103,5 +103,6 @@ def test_of_a_kernel_one_process_decides_and_a_second_a_guards(bisect, history):
     report = bisect("--seed=1", "HEAD~7", "HEAD", "--", "test_it.py")
     assert steps(report) == [(history.hashes[5], history.hashes[6])]
     assert "registers 64 → 96" in report["steps"][0]["change"]
+    assert f"] is worse since {history.hashes[6]}: " in report["sentence"]
     of_middle = [number for name, number, _ in history.numbers if name == "M"]
     assert (len(of_middle), len(set(of_middle))) == (3, 3)

@@ -137,7 +137,7 @@ class Search:
         # Blocks count from 0. Without observations none has run.
         blocks = 1 + max((observation.block for observation in observations), default=-1)
         bench.keep(lead=lead, observations=observations, blocks=blocks)
-        self._tell(f"{lead.label} is slower at the bad end: {lead.change}")
+        self._tell(f"{lead.label} is {lead.word} at the bad end: {lead.change}")
         return ""
 
     def _require_hardware(self, results: SidesResults) -> None:

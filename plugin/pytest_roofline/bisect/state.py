@@ -35,6 +35,11 @@ class Lead:
     is_kernel: bool = False
 
     @property
+    def word(self) -> str:
+        """The comparative of a sentence. A kernel with more registers is worse, and may be as fast."""
+        return "worse" if self.is_kernel else "slower"
+
+    @property
     def is_exact(self) -> bool:
         """True for figures without noise, of which an end may have none."""
         return bool(self.good or self.bad)

@@ -102,7 +102,7 @@ def paragraph(state: BisectState, culprit: Culprit) -> str:
     # The ends were compared in any case; the candidates beside the step may have no result.
     change = culprit.change or state.lead.change
     sentences = [
-        f"{state.lead.label} is slower since {culprit.bad}: {change}. The last fast one is {culprit.good}.",
+        f"{state.lead.label} is {state.lead.word} since {culprit.bad}: {change}. The last fast one is {culprit.good}.",
         f"The search went through {count(len(state.row), 'candidate')} from {good_end} to {bad_end} with "
         f"{count(state.processes, 'process', 'es')}, and is {format_share(culprit.chance)} sure.",
     ]
@@ -114,5 +114,5 @@ def paragraph(state: BisectState, culprit: Culprit) -> str:
             f"{'; '.join(culprit.broken)}."
         )
     if culprit.command:
-        sentences.append(f"To see the slowdown, type: {culprit.command}")
+        sentences.append(f"To compare both again, type: {culprit.command}")
     return printable(" ".join(sentences))
