@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -417,6 +418,12 @@ class Make:
         from pytest_roofline.baselines.runs import read_run
 
         return read_run(self.save(path, *records, run_id=run_id, ended=ended, **environment))
+
+
+@pytest.fixture(scope="session")
+def torch_compiler():
+    """Import what some functions load at their first call: in seconds, and an inner run would forget it again."""
+    importlib.import_module("torch._dynamo")
 
 
 @pytest.fixture(scope="session")

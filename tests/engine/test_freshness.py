@@ -149,6 +149,7 @@ HONEST = {
 }
 
 
+@pytest.mark.usefixtures("torch_compiler")
 def test_an_honest_function_is_believed():
     for case in HONEST:
         assert why(*HONEST[case]) == "", case

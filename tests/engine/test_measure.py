@@ -296,6 +296,7 @@ PROMISES = {
 }
 
 
+@pytest.mark.usefixtures("torch_compiler")
 def test_a_function_whose_result_is_not_there_yet_is_refused(suite):
     header = "import multiprocessing.pool\nPOOL = multiprocessing.pool.ThreadPool(1)\n"
     cases = {

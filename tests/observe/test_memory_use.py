@@ -4,7 +4,6 @@ The small model has two matrices of 8 by 16 and a GELU between; 64 rows go throu
 """
 
 import gc
-import importlib
 import sys
 import weakref
 from dataclasses import replace
@@ -24,13 +23,8 @@ from pytest_roofline.observe import memory_use
 from pytest_roofline.observe.memory_use import FollowedCall, follow
 from pytest_roofline.observe.over_time import allocator_trace, thin_out
 
-
-@pytest.fixture(scope="module", autouse=True)
-def imported():
-    """Import what optimizers load at their first step; every collection of garbage would then go through all of it."""
-    importlib.import_module("torch._dynamo")
-
-
+# Every collection of garbage would go through all of it once an optimizer has loaded it.
+pytestmark = pytest.mark.usefixtures("torch_compiler")
 EMPTY = MemoryUse("t", "t", "p", "cpu", "", 0)
 ROWS, WIDTH, INNER, FLOAT = 64, 8, 16, 4
 NARROW, WIDE = ROWS * WIDTH * FLOAT, ROWS * INNER * FLOAT

@@ -77,7 +77,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, torch_compiler: None
+) -> Iterator[Bench]:
     """Where the benchmarks run; without the whole heap of torch to collect before each measurement."""
     monkeypatch.setenv("COLUMNS", "2000")
     for name in ("FORCE_COLOR", "NO_COLOR", "GITHUB_ACTIONS", "CI", "PYTEST_ADDOPTS"):
