@@ -423,7 +423,8 @@ class Make:
 @pytest.fixture(scope="session")
 def torch_compiler():
     """Import what some functions load at their first call: in seconds, and an inner run would forget it again."""
-    importlib.import_module("torch._dynamo")
+    # With the trackers of memory, which import it.
+    importlib.import_module("torch.distributed._tools")
 
 
 @pytest.fixture(scope="session")

@@ -334,7 +334,10 @@ def _recorded() -> dict[str, str]:
 
 @pytest.fixture
 def desk(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _recorded: dict[str, str]
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    _recorded: dict[str, str],
+    torch_compiler: None,
 ) -> Desk:
     """A folder with a fake device, in which pytest runs."""
     # Wide, so that sentences stay whole; `test_terminal.py` has a narrow one.

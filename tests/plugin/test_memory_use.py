@@ -1,22 +1,11 @@
 """`roofline.memory`: what a run keeps, shows, and never judges."""
 
-import importlib
 import json
 import re
 from pathlib import Path
 
-import pytest
-
-import pytest_roofline.observe.memory_use  # noqa: F401
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.runs import read_run
-
-
-@pytest.fixture(scope="module", autouse=True)
-def imported():
-    """Import what an inner run would import, and forget again; it takes seconds of each process that collects tests."""
-    importlib.import_module("pytest_roofline.observe.tracker")
-
 
 SUITE = """
 import pytest
