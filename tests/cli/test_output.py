@@ -160,6 +160,17 @@ def test_a_workflow_below_the_top_of_a_repository_is_told_where_it_belongs(home)
     assert "note" not in init(".", "--ci=github").stdout
 
 
+def test_the_suite_of_a_workflow_is_named_from_the_top_and_only_where_it_measures(
+    home, monkeypatch
+):
+    (home / ".git").mkdir()
+    (home / "bench").mkdir()
+    monkeypatch.chdir(home / "bench")
+    assert "write `suite: bench` below `package:`" in init(".", "--ci=github-ab").stdout
+    lines = init("gpu", "--ci=github-ab-comment").stdout
+    assert ("only at the top" in lines, "suite:" in lines) == (True, False)
+
+
 def test_a_full_disk_is_one_sentence_and_the_command_can_be_called_again(home, monkeypatch):
     real, calls = Path.write_bytes, []
 

@@ -245,22 +245,24 @@ def _lines(
     else:
         yield f"nothing to write: {folder} already holds all {total} files, unchanged"
     path = folder.resolve()
-    is_top = (path / ".git").exists()
-    is_in_repository = any((parent / ".git").exists() for parent in path.parents)
-    if is_in_repository and not is_top:
-        yield from _notes_below_the_top(folder, ci)
+    top = next((place for place in (path, *path.parents) if (place / ".git").exists()), path)
+    if top != path:
+        yield from _notes_below_the_top(path.relative_to(top), ci)
     change_folder = "" if path == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     yield f"next: {change_folder}pytest perf_tests -k memcpy"
 
 
 def _notes_below_the_top(folder: Path, ci: Iterable[str]) -> Iterator[str]:
-    """Yield notes on CI files that are read only at the top of a repository, which `folder` is not."""
+    """Yield notes on CI files that are read only at the top of a repository, below which `folder` lies."""
     targets = sorted(_ci_paths(ci))
     workflows = [target for target in targets if target.startswith(".github")]
     if workflows:
+        # Only the action measures, and looks for the suite.
+        suite = f", and write `suite: {folder}` below `package:`"
+        calls_action = not set(ACTION.values()).isdisjoint(workflows)
         yield (
-            f"note: CI reads {', '.join(workflows)} only at the top of a repository; move .github to the top, and "
-            f"write `suite: {folder}` below `package:`"
+            f"note: CI reads {', '.join(workflows)} only at the top of a repository; move .github to the top"
+            f"{suite if calls_action else ''}"
         )
     for target in targets:
         if target.startswith(".gitlab"):
