@@ -261,13 +261,15 @@ def every_choice(points, start=0):
 
 def test_no_other_steps_explain_a_series_better():
     random = np.random.default_rng(5)
-    values = [
+    rows = [
         random.normal(0, 1, points) + np.repeat(random.normal(0, 4, points), 3)[:points]
         for points in random.integers(6, 17, 60)
     ]
-    shapes = fit_steps(values, np.ones(len(values)))
+    # Each series has a noise of its own, by which its steps are judged.
+    noise = 10 ** random.uniform(-3, 1, len(rows))
+    shapes = fit_steps([row * scale for row, scale in zip(rows, noise, strict=True)], noise)
     assert {0, 1, 2, 3} <= {len(shape.cuts) for shape in shapes}
-    for row, shape in zip(values, shapes, strict=True):
+    for row, shape in zip(rows, shapes, strict=True):
         choices = list(every_choice(len(row)))
         assert len(set(choices)) == len(choices)
         assert cost(row, shape.cuts) == pytest.approx(min(cost(row, cuts) for cuts in choices))
