@@ -357,7 +357,7 @@ SERVED = ("--host={node}.log", "--higher=tok/s=rate", "--lower=p99")
 
 @pytest.fixture
 def served(tmp_path):
-    """What a program printed on eight nodes before and after, of which the first four serve 10 % less after."""
+    """The output of a program on eight nodes before and after, of which the first four serve 10 % less after."""
     for side in ("before", "after"):
         (tmp_path / side).mkdir()
         for index in range(8):

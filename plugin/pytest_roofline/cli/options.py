@@ -52,9 +52,9 @@ def read_options(scope: str) -> Callable[[Command], Command]:
     `scope` begins the help of each: where or when the option counts.
     """
 
-    forms = f"{scope}: the form, json (default with a figure), csv or regex; or the tool: {', '.join(TOOLS)}."
+    read_help = f"{scope}: the form, json (default with a figure), csv or regex; or the tool: {', '.join(TOOLS)}."
     options = (
-        click.option("--read", metavar="FORM", help=forms),
+        click.option("--read", metavar="FORM", help=read_help),
         click.option(
             "--higher",
             multiple=True,

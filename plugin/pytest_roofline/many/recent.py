@@ -142,9 +142,10 @@ class _Grid:
     def _noise_of_last(self, count: int) -> Values:
         """Return the noise of the last `count` runs, in log seconds: [series]."""
         # Windows of `count` runs, as distances from the first one, so that equal runs have a deviation of exactly 0.
-        last = self.logs.shape[1] - count + 1
+        window_count = self.logs.shape[1] - count + 1
         windows = [
-            self.logs[:, index : index + last] - self.logs[:, :last] for index in range(count)
+            self.logs[:, index : index + window_count] - self.logs[:, :window_count]
+            for index in range(count)
         ]
         middle = sum(windows) / count
         squares = sum((window - middle) ** 2 for window in windows)
