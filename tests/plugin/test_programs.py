@@ -14,6 +14,7 @@ from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.plugin.rounds import Rounds
 from pytest_roofline.processes import programs
 
+from ..ranks.slurm import until
 from ..tools import require_tools
 from .conftest import texts
 from .test_limits import shipped
@@ -280,12 +281,12 @@ def test_arguments_that_cannot_be_meant_are_refused(desk, command, options, reas
 
 def test_a_late_program_ends_with_everything_that_it_started(desk):
     script = "setsid sh -c 'echo $$ > pid; exec tail -f /dev/null' & wait"
-    desk.suite(FAILING.format(command=SHELL.format(script=script), options="timeout=1"))
+    desk.suite(FAILING.format(command=SHELL.format(script=script), options="timeout=5"))
     assert "and was killed" in texts(desk.run("-q"))
     pid = int((desk.path / "pid").read_text())
     status = Path(f"/proc/{pid}/status")
     # A container may have nobody who waits for it.
-    assert not status.exists() or "Z (zombie)" in status.read_text()
+    assert until(lambda: not status.exists() or "Z (zombie)" in status.read_text(), 10)
 
 
 def test_what_a_program_printed_and_its_identity_are_kept_with_the_run(serving, monkeypatch):

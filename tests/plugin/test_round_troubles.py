@@ -33,7 +33,7 @@ def alive(path):
 
 def gone(path):
     """Whether it is gone, now or in a moment."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while alive(path) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not alive(path)
