@@ -33,6 +33,8 @@ esac
 echo "the stand-in for python knows no $*" >&2
 exit 99
 """
+# For a script of a CI, on a machine with others at work.
+PATIENCE_S = 500.0
 # What a user writes into the file.
 PACKAGE = "https://example.org/pytest_roofline-0.1.0-py3-none-any.whl"
 # The real one stands behind it on the path.
@@ -95,13 +97,12 @@ class Checkout:
         environ: "dict[str, str]",
         *shell: str,
         folder: str = "",
-        seconds: float = 120,
     ) -> "subprocess.CompletedProcess[str]":
         """A script as a CI runs it, in a folder of the repository."""
         return subprocess.run(
             ["bash", *(shell or ("-eo", "pipefail")), "-c", script],
             cwd=self.path / folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=seconds, check=False,
+            timeout=PATIENCE_S, check=False,
         )  # fmt: skip
 
     def clean(self) -> None:

@@ -59,7 +59,7 @@ class Runner:
         self._job = job
         self._number = 0
 
-    def run(self, name="schedule", options="", seconds=120, **environ):
+    def run(self, name="schedule", options="", **environ):
         """Run the job: its failed step, the output of each step, the summary and the uploaded report."""
         self._number += 1
         temporary = self._folder / f"job-{self._number}"
@@ -76,7 +76,7 @@ class Runner:
         github = event(name) | {"run_id": base["GITHUB_RUN_ID"], "run_attempt": "1"}
         state = SimpleNamespace(
             failed="", printed={}, temporary=temporary, uploaded=temporary / "uploaded",
-            base=base, path=written["path"], seconds=seconds,
+            base=base, path=written["path"],
         )  # fmt: skip
         self._play(steps(self._job), state, github=github, env=self._env)
         state.summary, state.report = written["summary"].read_text(), files(state.uploaded)
@@ -105,7 +105,7 @@ class Runner:
         environ = {name: filled(value, **contexts) for name, value in step.get("env", {}).items()}
         done = self.checkout.bash(
             step["run"], state.base | environ | {"PATH": ":".join(paths)}, *SHELL,
-            folder=filled(step.get("working-directory", ""), **contexts), seconds=state.seconds,
+            folder=filled(step.get("working-directory", ""), **contexts),
         )  # fmt: skip
         state.printed[title] = done.stdout + done.stderr
         state.failed = state.failed or (title if done.returncode else "")

@@ -101,7 +101,7 @@ def test_the_job_finds_a_slowdown_and_leaves_the_comment_and_the_runs_of_both_si
     assert measure.split() == GITLAB["roofline ab"]["script"][0].split()
     # Some tests of the stand-in are enough.
     workflow = GITHUB | {"env": {"ROOFLINE_TESTS": "64MiB or 4KiB"}}
-    done = Runner(branch, branch.path.parent, workflow, job).run("pull_request", seconds=500)
+    done = Runner(branch, branch.path.parent, workflow, job).run("pull_request")
     printed = done.printed["Measure"]
     assert done.failed == "Measure", printed
     assert "RED: 1 REGRESSED, 2 of 3 fast enough" in printed.splitlines()
