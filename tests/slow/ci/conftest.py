@@ -2,6 +2,7 @@
 
 The suite is replaced by tests on a device with a scripted clock, so that what is red and what is green is certain.
 Installing is left out: `python3` is a stand-in that makes no environment, and writes down what pip was to install.
+Only the Python of that environment, which is the one that measures, answers whether it has a torch.
 `roofline doctor`, which imports torch and says the same each time, looks at the machine where a test asks for it.
 """
 
@@ -27,7 +28,7 @@ SOME_REGRESSED = re.compile(r"^RED: .*\b[1-9]\d* REGRESSED", re.MULTILINE)
 PYTHON = """#!/usr/bin/env bash
 case "$*" in
 "-m venv "*) mkdir -p "${@: -1}/bin" && cp "$0" "${@: -1}/bin/python" && exit ;;
-"-c import torch") exit "${STANDIN_NO_TORCH-0}" ;;
+"-c import torch") [[ $0 == */bin/python ]] && exit "${STANDIN_NO_TORCH-0}" ;;
 "-m pip install "*) echo "$*" >> "$STANDIN_LOG" && exit ;;
 esac
 echo "the stand-in for python knows no $*" >&2

@@ -113,6 +113,14 @@ def test_the_job_finds_a_slowdown_and_leaves_the_comment_and_the_runs_of_both_si
     assert comment in done.summary
 
 
+def test_on_gitlab_the_python_that_measures_is_asked_for_torch(checkout):
+    script = "\n".join(GITLAB["roofline ab"]["before_script"])
+    for environ, expected in [({"STANDIN_NO_TORCH": "1"}, (1, False)), ({}, (0, True))]:
+        base = checkout.environment() | {"ROOFLINE_PACKAGE": PACKAGE} | environ
+        done = checkout.bash(script, base)
+        assert expected == (done.returncode, checkout.log.exists()), done.stdout + done.stderr
+
+
 def test_the_comment_is_written_once_and_replaced_and_only_on_the_pull_request_that_github_names(
     tmp_path,
 ):

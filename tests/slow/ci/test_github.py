@@ -150,6 +150,14 @@ def test_without_a_package_or_torch_it_stops_with_a_sentence_and_installs_nothin
         assert "Measure" not in job.printed
 
 
+def test_the_python_that_measures_is_asked_for_torch(checkout, tmp_path):
+    environ = checkout.environment() | {
+        "PACKAGE": PACKAGE, "RUNNER_TEMP": str(tmp_path), "GITHUB_PATH": str(tmp_path / "path")
+    }  # fmt: skip
+    done = checkout.bash(STEPS["Install"]["run"], environ)
+    assert (0, True) == (done.returncode, checkout.log.exists()), done.stdout + done.stderr
+
+
 def test_on_day_one_it_is_green_by_its_floors_and_proposes_a_baseline_when_asked(jobs):
     assert jobs.first.failed == "", jobs.first.printed
     assert "torch" in jobs.first.printed["Measure"].partition("test session starts")[0]
