@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from . import tools
+from .ranks.slurm import until
 
 ROOT = Path(__file__).resolve().parents[1]
 # pytest with xdist, and without what else is installed.
@@ -38,6 +40,55 @@ def test_ci_runs_the_readmes_test_command_before_it_installs_a_tool():
     (first, *_) = re.findall(r'^.*"\$tox" (run .*)$', script, re.MULTILINE)
     assert command == f"tox {first}"
     assert script.index(first) < script.index("apt-get") < script.index("-- slow")
+
+
+# Stand-ins: the wheel's job starts a process of its own and goes on until it is ended, and the first tests fail once
+# that process has begun.
+WHEEL = """#!/usr/bin/env bash
+tail -f /dev/null &
+echo $! > begun
+wait
+"""
+TOX = """#!/usr/bin/env bash
+read -r pid < begun
+echo "$pid" > pid
+exit 3
+"""
+PYTHON = """#!/usr/bin/env bash
+case "$*" in
+"-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && cp tox "$3/bin/tox" && ln -s /bin/true "$3/bin/pip" ;;
+"tests/tools.py hide "*) echo "$PATH" ;;
+*) exit 99 ;;
+esac
+"""
+
+
+def test_a_failed_first_step_ends_the_wheels_job_and_leaves_no_folder(tmp_path):
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    temporary, programs = tmp_path / "temporary", tmp_path / "programs"
+    for folder in (temporary, programs):
+        folder.mkdir()
+    for path, text in (
+        (tmp_path / ".ci/wheel", WHEEL),
+        (tmp_path / "tox", TOX),
+        (programs / "python3", PYTHON),
+    ):
+        path.write_text(text)
+        path.chmod(0o755)
+    os.mkfifo(tmp_path / "begun")
+    environ = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
+    done = subprocess.run(
+        [tmp_path / ".ci/run"], env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    pid = int((tmp_path / "pid").read_text())
+    status = Path(f"/proc/{pid}/status")
+    # A container may have nobody who waits for it.
+    has_ended = until(lambda: not status.exists() or "Z (zombie)" in status.read_text(), 10)
+    if not has_ended:
+        os.kill(pid, signal.SIGKILL)
+    assert has_ended
+    assert [] == list(temporary.iterdir())
 
 
 # The command that runs all tests.
