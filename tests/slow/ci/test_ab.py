@@ -24,7 +24,7 @@ MARK = "<!-- roofline ab -->"
 GH = """#!/usr/bin/env bash
 echo "$@" >> "$STANDIN_LOG"
 case "$*" in
-*/pulls*) [ "$COMMIT" = gone ] || echo 7 ;;
+*/pulls*) [ "$COMMIT" = gone ] || echo "$STANDIN_PULLS" ;;
 *"--paginate"*) echo "$STANDIN_KNOWN" ;;
 *) cat body.md >> "$STANDIN_LOG" ;;
 esac
@@ -146,7 +146,7 @@ def test_the_comment_is_written_once_and_replaced_and_only_on_the_pull_request_t
         done = subprocess.run(
             command,
             cwd=tmp_path,
-            env=environ | {"STANDIN_KNOWN": ""} | more,
+            env=environ | {"STANDIN_KNOWN": "", "STANDIN_PULLS": "7"} | more,
             capture_output=True,
             text=True,
             check=True,
@@ -160,6 +160,10 @@ def test_the_comment_is_written_once_and_replaced_and_only_on_the_pull_request_t
     assert ("**GREEN: all**" in told, len(told.encode()) < 61_000) == (True, True)
     _, told = comment(text, STANDIN_KNOWN="11\n12")
     assert "--method PATCH repos/ours/project/issues/comments/11 -F" in told
+    # A branch may have a pull request into each of several others.
+    _, told = comment(text, STANDIN_PULLS="7\n8")
+    posts = [f"--method POST repos/ours/project/issues/{number}/comments" for number in (7, 8)]
+    assert [True, True] == [post in told for post in posts]
     assert comment("mine\n") == ("the artifact has no comment of roofline ab\n", "")
     said, told = comment(text, COMMIT="gone")
     assert ("no open pull request is at gone" in said, "--method P" in told) == (True, False)
