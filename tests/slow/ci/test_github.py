@@ -82,6 +82,7 @@ def test_workflow_and_action_obey_the_published_schemas_and_the_rules_of_safe_on
     }
     assert WORKFLOW["permissions"] == {"contents": "read"}
     assert "permissions" not in JOB | GATE
+    assert steps(JOB)["actions/checkout@v4"]["with"] == {"persist-credentials": False}
     every = [*JOB["steps"], *STEPS.values(), *GATE["steps"]]
     assert [step for step in every if "${{" in step.get("run", "")] == []
     used = [step["uses"] for step in every if "uses" in step]
