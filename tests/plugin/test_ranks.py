@@ -303,8 +303,8 @@ def test_the_straggler_is_named_with_its_lag(story, measured):
         # Its nap, to which a busy machine may add more for both.
         assert found.ranks.lag_s[guilty] > max(0.09, found.ranks.lag_s[1 - guilty])
         assert found.median_s > 0.1
-        line = rf"^straggler: rank {guilty} on {re.escape(HOST)} takes \S+ m?s longer for its part of late\.rank{guilty} "
-        line += r"than the fastest rank \("
+        line = rf"^straggler: rank {guilty} on {re.escape(HOST)} takes \S+ m?s longer for its part "
+        line += rf"of late\.rank{guilty} than the fastest rank \("
         assert re.search(line, story.text, re.MULTILINE)
 
 
