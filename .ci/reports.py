@@ -1,4 +1,4 @@
-"""What the JUnit files of `.ci/run` say: of the fast tests with the tools hidden, and of the slow ones with them.
+"""Readings of the JUnit files of `.ci/run`: of the fast tests with the tools hidden, and of the slow ones with them.
 
 * `python .ci/reports.py skipped FAST` prints the tests that were skipped, a line each, as pytest takes them;
 * `python .ci/reports.py check FAST SLOW` fails unless every test passed, in FAST or, where that skipped it, in SLOW.
@@ -14,23 +14,27 @@ TESTS = Path("tests")
 
 
 def outcomes(report: Path) -> list[tuple[Case, str]]:
-    """Every test of a report, with `passed`, `failure`, `error` or `skipped`; a test that also fails in its teardown is
-    there twice.
+    """Return every test of a report, with `passed`, `failure`, `error` or `skipped`.
+
+    A test that also fails in its teardown is there twice.
     """
-    found = []
+    rows = []
     for node in ElementTree.parse(report).getroot().iter("testcase"):
-        told = [kind for kind in ("failure", "error", "skipped") if node.find(kind) is not None]
-        found.append(((node.get("classname", ""), node.get("name", "")), (told or ["passed"])[0]))
-    return found
+        kinds = [kind for kind in ("failure", "error", "skipped") if node.find(kind) is not None]
+        rows.append(((node.get("classname", ""), node.get("name", "")), (kinds or ["passed"])[0]))
+    return rows
 
 
 def dotted_files() -> dict[str, Path]:
-    """The files of tests, by their names in a report."""
+    """Return the files of tests, by their names in a report."""
     return {".".join(path.with_suffix("").parts): path for path in sorted(TESTS.rglob("test_*.py"))}
 
 
 def address(case: Case) -> str:
-    """What pytest takes for a test; a file that was skipped whole has its name in place of a test's."""
+    """Return the words that name a test to pytest.
+
+    A file that was skipped whole has its name in place of a test's.
+    """
     owner, name = case if case[0] else (case[1], "")
     for dotted, path in dotted_files().items():
         if f"{owner}.".startswith(f"{dotted}."):
@@ -41,46 +45,46 @@ def address(case: Case) -> str:
 
 
 def flaws(fast: list[tuple[Case, str]], slow: list[tuple[Case, str]]) -> list[str]:
-    """What is wrong, a sentence each; nothing where every test has passed once."""
+    """Return a sentence for each flaw; none where every test has passed once."""
     skipped = {case for case, outcome in fast if outcome == "skipped"}
     passed = {case for case, outcome in [*fast, *slow] if outcome == "passed"}
-    found = []
+    sentences = []
     if not skipped:
-        found.append(
+        sentences.append(
             "no test was skipped while the tools were hidden; expected those that start one"
         )
-    found += [
+    sentences += [
         f"no test of {path} passed"
         for dotted, path in dotted_files().items()
         if not any_of(dotted, passed)
     ]
     bad = [(case, outcome) for case, outcome in fast if outcome not in ("passed", "skipped")]
     bad += [(case, outcome) for case, outcome in slow if outcome != "passed"]
-    found += [f"{outcome}: {address(case)}" for case, outcome in bad]
-    found += [
+    sentences += [f"{outcome}: {address(case)}" for case, outcome in bad]
+    sentences += [
         f"skipped, and not run again: {address(case)}"
         for case in sorted(skipped - {case for case, _ in slow})
     ]
-    return found
+    return sentences
 
 
 def any_of(dotted: str, cases: set[Case]) -> bool:
-    """Whether one of the tests is of a file."""
+    """Return whether one of the tests is of a file."""
     return any(f"{name}.".startswith(f"{dotted}.") for name, _ in cases)
 
 
 def main(task: str, *reports: Path) -> str | None:
-    """Do what is asked; what is wrong, if anything."""
-    fast, *others = map(outcomes, reports)
+    """Do a task on reports, and return the flaws, if there are any."""
+    fast, *later = map(outcomes, reports)
     if task == "skipped":
         for case, outcome in fast:
             if outcome == "skipped":
                 print(address(case))
         return None
-    (slow,) = others
-    if found := flaws(fast, slow):
+    (slow,) = later
+    if sentences := flaws(fast, slow):
         return "\n".join(
-            ["not every test has passed, though CI has every tool that a test needs:", *found]
+            ["not every test has passed, though CI has every tool that a test needs:", *sentences]
         )
     before = [outcome for _, outcome in fast].count("passed")
     print(

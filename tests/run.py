@@ -1,4 +1,4 @@
-"""What `tox run -e cpu` runs: `python tests/run.py REPORTS [PART [TEST…] | ARGUMENT…]`.
+"""The program behind `tox run -e cpu`: `python tests/run.py REPORTS [PART [TEST…] | ARGUMENT…]`.
 
 Parts: `fast`, as without an argument, is all of `tests` but `tests/slow`, `slow` that, `programs` the tests beside the
 developers' programs, each with the tests that are named behind it: three files at a time, since no test depends on what
@@ -28,8 +28,8 @@ def arguments_of(reports: str, part: str, tests: list[str]) -> list[str]:
 if __name__ == "__main__":
     # Tests start hundreds of processes, each of which would compile its modules anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    folder, *given = sys.argv[1:]
-    part, *tests = given or ["fast"]
-    arguments = arguments_of(folder, part, tests) if part in PARTS else given
+    folder, *words = sys.argv[1:]
+    part, *tests = words or ["fast"]
+    arguments = arguments_of(folder, part, tests) if part in PARTS else words
     # In place of this process, so that a signal reaches pytest.
     os.execv(sys.executable, [*PYTEST, *arguments])

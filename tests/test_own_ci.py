@@ -211,7 +211,7 @@ def test_what_was_skipped_runs_again_and_nothing_else_does(ci):
 
 
 @pytest.mark.parametrize(
-    ("scene", "said"),
+    ("scene", "sentence"),
     [
         ({"again": {}}, f"skipped: {ADDRESS}"),
         ({"again": {"TOOL": "1", "BROKEN": "1"}}, f"failure: {ADDRESS}"),
@@ -229,9 +229,9 @@ def test_what_was_skipped_runs_again_and_nothing_else_does(ci):
         "no-test",
     ],
 )
-def test_what_did_not_pass_fails_ci_and_is_named(ci, scene, said):
-    found = ci(**scene)
-    assert said in found.partition("every tool that a test needs:\n")[2]
+def test_what_did_not_pass_fails_ci_and_is_named(ci, scene, sentence):
+    text = ci(**scene)
+    assert sentence in text.partition("every tool that a test needs:\n")[2]
 
 
 def test_a_file_of_which_no_test_ran_fails_ci(ci):

@@ -42,7 +42,7 @@ def steps_of_action(step, root, **contexts):
 
 
 class Runner:
-    """What a runner does with a job, in a folder that is cleaned before each job.
+    """A runner that plays one job, in a folder that is cleaned before each job.
 
     Args:
         checkout: the repository.
@@ -119,7 +119,7 @@ class Runner:
                 keys = [key for key in self.cache if key.startswith(values["restore-keys"])]
                 self.checkout.bring(values["path"], self.cache[keys[-1]] if keys else None)
             case "actions/cache/save":
-                if kept := self.checkout.take(values["path"], state.temporary / "cache"):
-                    self.cache[values["key"]] = kept
+                if folder := self.checkout.take(values["path"], state.temporary / "cache"):
+                    self.cache[values["key"]] = folder
             case "actions/upload-artifact":
                 self.checkout.take(values["path"], state.uploaded)

@@ -121,10 +121,10 @@ def test_the_cache_is_found_again_by_a_name_of_ours_and_only_jobs_of_a_branch_th
     assert (restore["path"], restore["key"]) == (save["with"]["path"], save["with"]["key"])
     assert save["with"]["key"].startswith(restore["restore-keys"])
     assert filled(restore["restore-keys"], inputs=INPUTS) == "roofline-runs-gpu-"
-    kept = {
+    filling = {
         name for name in EVENTS if true(save["if"], failed=True, github=event(name), inputs=INPUTS)
     }
-    assert kept == {"schedule", "workflow_dispatch"}
+    assert filling == {"schedule", "workflow_dispatch"}
     assert not true(save["if"], github=event("schedule"), inputs=INPUTS | {"cache": ""})
 
 
@@ -185,7 +185,7 @@ def test_runs_are_saved_by_job_and_attempt_and_a_pull_request_leaves_none_in_the
         jobs.checkout.path / ".roofline" / "runs"
     )
     assert [{"github-101-1"}, {"github-101-1", "github-102-1"}] == [
-        runs(kept) for kept in jobs.cache.values()
+        runs(folder) for folder in jobs.cache.values()
     ]
 
 
@@ -195,7 +195,7 @@ def test_below_the_top_of_a_repository_it_works_with_the_changes_that_init_names
     runner = Runner(checkout, tmp_path, WORKFLOW, job_with(package=PACKAGE, suite="bench"))
     done = runner.run("workflow_dispatch")
     assert (done.failed, REPORT | {"proposal.json"}) == ("", done.report)
-    assert [{"github-101-1"}] == [runs(kept) for kept in runner.cache.values()]
+    assert [{"github-101-1"}] == [runs(folder) for folder in runner.cache.values()]
 
 
 def test_a_proposal_that_was_asked_for_and_cannot_be_made_is_red(checkout, tmp_path):
