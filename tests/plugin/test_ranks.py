@@ -102,6 +102,13 @@ def program(rank, name):
     return call
 
 
+# Before the others: of stragglers only three are named, and a busy machine makes more.
+@pytest.mark.roofline(ranks=2)
+def test_late(roofline, distributed):
+    for guilty in (0, 1):
+        roofline.measure_ranks(distributed, late, guilty, work=WORK, name=f"rank{guilty}", budget=2)
+
+
 @pytest.mark.parametrize("numel", [1024])
 @pytest.mark.parametrize("world_size", [2], ids=["2ranks"])
 def test_all_reduce(roofline, distributed, numel, world_size, record_property):
@@ -124,12 +131,6 @@ def test_rotates(roofline, distributed):
 @pytest.mark.roofline(ranks=2)
 def test_allocates(roofline, distributed):
     roofline.measure_ranks(distributed, allocates, work=WORK, peak_bytes=True)
-
-
-@pytest.mark.roofline(ranks=2)
-def test_late(roofline, distributed):
-    for guilty in (0, 1):
-        roofline.measure_ranks(distributed, late, guilty, work=WORK, name=f"rank{guilty}", budget=2)
 
 
 @pytest.mark.roofline(ranks=2)
