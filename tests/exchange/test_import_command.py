@@ -397,6 +397,14 @@ REFUSED = (
     (["mi300x-babelstream.csv", "--operation", "reduce"], "which measures no collectives; leave"),
     (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
     ([LOG, "--devices", "0"], "--devices is 0; expected 1 or more"),
+    (
+        ["a100-all_gather.log", "--operation", "all_reduce", "--read=nccl-tests,operation=all_gather"],
+        "--operation is 'all_reduce', but --read says operation=all_gather; give only one of them",
+    ),
+    (
+        [LOG, "--devices", "8", "--read=nccl-tests,devices=4"],
+        "--devices is 8, but --read says devices=4; give only one of them",
+    ),
     ([LOG, "--product", " "], "--product is empty; expected a name as the driver"),
     ([LOG, "--product", "A\udcff"], "--product is 'A\\udcff'; expected printable text"),
     ([LOG, "--host", "a\x1b"], "--host is 'a\\x1b'; expected the printable name of a node"),

@@ -268,6 +268,12 @@ def test_a_program_that_is_not_there_fails_its_test(desk):
             "read='osu,hosts=2'",
             "read has 'hosts=2' after 'osu'; expected the name of a tool",
         ),
+        pytest.param(
+            "['true']",
+            "read='osu,devices=8', ranks=4",
+            "ranks is 4, but read says devices=8; give only one of them",
+            marks=pytest.mark.feature("exchange"),
+        ),
         ("['true']", "lower='x'", 'lower is \'x\'; expected {"NAME": "PATH"}'),
         ("['true']", "timeout=0", "timeout is 0; expected a number above zero"),
         ("['true']", "ranks=0", "ranks is 0; expected a whole number above zero"),

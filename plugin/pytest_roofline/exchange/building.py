@@ -34,8 +34,14 @@ def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
     """Return the facts that the user gave by options, with the paths of figures and the facts of a plan.
 
     Raises:
-        BadInput: a fact cannot be true.
+        BadInput: a fact cannot be true, or an option and the plan state it differently.
     """
+    for name, value in plan.facts.items():
+        stated = getattr(user_facts, name)
+        if stated not in (None, "", value):
+            raise BadInput(
+                f"--{name} is {stated!r}, but --read says {name}={value}; give only one of them"
+            )
     user_facts = replace(user_facts, paths=plan.paths, **plan.facts)  # type: ignore[arg-type]
     if user_facts.link is not None and user_facts.link not in LINKS:
         raise BadInput(f"--link is {user_facts.link!r}; expected one of {', '.join(LINKS)}")

@@ -75,9 +75,14 @@ def make_command(
         )
     if ranks is not None and (isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1):
         raise BadInput(f"ranks is {short_repr(ranks)}; expected a whole number above zero")
+    plan = plan_of_arguments(read, higher, lower)
+    devices = plan.facts.get("devices", ranks)
+    # Only OSU has a device for each rank.
+    if plan.reader == "osu" and ranks is not None and devices != ranks:
+        raise BadInput(f"ranks is {ranks}, but read says devices={devices}; give only one of them")
     return Command(
         tuple(os.fspath(word) for word in words),
-        plan_of_arguments(read, higher, lower),
+        plan,
         Surroundings(
             Path(cwd if cwd is not None else Path.cwd()),
             {**os.environ, **(env or {})},
