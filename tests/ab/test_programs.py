@@ -321,6 +321,8 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         (("param:a=1", "param:a=2", "--run", "true"), "a side param:NAME=VALUE names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
         ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
+        ((".", ".", "--run", "true", "--read=osu,devices=0"), "--read: devices is 0; expected a number from 1"),
+        ((".", ".", "--run", "true", "--read=osu,link=rope"), "--read: link is 'rope'; expected one of nvlink, "),
         ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name"),
         ((".", ".", "--run", "true", "--read=json,link=pcie", "--lower=x"), "--read has 'link=pcie' after 'json'"),
         ((".", ".", "--run", "true", "--read=csv"), "--read=csv was given without a figure; add --higher or --lower"),

@@ -220,6 +220,14 @@ def test_what_cannot_be_used_gets_one_sentence(command, rollout, tmp_path):
         assert words in result.stderr
 
 
+@pytest.mark.feature("exchange")
+def test_a_fact_that_cannot_be_true_is_refused_where_no_log_needs_it(command, rollout):
+    rollout()
+    result = command("before", "after", *CONTROL, "--read=nccl-tests,link=rope")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--read: link is 'rope'; expected one of nvlink, " in result.stderr
+
+
 def test_hostile_names_are_shown_harmlessly(command, save):
     for index in range(6):
         side = "kept-" if index < 3 else ""

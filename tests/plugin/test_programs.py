@@ -270,6 +270,12 @@ def test_a_program_that_is_not_there_fails_its_test(desk):
         ),
         pytest.param(
             "['true']",
+            "read='osu,devices=0'",
+            "read: devices is 0; expected a number from 1 to",
+            marks=pytest.mark.feature("exchange"),
+        ),
+        pytest.param(
+            "['true']",
             "read='osu,devices=8', ranks=4",
             "ranks is 4, but read says devices=8; give only one of them",
             marks=pytest.mark.feature("exchange"),

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.errors import BadInput
-from ..core.features import require
 from ..core.units import parse_duration
 from ..figures.plan import ReadPlan, plan_of_options
 from ..processes.programs import TIMEOUT_S, program_name
@@ -73,17 +72,9 @@ def make_plan(
             raise BadInput(f"no command is given for {', '.join(names)}; add --run 'COMMAND'")
         return None
     _refuse_contradictions(specs, arguments, commands, shell=shell)
-    figures = plan_of_options(read, higher, lower)
-    if figures.facts:
-        require("exchange")
-        from ..exchange.building import user_facts_of
-        from ..exchange.records import UserFacts
-
-        # A fact that cannot be true is refused before a program runs.
-        user_facts_of(figures, UserFacts())
     return CommandPlan(
         commands=commands,
-        figures=figures,
+        figures=plan_of_options(read, higher, lower),
         prepare=prepare or "",
         cleanup=cleanup or "",
         shell=shell,

@@ -12,6 +12,7 @@ from ..core.records import Footer, Header, Measurement, Outcome
 from ..core.samples import HEAD, IMPORTED, Ranks, Samples
 from ..core.units import moment, printable, slug
 from ..core.writing import write_new
+from ..figures.figure_units import SOME_UNITS, unit_of
 from ..figures.plan import ReadPlan
 from ..hardware import (
     above_peak,
@@ -28,6 +29,8 @@ from .records import ImportedLog, MachineFacts, Reading, UserFacts
 UNKNOWN = "unknown"
 # The links between devices; a single device has `none`.
 LINKS = ("nvlink", "nvlink-switch", "xgmi", "pcie", "staged", "mixed", UNKNOWN)
+# More than any job has.
+MOST_DEVICES = 10**6
 
 
 def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
@@ -36,34 +39,46 @@ def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
     Raises:
         BadInput: a fact cannot be true, or an option and the plan state it differently.
     """
+    check_facts(user_facts, "--")
     for name, value in plan.facts.items():
         stated = getattr(user_facts, name)
         if stated not in (None, "", value):
             raise BadInput(
                 f"--{name} is {stated!r}, but --read says {name}={value}; give only one of them"
             )
-    user_facts = replace(user_facts, paths=plan.paths, **plan.facts)  # type: ignore[arg-type]
+    return replace(user_facts, paths=plan.paths, **plan.facts)  # type: ignore[arg-type]
+
+
+def check_facts(user_facts: UserFacts, prefix: str) -> None:
+    """Raise BadInput for a fact that cannot be true.
+
+    `prefix` stands before the name of a fact in the message: the dashes of an option, or where else it was stated.
+    """
     if user_facts.link is not None and user_facts.link not in LINKS:
-        raise BadInput(f"--link is {user_facts.link!r}; expected one of {', '.join(LINKS)}")
-    if user_facts.devices is not None and not 1 <= user_facts.devices <= 10**6:
-        raise BadInput(f"--devices is {user_facts.devices}; expected 1 or more")
+        raise BadInput(f"{prefix}link is {user_facts.link!r}; expected one of {', '.join(LINKS)}")
+    if user_facts.devices is not None and not 1 <= user_facts.devices <= MOST_DEVICES:
+        raise BadInput(
+            f"{prefix}devices is {user_facts.devices}; expected a number from 1 to {MOST_DEVICES}"
+        )
     if user_facts.operation is not None and operation_of(user_facts.operation) is None:
         raise BadInput(
-            f"--operation is {user_facts.operation!r}; expected one of {', '.join(NAMES)}"
+            f"{prefix}operation is {user_facts.operation!r}; expected one of {', '.join(NAMES)}"
         )
+    if user_facts.unit and unit_of(user_facts.unit) is None:
+        raise BadInput(f"{prefix}unit is {user_facts.unit!r}; expected one of {SOME_UNITS}")
     if user_facts.begun and moment(user_facts.begun) is None:
         raise BadInput(
-            f"--begun is {user_facts.begun!r}; expected a date or time such as 2026-03-01 or 2026-03-01T10:00:00+01:00"
+            f"{prefix}begun is {user_facts.begun!r}; expected a date or time such as 2026-03-01 or "
+            "2026-03-01T10:00:00+01:00"
         )
     if user_facts.product is not None and not user_facts.product.strip():
-        raise BadInput("--product is empty; expected a name as the driver prints it")
+        raise BadInput(f"{prefix}product is empty; expected a name as the driver prints it")
     if user_facts.product is not None and user_facts.product != printable(user_facts.product):
         raise BadInput(
-            f"--product is {user_facts.product!r}; expected printable text, as the driver prints it"
+            f"{prefix}product is {user_facts.product!r}; expected printable text, as the driver prints it"
         )
     if user_facts.host != printable(user_facts.host):
-        raise BadInput(f"--host is {user_facts.host!r}; expected the printable name of a node")
-    return user_facts
+        raise BadInput(f"{prefix}host is {user_facts.host!r}; expected the printable name of a node")
 
 
 def run_id_of(contents: Sequence[bytes]) -> str:
