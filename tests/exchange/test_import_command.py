@@ -397,9 +397,18 @@ REFUSED = (
     (["mi300x-babelstream.csv", "--operation", "reduce"], "which measures no collectives; leave"),
     (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
     ([LOG, "--devices", "0"], "--devices is 0; expected a number from 1 to 1000000"),
+    (
+        ["google-benchmark.json", "--higher", "context.num_cpus", "--unit", "GB/s"],
+        "leave --unit out, and type the name: --higher 'NAME (GB/s)=PATH'",
+    ),
     ([LOG, "--unit", "parsec"], "--unit is 'parsec'; expected one of GB/s, "),
     (
-        ["a100-all_gather.log", "--operation", "all_reduce", "--read=nccl-tests,operation=all_gather"],
+        [
+            "a100-all_gather.log",
+            "--operation",
+            "all_reduce",
+            "--read=nccl-tests,operation=all_gather",
+        ],
         "--operation is 'all_reduce', but --read says operation=all_gather; give only one of them",
     ),
     (

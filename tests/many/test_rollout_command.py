@@ -228,6 +228,15 @@ def test_a_fact_that_cannot_be_true_is_refused_where_no_log_needs_it(command, ro
     assert "--read: link is 'rope'; expected one of nvlink, " in result.stderr
 
 
+def test_options_on_logs_are_said_to_be_without_effect_on_run_files(command, rollout):
+    rollout()
+    expected = command("before", "after", *CONTROL)
+    result = command("before", "after", *CONTROL, "--higher=rate")
+    assert (expected.exit_code, expected.stdout) == (result.exit_code, result.stdout)
+    assert expected.stderr == ""
+    assert "note: --read, --higher and --lower have no effect on run files" in result.stderr
+
+
 def test_hostile_names_are_shown_harmlessly(command, save):
     for index in range(6):
         side = "kept-" if index < 3 else ""

@@ -37,9 +37,14 @@ def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
     """Return the facts that the user gave by options, with the paths of figures and the facts of a plan.
 
     Raises:
-        BadInput: a fact cannot be true, or an option and the plan state it differently.
+        BadInput: a fact cannot be true, or an option and the plan contradict each other.
     """
     check_facts(user_facts, "--")
+    if plan.paths and user_facts.unit:
+        raise BadInput(
+            f"--unit is {user_facts.unit!r}, but a figure of a program has its unit in its name; leave --unit out, "
+            f"and type the name: --higher 'NAME ({user_facts.unit})=PATH'"
+        )
     for name, value in plan.facts.items():
         stated = getattr(user_facts, name)
         if stated not in (None, "", value):
@@ -78,7 +83,9 @@ def check_facts(user_facts: UserFacts, prefix: str) -> None:
             f"{prefix}product is {user_facts.product!r}; expected printable text, as the driver prints it"
         )
     if user_facts.host != printable(user_facts.host):
-        raise BadInput(f"{prefix}host is {user_facts.host!r}; expected the printable name of a node")
+        raise BadInput(
+            f"{prefix}host is {user_facts.host!r}; expected the printable name of a node"
+        )
 
 
 def run_id_of(contents: Sequence[bytes]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..baselines.picking import parse_moment
-from ..baselines.run_files import expand
+from ..baselines.run_files import SUFFIX, expand
 from ..cli.options import (
     command,
     folder_option,
@@ -258,14 +258,12 @@ def rollout(
     from .rollout_text import rollout_as_json, rollout_text
 
     # Before, after, and with --control the same of the controls. A path that exists may have a comma in its name.
-    sides = [
-        read_files(
-            expand([side] if Path(side).exists() else side.split(","), folder, logs=True),
-            host,
-            plan,
-        )
+    paths_by_side = [
+        expand([side] if Path(side).exists() else side.split(","), folder, logs=True)
         for side in (before, after, *(control or ()))
     ]
+    _note_unused(plan, [path for paths in paths_by_side for path in paths])
+    sides = [read_files(paths, host, plan) for paths in paths_by_side]
     broken = [file.broken for side in sides for file in side if file.broken]
     _note_left_out(broken, sum(map(len, sides)))
     names = frozenset(changed_nodes)
@@ -308,12 +306,22 @@ def _read(
     from .reading import tables_of
 
     paths = expand(runs, folder, sys.stdin if "-" in runs else (), logs=logs)
+    _note_unused(plan, paths)
     files = read_files(paths, host, plan)
     tables = tables_of(files)
     for note in tables.notes[:MOST_NAMED]:
         say(f"note: {printable(note)}", err=True)
     _note_left_out(tables.left_out, tables.files)
     return _matching(_since(tables, since), patterns), files
+
+
+def _note_unused(plan: ReadPlan, paths: Sequence[str]) -> None:
+    """Print on stderr that the options on figures have no effect, where no file is a log."""
+    if plan != RECOGNISED and all(path.endswith(SUFFIX) for path in paths):
+        say(
+            "note: --read, --higher and --lower have no effect on run files, and no file is a log",
+            err=True,
+        )
 
 
 def _note_left_out(reasons: Sequence[str], files: int) -> None:
