@@ -395,7 +395,10 @@ REFUSED = (
     ([LOG, "--link", "string"], "--link is 'string'; expected one of nvlink, "),
     ([LOG, "--operation", "sort"], "--operation is 'sort'; expected one of"),
     (["mi300x-babelstream.csv", "--operation", "reduce"], "which measures no collectives; leave"),
-    (["mi300x-babelstream.csv", "--devices", "8"], "has readings of 1 devices, but --devices=8"),
+    (
+        ["mi300x-babelstream.csv", "--devices", "8"],
+        "has readings of 1 devices, but devices=8 was given",
+    ),
     ([LOG, "--devices", "0"], "--devices is 0; expected a number from 1 to 1000000"),
     (
         ["google-benchmark.json", "--higher", "context.num_cpus", "--unit", "GB/s"],

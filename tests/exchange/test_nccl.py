@@ -78,12 +78,13 @@ def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fi
     readings = one(text("a100-reduce_scatter.log")).values()
     assert {reading.key.benchmark for reading in readings} == {"nccl_tests.reduce_scatter"}
     with pytest.raises(
-        BadFile, match=r"file does not name its .* name it with --operation: all_gather, all_to_all"
+        BadFile,
+        match=r"expected one of all_gather, all_to_all.* --read=nccl-tests,operation=all_gather",
     ):
         take(text("a100-all_gather.log"))
     with pytest.raises(
         BadFile,
-        match="file: no collective of 4 ranks has these bus bandwidths; give the number of devices with --devices",
+        match="file: no collective of 4 ranks has these bus bandwidths; give the number behind the tool",
     ):
         take(
             re.sub(r"(?m)^# +Rank .*\n", "", text("a100-reduce_scatter.log")).replace(
@@ -91,9 +92,9 @@ def test_a_log_that_does_not_name_its_collective_is_understood_where_only_one_fi
             ),
             devices=4,
         )
-    with pytest.raises(BadFile, match="is a log of all_gather, but --operation=all_reduce"):
+    with pytest.raises(BadFile, match="is a log of all_gather, but operation=all_reduce was given"):
         take(text("gb10-two-nodes-all_gather.log"), operation="all_reduce")
-    with pytest.raises(BadFile, match="8 ranks, but --devices=4"):
+    with pytest.raises(BadFile, match="8 ranks, but devices=4 was given"):
         take(text("a100-all_reduce.log"), devices=4)
 
 
@@ -256,12 +257,12 @@ def test_the_user_tells_how_many_took_part_where_lines_of_ranks_are_missing(text
     (whole,), (entry,) = take(log), take(shortened, devices=8)
     assert whole.readings == entry.readings
     assert entry.notes[0] == (
-        "3 of 8 ranks are named; the number of devices is from --devices, product and nodes are from the log"
+        "3 of 8 ranks are named; the number of devices was given, product and nodes are from the log"
     )
     for devices in (None, 3, 7):
         with pytest.raises(
             BadFile,
-            match="are missing below rank 7; give the number of devices with --devices",
+            match="are missing below rank 7; give the number behind the tool: --read=nccl-tests,devices=8",
         ):
             take(shortened, devices=devices)
     # More than the highest that is named: then the bus bandwidth is that of other ranks.
@@ -366,7 +367,7 @@ REFUSED = (
     (lambda log: "".join(cut(log, 0, 1)), "no line '# nThread …' above the rows"),
     (
         lambda log: "".join(cut(log, 3, 11)),
-        "no lines '# Rank …'; give the number of devices with --devices",
+        "no lines '# Rank …'; give the number behind the tool: --read=nccl-tests,devices=8",
     ),
     (change("Rank  3", "Rank  2"), "line 7: rank 2; expected rank 3"),
     (

@@ -259,7 +259,7 @@ def test_a_counter_of_google_benchmark_that_is_no_number_is_left_out_and_a_time_
 def test_the_json_of_nvbench_is_read_of_one_product(text, take):
     with pytest.raises(
         BadFile,
-        match="was measured on Quadro GP100 and Quadro GV100; choose one of them with --product",
+        match=r"on Quadro GP100 and Quadro GV100; choose one .* '--read=nvbench,product=Quadro GP100'",
     ):
         take(text("gv100-nvbench.json"))
     (found,) = take(text("gv100-nvbench.json"), product="Quadro GV100")
@@ -298,7 +298,8 @@ def test_the_csv_of_tritons_perf_report_is_read(text, take):
     # Without units, as before version 3; three columns are swept, and one point was not measured.
     old = "M,N,K,cuBLAS,Triton\n256.0,256.0,256.0,5.4,\n384.0,384.0,384.0,13.8,13.9\n"
     with pytest.raises(
-        BadFile, match="line 2, cuBLAS has no unit; give it with --unit: GB/s, TFLOPS"
+        BadFile,
+        match=r"line 2, cuBLAS has no unit; expected one of GB/s, TFLOPS, .* --read=triton,unit=GB/s",
     ):
         take(old)
     with pytest.raises(BadFile, match="this file has no known format"):

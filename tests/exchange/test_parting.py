@@ -64,7 +64,7 @@ def test_the_ranks_of_an_osu_collective_are_asked_for_and_part_two_measurements(
     call, take, tmp_path
 ):
     with pytest.raises(
-        BadFile, match="the number of ranks of allreduce; give the number with --devices"
+        BadFile, match=r"the number of ranks of allreduce; give the number .* --read=osu,devices=8"
     ):
         take(ALLREDUCE.format(94, 93))
     for name, ranks, log in (
@@ -82,7 +82,7 @@ def test_the_ranks_of_an_osu_collective_are_asked_for_and_part_two_measurements(
     done = call("compare", "a", "b")
     assert (done.exit_code, "REGRESSED" in done.output) == (2, False), done.output
     # A test between two has two, and cannot be told otherwise.
-    with pytest.raises(BadFile, match="readings of 2 devices, but --devices=8"):
+    with pytest.raises(BadFile, match="readings of 2 devices, but devices=8 was given"):
         take(TYPED.format("CHAR"), devices=8)
 
 

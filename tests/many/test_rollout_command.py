@@ -353,8 +353,10 @@ def test_the_node_of_a_log_that_names_none_is_in_its_path_or_it_is_left_out(comm
             path.unlink()
     result = command("before", "after", "--changed", "gpu[0-3]", "--host", "{node}/*.log")
     assert result.exit_code == 2
-    # The option is of that command alone.
-    assert "give the number of devices with `roofline import --devices`" in result.stderr
+    assert "give the number behind the tool: --read=nccl-tests,devices=8" in result.stderr
+    words = ("before", "after", "--changed", "gpu[0-3]", "--host", "{node}/*.log")
+    advised = command(*words, "--read=nccl-tests,devices=8")
+    assert (advised.exit_code, advised.stderr) == (1, "")
 
 
 def test_a_log_may_name_its_node_with_the_domain_that_its_path_leaves_out(command, logs):

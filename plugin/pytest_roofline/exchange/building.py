@@ -242,7 +242,7 @@ def _machine(logs: Sequence[ImportedLog], user_facts: UserFacts) -> MachineFacts
         product = log.machine.product
         if user_facts.product is not None and product not in (None, user_facts.product):
             raise BadFile(
-                f"{log.source} was measured on {product}, but --product={user_facts.product}; expected the same"
+                f"{log.source} was measured on {product}, but product={user_facts.product} was given; expected the same"
             )
         fallback = "a CPU" if log.machine.device_type == "cpu" else "an unknown product"
         log_by_product.setdefault(user_facts.product or product or fallback, log)

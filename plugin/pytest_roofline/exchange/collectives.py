@@ -27,6 +27,8 @@ CONVENTION = (
     "time is the mean over successive calls, by the host's clock, and over ranks unless -a was given; GB is 1e9 "
     "bytes; data are checked in separate calls"
 )
+# Every command that reads logs takes it, and a test as its argument `read`.
+DEVICES_ADVICE = "give the number behind the tool: --read=nccl-tests,devices=8"
 # The rounding of rates above 1000 GB/s, as a share: they are printed with fewer digits.
 ROUNDED = 0.002
 
@@ -175,7 +177,7 @@ def find_operation(
     of_file, of_user = operation_of(program), operation_of(user_facts.operation or "")
     if of_file and of_user and of_file != of_user:
         raise BadFile(
-            f"{source} is a log of {of_file.name}, but --operation={of_user.name}; expected the same operation"
+            f"{source} is a log of {of_file.name}, but operation={of_user.name} was given; expected the same operation"
         )
     if operation := of_file or of_user:
         return operation, ""
@@ -195,11 +197,13 @@ def find_operation(
             )
     if not candidates:
         raise BadFile(
-            f"{source}: no collective of {ranks} ranks has these bus bandwidths; give the number of "
-            "devices with --devices"
+            f"{source}: no collective of {ranks} ranks has these bus bandwidths; {DEVICES_ADVICE}"
         )
-    names = ", ".join(operation.name for operation in candidates)
-    raise BadFile(f"{source} does not name its collective; name it with --operation: {names}")
+    first, *_ = names = [operation.name for operation in candidates]
+    raise BadFile(
+        f"{source} does not name its collective; expected one of {', '.join(names)}; "
+        f"give the name behind the tool: --read=nccl-tests,operation={first}"
+    )
 
 
 def _candidates(rows: Sequence[CollectiveLine], ranks: int) -> list[Operation]:

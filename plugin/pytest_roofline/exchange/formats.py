@@ -156,11 +156,11 @@ def _refuse_contradiction(
     if user_facts.devices is not None and counts and user_facts.devices not in counts:
         raise BadFile(
             f"{source} has readings of {' or '.join(map(str, sorted(counts)))} devices, "
-            f"but --devices={user_facts.devices}; expected the same"
+            f"but devices={user_facts.devices} was given; expected the same"
         )
     if user_facts.operation is not None and not all("ccl-tests" in log.tool.name for log in logs):
         raise BadFile(
-            f"{source} is of {logs[0].tool.name}, which measures no collectives; leave --operation out"
+            f"{source} is of {logs[0].tool.name}, which measures no collectives; leave the operation out"
         )
 
 

@@ -1,6 +1,7 @@
 """Readings in the JSON or CSV of a tool, at the places that its `Layout` names, or that a user names."""
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -164,8 +165,9 @@ def _of_one_product(
     ]
     names = sorted({*products} - {""})
     if len(names) > 1 and user_product not in names:
+        option = shlex.quote(f"--read={layout.name},product={names[0]}")
         raise BadFile(
-            f"it was measured on {' and '.join(names)}; choose one of them with --product"
+            f"it was measured on {' and '.join(names)}; choose one product behind the tool: {option}"
         )
     product = user_product if user_product in names else next(iter(names), "")
     return product or None, [
@@ -208,7 +210,10 @@ def _unit(layout: Layout, row: _Row, user_unit: str) -> Unit:
     """Return the unit of a row's figures."""
     label = layout.unit or _text_at(row.node, layout.unit_path) or user_unit
     if not label:
-        raise BadFile(f"{row.title} has no unit; give it with --unit: {SOME_UNITS}")
+        raise BadFile(
+            f"{row.title} has no unit; expected one of {SOME_UNITS}; "
+            f"give the unit behind the tool: --read={layout.name},unit=GB/s"
+        )
     unit = unit_of(label)
     if unit is None:
         raise BadFile(f"{row.title} has unit {label!r}; expected one of {SOME_UNITS}")

@@ -10,6 +10,7 @@ from ..core.errors import BadFile
 from ..core.keys import Scalar
 from .collectives import (
     CONVENTION,
+    DEVICES_ADVICE,
     CollectiveLine,
     Setting,
     find_operation,
@@ -460,9 +461,7 @@ def _abridged_note(head: _Head, devices: int) -> str:
     if not head.abridged:
         return ""
     coverage = f"{len(head.ranks)} of {devices} ranks are named"
-    return (
-        f"{coverage}; the number of devices is from --devices, product and nodes are from the log"
-    )
+    return f"{coverage}; the number of devices was given, product and nodes are from the log"
 
 
 def _failure_reason(log: _Log) -> str:
@@ -499,8 +498,7 @@ def _devices(head: _Head, source: str, user_facts: UserFacts) -> int:
     if head.abridged:
         if user_facts.devices is None or user_facts.devices <= head.highest_rank:
             raise BadFile(
-                f"{source}: lines '# Rank …' are missing below rank {head.highest_rank}; "
-                "give the number of devices with --devices"
+                f"{source}: lines '# Rank …' are missing below rank {head.highest_rank}; {DEVICES_ADVICE}"
             )
         if len({group for group, *_ in head.ranks}) > 1:
             raise BadFile(
@@ -509,10 +507,10 @@ def _devices(head: _Head, source: str, user_facts: UserFacts) -> int:
         return user_facts.devices
     devices = len(head.ranks) or user_facts.devices
     if not devices:
-        raise BadFile(f"{source}: no lines '# Rank …'; give the number of devices with --devices")
+        raise BadFile(f"{source}: no lines '# Rank …'; {DEVICES_ADVICE}")
     if user_facts.devices not in (None, devices):
         raise BadFile(
-            f"{source}: {devices} ranks, but --devices={user_facts.devices}; expected the same"
+            f"{source}: {devices} ranks, but devices={user_facts.devices} was given; expected the same"
         )
     return devices
 

@@ -284,7 +284,8 @@ def _imported(test: _Test, source: str, user_facts: UserFacts) -> ImportedLog:
     """Return the log of one test. Raise BadFile for a collective without a number of ranks."""
     if test.rows and test.is_collective and user_facts.devices is None:
         raise BadFile(
-            f"{source}: no line gives the number of ranks of {test.name}; give the number with --devices"
+            f"{source}: no line gives the number of ranks of {test.name}; "
+            "give the number behind the tool: --read=osu,devices=8"
         )
     unknown_columns = [name for name in test.columns if name not in _COLUMNS]
     ranks = user_facts.devices if test.is_collective else None

@@ -8,7 +8,6 @@ import functools
 import gc
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,8 +129,6 @@ _SKIPPED = tuple(
     for name in LINE_TYPES
     if name not in ("header", "measurement", "outcome")
 )
-# At the end of a message, an option that commands on many logs do not have.
-_OPTION_OF_IMPORT = re.compile(r"with (--devices|--product)$")
 _DECODER = msgspec.json.Decoder(
     Union[(_NarrowHeader, _NarrowMeasurement, _NarrowOutcome, *_SKIPPED)]
 )
@@ -165,7 +162,7 @@ def _read_usable(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
             return
         yield from _read_log(path, host, plan)
     except BadFile as error:
-        yield RunFile(path, _OPTION_OF_IMPORT.sub(r"with `roofline import \1`", str(error)))
+        yield RunFile(path, str(error))
 
 
 def _read_log(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
