@@ -320,7 +320,7 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
         (("cmd:", "cmd:"), "side 'cmd:' has nothing after 'cmd:'"),
         (("param:a=1", "param:a=2", "--run", "true"), "a side param:NAME=VALUE names a parameter of tests"),
         ((".", ".", "--run", "true", "--read=xml"), "--read is 'xml'; expected one of json, csv, regex, nccl-tests"),
-        ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices=x; expected a whole number"),
+        ((".", ".", "--run", "true", "--read=osu,devices=x"), "--read has devices='x'; expected a whole number"),
         ((".", ".", "--run", "true", "--read=osu,devices=0"), "--read: devices is 0; expected a number from 1"),
         ((".", ".", "--run", "true", "--read=osu,link=rope"), "--read: link is 'rope'; expected one of nvlink, "),
         ((".", ".", "--run", "true", "--read=osu,hosts=2"), "--read has 'hosts=2' after 'osu'; expected the name"),
@@ -336,6 +336,13 @@ def test_a_program_that_cannot_start_hangs_or_writes_no_file_says_so(folder):
 )  # fmt: skip
 def test_options_that_contradict_are_refused(folder, words, reason):
     assert reason in ab(*words, status=2)
+
+
+def test_a_name_that_no_file_can_have_is_refused_before_it_is_looked_for(folder):
+    (folder / ".roofline" / "runs").mkdir(parents=True)
+    for name in ("a" * 300, ""):
+        refused = ab(".", ".", "--run", "true", f"--name={name}", status=2)
+        assert f"--name is '{name}'; expected up to 120 letters" in refused
 
 
 def test_an_interrupted_run_goes_on_with_its_own_command(folder, monkeypatch):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pytest_roofline.core.errors import BadFile, BadInput
+from pytest_roofline.figures.plan import plan_of_options
 from pytest_roofline.figures.reading import parse_path, read_figures
 
 # As `vllm bench serve --save-result` writes it, in part.
@@ -207,6 +208,23 @@ def test_two_figures_of_one_name_are_refused():
     }
 
 
+def test_two_figures_without_a_name_are_refused_in_a_whole_sentence():
+    paths = [parse_path("regex", "higher", path) for path in (r"a (\d)", r"b (\d)")]
+    with pytest.raises(BadFile, match=r"^two figures have no name; give each figure a name of its"):
+        read_figures("a 1 b 2", "regex", paths)
+    cases = [
+        parse_path("regex", "higher", path) for path in (r"(?P<of>a) (\d)", r"(?P<of>\w) (\d)")
+    ]
+    with pytest.raises(BadFile, match=r"^two figures are called \(of a\); "):
+        read_figures("a 1", "regex", cases)
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "٣"])
+def test_a_number_of_devices_that_is_no_number_is_refused(digits):
+    with pytest.raises(BadInput, match="expected a whole number"):
+        plan_of_options(f"osu,devices={digits}", (), ())
+
+
 @pytest.mark.parametrize(
     ("reader", "text", "reason"),
     [
@@ -220,6 +238,8 @@ def test_two_figures_of_one_name_are_refused():
             "'rate' has 0 groups without a name; expected one unnamed group for the figure",
         ),
         ("regex", "(.)(.)", r"'\(.\)\(.\)' has 2 groups without a name"),
+        ("regex", "x{99999999999}(.)", "is no regular expression: "),
+        ("regex", "(" * 8000 + ")" * 8000, "is no regular expression: "),
     ],
 )
 def test_a_path_that_cannot_be_one_is_refused(reader, text, reason):

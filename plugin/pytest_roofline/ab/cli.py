@@ -161,6 +161,7 @@ def _new_state(
     """
     plan = make_plan(dict(zip(SIDES, parse_sides(a, b), strict=True)), arguments, **program)
     if name is not None:
+        check_name(name, "--name")
         for side in SIDES:
             refuse_existing(folder, run_name(name, side))
     name = free_name("ab", name, folder)
@@ -184,7 +185,7 @@ def free_name(command_name: str, name: str | None, folder: Path) -> str:
     """
     # To the microsecond, so that two in a second have names of their own.
     made_name = f"{command_name}-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
-    name = check_name(name or made_name, "--name")
+    name = check_name(made_name if name is None else name, "--name")
     if state_folder(folder, name, command_name).exists():
         raise BadInput(
             f"a run named {name!r} exists already; continue that run with --resume {name}, or choose another --name"

@@ -1,5 +1,6 @@
 """The form of a text and the figures to read from it, as a user names them by options or in a test."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from .reading import READERS, FigurePath, named_path, parse_path
 
 # What a user may say of the output of a tool, by the names of options of `roofline import`.
 FACTS = ("product", "devices", "link", "operation", "unit")
+# Python reads digits of other scripts as well, and refuses thousands of them with a traceback.
+_NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ def _facts(reader: str, settings: Sequence[str], dashes: str) -> Iterator[tuple[
             raise BadInput(
                 f"{dashes}read has {setting!r} after {reader!r}; expected the name of a tool, then {expected}"
             )
-        if name == "devices" and not value.isdecimal():
-            raise BadInput(f"{dashes}read has devices={value}; expected a whole number")
+        if name == "devices" and not _NUMBER.fullmatch(value):
+            raise BadInput(
+                f"{dashes}read has devices={short_repr(value)}; expected a whole number, of at most 7 digits"
+            )
         yield name, int(value) if name == "devices" else value

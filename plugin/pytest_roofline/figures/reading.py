@@ -120,9 +120,8 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
         raise BadFile("the program printed JSON that is nested too deeply to be read") from None
     names = [_title(figure.name, figure.cases) for figure in figures]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise BadFile(
-            f"two figures are called {printable(twice[0])}; give each figure a name of its own with NAME=PATH"
-        )
+        title = f"are called {printable(twice[0])}" if twice[0] else "have no name"
+        raise BadFile(f"two figures {title}; give each figure a name of its own with NAME=PATH")
     return figures
 
 
@@ -178,4 +177,4 @@ def number_of(value: object, title: str) -> float:
 def _title(name: str, cases: dict[str, str]) -> str:
     """Return a figure with what tells it apart: `throughput (results llama)`."""
     texts = [f"{case} {value}" for case, value in cases.items()]
-    return name + (f" ({', '.join(texts)})" if texts else "")
+    return " ".join(filter(None, [name, f"({', '.join(texts)})" if texts else ""]))

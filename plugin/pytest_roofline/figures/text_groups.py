@@ -6,7 +6,7 @@ group is a figure of that name.
 
 import re
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, short_repr
 from ..core.groups import group_by
 from .place import Place
 
@@ -19,8 +19,8 @@ def compile_path(path: str) -> re.Pattern[str]:
     """
     try:
         pattern = re.compile(path, re.MULTILINE)
-    except re.error as error:
-        raise BadInput(f"{path!r} is no regular expression: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadInput(f"{short_repr(path)} is no regular expression: {error}") from None
     unnamed_count = pattern.groups - len(pattern.groupindex)
     if unnamed_count > 1 or not pattern.groups:
         raise BadInput(
