@@ -359,16 +359,17 @@ def test_the_node_of_a_log_that_names_none_is_in_its_path_or_it_is_left_out(comm
     assert (advised.exit_code, advised.stderr) == (1, "")
 
 
+@pytest.mark.feature("exchange")
 def test_a_log_may_name_its_node_with_the_domain_that_its_path_leaves_out(command, logs):
     for path in [path for side in ("before", "after") for path in (logs / side).iterdir()]:
         path.write_text(path.read_text().replace(f"on {path.stem} ", f"on {path.stem}.site.org "))
     words = ("before", "after", "--changed", "gpu[0-3]")
     assert command(*words, "--host", "{node}.log").stdout == command(*words).stdout != ""
-    other = command(*words, "--host", "{node}[.log")
-    assert (other.exit_code, "does not match --host" in other.stderr) == (2, True)
+    unmatched = command(*words, "--host", "{node}[.log")
+    assert (unmatched.exit_code, "does not match --host" in unmatched.stderr) == (2, True)
     (logs / "before" / "gpu0.log").rename(logs / "before" / "gpu9.log")
-    other = command(*words, "--host", "{node}.log")
-    assert "was measured on gpu0.site.org, but --host={node}.log says gpu9" in other.stderr
+    misnamed = command(*words, "--host", "{node}.log")
+    assert "was measured on gpu0.site.org, but --host={node}.log says gpu9" in misnamed.stderr
 
 
 SERVED = ("--host={node}.log", "--higher=tok/s=rate", "--lower=p99")
