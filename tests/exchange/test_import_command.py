@@ -349,6 +349,18 @@ def test_figures_are_imported_from_a_table_or_any_text(call, here, options, prin
     )
 
 
+def test_cases_that_only_look_like_one_number_stay_apart(call, here):
+    (here / "printed.txt").write_text("run 1: 10\nrun 1.0: 20\nrun 01: 30\nrun 0: 40\nrun 00: 50\n")
+    options = ("--read=regex", r"--higher=rate=run (?P<run>\S+): (\d+)")
+    done = call("import", "printed.txt", "-o", "run.jsonl", *options)
+    assert done.exit_code == 0, done.output
+    rates = {
+        measurement.key.parameters["run"]: 1 / measurement.median_s
+        for measurement in read_run(here / "run.jsonl").measurements
+    }
+    assert {1: 10, "1.0": 20, "01": 30, 0: 40, "00": 50} == rates
+
+
 def test_what_the_user_says_of_a_log_may_stand_behind_the_tool(call, here):
     done = call(
         "import", "a100-all_gather.log", "-o", "run.jsonl", "--read=nccl-tests,operation=all_gather"

@@ -30,6 +30,8 @@ STAND_INS = ("mean", "median")
 PROGRAM = Tool("a program", "figures as it printed them, at the paths of --higher and --lower")
 # Larger whole numbers are not exact where they are written with a fraction.
 _WHOLE = re.compile(r"-?\d{1,15}(?:\.0+)?", re.ASCII)
+# A whole number as Python prints it, so that two texts are never one number: 01 and 1.0 stay texts.
+_AS_PRINTED = re.compile(r"0|-?[1-9]\d{0,14}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def read_paths(
         Reading(
             key=key_of_reading(
                 "command",
-                {name: _scalar(case) for name, case in figure.cases.items()},
+                {name: _case_value(case) for name, case in figure.cases.items()},
                 figure.direction,
                 figure.name,
             ),
@@ -92,6 +94,11 @@ def read_paths(
         for figure in figures
     )
     return (ImportedLog(source, PROGRAM, readings, MachineFacts()),)
+
+
+def _case_value(case: str) -> Scalar:
+    """Return what tells a program's figure apart, as a whole number where it is printed as one."""
+    return int(case) if _AS_PRINTED.fullmatch(case) else case
 
 
 def _log(layout: Layout, document: object, source: str, user_facts: UserFacts) -> ImportedLog:
