@@ -9,7 +9,7 @@ from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.errors import BadFile
 from pytest_roofline.exchange.nodes import with_node
-from pytest_roofline.exchange.records import ImportedLog, Tool
+from pytest_roofline.exchange.records import ImportedLog, MachineFacts, Tool
 
 BABELSTREAM = """Using CUDA device NVIDIA H100 80GB HBM3
 Driver: {driver}
@@ -127,6 +127,29 @@ def test_the_path_of_a_file_names_its_node_by_a_pattern(call, write, tmp_path):
         assert with_node(ImportedLog(path, Tool("", ""), ()), path, pattern).machine.host == node
     with pytest.raises(BadFile, match=r"a\.txt does not match --host=\{node\}\.log;"):
         with_node(ImportedLog("a.txt", Tool("", ""), ()), "a.txt", "{node}.log")
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "printed", "node"),
+    [
+        ("gpu1.a.org.log", "{node}.log", "gpu1", "gpu1.a.org"),
+        ("gpu1.b.org.log", "{node}.log", "gpu1", "gpu1.b.org"),
+        ("gpu1.log", "{node}.log", "gpu1.a.org", "gpu1.a.org"),
+        ("gpu1.log", "gpu1.a.org", "gpu1", "gpu1.a.org"),
+        ("gpu1.log", "", "gpu1", "gpu1"),
+    ],
+)
+def test_the_fuller_name_of_a_node_tells_machines_of_several_sites_apart(
+    path, pattern, printed, node
+):
+    log = ImportedLog(path, Tool("", ""), (), MachineFacts(host=printed))
+    assert node == with_node(log, path, pattern).machine.host
+
+
+def test_a_node_among_those_of_a_log_does_not_replace_its_first():
+    machine = MachineFacts(host="gpu1", hosts=("gpu1", "gpu2"))
+    log = ImportedLog("gpu2.a.org.log", Tool("", ""), (), machine)
+    assert machine == with_node(log, "gpu2.a.org.log", "{node}.log").machine
 
 
 def test_equal_files_are_one_measurement_only_within_a_node(call, write, tmp_path):

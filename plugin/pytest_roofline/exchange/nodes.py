@@ -35,7 +35,11 @@ def with_node(log: ImportedLog, path: str, host: str) -> ImportedLog:
         raise BadFile(
             f"{log.source} was measured on {log.machine.host}, but --host={host} says {node}; expected the same"
         )
-    return replace(log, machine=replace(log.machine, host=log.machine.host or node or None))
+    host = log.machine.host or node
+    # The name with its domain tells machines of several sites apart.
+    if node.startswith(f"{host}."):
+        host = node
+    return replace(log, machine=replace(log.machine, host=host or None))
 
 
 def _node_of(path: str, pattern: str) -> str:
