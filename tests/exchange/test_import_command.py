@@ -326,6 +326,39 @@ def test_the_figures_of_any_program_are_imported_and_compared_in_their_own_terms
     }
 
 
+def test_two_files_of_equal_figures_are_two_measurements(call, here):
+    for folder in ("old", "new"):
+        (here / folder).mkdir()
+        (here / folder / "out.json").write_text('{"rate": 900, "p99": 31}')
+        path, name = f"{folder}/out.json", f"{folder}.jsonl"
+        assert call("import", path, "-o", name, "--higher=rate").exit_code == 0
+    (row,) = json.loads(call("compare", "old.jsonl", "new.jsonl", "--json").stdout)
+    assert (row["label"], row["change"]) == ("command.rate", 0.0)
+    both = call("import", "old/out.json", "new/out.json", "-o", "both.jsonl", "--higher=rate")
+    assert (both.exit_code, "ignored" in both.output) == (0, False)
+    processes = {each.process for each in read_run(here / "both.jsonl").measurements}
+    assert len(processes) == 2
+
+
+def test_one_file_of_figures_is_one_measurement_by_each_of_its_names(call, here):
+    (here / "out.json").write_text('{"rate": 900, "p99": 31}')
+    twice = call("import", "out.json", "./out.json", "-o", "old.jsonl", "--higher=rate")
+    assert "note: ./out.json holds the same as out.json, and was ignored" in twice.output
+    call("import", "./out.json", "-o", "new.jsonl", "--higher=rate", "--lower=p99")
+    compared = call("compare", "old.jsonl", "new.jsonl")
+    assert (compared.exit_code, "is on both sides" in compared.output) == (2, True)
+
+
+def test_other_figures_of_a_file_are_another_run(call, here):
+    (here / "out.json").write_text('{"rate": 900, "p99": 31}')
+    for option in ("--higher=rate", "--lower=p99"):
+        done = call("import", "out.json", option)
+        assert done.exit_code == 0, done.output
+    assert len(list((here / ".roofline" / "runs").glob("*.jsonl"))) == 2
+    again = call("import", "out.json", "--lower=p99")
+    assert "already holds this import" in again.output
+
+
 @pytest.mark.parametrize(
     ("options", "printed", "label"),
     [

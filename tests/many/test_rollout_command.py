@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pytest_roofline.baselines.runs import encode_line
 from pytest_roofline.cli.main import main
+from pytest_roofline.figures.plan import plan_of_options
 from pytest_roofline.many.files import environment_of, read_files
 
 CONTROL = ("--control", "kept-before", "kept-after")
@@ -398,6 +399,30 @@ def test_the_figures_of_any_program_are_judged_on_nodes(command, served):
         "command.tok/s": "REGRESSED",
         "command.p99": "PASSED",
     }
+
+
+@pytest.mark.feature("exchange")
+def test_a_node_that_prints_the_same_figures_again_is_measured_again(command, served):
+    (served / "after" / "gpu5.log").write_bytes((served / "before" / "gpu5.log").read_bytes())
+    result = command("before", "after", "--changed", "gpu[0-3]", *SERVED)
+    assert (result.exit_code, result.stderr) == (1, ""), result.output
+    # The same file by another name is not.
+    (served / "after" / "gpu5.log").unlink()
+    (served / "after" / "gpu5.log").symlink_to(served / "before" / "gpu5.log")
+    refused = command("before", "after", "--changed", "gpu[0-3]", *SERVED)
+    assert (refused.exit_code, "is on both sides" in refused.stderr) == (2, True)
+
+
+@pytest.mark.feature("exchange")
+def test_fleet_names_a_run_of_a_programs_figures_as_import_does(served):
+    path = str(served / "before" / "gpu0.log")
+    output = str(served / "imported.jsonl")
+    done = CliRunner().invoke(main, ["import", path, "-o", output, *SERVED])
+    assert done.exit_code == 0, done.output
+    (imported,) = read_files([output])
+    plan = plan_of_options(None, ["tok/s=rate"], ["p99"])
+    (file,) = read_files([path], "{node}.log", plan)
+    assert imported.run_id == file.run_id
 
 
 @pytest.mark.feature("exchange")

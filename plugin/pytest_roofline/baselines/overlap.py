@@ -56,8 +56,7 @@ def _identities(run: Run) -> list[object]:
     There is one for each measurement of a process, or that of the header where nothing was measured.
     """
     header = run.header.run_id, run.header.started
-    # A process of an import is named by the content of its log. Several imports may hold the same log, so its header
-    # does not count.
+    # A process of an import is named by its log. Several imports may hold the same log, so its header does not count.
     return [
         ("" if IMPORTED in timed.samples.labels else header, timed.process, timed.key.identity)
         for timed in run.measurements

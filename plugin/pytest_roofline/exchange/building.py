@@ -14,6 +14,7 @@ from ..core.units import moment, printable, slug
 from ..core.writing import write_new
 from ..figures.figure_units import SOME_UNITS, unit_of
 from ..figures.plan import ReadPlan
+from ..figures.reading import FigurePath
 from ..hardware import (
     above_peak,
     collective_ceiling,
@@ -88,11 +89,23 @@ def check_facts(user_facts: UserFacts, prefix: str) -> None:
         )
 
 
-def run_id_of(contents: Sequence[bytes]) -> str:
-    """Return a run's name by its content. The same file imported twice then counts as one session."""
+def identity_of_file(content: bytes, source: str, paths: Sequence[FigurePath]) -> bytes:
+    """Return the bytes that name a file's measurement: its content, after its place where figures are read by paths.
+
+    The log of a tool never equals that of another run. A program may print the same few figures again.
+    """
+    return bytes(Path(source).resolve()) + b"\n" + content if paths else content
+
+
+def run_id_of(identities: Sequence[bytes], paths: Sequence[FigurePath] = ()) -> str:
+    """Return a run's name by the identities of its files and the figures that are read.
+
+    The same file imported twice then counts as one session.
+    """
+    figures = [repr((path.direction, path.name, path.path)).encode() for path in paths]
     digest = hashlib.sha256()
-    for content in contents:
-        digest.update(hashlib.sha256(content).digest())
+    for identity in (*identities, *figures):
+        digest.update(hashlib.sha256(identity).digest())
     return f"imported-{digest.hexdigest()[:16]}"
 
 
@@ -209,7 +222,7 @@ def save(lines: Sequence[Line], path: Path) -> bool:
 def _same(lines: Sequence[Line], path: Path) -> bool:
     """Return True if the run file at `path` holds the import whose lines are given.
 
-    The content and the user's facts must be the same; the names of the imported files may differ.
+    The run's name, its start and its readings must be the same.
     """
     try:
         run = read_run(path)

@@ -37,6 +37,7 @@ from ..report.tables import TextTable, render
 from ..version import __version__
 from .building import (
     build,
+    identity_of_file,
     mark_impossible,
     run_id_of,
     save,
@@ -152,19 +153,20 @@ def _read_all(
 ) -> tuple[list[ImportedLog], dict[str, str]]:
     """Return the logs in the files, and the duplicate files.
 
-    A duplicate maps to the first file with the same content and the same nodes. Its logs are left out.
+    A duplicate maps to the first file with the same identity and the same nodes. Its logs are left out.
     Without a `reader` the format of each file is recognised.
     """
     logs: list[ImportedLog] = []
     duplicates: dict[str, str] = {}
-    first_file_by_content: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
+    first_file_by_identity: dict[tuple[bytes, tuple[str | None, ...]], str] = {}
     for file, content in content_by_file.items():
         logs_of_file = [
             with_node(log, file, user_facts.host)
             for log in read_logs(content, _source(file), user_facts, reader)
         ]
-        first_file = first_file_by_content.setdefault(
-            (content, tuple(log.machine.host for log in logs_of_file)), file
+        identity = identity_of_file(content, _source(file), user_facts.paths)
+        first_file = first_file_by_identity.setdefault(
+            (identity, tuple(log.machine.host for log in logs_of_file)), file
         )
         if first_file == file:
             logs += logs_of_file
@@ -204,7 +206,9 @@ def _build_run(
 ) -> _ImportedRun:
     """Return the run of one node's logs. Impossible readings are invalid."""
     sources = list(dict.fromkeys(log.source for log in logs))
-    run_id = run_id_of([content_by_source[source] for source in sources])
+    paths = user_facts.paths
+    identities = [identity_of_file(content_by_source[source], source, paths) for source in sources]
+    run_id = run_id_of(identities, paths)
     marked_logs, command = mark_impossible(logs, user_facts), ("roofline", "import", *sources)
     lines = build(marked_logs, user_facts, run_id, f"pytest-roofline {__version__}", command)
     return _ImportedRun(marked_logs, lines)

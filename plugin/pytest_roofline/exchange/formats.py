@@ -24,7 +24,7 @@ from . import (
     pytest_benchmark,
     transferbench,
 )
-from .building import run_id_of
+from .building import identity_of_file, run_id_of
 from .exportable import Exportable, Omission, refuse_duplicates, select_exportable
 from .layouts import LAYOUTS
 from .logs import lines
@@ -123,8 +123,8 @@ def read(
         raise BadFile(f"{source}: {import_format.title} without a usable number{reason}")
     _refuse_contradiction(source, logs, user_facts)
     _refuse_impossible(source, logs)
-    # Processes are named by content, so that the same log gives the same names again.
-    digest = run_id_of([content])
+    # The same file gives the same names again, also where other figures of it are read.
+    digest = run_id_of([identity_of_file(content, source, user_facts.paths)])
     return tuple(replace(log, process=f"{digest}-{number}") for number, log in enumerate(logs, 1))
 
 

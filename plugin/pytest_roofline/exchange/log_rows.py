@@ -22,6 +22,7 @@ from ..hardware import above_peak, key_of
 from ..version import __version__
 from .building import (
     build,
+    identity_of_file,
     imported_environment,
     mark_impossible,
     run_id_of,
@@ -68,11 +69,9 @@ def read_log_rows(path: str, host: str, plan: ReadPlan) -> list[LogRows]:
     """
     user_facts = user_facts_of(plan, UserFacts(host=host))
     content = read_bytes(Path(path), "log", "the output of a tool")
-    logs = [
-        with_node(log, path, host)
-        for log in read(content, printable(path), user_facts, plan.reader)
-    ]
-    run_id = run_id_of([content])
+    source = printable(path)
+    logs = [with_node(log, path, host) for log in read(content, source, user_facts, plan.reader)]
+    run_id = run_id_of([identity_of_file(content, source, plan.paths)], plan.paths)
     return [_run(path, run_id, logs_of_node, user_facts) for logs_of_node in by_node(logs).values()]
 
 

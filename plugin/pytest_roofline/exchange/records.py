@@ -130,7 +130,7 @@ class ImportedLog:
     """The output of one process of another tool.
 
     `left_out` has a line for each number that is not used; `failed` has each test without a number, and the reason.
-    `started` is in ISO 8601, empty if unknown. `process` names the process by the content of the file. `unread` holds
+    `started` is in ISO 8601, empty if unknown. `process` names the process by the identity of the file. `unread` holds
     lines of the head that are not part of the key, by name. `ended` is True for a whole log without a row.
     """
 
