@@ -382,6 +382,17 @@ def test_figures_are_imported_from_a_table_or_any_text(call, here, options, prin
     )
 
 
+def test_a_long_line_of_a_program_is_read_as_ab_reads_it(call, here):
+    text = json.dumps({"rate": 900, "trace": "x" * 300 * 2**10})
+    (here / "printed.log").write_text(f"starting\n{text}\n")
+    done = call("import", "printed.log", "-o", "run.jsonl", "--higher=rate")
+    assert done.exit_code == 0, done.output
+    (measurement,) = read_run(here / "run.jsonl").measurements
+    assert 1 / measurement.median_s == pytest.approx(900)
+    refused = call("import", "printed.log", "--read=nccl-tests")
+    assert (refused.exit_code, "line 2: more than 256 KiB" in refused.output) == (2, True)
+
+
 def test_cases_that_only_look_like_one_number_stay_apart(call, here):
     (here / "printed.txt").write_text("run 1: 10\nrun 1.0: 20\nrun 01: 30\nrun 0: 40\nrun 00: 50\n")
     options = ("--read=regex", r"--higher=rate=run (?P<run>\S+): (\d+)")
