@@ -18,7 +18,7 @@ from statistics import median
 import goals
 import numpy as np
 
-from pytest_roofline.bisect.measuring import any_clear, is_clear
+from pytest_roofline.bisect.measuring import is_clear
 from pytest_roofline.bisect.search import (
     SURE,
     SURER,
@@ -36,7 +36,6 @@ from pytest_roofline.core.verdicts import Kind, Verdict
 from pytest_roofline.stats.paired import (
     PROCESSES_PER_BLOCK_SIDE,
     Arm,
-    Paired,
     TimedProcess,
     judge_paired,
     order_of_blocks,
@@ -124,7 +123,7 @@ class Bench:
 
     def differ(self, seed: int) -> bool:
         """Return True if the bad end is clearly slower. Keep the processes for the search."""
-        verdict = self._compare(self.ends, seed, any_clear, keep=True)
+        verdict = self._compare(self.ends, seed, lambda verdict: is_clear(verdict, 1), keep=True)
         return is_clear(verdict, 1)
 
     def confirm(self, sides: tuple[Place, Place], seed: int) -> bool:
@@ -136,7 +135,7 @@ class Bench:
         self,
         sides: tuple[Place, Place],
         seed: int,
-        is_enough: Callable[[Mapping[str, Paired]], bool],
+        is_enough: Callable[[Verdict], bool],
         *,
         keep: bool,
     ) -> Verdict:
@@ -158,9 +157,8 @@ class Bench:
                     self.observations.append(Observation(self.blocks, places[arm], log_s))
             self.blocks += 1
             blocks.append(block)
-            judged = judge_paired({"test": blocks}, {"test": TOLERANCE}, MOST_PROCESSES)
-            paired = judged["test"]
-            if not paired.open or is_enough(judged):
+            paired = judge_paired({"test": blocks}, {"test": TOLERANCE}, MOST_PROCESSES)["test"]
+            if not paired.open or is_enough(paired.verdict):
                 break
         assert paired is not None
         return paired.verdict

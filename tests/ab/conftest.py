@@ -114,7 +114,9 @@ class World:
             "copy", parameters=dict(zip(("size", "execution"), inside, strict=False))
         )
         spread = random.Random(f"{test_id} {number} {side}").gauss(0, self.noise)
-        seconds = 1e-3 * (1 + spread) * (1.0 if isinstance(factor, str) else factor)
+        # Twice the work takes twice the time.
+        slowdown = {"more": 2.0}.get(factor, 1.0) if isinstance(factor, str) else factor
+        seconds = 1e-3 * (1 + spread) * slowdown
         facts = {
             "test_id": test_id,
             "label": self.before + key.label,

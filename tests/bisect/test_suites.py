@@ -75,6 +75,20 @@ def test_noise_takes_more_blocks_and_a_candidate_that_is_measured_again_stays_wa
     assert (max(lengths), history.warmed["M"]) == (3, len(lengths))
 
 
+def test_a_test_of_other_work_does_not_end_the_comparison_of_the_ends(bisect, history):
+    history.tests, history.noise = history.tests[:2], 0.03
+    slow, other_work = history.tests
+
+    def of_commit(number, test_id):
+        # A slowdown that takes more blocks than the other work, which is never searched.
+        return 1.0 if number < 5 else {slow: 1.1, other_work: "more"}[test_id]
+
+    history.of_commit = of_commit
+    report = bisect("--seed=2", "HEAD~7", "HEAD", "--", "test_it.py")
+    assert [(history.hashes[4], history.hashes[5])] == steps(report)
+    assert processes_of_ends(history) > 9
+
+
 def test_a_commit_whose_test_fails_stays_in_the_range(bisect, history):
     def of_commit(number, test_id):
         if test_id == history.tests[0] and number in (4, 5):

@@ -130,7 +130,7 @@ def make_report(
     """Return the report of a run. Write the run files of both sides."""
     rows, controls, open_labels = [], {}, set()
     for twin, paired in paired_by_twin.items():
-        row = _row(results, twin, paired)
+        row = twin_row(results, twin, paired)
         rows.append(row)
         if paired.control is not None:
             controls[row.label] = growth(_in_terms_of(row, paired.control))
@@ -167,7 +167,7 @@ def make_report(
     )
 
 
-def _row(results: SidesResults, twin: str, paired: Paired) -> Row:
+def twin_row(results: SidesResults, twin: str, paired: Paired) -> Row:
     """Return the row of a test that both sides have.
 
     It is INVALID if a side has no sound time, if the sides do different work, or if a side did not pass the test. It is

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ..ab.making import CommandError
@@ -17,7 +18,7 @@ from ..ab.results import state_folder as comparison_folder
 from ..ab.running import Runner
 from ..ab.side_process import WARMING_BUDGET, WARMING_S, check_end, run_side
 from ..ab.sides import PreparedSide
-from ..ab.telling import Report, make_report
+from ..ab.telling import Report, make_report, twin_row
 from ..baselines.exact import records_in_runs
 from ..baselines.run_files import runs_of_child
 from ..baselines.runs import Run
@@ -112,7 +113,7 @@ class Bench:
         name: str,
         sides: Mapping[str, PreparedSide],
         processes: int,
-        is_enough: Callable[[Mapping[str, Paired]], bool] = lambda _: False,
+        is_enough: Callable[[SidesResults, Mapping[str, Paired]], bool] = lambda *_: False,
     ) -> tuple[Report, SidesResults]:
         """Measure two sides in turn as `roofline ab` does. Return the report, and the results behind it.
 
@@ -122,7 +123,7 @@ class Bench:
             name: of the comparison.
             sides: by `A` and `B`.
             processes: the most of each side.
-            is_enough: ends the comparison early, by the verdicts so far.
+            is_enough: ends the comparison early, by the results and the verdicts so far.
         """
         began_s = time.monotonic()
         texts = sides["A"].spec.text, sides["B"].spec.text
@@ -132,7 +133,7 @@ class Bench:
         save_comparison(self._folder, settings)
         results = SidesResults(self._folder, settings, {"A": None, "B": None})
         runner = Runner(results, sides, ROUND_VARIABLE, self._tell, began_s)
-        paired_by_twin = runner.run(self._deadline_s - began_s, is_enough)
+        paired_by_twin = runner.run(self._deadline_s - began_s, partial(is_enough, results))
         report = make_report(results, paired_by_twin, sides, interrupted=False)
         # Each side was warmed up in a process. If there are kernels, a third process compiled those of A once more.
         uncounted_processes = 3 if report.kernel_rows else 2
@@ -372,10 +373,14 @@ def is_clear(verdict: Verdict, tests: int) -> bool:
     )
 
 
-def any_clear(paired_by_twin: Mapping[str, Paired]) -> bool:
-    """Return True if a test of the ends is clearly slower, so that the search of it can begin."""
-    count = len(paired_by_twin)
-    return any(is_clear(paired.verdict, count) for paired in paired_by_twin.values())
+def any_lead(results: SidesResults, paired_by_twin: Mapping[str, Paired]) -> bool:
+    """Return True if the search can follow a test of the ends: one that `choose_lead` does not leave out."""
+    tests = len(results.twins)
+    return any(
+        # A row reads all results, so only a clear test gets one.
+        is_clear(paired.verdict, tests) and _is_slower(twin_row(results, twin, paired), tests)
+        for twin, paired in paired_by_twin.items()
+    )
 
 
 def _is_slower(row: Row, tests: int) -> bool:

@@ -13,7 +13,7 @@ from ..core.verdicts import Kind
 from ..hardware import key_of
 from .differences import SettingGroup
 from .environments import Environments
-from .measuring import Bench, BudgetSpent, any_clear, choose_lead, observations_of
+from .measuring import Bench, BudgetSpent, any_lead, choose_lead, observations_of
 from .search import SURE, SURER, Gap, Place, find_guilty, place_steps
 from .state import BisectState
 from .telling import Culprit, change_text, comparison_command, nothing_text, paragraph
@@ -125,7 +125,7 @@ class Search:
         Return why there is none; empty if there is one.
         """
         bench = self.bench
-        report, results = bench.compare("ends", sides, MOST_PROCESSES, any_clear)
+        report, results = bench.compare("ends", sides, MOST_PROCESSES, any_lead)
         self._require_hardware(results)
         lead = choose_lead(report, results)
         if lead is None:
