@@ -1,5 +1,6 @@
 """Blocks, verdicts, what goes wrong, and what is kept: both sides are scripted, so that what is slower is certain."""
 
+import contextlib
 import os
 import signal
 
@@ -7,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_roofline.ab import running
+from pytest_roofline.ab.cli import running_sides
 from pytest_roofline.baselines.proposals import propose
 from pytest_roofline.baselines.remarks import remarks
 from pytest_roofline.cli.main import main
@@ -176,6 +178,36 @@ def test_so_few_processes_that_nothing_turns_red_are_told(world):
         "4 processes a side are too few to turn any test red; use --processes 8, or select at least "
         "25 tests of similar spread"
     ]
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_does_not_cut_the_clean_up_short(first, second):
+    handlers = [signal.getsignal(number) for number in (first, second)]
+    cleaned = []
+
+    @contextlib.contextmanager
+    def sides():
+        try:
+            yield
+        finally:
+            signal.raise_signal(second)
+            cleaned.append("sides")
+
+    with pytest.raises(KeyboardInterrupt), running_sides(), sides():
+        signal.raise_signal(first)
+    assert ["sides"] == cleaned
+    assert handlers == [signal.getsignal(number) for number in (first, second)]
+
+
+def test_a_signal_that_the_caller_ignores_does_not_interrupt():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with running_sides():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.SIG_IGN == signal.getsignal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupted_run_keeps_what_it_measured_and_goes_on_to_the_same_verdicts(world):

@@ -1,10 +1,11 @@
 """A history of commits in a temporary repository."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from pytest_roofline.bisect import measuring
+from pytest_roofline.bisect import cli, measuring
 from pytest_roofline.bisect.candidates import row_between
 from pytest_roofline.core.errors import BadInput
 
@@ -79,6 +80,17 @@ def test_a_search_that_is_killed_leaves_no_process_and_goes_on(bisect, history, 
     assert len(git(".", "worktree", "list").splitlines()) == 1
     report = bisect("--resume=one", "--dir=saved")
     assert steps(report) == [(commits[10], commits[11])]
+
+
+def test_a_search_that_is_interrupted_before_it_begins_says_how_to_go_on(
+    bisect, history, monkeypatch
+):
+    history(lambda _: 1.0)
+    monkeypatch.setattr(cli, "Search", lambda *_: signal.raise_signal(signal.SIGTERM))
+    printed = bisect("--name=one", "HEAD~1", "HEAD", *RUN, status=2)
+    assert printed.endswith(
+        "the search is interrupted; to continue it, type: roofline bisect --resume one\n"
+    )
 
 
 def test_what_cannot_be_searched_is_refused_with_what_to_type(bisect, history):

@@ -40,6 +40,8 @@ from .tolerance import tolerance_in_force
 
 # The number of processes of a side, unless all tests are decided earlier.
 DEFAULT = 8
+# The signals that interrupt a run: Ctrl-C, and the end of a job.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 # The options of a program that is run in place of tests.
@@ -228,11 +230,15 @@ def resume_text(command_name: str, name: str, folder: Path) -> str:
 
 @contextlib.contextmanager
 def running_sides() -> Iterator[None]:
-    """Raise KeyboardInterrupt at SIGTERM, as Ctrl-C does, so that no process of a side stays behind.
+    """Raise KeyboardInterrupt at the first Ctrl-C or SIGTERM, so that no process of a side stays behind.
 
-    Of a command that failed for a side the last lines are printed.
+    Further ones are ignored while this context is open, so that nothing cuts the clean-up short. A signal that was
+    ignored before stays so. Of a command that failed for a side the last lines are printed.
     """
-    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in handlers.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         yield
     except CommandError as error:
@@ -240,7 +246,8 @@ def running_sides() -> Iterator[None]:
             say(printable(f"    {text}"), err=True)
         raise
     finally:
-        signal.signal(signal.SIGTERM, previous_handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _run(
@@ -295,7 +302,9 @@ def _run(
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """Raise KeyboardInterrupt, as Ctrl-C does. The signal and its frame are not used."""
+    """Ignore further signals, and raise KeyboardInterrupt. The signal and its frame are not used."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

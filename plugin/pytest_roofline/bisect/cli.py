@@ -182,13 +182,13 @@ def _run(state: BisectState, folder: Path, deadline_s: float, *, as_json: bool) 
         f"the search {state.name} has {candidates}; to continue the search after a break, type: {resume_command}"
     )
     save_search(folder, state)
-    with set_variables(state.variables), running_sides():
-        search = Search(state, folder, groups, _tell, deadline_s)
-        try:
+    try:
+        with set_variables(state.variables), running_sides():
+            search = Search(state, folder, groups, _tell, deadline_s)
             search_end = search.run()
-        except KeyboardInterrupt:
-            _tell(f"the search is interrupted; to continue it, type: {resume_command}")
-            return 2
+    except KeyboardInterrupt:
+        _tell(f"the search is interrupted; to continue it, type: {resume_command}")
+        return 2
     if as_json:
         document = {
             "name": state.name,
