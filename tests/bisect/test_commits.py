@@ -101,7 +101,8 @@ def test_what_cannot_be_searched_is_refused_with_what_to_type(bisect, history):
         ("with:a==1", "with:b==2"): "name two packages; expected",
         ("with:a==1==", "with:a==2"): "is no requirement",
         ("HEAD", "HEAD"): "are the same; expected two ends that differ",
-        ("--resume=absent",): "holds no `roofline bisect` run 'absent'; expected one of none",
+        ("--resume=absent",): "holds no `roofline bisect` run 'absent'; expected a run that was "
+        "interrupted; to begin a run, type: roofline bisect GOOD BAD",
         ("--resume=absent", "HEAD", "."): "was given together with sides and arguments; a resumed",
         ("--resume=absent", "--seed=1"): "was given together with --seed; a resumed run keeps its",
     }.items():

@@ -31,6 +31,8 @@ MOST_CRASHES = 2
 CONTROL: Arm = "control"
 # The largest number of processes of a side: more would take hours.
 MOST = 12
+# By command, the arguments of a new run.
+_ENDS = {"ab": "A B", "bisect": "GOOD BAD"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,10 @@ def state_path(folder: Path, name: str, command: str = "ab") -> Path:
     path = state_folder(folder, name, command) / "state.json"
     if not path.exists():
         names = sorted(file.parent.name for file in folder.glob(f"{command}/*/state.json"))
+        expected = f"one of {', '.join(names)}" if names else "a run that was interrupted"
+        advice = "" if names else f"; to begin a run, type: roofline {command} {_ENDS[command]}"
         raise BadInput(
-            f"{folder} holds no `roofline {command}` run {name!r}; expected one of {', '.join(names) or 'none'}"
+            f"{folder} holds no `roofline {command}` run {name!r}; expected {expected}{advice}"
         )
     return path
 
