@@ -1,4 +1,4 @@
-"""What a search says: a line a step, and at its end a paragraph that is fit for an issue."""
+"""The sentences of a search: a line a step, and at its end a paragraph that is fit for an issue."""
 
 import re
 import shlex
@@ -16,6 +16,7 @@ from .state import BisectState
 MOST_NAMED = 3
 # The user and the password in the address of an index, which must not get into an issue.
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s]+(?=@)")
+_MASK = "***"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def _range_text(gap: Gap, row: Sequence[str]) -> str:
 def comparison_command(state: BisectState, good: str, bad: str) -> str:
     """Return the command line of `roofline ab` that compares two candidates, without a password of the index."""
     variables = [
-        f"{name}={shlex.quote(_CREDENTIALS.sub('***', value))}"
+        f"{name}={shlex.quote(_CREDENTIALS.sub(_MASK, value))}"
         for name, value in state.variables.items()
     ]
     # pytest's arguments come behind --.
@@ -114,5 +115,7 @@ def paragraph(state: BisectState, culprit: Culprit) -> str:
             f"{'; '.join(culprit.broken)}."
         )
     if culprit.command:
-        sentences.append(f"To compare both again, type: {culprit.command}")
+        has_mask = any(map(_CREDENTIALS.search, state.variables.values()))
+        advice = f"put your user and password in place of {_MASK}, and " if has_mask else ""
+        sentences.append(f"To compare both again, {advice}type: {culprit.command}")
     return printable(" ".join(sentences))
