@@ -1,4 +1,4 @@
-"""The digest of a source, which no comment, docstring, annotation, sentence or name of a local variable changes.
+"""The digest of a source, which no comment, docstring, annotation, message or name of a local variable changes.
 
 A page of results is stale once a source of its figures has another digest. English alone must not make it stale, since
 hours of a quiet machine may be needed to make it anew.
@@ -13,6 +13,9 @@ from pathlib import Path
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Of no effect on what is computed, or not there in every release of Python.
 _LEFT_OUT = frozenset({"ctx", "kind", "returns", "type_comment", "type_params"})
+# Functions and keyword arguments whose texts are for people. What an exception says is so too.
+_PRINTERS = frozenset({"_tell", "error", "print", "say", "tell"})
+_KEYWORDS = frozenset({"description", "help"})
 _DIGITS = 12
 
 
@@ -51,6 +54,7 @@ def plain(code: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and _has_docstring(node):
             del node.body[0]
+    _drop_english(tree)
     for function in _outermost(tree):
         _number_locals(function)
     return repr(_form(tree))
@@ -80,12 +84,58 @@ def _number_locals(function: Function) -> None:
         name.id = numbers.get(name.id, name.id)
 
 
+def _drop_english(tree: ast.AST) -> None:
+    """Replace the sentences in texts for people and in parts of f-strings by empty texts.
+
+    A text that stands elsewhere, such as a selection of tests or a separator, is part of what is computed.
+    """
+    for node in ast.walk(tree):
+        for text in _texts_for_people(node):
+            if _is_sentence(text.value):
+                text.value = ""
+
+
+def _texts_for_people(node: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the texts in a node that are messages, help, or parts of an f-string."""
+    if isinstance(node, ast.JoinedStr):
+        yield from (part for part in node.values if isinstance(part, ast.Constant))
+    elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        for argument in (*node.exc.args, *(keyword.value for keyword in node.exc.keywords)):
+            yield from _alternatives(argument)
+    elif isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        for argument in node.args if name in _PRINTERS else ():
+            yield from _alternatives(argument)
+        for keyword in node.keywords:
+            if keyword.arg in _KEYWORDS:
+                yield from _alternatives(keyword.value)
+
+
+def _alternatives(value: ast.expr) -> Iterator[ast.Constant]:
+    """Yield the texts that an expression may be, or is joined of. The arguments of a call are none of them."""
+    if isinstance(value, ast.Constant):
+        yield value
+    elif isinstance(value, ast.IfExp):
+        yield from _alternatives(value.body)
+        yield from _alternatives(value.orelse)
+    elif isinstance(value, ast.BinOp):
+        yield from _alternatives(value.left)
+        yield from _alternatives(value.right)
+
+
+def _is_sentence(value: object) -> bool:
+    """Return True for a text of one line with letters and a space."""
+    if not isinstance(value, str) or "\n" in value.strip():
+        return False
+    return any(map(str.isspace, value)) and any(map(str.isalpha, value))
+
+
 def _form(value: object) -> object:
     """Return a syntax tree as tuples, alike in every release of Python."""
     if isinstance(value, list):
         return tuple(_form(item) for item in value)
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        return _words(value.value)
+        return _text(value.value)
     if not isinstance(value, ast.AST):
         return value
     fields = [
@@ -97,13 +147,11 @@ def _form(value: object) -> object:
     return type(value).__name__, *fields
 
 
-def _words(text: str) -> str:
-    """Return a word as it stands, a suite of Python in its plain form, and English as nothing."""
-    if not any(map(str.isspace, text)):
-        return text
+def _text(text: str) -> str:
+    """Return a suite of Python in its plain form, and another text as it stands."""
     if "\n" in text.strip():
         try:
             return plain(textwrap.dedent(text))
         except (SyntaxError, ValueError):
             pass
-    return ""
+    return text

@@ -65,7 +65,39 @@ def test_a_suite_in_a_string_is_code_and_a_word_is_a_name(digest_of):
     assert digest_of(suite) == digest_of(suite.replace("A reason", "Another"))
     assert digest_of(suite) != digest_of(suite.replace("sleep(1)", "sleep(2)"))
     assert digest_of("MODE = 'fast'\n") != digest_of("MODE = 'slow'\n")
-    assert digest_of("HELP = 'go fast'\n") == digest_of("HELP = 'go slow'\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise ValueError('go fast')",
+        "raise ValueError('go fast' if x else 'y')",
+        "print('go fast', file=x)",
+        "self._tell('go fast')",
+        "parser.error('go fast')",
+        "add('--x', help='go fast')",
+        "Parser(description='go fast')",
+        "x = f'go fast {y}'",
+    ],
+)
+def test_english_in_a_text_for_people_leaves_a_digest(digest_of, line):
+    assert digest_of(line) == digest_of(line.replace("fast", "slow"))
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        ("KERNELS = 'copy or read'", "KERNELS = 'copy or write'"),
+        ("t.split(' ')", "t.split('\\n')"),
+        ("'a b'.split()", "'a c'.split()"),
+        ("print(run('go fast'))", "print(run('go slow'))"),
+        ("f'{x} {y}'", "f'{x}, {y}'"),
+        ("SCRIPT = 'set -e\\ncp a b\\n'", "SCRIPT = 'set -e\\ncp b a\\n'"),
+        ("f'set -e\\ncp a {x}'", "f'set -e\\nmv a {x}'"),
+    ],
+)
+def test_a_text_that_is_computed_with_changes_a_digest(digest_of, line, changed):
+    assert digest_of(line) != digest_of(changed)
 
 
 def test_data_are_taken_byte_by_byte(digest_of):
