@@ -74,14 +74,31 @@ def _outermost(node: ast.AST) -> Iterator[Function]:
 
 
 def _number_locals(function: Function) -> None:
-    """Replace the names that a function assigns, but not its parameters, which callers may write."""
+    """Replace the names that a function assigns.
+
+    A name stays that is also of a parameter, which callers may write, or of a function, a class, a module or an error
+    in it. Otherwise two variables of a name could not be told apart from two of different names.
+    """
     numbers: dict[str, str] = {}
+    identifiers = {text for node in ast.walk(function) for text in _identifiers(node)}
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
     for name in names:
-        if isinstance(name.ctx, ast.Store):
+        if isinstance(name.ctx, ast.Store) and name.id not in identifiers:
             numbers.setdefault(name.id, f"local {len(numbers)}")
     for name in names:
         name.id = numbers.get(name.id, name.id)
+
+
+def _identifiers(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node gives by itself, as a parameter or an import does."""
+    if isinstance(node, ast.Name | ast.Attribute | ast.keyword | ast.Constant):
+        return
+    for _, value in ast.iter_fields(node):
+        yield from (
+            text
+            for text in (value if isinstance(value, list) else [value])
+            if isinstance(text, str)
+        )
 
 
 def _drop_english(tree: ast.AST) -> None:

@@ -100,6 +100,18 @@ def test_a_text_that_is_computed_with_changes_a_digest(digest_of, line, changed)
     assert digest_of(line) != digest_of(changed)
 
 
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ("s = 2; sorted(r, key=lambda v: s)", "v = 2; sorted(r, key=lambda v: v)"),
+        ("s = 2; import v; return s", "v = 2; import v; return v"),
+        ("s = 2; global v; return s", "v = 2; global v; return v"),
+    ],
+)
+def test_a_local_of_the_name_of_another_variable_changes_a_digest(digest_of, body, changed):
+    assert digest_of(f"def f(r): {body}") != digest_of(f"def f(r): {changed}")
+
+
 def test_data_are_taken_byte_by_byte(digest_of):
     assert digest_of("{}", "data.json") != digest_of("{ }", "data.json")
 
