@@ -71,7 +71,7 @@ runs each of `roofline` on a sample, and asks whether a test that the row select
 Tried on {device}, {cores} cores, torch {torch}, with {budget} s for a measurement. {load} **No accelerator has
 run any row.** What only an accelerator can show says here what it needs; its command was collected, with the tests that
 a machine of as many GPUs would have. The figures of the documents themselves, from A100, V100, H100 and MI300X, stand
-in [published figures](results/published.md).
+in [published figures](../results/published.md).
 
 ## What differs
 
