@@ -81,7 +81,7 @@ LINES = 5
 @click.option(
     "--unit", default="", help="Unit of the figures, if a CSV has none: GB/s, TFLOPS, ms, us."
 )
-@click.option("--save", "name", help="Name of the run; default: made from the content.")
+@click.option("--save", "name", help="Name of the run; default: made of the logs.")
 @click.option(
     "-o",
     "--output",
