@@ -199,10 +199,10 @@ def find_operation(
         raise BadFile(
             f"{source}: no collective of {ranks} ranks has these bus bandwidths; {DEVICES_ADVICE}"
         )
-    first, *_ = names = [operation.name for operation in candidates]
+    names = [operation.name for operation in candidates]
     raise BadFile(
         f"{source} does not name its collective; expected one of {', '.join(names)}; "
-        f"give the name behind the tool: --read=nccl-tests,operation={first}"
+        f"give the name behind the tool: --read=nccl-tests,operation={names[0]}"
     )
 
 
