@@ -457,8 +457,8 @@ REFUSED = (
     ),
     ([LOG, "--devices", "0"], "--devices is 0; expected a number from 1 to 1000000"),
     (
-        ["google-benchmark.json", "--higher", "context.num_cpus", "--unit", "GB/s"],
-        "leave --unit out, and type the name: --higher 'NAME (GB/s)=PATH'",
+        ["google-benchmark.json", "--lower", "context.num_cpus", "--unit", "ms"],
+        "leave --unit out, and type the name: --lower 'NAME (ms)=PATH'",
     ),
     ([LOG, "--unit", "parsec"], "--unit is 'parsec'; expected one of GB/s, "),
     (

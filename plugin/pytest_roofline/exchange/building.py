@@ -44,7 +44,7 @@ def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
     if plan.paths and user_facts.unit:
         raise BadInput(
             f"--unit is {user_facts.unit!r}, but a figure of a program has its unit in its name; leave --unit out, "
-            f"and type the name: --higher 'NAME ({user_facts.unit})=PATH'"
+            f"and type the name: --{plan.paths[0].direction} 'NAME ({user_facts.unit})=PATH'"
         )
     for name, value in plan.facts.items():
         stated = getattr(user_facts, name)
