@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.errors import BadInput
+from ..core.features import require
 from ..core.units import parse_duration
 from ..figures.plan import ReadPlan, plan_of_options
 from ..processes.programs import TIMEOUT_S, program_name
@@ -72,9 +73,16 @@ def make_plan(
             raise BadInput(f"no command is given for {', '.join(names)}; add --run 'COMMAND'")
         return None
     _refuse_contradictions(specs, arguments, commands, shell=shell)
+    plan = plan_of_options(read, higher, lower)
+    if plan.facts:
+        require("exchange")
+        from ..exchange.building import check_plan
+
+        # A fact that cannot be true is refused before a program runs.
+        check_plan(plan, "--read")
     return CommandPlan(
         commands=commands,
-        figures=plan_of_options(read, higher, lower),
+        figures=plan,
         prepare=prepare or "",
         cleanup=cleanup or "",
         shell=shell,

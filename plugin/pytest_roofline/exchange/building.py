@@ -55,6 +55,14 @@ def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
     return replace(user_facts, paths=plan.paths, **plan.facts)  # type: ignore[arg-type]
 
 
+def check_plan(plan: ReadPlan, read: str) -> None:
+    """Raise BadInput if a fact behind the name of a tool cannot be true.
+
+    `read` is the name of the option or argument that states it.
+    """
+    check_facts(UserFacts(**plan.facts), f"{read}: ")  # type: ignore[arg-type]
+
+
 def check_facts(user_facts: UserFacts, prefix: str) -> None:
     """Raise BadInput for a fact that cannot be true.
 

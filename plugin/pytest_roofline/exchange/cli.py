@@ -37,6 +37,7 @@ from ..report.tables import TextTable, render
 from ..version import __version__
 from .building import (
     build,
+    check_plan,
     identity_of_file,
     mark_impossible,
     run_id_of,
@@ -119,6 +120,7 @@ def import_(
     Exit status: 0 imported, or the run is there already; 2 the input cannot be used, or another run has that name.
     """
     plan = plan_of_options(read, higher, lower)
+    check_plan(plan, "--read")
     user_facts = user_facts_of(
         plan, UserFacts(product, devices, link, operation, begun, unit, host)
     )

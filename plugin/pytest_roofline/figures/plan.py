@@ -96,7 +96,7 @@ def _reader_and_facts(
         dashes: before the names of options in a message; none before those of arguments.
 
     Raises:
-        BadInput: the reader is unknown, figures are missing or not allowed, or a fact cannot be true.
+        BadInput: the reader is unknown, or figures are missing or not allowed.
     """
     reader, *settings = (read or ("json" if has_paths else "")).split(",")
     if reader in TOOLS and has_paths:
@@ -113,11 +113,6 @@ def _reader_and_facts(
     facts = dict(_facts(reader, settings, dashes))
     if reader in TOOLS:
         require("exchange")
-        from ..exchange.building import check_facts
-        from ..exchange.records import UserFacts
-
-        # A fact that cannot be true is refused before a program runs.
-        check_facts(UserFacts(**facts), f"{dashes}read: ")  # type: ignore[arg-type]
     return reader, facts
 
 

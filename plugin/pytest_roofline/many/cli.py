@@ -22,6 +22,7 @@ from ..cli.options import (
     width,
 )
 from ..core.errors import BadInput
+from ..core.features import require
 from ..core.units import count, parse_fraction, parse_tolerance, printable
 from ..figures.plan import RECOGNISED, ReadPlan, plan_of_options
 from .nodes import is_among, parse_nodes, silent_nodes
@@ -155,7 +156,7 @@ def fleet(
     """
     smallest_slowdown = parse_fraction(minimum, "--minimum")
     expected_nodes = parse_nodes(nodes, "--nodes") if nodes is not None else ()
-    plan = plan_of_options(read, higher, lower)
+    plan = _plan(read, higher, lower)
     tables, files = _read(**selection, host=host, plan=plan, logs=True)
     from .fleet import fleet as fleet_of
     from .text import fleet_text
@@ -252,7 +253,7 @@ def rollout(
     accepted_slowdown = None if tolerance is None else parse_tolerance(tolerance, "--tolerance")
     changed_nodes = parse_nodes(changed, "--changed") if changed is not None else ()
     expected_nodes = parse_nodes(nodes, "--nodes") if nodes is not None else ()
-    plan = plan_of_options(read, higher, lower)
+    plan = _plan(read, higher, lower)
     from .files import read_files
     from .rollout import judge_rollout
     from .rollout_text import rollout_as_json, rollout_text
@@ -287,6 +288,21 @@ def rollout(
     else:
         say(rollout_text(fleet_rollout, label or (), width(), sys.stdout.isatty()))
     return fleet_rollout.status
+
+
+def _plan(read: str | None, higher: Sequence[str], lower: Sequence[str]) -> ReadPlan:
+    """Return the plan of the options by which logs are read.
+
+    Raises:
+        BadInput: they contradict each other, or a fact behind the name of a tool cannot be true.
+    """
+    plan = plan_of_options(read, higher, lower)
+    if plan.facts:
+        require("exchange")
+        from ..exchange.building import check_plan
+
+        check_plan(plan, "--read")
+    return plan
 
 
 def _read(

@@ -76,6 +76,11 @@ def make_command(
     if ranks is not None and (isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1):
         raise BadInput(f"ranks is {short_repr(ranks)}; expected a whole number above zero")
     plan = plan_of_arguments(read, higher, lower)
+    if plan.facts:
+        require("exchange")
+        from ..exchange.building import check_plan
+
+        check_plan(plan, "read")
     devices = plan.facts.get("devices", ranks)
     # Only OSU has a device for each rank.
     if plan.reader == "osu" and ranks is not None and devices != ranks:
