@@ -18,7 +18,7 @@ from statistics import median
 import goals
 import numpy as np
 
-from pytest_roofline.bisect.measuring import is_clear
+from pytest_roofline.bisect.clear import MOST_PROCESSES, is_clear
 from pytest_roofline.bisect.search import (
     SURE,
     SURER,
@@ -31,7 +31,6 @@ from pytest_roofline.bisect.search import (
     fit_levels,
     place_steps,
 )
-from pytest_roofline.bisect.searching import MOST_PROCESSES
 from pytest_roofline.core.verdicts import Kind, Verdict
 from pytest_roofline.stats.paired import (
     PROCESSES_PER_BLOCK_SIDE,

@@ -98,7 +98,7 @@ MAKINGS = (
             *RULE,
             *(
                 f"benchmarks/detectors/{name}.py"
-                for name in ("drawing", "peers", "rows", "simple", "twin")
+                for name in ("drawing", "peers", "recording", "rows", "simple", "twin")
             ),
         ),
     ),
@@ -110,7 +110,7 @@ MAKINGS = (
             *PAIRED,
             *(
                 f"benchmarks/detectors/{name}.py"
-                for name in ("drawing", "in_turn", "in_turn_rows", "peers")
+                for name in ("drawing", "in_turn", "in_turn_rows", "peers", "rows")
             ),
         ),
     ),
@@ -118,7 +118,11 @@ MAKINGS = (
         "docs/results/ab-quality.md",
         "benchmarks/ab_page.py",
         minutes=15,
-        sources=(f"{PACKAGE}/ab/running.py", f"{PACKAGE}/ab/side_process.py"),
+        sources=(
+            f"{PACKAGE}/ab/making.py",
+            f"{PACKAGE}/ab/running.py",
+            f"{PACKAGE}/ab/side_process.py",
+        ),
         needs=QUIET,
         whole=False,
     ),
@@ -126,7 +130,7 @@ MAKINGS = (
         "docs/results/bisect-quality.md",
         "benchmarks/bisect_quality.py",
         minutes=5,
-        sources=(*PAIRED, f"{PACKAGE}/bisect/search.py"),
+        sources=(*PAIRED, f"{PACKAGE}/bisect/clear.py", f"{PACKAGE}/bisect/search.py"),
     ),
     Making(
         "docs/results/history-quality.md",
@@ -135,6 +139,7 @@ MAKINGS = (
         sources=(
             f"{PACKAGE}/many/recent.py",
             f"{PACKAGE}/many/steps.py",
+            "benchmarks/detectors/rows.py",
             "benchmarks/many/nights.py",
             "benchmarks/many/watching.py",
         ),
@@ -167,11 +172,17 @@ MAKINGS = (
         "benchmarks/flash_variants.py",
         minutes=5,
         sources=(
+            f"{ATTENTION}/architectures.py",
             f"{ATTENTION}/configurations.json",
+            f"{ATTENTION}/configurations.py",
             f"{ATTENTION}/triton_forward.py",
             f"{ATTENTION}/triton_gluon_forward.py",
             f"{ATTENTION}/triton_tiles.py",
+            f"{PACKAGE}/kernel_gate/assembler.py",
+            f"{PACKAGE}/kernel_gate/compile.py",
             "benchmarks/tuning/candidates.py",
+            "benchmarks/tuning/compiling.py",
+            "benchmarks/tuning/problems.py",
         ),
         whole=False,
     ),
@@ -182,7 +193,9 @@ MAKINGS = (
         "benchmarks/day_one.py",
         minutes=3,
         sources=(
-            *_stats("analyses.py", "limits.py", "outlook.py", "verdicts.py"),
+            *_stats(
+                "analyses.py", "limits.py", "outlook.py", "spread.py", "stats.py", "verdicts.py"
+            ),
             "baselines/published/floors.py",
         ),
         whole=False,
@@ -207,10 +220,12 @@ MAKINGS = (
         "benchmarks/rounds.py",
         minutes=8,
         sources=(
+            f"{PACKAGE}/processes/children.py",
             f"{PACKAGE}/processes/fork_server.py",
             f"{PACKAGE}/processes/round_parent.py",
             f"{PACKAGE}/plugin/round_child.py",
             f"{PACKAGE}/plugin/round_server.py",
+            "benchmarks/load_time.py",
         ),
         needs=QUIET,
         whole=False,
@@ -235,6 +250,7 @@ MAKINGS = (
                     "speed",
                 )
             ),
+            "tests/ranks/slurm.py",
         ),
         needs=f"{QUIET}, Open MPI and Slurm",
     ),
@@ -247,7 +263,9 @@ MAKINGS = (
             f"{PACKAGE}/ranks/listener.py",
             f"{PACKAGE}/ranks/rank_server.py",
             f"{PACKAGE}/ranks/rendezvous.py",
+            "benchmarks/rank_figures/runs.py",
             "tests/fuzz/targets.py",
+            "tests/ranks/test_rendezvous.py",
         ),
         needs="root, Open MPI and Slurm",
     ),
@@ -260,6 +278,8 @@ MAKINGS = (
             "kernels/roofline_kernels/training",
             "kernels/roofline_kernels/transformer.py",
             "kernels/roofline_kernels/transformer_work.py",
+            f"{PACKAGE}/report/figures.py",
+            f"{PACKAGE}/report/inside.py",
             "perf_tests/test_transformer.py",
             "perf_tests/test_transformer_ranks.py",
         ),
@@ -269,7 +289,11 @@ MAKINGS = (
         "docs/results/versions.md",
         "benchmarks/versions.py",
         ".tox/oldest/tmp .tox/image/tmp -o {page}",
-        sources=("constraints-image.txt", "constraints-oldest.txt"),
+        sources=(
+            f"{PACKAGE}/baselines/exact.py",
+            "constraints-image.txt",
+            "constraints-oldest.txt",
+        ),
         needs="`tox run -e oldest,image` before it",
     ),
     Making(
@@ -277,7 +301,7 @@ MAKINGS = (
         "benchmarks/versions.py --tritons",
         "wheels -o {page}",
         minutes=10,
-        sources=(ATTENTION, f"{PACKAGE}/kernel_gate"),
+        sources=(ATTENTION, f"{PACKAGE}/baselines/exact.py", f"{PACKAGE}/kernel_gate"),
         needs="uv, and two releases of Triton in wheels/",
         whole=False,
     ),

@@ -1,5 +1,6 @@
 """Pages that programs make: each is known with its sources, and what is listed as stale says why."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -10,6 +11,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "docs/results").glob("*.md"))
 MOST_PAGES = 14
+# Records, words and pages: programs import them, and no figure of a page comes from them.
+WITHOUT_FIGURES = frozenset(
+    {
+        "benchmarks/ab_page.py",
+        "benchmarks/detectors/page.py",
+        "benchmarks/goals.py",
+        "benchmarks/parts.py",
+        "benchmarks/rank_figures/page.py",
+        "benchmarks/run_pages.py",
+        "benchmarks/stamp.py",
+        "plugin/pytest_roofline/baselines/run_files.py",
+        "plugin/pytest_roofline/baselines/runs.py",
+        "plugin/pytest_roofline/core",
+        "plugin/pytest_roofline/engine/host.py",
+        "plugin/pytest_roofline/hardware",
+    }
+)
 MARK = "**Stale since 2026-11-28**: the rule changed."
 
 
@@ -43,6 +61,43 @@ def bench(remake, pages, tmp_path, monkeypatch):
         making, remake.Record("Of commit `abc1234`, 2026-11-28.", remake.digests_of(making))
     )
     return SimpleNamespace(path=tmp_path, making=making)
+
+
+def project_file(module):
+    """Return the file of a module of this repository, or the folder of a package; empty of another one."""
+    for folder in ("plugin", "kernels", "benchmarks", "."):
+        path = ROOT / folder / module.replace(".", "/")
+        if path.is_dir() and (path / "__init__.py").exists():
+            return path.relative_to(ROOT).as_posix()
+        if path.with_suffix(".py").exists():
+            return path.with_suffix(".py").relative_to(ROOT).as_posix()
+    return ""
+
+
+def imports_of(program):
+    """Return the files and folders of this repository that a program imports by itself."""
+    files = set()
+    for node in ast.walk(ast.parse((ROOT / program).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            files |= {project_file(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            members = {project_file(f"{node.module}.{alias.name}") for alias in node.names}
+            files |= members - {""} or {project_file(node.module)}
+    return files - {""}
+
+
+def test_every_import_of_a_program_is_a_source_or_has_no_figures(pages):
+    missing = []
+    for making in pages.MAKINGS:
+        if not making.sources:
+            continue
+        names = {*making.all_sources, *WITHOUT_FIGURES}
+        missing += [
+            (making.program, file)
+            for file in sorted(imports_of(making.program.split()[0]))
+            if names.isdisjoint({file, *map(str, Path(file).parents)})
+        ]
+    assert [] == missing
 
 
 def test_every_page_of_results_is_known_and_no_other(pages):

@@ -26,12 +26,13 @@ from ..core.errors import BadFile, BadInput
 from ..core.resources import ResourceKey
 from ..core.rows import Row
 from ..core.units import count
-from ..core.verdicts import Kind, Verdict
+from ..core.verdicts import Kind
 from ..processes.children import QUIET_FACTOR, QUIET_S, why_void
 from ..processes.system import owned_prefix
 from ..settings.options import ROUND_VARIABLE
 from ..stats.key_results import KeyResults
-from ..stats.paired import FEWEST_BLOCKS, PROCESSES_PER_BLOCK_SIDE, Paired
+from ..stats.paired import Paired
+from .clear import is_clear
 from .environments import Environments
 from .search import Floats, Narrowed, Observation, Place, exact_levels, fit_levels
 from .state import BisectState, Broken, Lead, save_search
@@ -39,9 +40,6 @@ from .telling import change_text, left_text
 
 # The orders of a block. The candidate is in the middle, so that a straight drift cancels.
 ORDERS = (("A", "M", "B"), ("B", "M", "A"))
-# The chance of error, shared by all tests, at which the slowdown of the bad end is clear enough to begin. The steps
-# measure both ends again, and the confirmation is an `ab`, so no answer rests on it.
-CLEAR = 0.003
 # A candidate without a sound time in so many processes counts as broken.
 MOST_SPOILED = 3
 
@@ -356,21 +354,6 @@ def choose_lead(report: Report, results: SidesResults) -> Lead | None:
     if len(good_times) == len(bad_times) == 1:
         good, bad = {"": good_times.pop()}, {"": bad_times.pop()}
     return Lead(row.key.identity, row.test, row.label, change_text(row), good, bad)
-
-
-def is_clear(verdict: Verdict, tests: int) -> bool:
-    """Return True if a test is slower at the bad end clearly enough to begin a search.
-
-    `tests` is the number of tests that share the chance of error.
-    """
-    blocks = (verdict.processes or 0) // PROCESSES_PER_BLOCK_SIDE
-    is_small = verdict.p is not None and verdict.p <= CLEAR / tests
-    return verdict.kind is Kind.REGRESSED or (
-        verdict.kind is Kind.INCONCLUSIVE
-        and blocks >= FEWEST_BLOCKS
-        and verdict.looks_slow
-        and is_small
-    )
 
 
 def any_lead(results: SidesResults, paired_by_twin: Mapping[str, Paired]) -> bool:

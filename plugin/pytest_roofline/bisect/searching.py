@@ -11,15 +11,13 @@ from ..baselines.runs import read_run
 from ..core.errors import BadInput
 from ..core.verdicts import Kind
 from ..hardware import key_of
+from .clear import MOST_PROCESSES
 from .differences import SettingGroup
 from .environments import Environments
 from .measuring import Bench, BudgetSpent, any_lead, choose_lead, observations_of
 from .search import SURE, SURER, Gap, Place, find_guilty, place_steps
 from .state import BisectState
 from .telling import Culprit, change_text, comparison_command, nothing_text, paragraph
-
-# The largest number of processes a side where two candidates are compared: both ends, and those beside a step.
-MOST_PROCESSES = 12
 
 
 @dataclass(frozen=True, slots=True)
