@@ -115,7 +115,7 @@ def page() -> str:
         "\n".join(option_lines()) + "\n",
         COMMANDS.format(
             help=join_lines(prose),
-            options="\n".join(parameter_lines(main, click.Context(main))),
+            options="\n".join(parameter_lines(main, root_context())),
             statuses=mark_statuses(statuses),
         ),
         "\n".join(table_lines()) + "\n",
@@ -159,9 +159,17 @@ def option_lines() -> Iterator[str]:
         yield f"* {link}: {escape(settings['help'].replace('%%', '%'))}."
 
 
+def root_context() -> click.Context:
+    """Return the context of `roofline` itself.
+
+    It has the names of the option for help. A command keeps those of the first context that it is used with.
+    """
+    return click.Context(main, **main.context_settings)
+
+
 def leaves(name: str) -> Iterator[tuple[str, click.Command]]:
     """Yield a command by its words; of a group yield each of its commands."""
-    context = click.Context(main)
+    context = root_context()
     command = main.get_command(context, name)
     assert command is not None
     if not isinstance(command, click.Group):
@@ -193,7 +201,7 @@ def first_sentence(command: click.Command) -> str:
 
 def command_text(words: str, command: click.Command) -> str:
     """Return the part of the page on one command: its usage, its help and its options."""
-    context = click.Context(command, info_name=words)
+    context = click.Context(command, info_name=words, parent=root_context())
     usage = " ".join([f"roofline {words}", *command.collect_usage_pieces(context)])
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     parts = [f"### `roofline {words}`", f"`{usage}`", *map(paragraph_text, paragraphs)]

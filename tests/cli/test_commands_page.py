@@ -5,6 +5,9 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
+
+from pytest_roofline.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,6 +23,13 @@ def program(monkeypatch):
 def test_the_page_says_what_the_help_says(program):
     message = "`python benchmarks/commands_page.py` writes it anew"
     assert program.PAGE.read_text(encoding="utf-8") == program.page(), message
+
+
+@pytest.mark.feature
+def test_a_command_has_both_names_of_help_after_the_page_is_made(program):
+    program.page()
+    for name in ("explain", "fleet", "report"):
+        assert "-h, --help" in CliRunner().invoke(main, [name, "--help"]).output
 
 
 @pytest.mark.feature

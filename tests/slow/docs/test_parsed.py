@@ -142,6 +142,8 @@ def test_pytest_takes_the_options_of_every_command_that_no_test_runs(tmp_path):
 
 
 def test_roofline_takes_the_options_of_every_command_that_no_test_runs():
+    # A command keeps the names of the option for help that its first context has.
+    root = click.Context(main, **main.context_settings)
     for place, words, parsed in commands():
         command, rest = main, words_behind("roofline", words) if parsed else None
         while rest and isinstance(command, click.Group):
@@ -149,7 +151,7 @@ def test_roofline_takes_the_options_of_every_command_that_no_test_runs():
             command = command.get_command(click.Context(command), name)
             assert command is not None, f"{place}: there is no {name}"
         if command is not main:
-            command.make_context(command.name, rest)
+            command.make_context(command.name, rest, parent=root)
 
 
 def test_every_program_that_no_test_runs_and_every_environment_of_tox_is_known():
