@@ -27,7 +27,7 @@ def odd_days(odd: Odd, identity: str) -> set[tuple[str, str]]:
 
 def reference_of(entry: Entry, source: str) -> Reference:
     """Return a measured entry as one side of a comparison."""
-    newest = max(entry.sessions, key=lambda session: session.started).environment
+    newest = entry.newest_session.environment
     return Reference(
         groups=tuple(
             Group(session.process_medians, session.device_uuid or "", session.started)

@@ -156,6 +156,11 @@ class Entry:
                 f"a {self.kind} entry has an anchor, renewals or peak_bytes; only a measured entry may have these"
             )
 
+    @property
+    def newest_session(self) -> Session:
+        """The session of a measured entry that began last."""
+        return max(self.sessions, key=lambda session: session.started)
+
     def _check_measured(self) -> None:
         """Raise BadInput unless a measured entry has sessions on fully named hardware, and no value."""
         missing = [name for name in ("cache", "timing", "work") if getattr(self, name) is None]

@@ -189,11 +189,9 @@ def recording_lines(state: "RooflineSession", recording: Recording) -> list[str]
 def _lost_processes(state: "RooflineSession", recording: Recording) -> str:
     """Return a text on the smallest number of processes of a test, or nothing if every process counts."""
     planned = state.options.recording
-    sessions = [
-        max(entry.sessions, key=lambda session: session.started) for entry in recording.entries
-    ]
-    counted = min((len(session.process_medians) for session in sessions), default=planned)
-    return f", {counted} of {planned} processes count" if counted < planned else ""
+    counts = [len(entry.newest_session.process_medians) for entry in recording.entries]
+    fewest = min(counts, default=planned)
+    return f", {fewest} of {planned} processes count" if fewest < planned else ""
 
 
 def name_recorded(recording: Recording, rows: Sequence[Row]) -> list[Row]:
