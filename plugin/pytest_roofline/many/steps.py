@@ -11,6 +11,7 @@ step of a few runs must also be less likely than that many outliers in a row, at
 others have outliers.
 """
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ class RunSeries:
         return int(runs[place - 1]), int(runs[place])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
     """Steps, or a slope through the whole series.
 
@@ -111,7 +112,7 @@ class Shape:
     levels: tuple[float, ...]
     residuals: Values
 
-    @property
+    @functools.cached_property
     def square(self) -> float:
         """The sum of the squared residuals."""
         return float(self.residuals @ self.residuals)
@@ -198,17 +199,91 @@ def _cuts_of(starts: Sequence[int]) -> tuple[int, ...]:
 
 def fit_levels(values: Values, cuts: tuple[int, ...]) -> Shape:
     """Return steps at these places: each level is the mean of the values between two cuts."""
-    parts = numpy.split(values, cuts)
-    levels = tuple(float(part.mean()) for part in parts)
-    return Shape(cuts, levels, values - numpy.repeat(levels, [len(part) for part in parts]))
+    starts = [0, *cuts]
+    lengths = numpy.diff([*starts, len(values)])
+    levels = numpy.add.reduceat(values, starts) / lengths
+    return Shape(cuts, tuple(levels.tolist()), values - numpy.repeat(levels, lengths))
 
 
-def fit_slope(days: Values, values: Values) -> Shape:
-    """Return a slope through the whole series, by least squares."""
-    centred_days, centred_values = days - days.mean(), values - values.mean()
-    square = float(centred_days @ centred_days)
-    slope = float(centred_days @ centred_values) / square if square > 0 else 0.0
-    return Shape(cuts=(), levels=(), residuals=centred_values - slope * centred_days)
+def fit_slopes(days: Sequence[Values], values: Sequence[Values]) -> list[Shape]:
+    """Return a slope through the whole of each series, by least squares."""
+    shapes: dict[int, Shape] = {}
+    for numbers, grid in _by_length(values):
+        days_grid = numpy.array([days[number] for number in numbers])
+        centred_days = days_grid - days_grid.mean(axis=1, keepdims=True)
+        centred_values = grid - grid.mean(axis=1, keepdims=True)
+        squares = (centred_days**2).sum(axis=1)
+        products = (centred_days * centred_values).sum(axis=1)
+        # Runs of one moment have no slope.
+        slopes = numpy.divide(products, squares, out=numpy.zeros_like(squares), where=squares > 0)
+        for number, residuals in zip(
+            numbers, centred_values - slopes[:, None] * centred_days, strict=True
+        ):
+            shapes[number] = Shape(cuts=(), levels=(), residuals=residuals)
+    return [shapes[number] for number in range(len(values))]
+
+
+def trend_of(days: Values, values: Values) -> tuple[float, tuple[float, float], float]:
+    """Return how much a series changes from its first point to its last, by the slopes of all pairs of its points.
+
+    It comes with its interval of 95 %, and with the standard normal score of the hypothesis that it is chance.
+
+    The size is Theil and Sen's median slope; the interval is that of Sen (1968), "Estimates of the regression
+    coefficient based on Kendall's tau".
+
+    Args:
+        days: [points], sorted; not all equal.
+        values: [points].
+    """
+    first, last = numpy.triu_indices(len(days), 1)
+    spans, rises = days[last] - days[first], values[last] - values[first]
+    apart = spans > 0
+    slopes = numpy.sort(rises[apart] / spans[apart])
+    # The ranks of the slopes at the ends of the interval.
+    half_width = float(special.ndtri(0.975)) * _order_deviation(len(days))
+    low_rank = max(0, round((len(slopes) - half_width) / 2) - 1)
+    high_rank = min(len(slopes) - 1, round((len(slopes) + half_width) / 2))
+    span = float(days[-1] - days[0])
+    interval = (float(slopes[low_rank]) * span, float(slopes[high_rank]) * span)
+    score = _order_score(len(days), int(numpy.sign(slopes).sum()))
+    return float(numpy.median(slopes)) * span, interval, score
+
+
+# The most points for which the distribution of Kendall's statistic is computed; beyond it is close to a normal one.
+MOST_EXACT = 50
+
+
+def _order_score(points: int, difference: int) -> float:
+    """Return the standard normal score of Mann's (1945) test that the order of points is chance.
+
+    Args:
+        difference: how many more pairs rise than fall, or the other way round.
+    """
+    size = max(0, abs(difference) - 1)
+    if points > MOST_EXACT or not size:
+        # With the correction for continuity.
+        return size / _order_deviation(points)
+    # The number of pairs against the trend; a pair of equal values counts half for it and half against it.
+    against = math.ceil((math.comb(points, 2) - abs(difference)) / 2)
+    return -float(special.ndtri(_order_chances(points)[: against + 1].sum()))
+
+
+def _order_deviation(points: int) -> float:
+    """Return the standard deviation of the rising pairs less the falling ones, in random order."""
+    return math.sqrt(points * (points - 1) * (2 * points + 5) / 18)
+
+
+@functools.lru_cache
+def _order_chances(points: int) -> Values:
+    """Return the chance of each number of falling pairs, for points in random order: [pairs + 1].
+
+    A further point falls below 0, 1, … or all of the earlier ones, each with the same chance (Kendall 1938, "A new
+    measure of rank correlation").
+    """
+    chances: Values = numpy.ones(1)
+    for earlier_points in range(1, points):
+        chances = numpy.convolve(chances, numpy.full(earlier_points + 1, 1 / (earlier_points + 1)))
+    return chances
 
 
 def limit_outliers(logs: Sequence[Values], noise: Values) -> list[Values]:
@@ -290,7 +365,8 @@ def examine(
         return []
     noise = noises(series)
     values = limit_outliers([run_series.logs for run_series in series], noise)
-    cases = list(map(_fitted, series, values, fit_steps(values, noise), noise.tolist()))
+    slopes = fit_slopes([run_series.days for run_series in series], values)
+    cases = list(map(_fitted, series, values, fit_steps(values, noise), slopes, noise.tolist()))
     outlier_share = max(
         LEAST_OUTLIERS,
         sum(case.outlier_count for case in cases) / sum(len(case.values) for case in cases),
@@ -364,9 +440,11 @@ class _FittedSeries:
     outlier_count: int
 
 
-def _fitted(series: RunSeries, values: Values, steps: Shape, noise: float) -> _FittedSeries:
+def _fitted(
+    series: RunSeries, values: Values, steps: Shape, slope: Shape, noise: float
+) -> _FittedSeries:
     """Return a series with its best steps, or with a slope if this explains it better."""
-    shape = min((steps, fit_slope(series.days, values)), key=lambda shape: shape.cost)
+    shape = slope if slope.cost < steps.cost else steps
     # From the fitted shape to the points whose outliers are not limited.
     distances = series.logs - (values - shape.residuals)
     outlier_count = int((abs(distances) > OUTLIER_LIMIT * noise).sum())
@@ -504,29 +582,15 @@ class _Judge:
         """
         if self.shape.levels:
             return None
-        days, values = self.series.days, self.values
-        # Most slopes are too small to report. Their size tells this before the slow import, and both slow functions.
-        first, last = numpy.triu_indices(len(days), 1)
-        spans, rises = days[last] - days[first], values[last] - values[first]
-        slopes = rises[spans > 0] / spans[spans > 0]
-        if abs(numpy.median(slopes)) * (days[-1] - days[0]) <= self.smallest_size:
-            return None
-        from scipy import stats
-
-        chance = float(stats.kendalltau(days, values).pvalue)
+        size, interval, score = trend_of(self.series.days, self.values)
         # Correlated neighbours make the statistic vary more.
-        p = 2 * float(special.ndtr(special.ndtri(chance / 2) / math.sqrt(self.inflation)))
-        slope, span = stats.theilslopes(values, days), float(days[-1] - days[0])
-        size, low, high = (
-            float(slope_per_day) * span
-            for slope_per_day in (slope.slope, slope.low_slope, slope.high_slope)
-        )
+        p = 2 * float(special.ndtr(-score / math.sqrt(self.inflation)))
         runs = self.series.single_runs
         drift = SeriesChange(
             self.series,
             "drift",
             size,
-            interval=(low, high),
+            interval=interval,
             p=min(1.0, p * self.comparisons),
             before=int(runs[0]),
             after=int(runs[-1]),
