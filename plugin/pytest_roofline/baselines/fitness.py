@@ -102,6 +102,8 @@ class Fitness:
             invalid: why its time cannot be trusted; empty where it can.
             siblings_busy: which devices used the host's link meanwhile; empty where none did.
         """
+        if not (labels or invalid or siblings_busy):
+            return self.test_unfit(test_id, accept_slower)
         if "replaced" in labels:
             cause = (
                 f"in a drill of {self.drill}"

@@ -7,7 +7,6 @@ A run file is decoded straight into these fields; unknown ones are skipped. Wher
 import functools
 import gc
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,14 +186,12 @@ def _read_log(path: str, host: str, plan: ReadPlan) -> Iterator[RunFile]:
 
 def read_run_file(path: str) -> RunFile:
     """Return the contents of a run file. Raise BadFile if it cannot be used."""
-    # A file that is missing has no content, which the careful reader below refuses with the reason.
     content = b""
-    if os.path.isfile(path):  # noqa: PTH113
-        with open(path, "rb") as file:  # noqa: PTH123
-            content = file.read()
     try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            content = file.read()
         return parse_run(content, path)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # `read_run`, the careful reader, refuses the file, or finds that its last line was cut.
         cut = read_run(Path(path)).cut
     whole = content[: content.rfind(b"\n") + 1] if cut else content
@@ -213,12 +210,16 @@ def parse_run(content: bytes, path: str) -> RunFile:
         MsgspecError: it is no run file of this version, or its last line was cut.
     """
     header, *lines = _DECODER.decode_lines(content) or [None]
-    if not isinstance(header, _NarrowHeader) or any(
-        isinstance(line, _NarrowHeader) for line in lines
-    ):
+    measurements, outcomes = [], []
+    for line in lines:
+        if isinstance(line, _NarrowMeasurement):
+            measurements.append(line)
+        elif isinstance(line, _NarrowOutcome):
+            outcomes.append(line)
+        elif isinstance(line, _NarrowHeader):
+            header = None
+    if not isinstance(header, _NarrowHeader):
         raise msgspec.ValidationError("expected a header, in the first line alone")
-    measurements = [line for line in lines if isinstance(line, _NarrowMeasurement)]
-    outcomes = [line for line in lines if isinstance(line, _NarrowOutcome)]
     not_passed = not_passed_of(
         [
             Outcome(line.test_id, line.outcome, line.verdicts, line.reason, line.by_verdict)

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 from pandas import Categorical, DataFrame, to_datetime
 
 from ..baselines.runs import FOREIGN, cut_note
@@ -81,14 +82,13 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
     rows_by_run = [readable[file].rows for file in runs["file"]]
     tests, unfit, hosts, device, seconds = _columns(rows_by_run)
     test_texts = sorted(set(tests))
-    test_numbers = {text: number for number, text in enumerate(test_texts)}
     table = DataFrame(
         {
             "run": numpy.repeat(numpy.arange(len(runs)), [len(rows) for rows in rows_by_run]),
-            "test": [test_numbers[test] for test in tests],
-            "unfit": Categorical(unfit),
-            "hosts": Categorical(hosts),
-            "device": Categorical(device),
+            "test": _numbers(tests, test_texts),
+            "unfit": _categorical(unfit),
+            "hosts": _categorical(hosts),
+            "device": _categorical(device),
             "seconds": numpy.array(seconds, dtype=float),
         }
     ).sort_values(["run", "test"], kind="stable", ignore_index=True)
@@ -108,6 +108,18 @@ def _columns(rows_by_run: Sequence[Sequence[MeasuredRow]]) -> Sequence[Sequence[
     """Return the columns of all rows; empty ones where no run has a row."""
     # A row has five fields: see `MeasuredRow`.
     return [list(map(itemgetter(place), chain.from_iterable(rows_by_run))) for place in range(5)]
+
+
+def _numbers(texts: Sequence[str], names: Sequence[str]) -> NDArray[numpy.int64]:
+    """Return the place of each text among names."""
+    places = {name: place for place, name in enumerate(names)}
+    return numpy.fromiter(map(places.__getitem__, texts), numpy.int64, len(texts))
+
+
+def _categorical(texts: Sequence[str]) -> Categorical:
+    """Return a column of few texts. `Categorical(texts)` hashes each of them several times."""
+    names = sorted(set(texts))
+    return Categorical.from_codes(_numbers(texts, names), names)
 
 
 def _runs(
