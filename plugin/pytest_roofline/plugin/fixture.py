@@ -20,7 +20,7 @@ from . import in_process, programs
 from .findings import Findings
 from .in_process import Siblings
 from .observing import profiled_labels, warn_of_ranks
-from .planned import WIDE_MARK, Marks
+from .planned import WIDE_MARK
 from .recording import CurrentTest
 from .results import lack
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Roofline(Findings):
     """Measures functions for one test. Comes as the fixture `roofline`."""
 
-    def __init__(self, session: "RooflineSession", item: pytest.Item, marks: Marks) -> None:
-        self._test = CurrentTest(session, item, marks)
+    def __init__(self, session: "RooflineSession", item: pytest.Item) -> None:
+        self._test = CurrentTest(session, item)
 
     @property
     def device(self) -> "torch.device":

@@ -93,9 +93,9 @@ def _limit(
     Without a limit the kernel would kill the whole run. Other tests have no limit: an accelerator refuses an
     allocation by itself, and ranks are processes of their own.
     """
-    planned = session.planned.get(item.nodeid)
+    has_mark = session.planned[item.nodeid].marks.oom is not None
     on_cpu = session.under_test.environment.device.type == "cpu"
-    if planned is None or planned.marks.oom is None or not on_cpu or uses_ranks(item):
+    if not (has_mark and on_cpu) or uses_ranks(item):
         return contextlib.nullcontext()
     return limit_memory()
 
@@ -140,7 +140,7 @@ def ran_out(session: "RooflineSession", item: pytest.Item, error: BaseException)
     A result releases everything that the test still has.
     """
     cause = out_of_memory(error)
-    if cause is None or item.nodeid not in session.planned:
+    if cause is None:
         return False
     memory_state: _MemoryState | None = getattr(cause, _STATE_ATTRIBUTE, None)
     record = _record(session, item, cause, memory_state)

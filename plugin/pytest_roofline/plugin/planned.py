@@ -135,9 +135,9 @@ class Planned:
     marks: Marks
 
     @classmethod
-    def of(cls, item: pytest.Item, marks: Marks | None = None) -> "Planned":
+    def of(cls, item: pytest.Item) -> "Planned":
         """Return the plan of a test, with its marker."""
-        return cls(item, benchmark_name(item), parameters_of(item), marks or read_marks(item))
+        return cls(item, benchmark_name(item), parameters_of(item), read_marks(item))
 
     @property
     def label(self) -> str:
@@ -225,12 +225,11 @@ def uses_ranks(item: pytest.Item) -> bool:
     return RANKS_FIXTURE in getattr(item, "fixturenames", ())
 
 
-def world_size_of(item: pytest.Item, marks: Marks | None = None) -> int | None:
+def world_size_of(item: pytest.Item, marks: Marks) -> int | None:
     """Return the number of ranks a test needs.
 
     It is its marker's, or its parameter `world_size`; None without either.
     """
-    marks = marks or read_marks(item)
     if marks.ranks is not None:
         return marks.ranks
     spec = getattr(item, "callspec", None)
@@ -245,7 +244,8 @@ def by_world(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """
     groups: dict[tuple[bool, int | None] | None, list[pytest.Item]] = {None: []}
     for item in items:
-        group = (read_marks(item).mpi, world_size_of(item)) if uses_ranks(item) else None
+        marks = read_marks(item)
+        group = (marks.mpi, world_size_of(item, marks)) if uses_ranks(item) else None
         groups.setdefault(group, []).append(item)
 
     def needs_mpi(group: tuple[bool, int | None] | None) -> bool:

@@ -13,7 +13,6 @@ from ..core.records import Ceiling, Measurement
 from ..core.samples import OVERSUBSCRIBED, Ranks
 from ..core.units import encodable, printable
 from ..hardware import above_peak, beyond_belief
-from .planned import Marks, Planned
 from .selection import marks_of
 
 if TYPE_CHECKING:
@@ -29,11 +28,12 @@ MOST_MESSAGE = 500
 class CurrentTest:
     """The test that measures: its name in the run, its marker, and the names of its measurements."""
 
-    def __init__(self, session: "RooflineSession", item: pytest.Item, marks: Marks) -> None:
-        """Keep the test that uses the fixture, with the checked values of its markers."""
+    def __init__(self, session: "RooflineSession", item: pytest.Item) -> None:
+        """Keep the test that uses the fixture, with its plan."""
         self.session = session
         self.item = item
-        self.marks = marks
+        self.planned = session.planned[item.nodeid]
+        self.marks = self.planned.marks
         # The kind and the name of each finding of this test: `("figure", "efficiency")`.
         self._names: set[tuple[str, str]] = set()
 
@@ -41,12 +41,6 @@ class CurrentTest:
     def test_id(self) -> str:
         """The node id of the test, as files have it."""
         return encodable(self.item.nodeid)
-
-    @property
-    def planned(self) -> Planned:
-        """The plan of the test: its benchmark and parameters."""
-        planned = self.session.planned.get(self.item.nodeid)
-        return planned or Planned.of(self.item, self.marks)
 
     def label(self, name: str) -> str:
         """Return the label of a measurement: `TestCopies.d2d[64MiB].cold`.

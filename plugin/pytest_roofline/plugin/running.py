@@ -121,7 +121,7 @@ def make_fixture(request: pytest.FixtureRequest) -> Roofline:
             f"{request.node.nodeid} asks for the fixture 'roofline' by getfixturevalue, so collection cannot find that "
             "this test measures. Add roofline to the test's arguments, or to @pytest.mark.usefixtures"
         )
-    return Roofline(state, request.node, read_marks(request.node))
+    return Roofline(state, request.node)
 
 
 def make_distributed(request: pytest.FixtureRequest) -> "Distributed":
