@@ -21,7 +21,7 @@ from ..settings.parsing import Options
 from ..settings.round import in_round
 from ..stats.spread import Prior, priors
 from .planned import Planned, uses_ranks
-from .results import DEVICE, shadow_of
+from .results import DEVICE, note_shadow
 from .rooflines import Rooflines, triad_of
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _idle_accelerator(config: pytest.Config, options: Options, device: Device) -
     if warning and options.requires_hardware:
         if not options.shadow:
             raise DeviceError(warning)
-        shadow_of(config).note("hardware", warning, DEVICE)
+        note_shadow(config, "hardware", warning, DEVICE)
     return warning
 
 

@@ -41,7 +41,7 @@ from ..stats.outlook import DEFAULT_TOLERANCES
 from ..stats.spread import class_of
 from ..version import __version__
 from .recording_run import busy_now, name_recorded, recording_lines, refusal_line
-from .results import shadow_of
+from .results import shadow_sentences
 from .terminal import wrapped
 
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ def _explanations(session: "RooflineSession") -> list[str]:
     lines += [f"device health: {session.health.splitlines()[0]}"] if session.health else []
     if session.options.shadow:
         watched_nights = shadow_runs(session.options.folder, session.under_test.hardware)
-        lines += shadow_lines(shadow_of(session.config).sentences, watched_nights)
+        lines += shadow_lines(shadow_sentences(session.config), watched_nights)
     return lines
 
 

@@ -30,7 +30,7 @@ from ..settings.parsing import Options
 from ..settings.round import in_round
 from .current import open_session
 from .ending import end_status_key, refuse_no_verdict, why_no_test_runs
-from .results import DEVICE, PROPERTY, fail, shadow_of
+from .results import DEVICE, PROPERTY, fail, shadow_sentences
 from .shortfalls import (
     Coverage,
     Shortfall,
@@ -289,7 +289,7 @@ class Gatekeeper:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the shadow failures of a run that opened no device."""
         if self._options.shadow and open_session(terminalreporter.config) is None:
-            for sentence in shadow_of(terminalreporter.config).sentences:
+            for sentence in shadow_sentences(terminalreporter.config):
                 terminalreporter.write_line(f"SHADOW: would have failed: {sentence}")
 
 

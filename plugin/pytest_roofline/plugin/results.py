@@ -7,6 +7,7 @@ That is the gate of `--roofline-ci=shadow`. Other parts of it: `settings/parsing
 """
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NoReturn, TypeVar
 
 import pytest
@@ -64,41 +65,27 @@ PROPERTY = "roofline.shadow"
 DEVICE, SLOWER, OTHER = range(3)
 
 
-class Shadow:
-    """The tests that would have failed, with a sentence each."""
-
-    def __init__(self) -> None:
-        # By test id: the rank of the reason, minus the slowdown, and the sentence. They are sorted by the first two.
-        self._failures: dict[str, tuple[int, float, str]] = {}
-
-    def note(self, test_id: str, reason: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
-        """Keep why a test would have failed."""
-        sentence = reason.split("\n")[0]
-        self._failures[test_id] = rank, -slowdown, printable(sentence)
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """The reasons of the tests that would have failed, the worst first."""
-
-        def order(failure: tuple[int, float, str]) -> tuple[int, float]:
-            rank, negative_slowdown, _ = failure
-            return rank, negative_slowdown
-
-        failures = sorted(self._failures.values(), key=order)
-        return tuple(sentence for _, _, sentence in failures)
+# By test id: the rank of the reason, minus the slowdown, and the sentence.
+_shadow_key: pytest.StashKey[dict[str, tuple[int, float, str]]] = pytest.StashKey()
 
 
-_shadow_key: pytest.StashKey[Shadow] = pytest.StashKey()
+def note_shadow(
+    config: pytest.Config, test_id: str, reason: str, rank: int = OTHER, slowdown: float = 0.0
+) -> None:
+    """Keep why this run would have failed a test."""
+    failures = config.stash.setdefault(_shadow_key, {})
+    failures[test_id] = rank, -slowdown, printable(reason.split("\n")[0])
 
 
-def shadow_of(config: pytest.Config) -> Shadow:
-    """Return the tests that this run would have failed so far."""
-    return config.stash.setdefault(_shadow_key, Shadow())
+def shadow_sentences(config: pytest.Config) -> tuple[str, ...]:
+    """Return why this run would have failed tests so far, the worst reason first."""
+    failures = config.stash.get(_shadow_key, {}).values()
+    return tuple(sentence for _, _, sentence in sorted(failures, key=itemgetter(0, 1)))
 
 
 def let_pass(item: pytest.Item, reason: str, rank: int = OTHER, slowdown: float = 0.0) -> None:
     """Note why a test would have failed, also among its figures."""
-    shadow_of(item.config).note(item.nodeid, reason, rank, slowdown)
+    note_shadow(item.config, item.nodeid, reason, rank, slowdown)
     item.user_properties.append((PROPERTY, printable(reason.split("\n")[0])))
 
 

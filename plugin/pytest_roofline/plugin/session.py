@@ -36,7 +36,7 @@ from .kinds import ResultKind
 from .peaks import PeakMemory
 from .planned import Planned, unmet
 from .report_files import Reports
-from .results import Note, Programs, RunNotes, shadow_of
+from .results import Note, Programs, RunNotes, shadow_sentences
 from .times import Times
 
 
@@ -357,7 +357,7 @@ class RooflineSession:
             ),
             packages=dict(identity.packages().items() - environment.packages.items()),
             libraries=dict(identity.libraries().items() - environment.libraries.items()),
-            shadow=shadow_of(self.config).sentences if has_shadow else None,
+            shadow=shadow_sentences(self.config) if has_shadow else None,
             software=self.programs.software,
             elsewhere=self.settings if self.options.gate and not is_round else None,
         )
