@@ -12,7 +12,7 @@ import torch
 from pytest_roofline.core.profiles import Profile
 from pytest_roofline.engine.devices.cpu import CpuDevice
 from pytest_roofline.observe import capture
-from pytest_roofline.observe.external import tool_for
+from pytest_roofline.observe.capture import tool_for
 from pytest_roofline.plugin.observing import (
     FLUSHED,
     GRAPH,

@@ -3,7 +3,7 @@ ranges.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from ..core.errors import RooflineError
 from ..core.profiles import Profile, Tool
 from ..engine.devices import Device
-from .external import is_bracketed
+from ..engine.host import attached_profiler
 from .shares import CALL, analyse
 
 # The names that torch gives to a module inside a compiled, a sharded and a checkpointed one. No author uses them.
@@ -35,10 +35,6 @@ HIP_NEVER_STOPS = (
     "in the profiler; this range marks the profiled calls"
 )
 ELSEWHERE = "everything except the time of a call, since the external profiler records it"
-
-
-class NoProfile(RooflineError):
-    """A profile could not be taken; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +69,31 @@ class Calls:
         self.fn(*self.sets[index % len(self.sets)])
 
 
+def is_bracketed(device: str) -> bool:
+    """Return whether a device can mark calls for an external profiler.
+
+    CUDA and ROCm can; torch names the devices of both `cuda`.
+    """
+    return device.partition(":")[0] == "cuda"
+
+
+def tool_for(choice: str, environment: Mapping[str, str], device: str) -> tuple[Tool, str]:
+    """Return the profiler to use, and a remark if it is not the user's choice.
+
+    Two profilers cannot both use one driver (a rule of CUPTI and ROCprofiler). So under an external profiler, torch's
+    is used only for devices without such a driver.
+    """
+    if choice == "external":
+        return "external", ""
+    profiler = attached_profiler(environment) if is_bracketed(device) else ""
+    if not profiler:
+        return "torch", ""
+    return "external", (
+        f"this process runs under {profiler}, which excludes torch.profiler, so the ranges are set for {profiler} "
+        "(--roofline-profile=external)"
+    )
+
+
 def watches(device: Device) -> bool:
     """Return whether torch.profiler hooks into this device's driver."""
     return len(_activities(device)) > 1
@@ -89,7 +110,7 @@ def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path |
         trace: the file for torch's trace; None for none.
 
     Raises:
-        NoProfile: the profiler cannot be used here, or recorded nothing.
+        RooflineError: the profiler cannot be used here, or recorded nothing.
     """
     profile = replace(
         empty, tool=tool, calls=calls.count, missing=tuple(_blind_spots(device, tool))
@@ -100,7 +121,7 @@ def take(device: Device, tool: Tool, calls: Calls, empty: Profile, trace: Path |
     profile = replace(profile, profiled_s=profiled_s, trace=str(trace or ""))
     profile = analyse(profile, events, has_model=calls.model is not None)
     if not profile.kernels:
-        raise NoProfile("the trace holds no activity; expected kernels or operators")
+        raise RooflineError("the trace holds no activity; expected kernels or operators")
     return profile
 
 
@@ -122,7 +143,7 @@ def _under_torch(
     The seconds are by the host's clock.
     """
     if torch._C._autograd._profiler_enabled():
-        raise NoProfile("another profiler runs in this process, and torch allows only one")
+        raise RooflineError("another profiler runs in this process, and torch allows only one")
     # The profiler drops the events of the first step, in which it starts itself.
     steps = schedule(wait=0, warmup=1, active=calls.count, repeat=1)
     seconds: list[float] = []
@@ -148,10 +169,6 @@ def _under_external(device: Device, calls: Calls) -> float:
     The calls stand between cudaProfilerStart and cudaProfilerStop (HIP's of that name), so that the profiler can be
     told to record only them: `--capture-range=cudaProfilerApi`.
     """
-    if not is_bracketed(device.name):
-        raise NoProfile(
-            f"an external profiler needs CUDA or ROCm to mark the calls, and this device is {device.name}"
-        )
     with annotate(calls.model, nvtx_of(device.name)):
         _warm_up(device, calls)
         torch.cuda.profiler.start()

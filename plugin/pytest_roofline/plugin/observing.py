@@ -287,8 +287,7 @@ def take_profile(
     if profiler is None or session.round is not None:
         return
     require("observe")
-    from ..observe.capture import Calls, take, watches
-    from ..observe.external import is_bracketed, tool_for
+    from ..observe.capture import Calls, is_bracketed, take, tool_for, watches
 
     tool, warning = tool_for(profiler, os.environ, device.name)
     if tool == "external" and not is_bracketed(device.name):
