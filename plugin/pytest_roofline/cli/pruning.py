@@ -29,62 +29,57 @@ from .options import say
 LAST_LINES = 15
 
 
-class UnusedEntries:
-    """The entries that no planned test uses: hints on them, and their removal.
+def find_unused(
+    baselines: Mapping[Path, Baseline], planned_tests: Sequence[PlannedTest]
+) -> dict[Path, list[UnusedEntry]]:
+    """Return the entries of each baseline that no planned test uses."""
+    return {
+        path: unused_entries([*baseline.entries, *baseline.exact], planned_tests)
+        for path, baseline in baselines.items()
+    }
+
+
+def hints(
+    unused_by_path: Mapping[Path, Sequence[UnusedEntry]], removes: bool
+) -> list[tuple[Path, Flaw]]:
+    """Return a hint for each unused entry, with the path of its file."""
+    return [
+        (path, _hint_of(unused_entry, removes))
+        for path, entries_of_file in unused_by_path.items()
+        for unused_entry in entries_of_file
+    ]
+
+
+def remove_unused(
+    unused_by_path: Mapping[Path, Sequence[UnusedEntry]],
+    entry_count: int,
+    test_count: int,
+    into: Path | None,
+) -> Iterator[str]:
+    """Yield the number of unused entries. Remove them from the folder `into`, unless it is None.
 
     Args:
-        baselines: by path.
-        planned_tests: all tests that measure.
-        removes: the user wants the entries removed.
+        unused_by_path: the unused entries of each file.
+        entry_count: of all entries, used or not.
+        test_count: of all tests that measure.
+        into: the folder of baselines; None where the user only wants to see the entries.
+
+    Raises:
+        BadInput: no entry is used at all, so the tests are probably not those of the baselines.
     """
-
-    def __init__(
-        self,
-        baselines: Mapping[Path, Baseline],
-        planned_tests: Sequence[PlannedTest],
-        removes: bool,
-    ) -> None:
-        self._removes = removes
-        self._test_count = len(planned_tests)
-        self._entry_count = sum(
-            len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
+    unused_count = sum(map(len, unused_by_path.values()))
+    tests = count_text(test_count, "test that measures", "tests that measure")
+    entries = count_text(entry_count, "entry", "entries")
+    yield f"unused: {unused_count} of {entries}; pytest collected {tests}"
+    if into is None or not unused_count:
+        return
+    if unused_count == entry_count:
+        raise BadInput(
+            f"no collected test uses any of the {entry_count} entries in {into}, so pytest has probably "
+            "collected the wrong tests; name the right tests with --tests, or remove the files yourself"
         )
-        self._unused = {
-            path: unused_entries([*baseline.entries, *baseline.exact], planned_tests)
-            for path, baseline in baselines.items()
-        }
-
-    @property
-    def _unused_count(self) -> int:
-        return sum(map(len, self._unused.values()))
-
-    @property
-    def flaws(self) -> list[tuple[Path, Flaw]]:
-        """A hint for each unused entry, with the path of its file."""
-        return [
-            (path, _hint_of(unused_entry, self._removes))
-            for path, entries in self._unused.items()
-            for unused_entry in entries
-        ]
-
-    def remove(self, into: Path) -> Iterator[str]:
-        """Yield the number of unused entries. Remove them if the user wants it.
-
-        Raises:
-            BadInput: no entry is used at all, so the tests are probably not those of the baselines.
-        """
-        tests = count_text(self._test_count, "test that measures", "tests that measure")
-        entries = count_text(self._entry_count, "entry", "entries")
-        yield f"unused: {self._unused_count} of {entries}; pytest collected {tests}"
-        if not (self._unused_count and self._removes):
-            return
-        if self._unused_count == self._entry_count:
-            raise BadInput(
-                f"no collected test uses any of the {self._entry_count} entries in {into}, so pytest has probably "
-                "collected the wrong tests; name the right tests with --tests, or remove the files yourself"
-            )
-        _remove(self._unused)
-        yield f"{count_text(self._unused_count, 'entry', 'entries')} removed"
+    _remove(unused_by_path)
+    yield f"{count_text(unused_count, 'entry', 'entries')} removed"
 
 
 def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:

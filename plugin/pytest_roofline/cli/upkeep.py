@@ -36,7 +36,7 @@ from ..report.baseline_tables import (
 )
 from ..report.tables import exact_as_json, exact_table
 from .options import command, into_option, print_json, say, use_hardware_of, width
-from .pruning import UnusedEntries, collect
+from .pruning import collect, find_unused, hints, remove_unused
 
 
 @command(into_option)
@@ -156,13 +156,19 @@ def check(
         for path, baseline in baselines.items()
         for flaw in check_baseline(path, baseline, now)
     ]
-    unused_entries = UnusedEntries(baselines, collect(tests), applied) if prune else None
-    flaws += unused_entries.flaws if unused_entries else []
+    planned_tests = collect(tests) if prune else []
+    unused = find_unused(baselines, planned_tests) if prune else {}
+    flaws += hints(unused, applied)
     mistake_count = sum(not flaw.hint for _, flaw in flaws)
+    entry_count = sum(
+        len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
+    )
     if not as_json:
-        _print_flaws(flaws, baselines, mistake_count, len(hardware))
-    if unused_entries is not None:
-        for line in unused_entries.remove(into):
+        _print_flaws(flaws, entry_count, mistake_count, len(baselines) + len(hardware))
+    if prune:
+        for line in remove_unused(
+            unused, entry_count, len(planned_tests), into if applied else None
+        ):
             say(line, err=as_json)
     if as_json:
         print_json([flaw_as_json(path, flaw) for path, flaw in flaws])
@@ -198,10 +204,7 @@ def _flaws_of_hardware(hardware: Mapping[Path, Catalogue]) -> list[tuple[Path, F
 
 
 def _print_flaws(
-    flaws: Sequence[tuple[Path, Flaw]],
-    baselines: dict[Path, Baseline],
-    mistake_count: int,
-    hardware_count: int,
+    flaws: Sequence[tuple[Path, Flaw]], entry_count: int, mistake_count: int, file_count: int
 ) -> None:
     """Print a line for each flaw, and the numbers of mistakes, entries and files."""
     for path, flaw in flaws:
@@ -209,11 +212,8 @@ def _print_flaws(
         where = f"{path}: {flaw.entry}" if flaw.entry else f"{path}"
         text = f"{flaw.observed}; expected {flaw.expected}; {flaw.remedy}"
         say(printable(f"{start}{where}: {text}"))
-    entry_count = sum(
-        len(baseline.entries) + len(baseline.exact) for baseline in baselines.values()
-    )
     entry_text = count_text(entry_count, "entry", "entries")
-    file_text = count_text(len(baselines) + hardware_count, "file", "files")
+    file_text = count_text(file_count, "file", "files")
     say(f"{mistake_count or 'nothing'} wrong in {entry_text} of {file_text}")
 
 
