@@ -90,7 +90,6 @@ class RooflineSession:
         # How each measuring test that ran has ended, by its id.
         self.outcomes: dict[str, Outcome] = {}
         self._under_test: DeviceUnderTest | None = None
-        self._closed = False
         self._calibrated = False
 
     def _add_kinds(self, kinds: Iterable[ResultKind]) -> None:
@@ -312,10 +311,7 @@ class RooflineSession:
         return "a report" if self.reports.broken else ""
 
     def close(self, exit_status: int) -> None:
-        """Settle all verdicts, which depend on each other, and end the run file. A second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
+        """Settle all verdicts, which depend on each other, and end the run file."""
         for kind in self.kinds:
             kind.abandon()
             if self.round is None:
