@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..core.facts import Finding, Gpu, HostFacts, Machine
-from ..core.units import GIB, MIB, format_amount
+from ..core.units import GIB, MIB, format_amount, listed
 from ..engine.devices.cpu import QUIETEN, occupied_text
 from .health import degradations
 
@@ -153,12 +153,11 @@ def _gpu_settings(gpu: Gpu) -> Iterator[Finding]:
 def _sharing(machine: Machine) -> Iterator[Finding]:
     """Yield findings on GPUs that cannot reach each other's memory, and on GPUs that processes share."""
     if machine.no_peers:
-        pairs = ", ".join(f"{first}–{second}" for first, second in machine.no_peers[:6])
-        more_text = f" and {len(machine.no_peers) - 6} more" if len(machine.no_peers) > 6 else ""
+        pairs = listed([f"{first}–{second}" for first, second in machine.no_peers], 6)
         yield Finding(
             "limit",
             "peer access",
-            f"GPUs {pairs}{more_text} cannot reach each other's memory",
+            f"GPUs {pairs} cannot reach each other's memory",
             "copies between these GPUs go through the host",
             "check IOMMU and ACS settings; in a VM, check how GPUs are passed through",
         )
