@@ -179,10 +179,7 @@ class Roofline(Findings):
             metric=metric,
         )
         siblings = Siblings(self._test, request, Timed(fn, verify=verify), make_args, needs_bytes)
-        measurements, reason = siblings.measure(among)
-        if reason:
-            pytest.skip(reason)
-        return measurements
+        return siblings.measure(among)
 
     def measure_ranks(
         self,
@@ -325,19 +322,17 @@ class Roofline(Findings):
             ProgramFailed: it did not start, ended with another status than 0, hung, or printed no such figures.
         """
         self._test.require_open()
-        return programs.measure(
-            self._test,
-            programs.make_command(
-                command,
-                read=read,
-                higher=higher,
-                lower=lower,
-                timeout=timeout,
-                env=env,
-                cwd=cwd,
-                ranks=ranks,
-            ),
+        program_command = programs.make_command(
+            command,
+            read=read,
+            higher=higher,
+            lower=lower,
+            timeout=timeout,
+            env=env,
+            cwd=cwd,
+            ranks=ranks,
         )
+        return programs.ProgramRun(self._test, program_command).measure()
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
         """Skip the test if an allocation of this size cannot fit.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from ..baselines.comparators import Comparator
 from ..core.errors import BadInput, DeviceError, NoRoom, RooflineError, WrongData
 from ..core.facts import DeviceFacts, HardwareKey
@@ -232,10 +234,10 @@ class Siblings:
         self._needs_bytes = needs_bytes
         self._open_devices: dict[str, tuple[Device, DeviceFacts]] = {}
 
-    def measure(self, among: Sequence[Sequence[str]] | None) -> tuple[list[Measurement], str]:
+    def measure(self, among: Sequence[Sequence[str]] | None) -> list[Measurement]:
         """Measure each sibling in turn: each like device, or each group of devices in `among`.
 
-        Return the measurements, and an empty text; without measurements, return why there is nothing to compare.
+        The test is skipped where there is nothing to compare.
         """
         our_device = self._session.under_test.device
         groups = (
@@ -254,10 +256,10 @@ class Siblings:
             self._no_room(siblings) if siblings else self._too_few(among is not None, len(groups))
         )
         if why_not:
-            return [], why_not
+            pytest.skip(why_not)
         busy = self._busy(siblings) if among is None else ""
         self._run_passes(siblings, busy)
-        return self._write(siblings, busy, ""), ""
+        return self._write(siblings, busy, "")
 
     def _run_passes(self, siblings: Sequence[_Sibling], busy: str) -> None:
         """Measure all siblings in turn, in several passes.

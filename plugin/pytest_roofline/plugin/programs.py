@@ -97,17 +97,7 @@ def make_command(
     )
 
 
-def measure(test: CurrentTest, command: Command) -> list[ProgramFigure]:
-    """Run a command once, and record its figures.
-
-    Raises:
-        ProgramFailed: it did not end with status 0, or printed no such figures.
-        BadInput: two figures of the run have one key.
-    """
-    return _ProgramRun(test, command).measure()
-
-
-class _ProgramRun:
+class ProgramRun:
     """One run of a program by a test."""
 
     def __init__(self, test: CurrentTest, command: Command) -> None:
@@ -127,7 +117,12 @@ class _ProgramRun:
         self._launcher = ""
 
     def measure(self) -> list[ProgramFigure]:
-        """Run the program, and record its figures."""
+        """Run the program, and record its figures.
+
+        Raises:
+            ProgramFailed: it did not end with status 0, or printed no such figures.
+            BadInput: two figures of the run have one key.
+        """
         words, environ = self._launched()
         around = replace(self._command.around, environ=environ)
         # The program may need the device's memory.
