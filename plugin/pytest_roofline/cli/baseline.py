@@ -33,7 +33,7 @@ from ..report.baseline_tables import (
 )
 from ..report.tables import exact_change_lines, exact_table
 from .options import (
-    LazyGroup,
+    Commands,
     command,
     folder_option,
     into_option,
@@ -52,7 +52,7 @@ SECTIONS = {
 }
 
 
-@click.group(cls=LazyGroup, sections=SECTIONS)
+@click.group(cls=Commands, sections=SECTIONS)
 @click.pass_context
 def baseline(ctx: click.Context) -> None:
     """Make and renew baselines: runs become a proposal, a person approves it."""

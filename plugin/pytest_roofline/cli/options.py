@@ -125,8 +125,15 @@ def use_hardware_of(ctx: click.Context, folders: tuple[Path, ...]) -> None:
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", BrokenPipeError)
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command when it is needed.
+# Words of the documentation that pytest does and no command here, with the call to type.
+OF_PYTEST = {
+    "gate": "pytest perf_tests --roofline-ci",
+    "record": "pytest perf_tests --roofline-record",
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is needed, and turns our own errors into exit status 2.
 
     `sections` holds the commands by the title of their section, in the order of the help. Each has the place of its
     function, such as `cli.runs:compare`, and its line of the help.
@@ -182,24 +189,6 @@ class LazyGroup(click.Group):
                         [(name.ljust(widest), line) for name, line in section.items()]
                     )
 
-
-def _is_installed(place: str) -> bool:
-    """Return True for a command of `cli`, or of a feature that is present."""
-    module, _, name = place.partition(":")
-    folder = module.partition(".")[0]
-    return folder == "cli" or name in FEATURES.get(folder, ())
-
-
-# Words of the documentation that pytest does and no command here, with the call to type.
-OF_PYTEST = {
-    "gate": "pytest perf_tests --roofline-ci",
-    "record": "pytest perf_tests --roofline-record",
-}
-
-
-class Commands(LazyGroup):
-    """The group that turns our own errors into one sentence and exit status 2."""
-
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run as click does.
 
@@ -223,6 +212,13 @@ class Commands(LazyGroup):
         except (RooflineError, click.UsageError, ModuleNotFoundError, OSError) as error:
             say(f"roofline: {_sentence(error)}", err=True)
             ctx.exit(2)
+
+
+def _is_installed(place: str) -> bool:
+    """Return True for a command of `cli`, or of a feature that is present."""
+    module, _, name = place.partition(":")
+    folder = module.partition(".")[0]
+    return folder == "cli" or name in FEATURES.get(folder, ())
 
 
 def _usage(error: click.UsageError) -> str:
