@@ -71,6 +71,10 @@ class _MemoryState:
     place: MemoryPhase | None = None
 
 
+# The state where an exception with slots could not keep it.
+_UNKNOWN_STATE = _MemoryState(None, None)
+
+
 @contextlib.contextmanager
 def watch_memory(session: "RooflineSession", item: pytest.Item) -> Iterator[None]:
     """Limit memory if need be, and keep its state if it runs out.
@@ -142,13 +146,11 @@ def ran_out(session: "RooflineSession", item: pytest.Item, error: BaseException)
     cause = out_of_memory(error)
     if cause is None:
         return False
-    memory_state: _MemoryState | None = getattr(cause, _STATE_ATTRIBUTE, None)
+    memory_state: _MemoryState = getattr(cause, _STATE_ATTRIBUTE, _UNKNOWN_STATE)
     record = _record(session, item, cause, memory_state)
     # A round does not judge, so only its parent looks for what the baseline has.
     if record.recorded and session.round is None:
-        record = _with_lost_results(
-            session, record, memory_state.place if memory_state is not None else None
-        )
+        record = _with_lost_results(session, record, memory_state.place)
     session.record(record)
     if not record.recorded:
         return False
@@ -160,24 +162,18 @@ def ran_out(session: "RooflineSession", item: pytest.Item, error: BaseException)
 
 
 def _record(
-    session: "RooflineSession",
-    item: pytest.Item,
-    cause: BaseException,
-    memory_state: _MemoryState | None,
+    session: "RooflineSession", item: pytest.Item, cause: BaseException, memory_state: _MemoryState
 ) -> OutOfMemory:
     """Return the record of memory that ran out.
 
     The error's message goes before the state for the free bytes, since it is of the very moment.
     """
     planned = session.planned[item.nodeid]
-    place = memory_state.place if memory_state is not None else None
+    place, allocated = memory_state.place, memory_state.allocated
     message = encodable(str(cause)) or type(cause).__name__
     first_line = message.splitlines()[0]
     call_name = place.name if place is not None else ""
     free_bytes = parse_free_bytes(message)
-    allocated = memory_state.allocated if memory_state is not None else None
-    if free_bytes is None and memory_state is not None:
-        free_bytes = memory_state.free_bytes
     return OutOfMemory(
         test_id=encodable(item.nodeid),
         benchmark=planned.benchmark,
@@ -187,7 +183,7 @@ def _record(
         allocation=FailedAllocation(
             message=first_line[:MOST_TEXT],
             asked_bytes=parse_requested_bytes(message),
-            free_bytes=free_bytes,
+            free_bytes=memory_state.free_bytes if free_bytes is None else free_bytes,
             allocated_bytes=allocated.now_bytes if allocated is not None else None,
             peak_bytes=allocated.most_bytes if allocated is not None else None,
         ),
