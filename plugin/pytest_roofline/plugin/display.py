@@ -47,6 +47,8 @@ from .terminal import wrapped
 if TYPE_CHECKING:
     from .session import RooflineSession
 
+# The least time between lines of progress, so that a log of hours stays readable.
+PROGRESS_EVERY_S = 20.0
 # A file in the folder of runs that says that the columns were explained once.
 LEGEND_MARKER = "columns-explained"
 LEGEND = f"{COLUMNS}. (Shown once; `pytest --help` explains the columns again.)"
@@ -160,14 +162,12 @@ class _Progress:
 _progress_key = pytest.StashKey[_Progress]()
 
 
-def progress_line(
-    session: "RooflineSession", item: pytest.Item, every_s: float, now_s: float | None = None
-) -> str:
+def progress_line(session: "RooflineSession", item: pytest.Item) -> str:
     """Return a line on the run's progress.
 
-    It comes at most every `every_s` seconds; in between the text is empty.
+    It comes now and then; in between the text is empty.
     """
-    now_s = time.monotonic() if now_s is None else now_s
+    now_s = time.monotonic()
     state = session.config.stash.setdefault(_progress_key, _Progress())
     # The first test begins the progress.
     if state.began_s is None:
@@ -179,7 +179,7 @@ def progress_line(
     total_count = sum(session.unmet(plan.marks.needs) is None for plan in session.planned.values())
     done_count = state.started_count
     state.started_count += 1
-    if now_s - state.last_line_s < every_s or done_count == 0:
+    if now_s - state.last_line_s < PROGRESS_EVERY_S or done_count == 0:
         return ""
     state.last_line_s = now_s
     remaining_s = (now_s - state.began_s) / done_count * (total_count - done_count)

@@ -44,9 +44,6 @@ from .tracebacks import UsersFramesFirst
 if TYPE_CHECKING:
     from .distributed import Distributed
 
-# The least time between lines of progress, so that a log of hours stays readable.
-PROGRESS_EVERY_S = 20.0
-
 # The colours of the last sentence, by its first word.
 MARKUP = {
     "GREEN": {"green": True},
@@ -199,7 +196,7 @@ class Running:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Print a line of progress now and then."""
         if measures(item) and not self.only_looking:
-            line = progress_line(self.state, item, PROGRESS_EVERY_S)
+            line = progress_line(self.state, item)
             if line:
                 tell(self.config, line)
         return (yield)
