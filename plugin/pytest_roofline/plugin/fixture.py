@@ -322,7 +322,8 @@ class Roofline(Findings):
             ProgramFailed: it did not start, ended with another status than 0, hung, or printed no such figures.
         """
         self._test.require_open()
-        program_command = programs.make_command(
+        return programs.measure(
+            self._test,
             command,
             read=read,
             higher=higher,
@@ -332,7 +333,6 @@ class Roofline(Findings):
             cwd=cwd,
             ranks=ranks,
         )
-        return programs.ProgramRun(self._test, program_command).measure()
 
     def require_memory(self, size_bytes: int, where: str = "device") -> None:
         """Skip the test if an allocation of this size cannot fit.

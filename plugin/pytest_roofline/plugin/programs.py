@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ..core.directions import Direction, inverse_if_higher, is_of_tool, unit_of
@@ -36,24 +36,8 @@ from .selection import marks_of
 REPLACED = "replaced"
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command, and how its figures are read.
-
-    Args:
-        words: the program and its arguments.
-        figures: how they are read; without a reader the time of the command is judged.
-        around: its folder, its variables and its time limit.
-        ranks: how many a launcher starts it on; None without a launcher.
-    """
-
-    words: tuple[str, ...]
-    figures: ReadPlan
-    around: Surroundings
-    ranks: int | None = None
-
-
-def make_command(
+def measure(
+    test: CurrentTest,
     words: Sequence[str | os.PathLike[str]],
     *,
     read: str | None,
@@ -63,11 +47,14 @@ def make_command(
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
     ranks: int | None,
-) -> Command:
-    """Return the command that a test asks for by the arguments of `roofline.measure_command`.
+) -> list[ProgramFigure]:
+    """Run a program once for a test, and record its figures.
+
+    The arguments are those of `roofline.measure_command`.
 
     Raises:
-        BadInput: an argument cannot be used as given.
+        BadInput: an argument cannot be used as given, or two figures of the run have one key.
+        ProgramFailed: it did not end with status 0, or printed no such figures.
     """
     if isinstance(words, str | bytes) or not words:
         raise BadInput(
@@ -85,24 +72,36 @@ def make_command(
     # Only OSU has a device for each rank.
     if plan.reader == "osu" and ranks is not None and devices != ranks:
         raise BadInput(f"ranks is {ranks}, but read says devices={devices}; give only one of them")
-    return Command(
-        tuple(os.fspath(word) for word in words),
-        plan,
-        Surroundings(
-            Path(cwd if cwd is not None else Path.cwd()),
-            {**os.environ, **(env or {})},
-            positive("timeout", timeout) or TIMEOUT_S,
-        ),
-        ranks,
+    around = Surroundings(
+        Path(cwd if cwd is not None else Path.cwd()),
+        {**os.environ, **(env or {})},
+        positive("timeout", timeout) or TIMEOUT_S,
     )
+    return _ProgramRun(test, [os.fspath(word) for word in words], plan, around, ranks).measure()
 
 
-class ProgramRun:
+class _ProgramRun:
     """One run of a program by a test."""
 
-    def __init__(self, test: CurrentTest, command: Command) -> None:
-        """Prepare to run a program once; its output goes to numbered files of the run's folder."""
-        self._test, self._command, self._session = test, command, test.session
+    def __init__(
+        self,
+        test: CurrentTest,
+        command: Sequence[str],
+        figures: ReadPlan,
+        around: Surroundings,
+        ranks: int | None,
+    ) -> None:
+        """Prepare to run a program once; its output goes to numbered files of the run's folder.
+
+        Args:
+            test: that runs it.
+            command: the program and its arguments.
+            figures: how they are read; without a reader the time of the command is judged.
+            around: its folder, its variables and its time limit.
+            ranks: how many a launcher starts it on; None without a launcher.
+        """
+        self._test, self._session = test, test.session
+        self._command, self._figures, self._around, self._ranks = command, figures, around, ranks
         self._programs = test.session.programs
         self._programs.count += 1
         printed = self._session.options.folder / "printed"
@@ -112,19 +111,14 @@ class ProgramRun:
         self._printed = Printed(
             folder / f"{self._programs.count:03}-{slug(test.planned.benchmark)}"
         )
-        self._words = [word.replace(OUT, str(self._printed.out)) for word in command.words]
-        self._name = program_name(command.words)
+        self._words = [word.replace(OUT, str(self._printed.out)) for word in command]
+        self._name = program_name(command)
         self._launcher = ""
 
     def measure(self) -> list[ProgramFigure]:
-        """Run the program, and record its figures.
-
-        Raises:
-            ProgramFailed: it did not end with status 0, or printed no such figures.
-            BadInput: two figures of the run have one key.
-        """
+        """Run the program, and record its figures."""
         words, environ = self._launched()
-        around = replace(self._command.around, environ=environ)
+        around = replace(self._around, environ=environ)
         # The program may need the device's memory.
         self._session.under_test.device.release()
         try:
@@ -141,7 +135,7 @@ class ProgramRun:
 
         A test whose ranks no launcher can start is skipped or fails here.
         """
-        size, environ = self._command.ranks, self._command.around.environ
+        size, environ = self._ranks, self._around.environ
         if size is None:
             return self._words, environ
         require("ranks")
@@ -155,21 +149,19 @@ class ProgramRun:
 
     def _read(self, seconds: float) -> list[Measurement]:
         """Return the figures in what the program printed, or the seconds of its run if no reader is named."""
-        figures = self._command.figures
+        figures = self._figures
         if not figures.reader:
             return [self._measurement("", JOB_METRIC, (seconds,))]
         # A program with {out} in its command writes its figures into that file.
-        output = self._printed.output(from_out=any(OUT in word for word in self._command.words))
+        output = self._printed.output(from_out=any(OUT in word for word in self._command))
         if figures.reader in READERS:
             text = output.decode("utf-8", "replace")
             return [
                 self._measurement(_name_of(figure), figure.direction, figure.seconds)
                 for figure in read_figures(text, figures.reader, figures.paths)
             ]
-        source = printable(shlex.join(self._command.words))
-        return [
-            self._of_test(line) for line in _read_tool(output, source, figures, self._command.ranks)
-        ]
+        source = printable(shlex.join(self._command))
+        return [self._of_test(line) for line in _read_tool(output, source, figures, self._ranks)]
 
     def _measurement(self, name: str, metric: str, seconds: Sequence[float]) -> Measurement:
         """Return a figure as a measurement of the test.
@@ -184,7 +176,7 @@ class ProgramRun:
             planned.benchmark,
             planned.parameters,  # type: ignore[arg-type]
             metric,
-            self._hardware(self._command.ranks or 1),
+            self._hardware(self._ranks or 1),
             "warm",
             "wall",
             name,
@@ -219,8 +211,8 @@ class ProgramRun:
     def _identify(self) -> None:
         """Add the program to the software of the run: the hashes of its files, and its version."""
         software = identity_of(
-            self._command.words,
-            self._command.around,
+            self._command,
+            self._around,
             self._printed.text,
             f"version of {self._name}",
         )
@@ -235,8 +227,8 @@ class ProgramRun:
         session, test = self._session, self._test
         self._claim(measurement.key)
         ranks = measurement.ranks
-        if self._command.ranks is not None:
-            ranks = Ranks(self._command.ranks, self._launcher, "")
+        if self._ranks is not None:
+            ranks = Ranks(self._ranks, self._launcher, "")
         measurement = replace(
             measurement,
             test_id=test.test_id,
