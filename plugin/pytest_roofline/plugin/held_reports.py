@@ -167,7 +167,8 @@ def publish(state: "RooflineSession", item: pytest.Item) -> BaseException | None
     ]
     figures = [pair for kind in state.kinds for pair in kind.properties(test_id)]
     item.user_properties[:] = [*other_properties, *figures]
-    where = _relative(state.writer.path, item.config.rootpath)
+    path = state.writer.path
+    where = "" if path is None else relative(path, item.config.rootpath)
     messages = [kind.message(row, where, state.degraded) for kind, row in state.reds(test_id)]
     return pytest.fail.Exception("\n".join(messages), pytrace=False) if messages else None
 
@@ -190,10 +191,8 @@ def pass_in_shadow(
     report.user_properties = list(item.user_properties)
 
 
-def _relative(path: Path | None, folder: Path) -> str:
-    """Return a path as text, relative to a folder around it. Empty for None."""
-    if path is None:
-        return ""
+def relative(path: Path, folder: Path) -> str:
+    """Return a path as text, relative to a folder around it."""
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 

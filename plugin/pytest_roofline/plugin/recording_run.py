@@ -31,6 +31,7 @@ from ..settings.command_line import option_value
 from ..settings.options import LOOKING, SIDE_BY_SIDE
 from ..settings.parsing import Options
 from .current import open_session
+from .held_reports import relative
 
 if TYPE_CHECKING:
     from .session import RooflineSession
@@ -177,7 +178,7 @@ def recording_lines(state: "RooflineSession", recording: Recording) -> list[str]
     counts = f"RECORDED {len(expected & recording.tests)} of {len(expected)}"
     if not recording.paths:
         return [*lines, f"{counts}: nothing was written"]
-    files = " and ".join(printable(_short_path(path)) for path in recording.paths)
+    files = " and ".join(printable(relative(path, Path.cwd())) for path in recording.paths)
     pronoun = "them" if len(recording.paths) > 1 else "it"
     processes = _lost_processes(state, recording)
     return [
@@ -241,12 +242,6 @@ def _silent_tests(state: "RooflineSession", recording: Recording) -> Iterator[st
             yield f"{name}: the test failed"
         else:
             yield f"{name}: the test measured nothing"
-
-
-def _short_path(path: Path) -> str:
-    """Return a path relative to the current folder, if it lies there."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _foresight(state: "RooflineSession", recording: Recording) -> str:
