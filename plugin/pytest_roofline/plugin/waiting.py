@@ -43,14 +43,12 @@ class Waiting:
         if not under_test.is_open_here and under_test.environment.device.type != "cpu":
             # Only the ranks open the accelerator, so this process cannot look at it.
             return ""
-
-        def look() -> str:
-            return quiet.busy_at(under_test.device)
-
-        def say(line: str) -> None:
-            tell(state.config, f"roofline: {line}", progress=False)
-
-        return quiet.wait_until_quiet(look, self._patience_s, say, quiet.Clock())
+        return quiet.wait_until_quiet(
+            lambda: quiet.busy_at(under_test.device),
+            self._patience_s,
+            lambda line: tell(state.config, f"roofline: {line}", progress=False),
+            quiet.Clock(),
+        )
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
