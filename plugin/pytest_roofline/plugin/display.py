@@ -8,7 +8,6 @@ import pytest
 
 from ..baselines.nights import settings_of_last_green, shadow_runs
 from ..baselines.run_rows import Ending
-from ..core.facts import DeviceFacts
 from ..core.groups import group_by
 from ..core.memory import MemoryUse
 from ..core.profiles import Figure, Profile
@@ -331,7 +330,10 @@ def _legend(session: "RooflineSession") -> list[str]:
 def _details(session: "RooflineSession", width: int) -> list[str]:
     """Return the lines on how the numbers were measured, beside the verdicts."""
     rows = session.timed.rows
-    lines = [roofline_note(rows), unknown_line(_device(session)) if rows else ""]
+    lines = [
+        roofline_note(rows),
+        unknown_line(session.under_test.environment.device) if rows else "",
+    ]
     lines += limit_lines(rows)
     lines += [curve_verdict_line(curve) for curve in judge_curves(rows)]
     lines += [
@@ -404,7 +406,3 @@ def _busy_lines(session: "RooflineSession") -> list[str]:
         f"This machine was too busy for {busy_count} of {count(len(rows), 'result')}: {busy_now()}. "
         f"{QUIETEN.capitalize()}, and run this again{name_hint}. To wait for a quiet machine, add --roofline-wait=10m"
     ]
-
-
-def _device(session: "RooflineSession") -> DeviceFacts:
-    return session.under_test.environment.device

@@ -63,7 +63,10 @@ class Reports:
             )
             self.broken = not is_written
         if self._summary:
-            self._try("the summary of this CI job was not written", lambda: self._append(run, rows))
+            self._try(
+                "the summary of this CI job was not written",
+                lambda: append_summary([run], Path(self._summary), rows),
+            )
         if self._on_github:
             self._try(
                 "GitHub shows no annotations of this run",
@@ -86,10 +89,6 @@ class Reports:
         *_, page = write_report([run], folder, rows)
         self.lines.append(printable(f"report written to {folder}; open {page}"))
         return True
-
-    def _append(self, run: Run, rows: list[Row]) -> None:
-        """Append the summary of the run to that of the CI job."""
-        append_summary([run], Path(self._summary), rows)
 
     def _annotate(
         self, rows: list[Row], planned: Mapping[str, Planned], config: pytest.Config
