@@ -5,6 +5,7 @@ it.
 import collections
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from msgspec import Meta
 from ..core.amounts import Amount
 from ..core.errors import BadInput
 from ..core.facts import Gpu, Machine, Unexpected
+from ..core.groups import group_by
 from ..core.records import SCHEMA
 from ..core.storage import read_record, to_plain
 from ..core.units import format_amount
@@ -88,10 +90,8 @@ def expectation_of(machine: Machine) -> Expectation:
 
     A driver that differs between its GPUs is left out.
     """
-    gpus_by_product: dict[str, list[ExpectedGpus]] = {}
-    for gpu in machine.gpus:
-        gpus_by_product.setdefault(gpu.product, []).append(_expected_gpus(gpu))
-    gpus = tuple(_common(gpus_of_product) for gpus_of_product in gpus_by_product.values())
+    gpus_by_product = group_by(map(_expected_gpus, machine.gpus), attrgetter("product"))
+    gpus = tuple(map(_common, gpus_by_product.values()))
     drivers = {gpu.driver for gpu in machine.gpus}
     host = machine.host
     return Expectation(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from ..core.groups import group_by
 from ..core.profiles import (
     LAUNCH,
     AttentionTime,
@@ -265,9 +266,7 @@ def _groups(
     activities: Iterable[Activity], key: Callable[[Activity], str]
 ) -> dict[str, list[Activity]]:
     """Return activities in groups by a key. The group with the longest time in all is first."""
-    groups: dict[str, list[Activity]] = defaultdict(list)
-    for activity in activities:
-        groups[key(activity)].append(activity)
+    groups = group_by(activities, key)
     longest_first = sorted(groups, key=lambda name: -_seconds(groups[name]))
     return {name: groups[name] for name in longest_first}
 
@@ -348,12 +347,12 @@ def _operators_by_name(host: Iterable["FunctionEvent"]) -> "dict[str, list[Funct
 
     Ranges are left out, but for the optimizer's; so are waits for the device.
     """
-    groups: dict[str, list[FunctionEvent]] = defaultdict(list)
-    for event in host:
+
+    def is_operator(event: "FunctionEvent") -> bool:
         is_range = event.is_user_annotation and not event.name.startswith("Optimizer.")
-        if not (is_range or event.is_async or "Synchronize" in event.name):
-            groups[event.name].append(event)
-    return groups
+        return not (is_range or event.is_async or "Synchronize" in event.name)
+
+    return group_by(filter(is_operator, host), BY_NAME)
 
 
 def _kept_names(rows: Sequence[OperatorTime], functions: Collection[str]) -> set[str]:

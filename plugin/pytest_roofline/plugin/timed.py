@@ -6,6 +6,7 @@ the run turned out to be.
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..baselines.comparators import find_reference
@@ -14,6 +15,7 @@ from ..baselines.references import class_of_key
 from ..baselines.rows import timed_row
 from ..baselines.run_rows import INTERRUPTED
 from ..core.entries import Entry, ExactEntry
+from ..core.groups import group_by
 from ..core.records import Measurement
 from ..core.rows import FAILED, TIME, Row
 from ..core.samples import CANARY, OVERSUBSCRIBED, PROFILED
@@ -325,10 +327,8 @@ class TimedResults(ResultKind):
 
         It is the identity of its key, its times in this run, and the reference.
         """
-        canaries_by_key: dict[str, list[Measurement]] = {}
-        for canary in self.canaries:
-            if not canary.invalid:
-                canaries_by_key.setdefault(canary.key.identity, []).append(canary)
+        valid_canaries = [canary for canary in self.canaries if not canary.invalid]
+        canaries_by_key = group_by(valid_canaries, attrgetter("key.identity"))
         for identity, measurements in canaries_by_key.items():
             reference, _ = find_reference(
                 self._under_test.comparator, measurements[0].key, measurements[0].work
