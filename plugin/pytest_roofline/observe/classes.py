@@ -16,17 +16,13 @@ class Rule:
 
     Args:
         kind: the class, or `softmax`, for which the ranges decide.
-        inclusive: whether all operators inside belong to the class too; otherwise their own names decide.
         pattern: matches the whole name.
+        inclusive: whether all operators inside belong to the class too; otherwise their own names decide.
     """
 
     kind: str
-    inclusive: bool
-    pattern: re.Pattern[str]
-
-
-def _rule(kind: str, pattern: str, *, inclusive: bool = False) -> Rule:
-    return Rule(kind, inclusive, re.compile(pattern, re.DOTALL))
+    pattern: str
+    inclusive: bool = False
 
 
 def _names(words: str) -> str:
@@ -36,41 +32,41 @@ def _names(words: str) -> str:
 
 # The rules for operators, autograd's nodes and ranges that torch itself makes. The first that matches decides.
 OPERATORS = (
-    _rule("communication", r"(c10d|_c10d_functional\w*|symm_mem|fsdp)::.*|record_param_comms|"
-          r"(nccl|gloo|mpi|ucc|xccl):.*", inclusive=True),
+    Rule("communication", r"(c10d|_c10d_functional\w*|symm_mem|fsdp)::.*|record_param_comms|"
+         r"(nccl|gloo|mpi|ucc|xccl):.*", inclusive=True),
     # torch itself puts this range around step and zero_grad.
-    _rule("optimizer", r"Optimizer\..*|aten::_?fused_(adam|adamw|sgd|adagrad)_*", inclusive=True),
+    Rule("optimizer", r"Optimizer\..*|aten::_?fused_(adam|adamw|sgd|adagrad)_*", inclusive=True),
     # One kernel does both products and the softmax of attention.
-    _rule("attention fused",
-          r"aten::(_scaled_dot_product_(flash|efficient|cudnn|fused)_attention\w*|_(flash|efficient|cudnn)_attention_\w+|"
-          r"_fused_sdp_choice|_triton_\w*attention\w*)|roofline_kernels::flash_\w+|flash_attn(_\d+)?::\w+|xformers\w*::\w+|"
-          r"(?!triton_)\w*flex_attention\w*|Flash\w*Attention\w*|FlashAttn\w*|"
-          r"_?ScaledDotProduct(Flash|Efficient|Cudnn|Fused)\w*", inclusive=True),
-    _rule(SOFTMAX, r"aten::(_?softmax|_?softmax_backward_data|_safe_softmax|_masked_softmax\w*)|SoftmaxBackward\d*",
-          inclusive=True),
+    Rule("attention fused",
+         r"aten::(_scaled_dot_product_(flash|efficient|cudnn|fused)_attention\w*|_(flash|efficient|cudnn)_attention_\w+|"
+         r"_fused_sdp_choice|_triton_\w*attention\w*)|roofline_kernels::flash_\w+|flash_attn(_\d+)?::\w+|xformers\w*::\w+|"
+         r"(?!triton_)\w*flex_attention\w*|Flash\w*Attention\w*|FlashAttn\w*|"
+         r"_?ScaledDotProduct(Flash|Efficient|Cudnn|Fused)\w*", inclusive=True),
+    Rule(SOFTMAX, r"aten::(_?softmax|_?softmax_backward_data|_safe_softmax|_masked_softmax\w*)|SoftmaxBackward\d*",
+         inclusive=True),
     # A norm is mostly its statistics, and a loss the sum over its elements.
-    _rule("reduction",
-          r"aten::((native_)?(layer|group|batch|instance|rms)_norm|_fused_(rms|layer)_norm|(cudnn|miopen)_batch_norm)"
-          r"(_backward)?|(Native|Fused|Cudnn|Miopen)?(Layer|Rms|RMS|Group|Batch)Norm\w*Backward\d*|"
-          r"aten::(cross_entropy_loss|nll_loss\w*|_?log_softmax\w*|(mse|l1|smooth_l1|huber)_loss\w*|kl_div\w*|"
-          r"binary_cross_entropy\w*)|(NllLoss|LogSoftmax|MseLoss)\w*Backward\d*", inclusive=True),
-    _rule("embedding and gather", r"aten::_?embedding\w*|EmbeddingBackward\d*", inclusive=True),
+    Rule("reduction",
+         r"aten::((native_)?(layer|group|batch|instance|rms)_norm|_fused_(rms|layer)_norm|(cudnn|miopen)_batch_norm)"
+         r"(_backward)?|(Native|Fused|Cudnn|Miopen)?(Layer|Rms|RMS|Group|Batch)Norm\w*Backward\d*|"
+         r"aten::(cross_entropy_loss|nll_loss\w*|_?log_softmax\w*|(mse|l1|smooth_l1|huber)_loss\w*|kl_div\w*|"
+         r"binary_cross_entropy\w*)|(NllLoss|LogSoftmax|MseLoss)\w*Backward\d*", inclusive=True),
+    Rule("embedding and gather", r"aten::_?embedding\w*|EmbeddingBackward\d*", inclusive=True),
     # Not inclusive: a copy that a product needs is still a copy.
-    _rule("matrix product",
-          r"aten::(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|addr|ger|linear|linear_backward|matmul|matmul_backward|"
-          r"einsum|(_scaled)?(_grouped)?_mm|_int_mm|_addmm_activation|mkldnn_linear\w*|\w*convolution\w*|conv\dd|"
-          r"conv_transpose\dd)(\.\w+)?_?|mkl::\w+|mkldnn::_?linear\w*"),
+    Rule("matrix product",
+         r"aten::(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|addr|ger|linear|linear_backward|matmul|matmul_backward|"
+         r"einsum|(_scaled)?(_grouped)?_mm|_int_mm|_addmm_activation|mkldnn_linear\w*|\w*convolution\w*|conv\dd|"
+         r"conv_transpose\dd)(\.\w+)?_?|mkl::\w+|mkldnn::_?linear\w*"),
     # Casts of autocast are among them.
-    _rule("copy", _names("copy _to_copy to type_as clone contiguous cat _cat concat concatenate stack repeat "
-                         "repeat_interleave roll flip pin_memory _pin_memory constant_pad_nd pad")),
-    _rule("reduction", _names("sum nansum mean prod max min amax amin aminmax argmax argmin any all var std var_mean "
-                              "std_mean norm linalg_vector_norm cumsum cumprod logsumexp topk sort argsort median "
-                              "kthvalue count_nonzero histc bincount")),
-    _rule("embedding and gather", _names(
+    Rule("copy", _names("copy _to_copy to type_as clone contiguous cat _cat concat concatenate stack repeat "
+                        "repeat_interleave roll flip pin_memory _pin_memory constant_pad_nd pad")),
+    Rule("reduction", _names("sum nansum mean prod max min amax amin aminmax argmax argmin any all var std var_mean "
+                             "std_mean norm linalg_vector_norm cumsum cumprod logsumexp topk sort argsort median "
+                             "kthvalue count_nonzero histc bincount")),
+    Rule("embedding and gather", _names(
         "index index_select index_add index_copy index_fill index_put _index_put_impl _unsafe_index _unsafe_index_put "
         "gather scatter scatter_add scatter_reduce take take_along_dim put masked_select masked_scatter nonzero one_hot"
     )),
-    _rule("elementwise", _names(
+    Rule("elementwise", _names(
         "add sub rsub mul div true_divide floor_divide remainder fmod pow exp exp2 expm1 log log2 log10 log1p sqrt "
         "rsqrt neg abs sign sgn sigmoid silu gelu relu leaky_relu elu mish hardtanh hardswish softplus tanh sin cos "
         "tan erf atan2 reciprocal square where masked_fill clamp clamp_min clamp_max maximum minimum eq ne lt gt le ge "
@@ -84,33 +80,33 @@ OPERATORS = (
 # The rules for kernels without a known operator, and for all kernels that communicate.
 KERNELS = (
     # Inductor names a kernel after its kind, and then after everything that was fused into it.
-    _rule("attention fused", r"triton_tem_fused_\w*flex_attention\w*"),
-    _rule("matrix product", r"triton_tem_\w+"),
-    _rule("elementwise", r"triton_(poi|for)_\w+"),
-    _rule("reduction", r"triton_(per|red|mix|spl)_(?!\w*(?<!log)_softmax)\w+"),
-    _rule(SOFTMAX, r"triton_(per|red|mix|spl)_\w+"),
-    _rule("communication", r"(?i).*(nccl|rccl|oneccl|msccl|nvshmem|all_?reduce_kernel|multimem).*"),
-    _rule("attention fused", r"(?i).*(flash_?(fwd|bwd|attn|attention|mla)|fmha|attn_(fwd|bwd)|mem_eff|sdpa|"
-          r"flex_attention|attention_kernel|bwd_kernel_(dk_dv|dq)).*"),
-    _rule("optimizer", r"(?i).*(fused_?adamw?|adamw?_(kernel|functor)|FusedOptimizer|LambdaUpdate).*"),
-    _rule("matrix product", r"(?i).*(gemm|gemv|cublas|nvjet|cutlass.*(conv|wgrad|dgrad|fprop)|cijk_|xmma|wgmma|splitk|"
-          r"implicit_convolve|convolve|winograd|fft2d|ck::.*conv|rocblas|hipblaslt).*"),
-    _rule("reduction", r"(?i).*(log_?softmax|nll_loss|cross_entropy|gatherTopK|radixFindKthValues).*"),
-    _rule(SOFTMAX, r"(?i).*softmax.*"),
-    _rule("embedding and gather", r"(?i).*(embedding|index_?select|indexing|index_(elementwise|put)|gather|scatter).*"),
+    Rule("attention fused", r"triton_tem_fused_\w*flex_attention\w*"),
+    Rule("matrix product", r"triton_tem_\w+"),
+    Rule("elementwise", r"triton_(poi|for)_\w+"),
+    Rule("reduction", r"triton_(per|red|mix|spl)_(?!\w*(?<!log)_softmax)\w+"),
+    Rule(SOFTMAX, r"triton_(per|red|mix|spl)_\w+"),
+    Rule("communication", r"(?i).*(nccl|rccl|oneccl|msccl|nvshmem|all_?reduce_kernel|multimem).*"),
+    Rule("attention fused", r"(?i).*(flash_?(fwd|bwd|attn|attention|mla)|fmha|attn_(fwd|bwd)|mem_eff|sdpa|"
+         r"flex_attention|attention_kernel|bwd_kernel_(dk_dv|dq)).*"),
+    Rule("optimizer", r"(?i).*(fused_?adamw?|adamw?_(kernel|functor)|FusedOptimizer|LambdaUpdate).*"),
+    Rule("matrix product", r"(?i).*(gemm|gemv|cublas|nvjet|cutlass.*(conv|wgrad|dgrad|fprop)|cijk_|xmma|wgmma|splitk|"
+         r"implicit_convolve|convolve|winograd|fft2d|ck::.*conv|rocblas|hipblaslt).*"),
+    Rule("reduction", r"(?i).*(log_?softmax|nll_loss|cross_entropy|gatherTopK|radixFindKthValues).*"),
+    Rule(SOFTMAX, r"(?i).*softmax.*"),
+    Rule("embedding and gather", r"(?i).*(embedding|index_?select|indexing|index_(elementwise|put)|gather|scatter).*"),
     # Before the pointwise kernels, since torch's copies are among them.
-    _rule("copy", r"(?i).*(copy_kernel|catarray|memcpy|memset|transpose|copyBuffer|fillBuffer).*"),
-    _rule("reduction", r"(?i).*(reduce_kernel|layer_?norm|rms_?norm|batch_?norm|rowwise|argmax|cumsum|radixsort|"
-          r"devicescan|devicereduce|cub::).*"),
-    _rule("elementwise", r"(?i).*(elementwise|pointwise|vectorized_|unrolled_|multi_tensor_apply|fillfunctor|"
-          r"distribution_|dropout|silu|gelu|sigmoid|triu|tril|arange).*"),
+    Rule("copy", r"(?i).*(copy_kernel|catarray|memcpy|memset|transpose|copyBuffer|fillBuffer).*"),
+    Rule("reduction", r"(?i).*(reduce_kernel|layer_?norm|rms_?norm|batch_?norm|rowwise|argmax|cumsum|radixsort|"
+         r"devicescan|devicereduce|cub::).*"),
+    Rule("elementwise", r"(?i).*(elementwise|pointwise|vectorized_|unrolled_|multi_tensor_apply|fillfunctor|"
+         r"distribution_|dropout|silu|gelu|sigmoid|triu|tril|arange).*"),
 )  # fmt: skip
 
 
 @functools.cache
 def first_rule(rules: tuple[Rule, ...], name: str) -> Rule | None:
     """Return the first rule that matches a name, or None."""
-    return next((rule for rule in rules if rule.pattern.fullmatch(name)), None)
+    return next((rule for rule in rules if re.fullmatch(rule.pattern, name, re.DOTALL)), None)
 
 
 def class_of(around: Sequence[str], ranges: tuple[str, ...], kernel: str = "") -> str:
