@@ -35,9 +35,7 @@ def refuse_values(pluginmanager: pytest.PytestPluginManager) -> None:
 
 def _words(pluginmanager: pytest.PytestPluginManager) -> Iterator[str]:
     """Yield the words of the command, of PYTEST_ADDOPTS and of `addopts`."""
-    config: pytest.Config | None = pluginmanager.get_plugin("pytestconfig")
-    if config is None:
-        return
+    config: pytest.Config = pluginmanager.get_plugin("pytestconfig")
     yield from map(str, config.invocation_params.args)
     yield from shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     # Plugins that are handed to `pytest.main` are registered before the ini file is read; then it has no words yet.
