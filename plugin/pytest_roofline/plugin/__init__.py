@@ -17,6 +17,7 @@ from ..settings.options import (
     MARKER,
     MARKER_KEYWORDS,
     PLAN_VARIABLE,
+    RANK_VARIABLES,
     RANKS_FIXTURE,
     ROUND_VARIABLE,
     SIDE_BY_SIDE,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .kinds import ResultKind
 
 # Launchers set these variables in the processes that they start. Without any of them no code for ranks is imported.
-_LAUNCHER_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID")
+_LAUNCHER_VARIABLES = (*RANK_VARIABLES, "SLURM_STEP_ID")
 
 
 class Hooks:

@@ -10,12 +10,10 @@ import pytest
 
 from ..core.errors import BadInput, RanksFailed
 from ..core.features import FEATURES, require
+from ..settings.options import RANK_VARIABLES
 
 # With these, pytest tells something about itself and runs no test.
 _INFORMING_OPTIONS = ("help", "version", "showfixtures", "show_fixtures_per_test", "markers")
-
-# Launchers set these variables in the processes of ranks only.
-_RANK_VARIABLES = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}
 
 
 def attach(config: pytest.Config) -> int | None:
@@ -29,7 +27,7 @@ def attach(config: pytest.Config) -> int | None:
     """
     if any(config.getoption(name, False) for name in _INFORMING_OPTIONS):
         return None
-    if "ranks" not in FEATURES and _RANK_VARIABLES.isdisjoint(os.environ):
+    if "ranks" not in FEATURES and os.environ.keys().isdisjoint(RANK_VARIABLES):
         # Only SLURM_STEP_ID is set, as in any step of Slurm. Without the feature nobody can tell whether it has ranks.
         return None
     try:

@@ -54,6 +54,9 @@ ROUND_VARIABLE = "ROOFLINE_ROUND"
 # Names the file whose Markdown GitHub shows as the summary of a step.
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
+# Launchers set these variables in the processes of ranks only.
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+
 # Names a file for the list of all tests that would measure, which `roofline baseline check --prune` asks for.
 PLAN_VARIABLE = "ROOFLINE_PLAN"
 
