@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """The judge of a run's times.
-
-    Args:
-        under_test: the open device, with the baseline to compare with.
-        options: of the run.
-        started: when the run began.
-        analyses: returns the interim analyses of every test, if an option set them.
-    """
+    """The judge of a run's times."""
 
     def __init__(
         self,

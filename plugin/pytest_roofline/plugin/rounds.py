@@ -42,14 +42,7 @@ MOST_CRASHES = 2
 
 
 class Rounds:
-    """The rounds of one parent.
-
-    Args:
-        state: of the parent's run.
-        say: prints a line.
-        longest_s: the longest duration of a test in the first process, in seconds; a round that is silent for much
-            longer hangs.
-    """
+    """The rounds of one parent."""
 
     def __init__(
         self, state: "RooflineSession", say: Callable[[str], None], longest_s: float
