@@ -70,6 +70,11 @@ def new_run_id() -> str:
     return f"{stamp}-{os.getpid()}"
 
 
+def _lines_of(kind: type[Record]) -> "cached_property[tuple[Record, ...]]":
+    """Return a property of a run: its lines of one kind."""
+    return cached_property(lambda run: tuple(line for line in run.lines if isinstance(line, kind)))
+
+
 @dataclass(frozen=True)
 class Run:
     """One run file, read back: its header, and the lines behind it."""
@@ -79,8 +84,18 @@ class Run:
     lines: tuple[Line, ...]
     cut: bool = False
 
-    def _of(self, kind: type[Record]) -> tuple[Record, ...]:
-        return tuple(line for line in self.lines if isinstance(line, kind))
+    calibrations = _lines_of(Calibration)
+    # Those of all processes, canaries included.
+    measurements = _lines_of(Measurement)
+    figures = _lines_of(Figure)
+    memory_uses = _lines_of(MemoryUse)
+    profiles = _lines_of(Profile)
+    resources = _lines_of(Resources)
+    out_of_memory = _lines_of(OutOfMemory)
+    outcomes = _lines_of(Outcome)
+    # Those on times; `exact` are those by exact baselines.
+    verdicts = _lines_of(Verdict)
+    exact = _lines_of(ExactVerdict)
 
     def with_lines(self, kind: type[Record], lines: Iterable[Record]) -> "Run":
         """Return the run with these lines in place of all of their kind."""
@@ -88,59 +103,9 @@ class Run:
         return replace(self, lines=(*kept, *lines))
 
     @cached_property
-    def calibrations(self) -> tuple[Calibration, ...]:
-        """The calibrations of its devices."""
-        return self._of(Calibration)
-
-    @cached_property
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The measurements of all processes, canaries included."""
-        return self._of(Measurement)
-
-    @cached_property
-    def figures(self) -> tuple[Figure, ...]:
-        """The figures of its tests."""
-        return self._of(Figure)
-
-    @cached_property
-    def memory_uses(self) -> tuple[MemoryUse, ...]:
-        """The calls whose memory was followed."""
-        return self._of(MemoryUse)
-
-    @cached_property
-    def profiles(self) -> tuple[Profile, ...]:
-        """The profiles of its measurements."""
-        return self._of(Profile)
-
-    @cached_property
-    def resources(self) -> tuple[Resources, ...]:
-        """The demands of compiled kernels."""
-        return self._of(Resources)
-
-    @cached_property
-    def out_of_memory(self) -> tuple[OutOfMemory, ...]:
-        """The tests that ran out of memory."""
-        return self._of(OutOfMemory)
-
-    @cached_property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """The ends of its tests."""
-        return self._of(Outcome)
-
-    @cached_property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts on times."""
-        return self._of(Verdict)
-
-    @cached_property
-    def exact(self) -> tuple[ExactVerdict, ...]:
-        """The verdicts by exact baselines."""
-        return self._of(ExactVerdict)
-
-    @cached_property
     def footer(self) -> Footer | None:
         """The last line of a run that came to its end; None of another."""
-        return next(iter(self._of(Footer)[::-1]), None)
+        return next((line for line in self.lines[::-1] if isinstance(line, Footer)), None)
 
     @cached_property
     def spoiled_reasons(self) -> dict[str, str]:
