@@ -16,12 +16,12 @@ from pytest_roofline.baselines.files import read_baseline, write_baseline
 from pytest_roofline.baselines.runs import read_run
 from pytest_roofline.cli.main import main
 from pytest_roofline.core.entries import Baseline, ExactEntry
-from pytest_roofline.core.errors import BadFile, RooflineError
+from pytest_roofline.core.errors import RooflineError
 from pytest_roofline.core.facts import HostFacts, Machine, Property
 from pytest_roofline.core.storage import to_plain, to_record
 from pytest_roofline.engine import inventory
 from pytest_roofline.hardware import products
-from pytest_roofline.hardware.lookup import mistakes, read_hardware
+from pytest_roofline.hardware.lookup import merge_hardware, read_hardware
 from pytest_roofline.machine import selftest
 
 from ..report.page.conftest import Report
@@ -78,13 +78,6 @@ def changed(value, field=None, within=()):
     return HOSTILE + value if field in (None, within) and isinstance(value, str) else value
 
 
-def without_mistakes(path):
-    """Reads hardware of which nothing says that it cannot be."""
-    for mistake in mistakes(read_hardware(path)):
-        raise BadFile(str(mistake))
-    return True
-
-
 @pytest.fixture(scope="module")
 def hostile(scene, make, tmp_path_factory):
     """A folder with something hostile for every command."""
@@ -120,7 +113,9 @@ def hostile(scene, make, tmp_path_factory):
     (folder / "site").mkdir()
     sound = {"schema": 1, "products": [to_plain(products()["Tesla T4"])]}
     (folder / "site" / "hardware.json").write_text(json.dumps(sound), encoding="utf-8")
-    counts["site"] = made_hostile(folder / "site" / "hardware.json", without_mistakes)
+    counts["site"] = made_hostile(
+        folder / "site" / "hardware.json", lambda path: merge_hardware([path])
+    )
     assert [name for name, fields in counts.items() if len(fields) < 10] == []
     return folder
 

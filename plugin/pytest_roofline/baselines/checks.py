@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..core.directions import is_own_figure
 from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry, Session
+from ..core.errors import Flaw
 from ..core.keys import JOB_METRIC
 from ..core.records import rate
 from ..core.resources import registers_of
@@ -19,7 +20,7 @@ from ..stats.outlook import detectable_effect
 from ..stats.spread import ENOUGH_SESSIONS, Prior
 from ..stats.stats import difference
 from .files import key_of_entry
-from .plausible import Flaw, absurd_entry, family_of_key
+from .plausible import absurd_entry, family_of_key
 from .references import class_of_key, default_tolerance, odd_in, priors_of, reference_of
 
 # Processes of one entry lie a few percent apart, on a bad CPU a factor of two. A larger factor is a flaw.

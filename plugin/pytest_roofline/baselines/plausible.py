@@ -1,11 +1,10 @@
 """Plausibility of figures, compared with the datasheet's peak and nothing else."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from ..core.directions import is_own_figure
 from ..core.entries import Baseline, Entry
-from ..core.errors import BadInput
+from ..core.errors import BadInput, Flaw
 from ..core.facts import HardwareKey
 from ..core.keys import Key
 from ..core.reasons import Reason, ReasonCode
@@ -41,17 +40,6 @@ POSSIBLE_S = (1e-10, 86_400.0)
 LEAST_OF_A_CPU = 0.1
 # A matrix product of so many FLOP, and so many FLOP a byte, saturates the arithmetic units.
 LARGE_PRODUCT_FLOPS, LARGE_PRODUCT_INTENSITY = 10**12, 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """A fault of a baseline: observed, expected, and a remedy. A `hint` is no error; `entry` is the label."""
-
-    observed: str
-    expected: str
-    remedy: str
-    hint: bool = False
-    entry: str = ""
 
 
 def family_of_key(hardware: HardwareKey) -> str | None:

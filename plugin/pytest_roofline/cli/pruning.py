@@ -16,9 +16,8 @@ from ..baselines.files import (
     unused_entries,
     write_baseline,
 )
-from ..baselines.plausible import Flaw
 from ..core.entries import Baseline, ExactEntry
-from ..core.errors import BadInput
+from ..core.errors import BadInput, Flaw
 from ..core.units import printable
 from ..core.writing import lock_file
 from ..report.baseline_tables import count_text

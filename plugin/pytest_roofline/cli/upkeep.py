@@ -5,7 +5,7 @@ They show entries, their mistakes, and those that no test uses.
 
 import datetime
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,10 +13,9 @@ import click
 from ..baselines.checks import Health, health_of
 from ..baselines.checks import check as check_baseline
 from ..baselines.files import read_baseline
-from ..baselines.plausible import Flaw
 from ..baselines.renewal import select
 from ..core.entries import Baseline, Entry, ExactEntry
-from ..core.errors import BadFile, BadInput
+from ..core.errors import BadFile, BadInput, Flaw
 from ..core.facts import HARDWARE_FILE
 from ..core.units import printable
 from ..hardware.lookup import hardware_files, mistakes, read_hardware
@@ -146,7 +145,7 @@ def check(
     if (applied or tests) and not prune:
         raise BadInput("--apply or --tests is given without --prune; add --prune")
     hardware, baselines = _read_files(ctx.obj, files, into)
-    flaws = _flaws_of_hardware(hardware)
+    flaws = [(path, flaw) for path, catalogue in hardware.items() for flaw in mistakes(catalogue)]
     # A wrong file of hardware is not put in force.
     if baselines and not flaws:
         use_hardware_of(ctx, ctx.obj)
@@ -191,16 +190,6 @@ def _read_files(
     if files and not baseline_paths:
         return hardware, {}
     return hardware, read_baselines(baseline_paths, into)
-
-
-def _flaws_of_hardware(hardware: Mapping[Path, Catalogue]) -> list[tuple[Path, Flaw]]:
-    """Return the mistakes in hardware files as flaws, with their paths."""
-    remedy = "correct the file; until then no run uses it"
-    return [
-        (path, Flaw(mistake.observed, mistake.expected, remedy, entry=mistake.where))
-        for path, catalogue in hardware.items()
-        for mistake in mistakes(catalogue)
-    ]
 
 
 def _print_flaws(

@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -78,6 +79,17 @@ class RanksFailed(RooflineError):
 
 class RanksSkipped(RooflineError):
     """A rank cannot run its test here. The text says which rank, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A fault of a baseline or of hardware. A `hint` is no error; `entry` says what has the fault."""
+
+    observed: str
+    expected: str
+    remedy: str
+    hint: bool = False
+    entry: str = ""
 
 
 # No time in seconds and no published figure lies outside of these; beyond them, ratios overflow.

@@ -9,11 +9,10 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from ..core.errors import BadFile, BadInput
+from ..core.errors import BadFile, BadInput, Flaw
 from ..core.facts import HARDWARE_FILE, DeviceFacts
 from ..core.storage import check_name, read_record, to_record
 from ..core.units import printable
@@ -38,19 +37,7 @@ RANGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """An impossible value in data of hardware, and what is expected in its place."""
-
-    where: str
-    observed: str
-    expected: str
-
-    def __str__(self) -> str:
-        return printable(f"{self.where} is {self.observed}; expected {self.expected}")
-
-
-def mistakes(hardware: Catalogue) -> list[Mistake]:
+def mistakes(hardware: Catalogue) -> list[Flaw]:
     """Return every mistake in a catalogue."""
     return [
         mistake
@@ -59,25 +46,31 @@ def mistakes(hardware: Catalogue) -> list[Mistake]:
     ]
 
 
-def _text_mistakes(product: Product) -> Iterator[Mistake]:
+def _mistake(where: str, observed: str, expected: str) -> Flaw:
+    return Flaw(observed, expected, "correct the file; until then no run uses it", entry=where)
+
+
+def _text_mistakes(product: Product) -> Iterator[Flaw]:
     """Yield the mistakes in the names, sources and other texts of a product."""
     where = " ".join(product.key)
     for field in ("family", "product"):
         try:
             check_name(getattr(product, field), field)
         except BadInput:
-            yield Mistake(
+            yield _mistake(
                 f"{where} {field}",
                 repr(getattr(product, field)),
                 "letters, digits and ._+-, as in a file name",
             )
     if product.memory_bytes is None:
-        yield Mistake(f"{where} memory", repr(product.memory), "a whole number of GB, such as 80gb")
+        yield _mistake(
+            f"{where} memory", repr(product.memory), "a whole number of GB, such as 80gb"
+        )
     if not product.names:
-        yield Mistake(f"{where} names", "empty", "the name that the driver prints")
+        yield _mistake(f"{where} names", "empty", "the name that the driver prints")
     for name in product.names:
         if not name.name or name.name != name.name.strip() or printable(name.name) != name.name:
-            yield Mistake(
+            yield _mistake(
                 f"{where} names",
                 repr(name.name),
                 "a name exactly as printed, with no blanks around it",
@@ -86,22 +79,22 @@ def _text_mistakes(product: Product) -> Iterator[Mistake]:
     texts = {"variant": product.variant, "architecture": product.architecture, **sources}
     empty_fields = [field for field, text in texts.items() if not text.strip()]
     for field in empty_fields:
-        yield Mistake(
+        yield _mistake(
             f"{where} {field}",
             "empty",
             "a text, such as SXM4-80GB, sm_80, or the place where the name was printed",
         )
 
 
-def _figure_mistakes(product: Product) -> Iterator[Mistake]:
+def _figure_mistakes(product: Product) -> Iterator[Flaw]:
     """Yield the mistakes in the peaks and facts of a product."""
     for part, allowed in (("peaks", PEAKS), ("facts", FACTS)):
         for name, figure in getattr(product, part).items():
             where = f"{' '.join(product.key)} {part}.{name}"
             if name not in allowed:
-                yield Mistake(where, "an unknown field", f"one of {', '.join(allowed)}")
+                yield _mistake(where, "an unknown field", f"one of {', '.join(allowed)}")
             if not figure.source.strip():
-                yield Mistake(
+                yield _mistake(
                     f"{where} source",
                     "empty",
                     "an address, or `recalled` where the confidence is recalled too",
@@ -110,7 +103,7 @@ def _figure_mistakes(product: Product) -> Iterator[Mistake]:
             _, _, unit = name.rpartition("_")
             least, most = RANGES.get(unit, (0.0, 1e5))
             if not least <= figure.value <= most:
-                yield Mistake(where, f"{figure.value:g}", f"{least:g} to {most:g}")
+                yield _mistake(where, f"{figure.value:g}", f"{least:g} to {most:g}")
 
 
 class ProductIndex:
@@ -180,9 +173,10 @@ def merge_hardware(paths: Sequence[Path]) -> ProductIndex:
     base = shipped_hardware().catalogue
     for path in reversed(paths):
         hardware = read_hardware(path)
-        if errors := mistakes(hardware):
+        for mistake in mistakes(hardware):
+            text = printable(f"{mistake.entry} is {mistake.observed}; expected {mistake.expected}")
             raise BadFile(
-                f"hardware {path}: {errors[0]}; `roofline baseline check {path}` lists all errors"
+                f"hardware {path}: {text}; `roofline baseline check {path}` lists all errors"
             )
         base = hardware.over(base)
     return ProductIndex(base)

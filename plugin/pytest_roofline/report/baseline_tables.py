@@ -7,10 +7,10 @@ from pathlib import Path
 from ..baselines.checks import Health
 from ..baselines.exact_proposals import ExactChange
 from ..baselines.limit_texts import value_text
-from ..baselines.plausible import Flaw
 from ..baselines.proposals import Proposal
 from ..baselines.renewal import Change, since, since_accepted
 from ..core.entries import Entry
+from ..core.errors import Flaw
 from ..core.facts import HardwareKey
 from ..core.groups import group_by
 from ..core.keys import label_of
