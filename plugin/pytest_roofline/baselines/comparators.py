@@ -69,13 +69,6 @@ class Comparator(ABC):
         """
 
     @abstractmethod
-    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
-        """Return the modes of the processes, as `Reference.achieved`.
-
-        It is empty where none are recorded.
-        """
-
-    @abstractmethod
     def label(self, key: Key) -> str:
         """Return its label of this key."""
 
@@ -202,11 +195,6 @@ class BaselineComparator(Comparator):
         """Return the work of the entry for `key`."""
         entry = self._entry(key)
         return None if entry is None else entry.work
-
-    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
-        """Return the modes of the entry's sessions."""
-        entry = self._entry(key)
-        return unique_modes(session.achieved for session in entry.sessions) if entry else ()
 
     def test_of(self, key: Key) -> str:
         """Return the id of the test that recorded the entry for `key`."""
@@ -344,10 +332,6 @@ class RunComparator(Comparator):
         """Return the work that the runs timed."""
         measurement = self.measurement(key)
         return None if measurement is None else measurement.work
-
-    def achieved(self, key: Key) -> tuple[tuple[str, ...], ...]:
-        """Return the modes in which the runs timed it."""
-        return unique_modes(measurement.samples.achieved for measurement in self.measured(key))
 
     def label(self, key: Key) -> str:
         """Return the label in the runs."""

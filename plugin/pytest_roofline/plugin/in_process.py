@@ -144,9 +144,10 @@ def _graph_before(comparator: Comparator, key: Key, work: Work) -> bool | None:
     It is None without such a baseline, or where its processes differ. The choice depends on how long a call takes; for
     a call near that limit it would change from run to run without this.
     """
-    if comparator.work(key) != work:
+    reference = comparator.reference(key)
+    if reference is None or comparator.work(key) != work:
         return None
-    modes = {"graph" in achieved for achieved in comparator.achieved(key)}
+    modes = {"graph" in achieved for achieved in reference.achieved}
     return modes.pop() if len(modes) == 1 else None
 
 
