@@ -1,7 +1,6 @@
 """The detectable effect of a gate with recorded entries, before anything is slower."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ..core.entries import Entry
 from ..core.verdicts import Group
@@ -14,28 +13,15 @@ from .policies import policy_of
 from .references import class_of_key, priors_of, reference_of
 
 
-@dataclass(frozen=True, slots=True)
-class Foresight:
-    """The detectable effect of a gate.
-
-    Args:
-        slowdown: the smallest that it finds in every test, as a share of time; None where some test needs more
-            processes than the gate takes.
-        shrinks: whether sessions of more days would make it smaller.
-    """
-
-    slowdown: float | None
-    shrinks: bool
-
-
 def foresee(
     entries: Sequence[Entry],
     tolerance_of: Callable[[Entry], float | None],
     run_tolerance: float | None,
-) -> Foresight:
+) -> tuple[float | None, bool]:
     """Return the slowdown that a gate would find in every entry, before anything is slower.
 
-    It is found 80 times in 100, on another day, after the last round.
+    It is a share of time, found 80 times in 100, on another day, after the last round; None where some test needs more
+    processes than the gate takes. The second value is whether sessions of more days would make it smaller.
 
     Args:
         entries: measured ones, as their file holds them.
@@ -61,7 +47,7 @@ def foresee(
     # The gate is as good as its worst entry, and an entry without a detectable effect is the worst.
     is_complete = bool(slowdowns) and len(slowdowns) == len(reaches)
     has_few_days = min(days, default=0) < ENOUGH_SESSIONS
-    return Foresight(max(slowdowns) if is_complete else None, has_few_days)
+    return max(slowdowns) if is_complete else None, has_few_days
 
 
 def _reach(entry: Entry, policy: Policy) -> float | None:

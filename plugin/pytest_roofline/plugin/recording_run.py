@@ -255,14 +255,13 @@ def _foresight(state: "RooflineSession", recording: Recording) -> str:
     tolerances = {
         row.test: row.measurement.tolerance for row in state.rows if row.measurement is not None
     }
-    # The smallest slowdown that a gate finds with the recorded entries, and whether more days make it smaller.
-    foresight = foresee(
+    slowdown, shrinks = foresee(
         recording.entries, lambda entry: tolerances.get(entry.test.id), state.options.tolerance
     )
-    if foresight.slowdown is None:
+    if slowdown is None:
         return "; the processes are too few to find a slowdown; record the test again"
-    percent = math.ceil(100 * foresight.slowdown)
-    more_days = ", more days let it find less" if foresight.shrinks else ""
+    percent = math.ceil(100 * slowdown)
+    more_days = ", more days let it find less" if shrinks else ""
     return f"; finds slowdowns from {percent} %{more_days}"
 
 
