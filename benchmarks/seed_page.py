@@ -291,7 +291,7 @@ def unmet(every: Sequence[Row], selected: dict[tuple[str, int], Collected]) -> I
             replace(each.entry, provenance={}) for each in account.entries if each.record == one.id
         ]
         benchmarks = {test.benchmark for test in planned}
-        rest = {each.entry.identity for each in unused_entries(mine, planned)}
+        rest = {entry.identity for entry, _ in unused_entries(mine, planned)}
         rest |= {each.identity for each in mine if each.benchmark not in benchmarks}
         if not own:
             yield f"{one.id}, {title} of {one.document}: it stands in no row"

@@ -7,7 +7,7 @@ MIB = 2**20
 
 def idle(entries, *planned):
     tests = [PlannedTest(benchmark, parameters) for benchmark, parameters in planned]
-    return [(one.entry.label, one.benchmark_known) for one in unused_entries(entries, tests)]
+    return [(entry.label, "parameters" in why) for entry, why in unused_entries(entries, tests)]
 
 
 def test_a_measured_entry_is_used_by_a_test_of_its_benchmark_and_parameters(make):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import SoftFileLock
 
-from pytest_roofline.baselines.files import UnusedEntry, read_baseline, write_baseline
+from pytest_roofline.baselines.files import read_baseline, write_baseline
 from pytest_roofline.baselines.renewal import (
     MOST_RENEWALS,
     MOST_SESSIONS,
@@ -269,7 +269,7 @@ def test_of_approvals_and_removals_at_once_none_loses_an_entry_or_brings_one_bac
     def remove(folder, benchmark):
         path = folder / "h200.json"
         gone = next(one for one in read_baseline(path).entries if one.benchmark == benchmark)
-        _remove({path: [UnusedEntry(gone, benchmark_known=False)]})
+        _remove(path, {gone.identity})
 
     for folder in (tmp_path / "one", tmp_path / "two"):
         write_baseline(folder / "h200.json", holding("kept", "old", "older"))

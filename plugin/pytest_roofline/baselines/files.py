@@ -245,27 +245,25 @@ class PlannedTest:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnusedEntry:
-    """An entry that no test uses.
-
-    `benchmark_known` tells whether tests use its benchmark with other parameters.
-    """
-
-    entry: Entry | ExactEntry
-    benchmark_known: bool
+# An entry that no planned test uses, and the reason.
+Unused = tuple[Entry | ExactEntry, str]
 
 
 def unused_entries(
     entries: Iterable[Entry | ExactEntry], planned: Sequence[PlannedTest]
-) -> list[UnusedEntry]:
+) -> list[Unused]:
     """Return the entries that no planned test uses, in their order."""
     tests: dict[str, dict[str, dict[str, Any]]] = {}
     for test in planned:
         tests.setdefault(test.benchmark, {})[canonical(test.parameters)] = test.parameters
     test_ids = {test.id for test in planned}
     return [
-        UnusedEntry(entry, entry.benchmark in tests)
+        (
+            entry,
+            "the test has other parameters now"
+            if entry.benchmark in tests
+            else "there is no such test",
+        )
         for entry in entries
         if not _is_used(entry, tests.get(entry.benchmark, {}))
         # The benchmark of a tool's figure is the tool's own.

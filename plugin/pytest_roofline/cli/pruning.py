@@ -5,18 +5,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ..baselines.files import (
     PlannedTest,
-    UnusedEntry,
+    Unused,
     read_baseline,
     unused_entries,
     write_baseline,
 )
-from ..core.entries import Baseline, ExactEntry
+from ..core.entries import Baseline, Entry, ExactEntry
 from ..core.errors import BadInput, Flaw
 from ..core.units import printable
 from ..core.writing import lock_file
@@ -30,7 +30,7 @@ LAST_LINES = 15
 
 def find_unused(
     baselines: Mapping[Path, Baseline], planned_tests: Sequence[PlannedTest]
-) -> dict[Path, list[UnusedEntry]]:
+) -> dict[Path, list[Unused]]:
     """Return the entries of each baseline that no planned test uses."""
     return {
         path: unused_entries([*baseline.entries, *baseline.exact], planned_tests)
@@ -39,18 +39,18 @@ def find_unused(
 
 
 def hints(
-    unused_by_path: Mapping[Path, Sequence[UnusedEntry]], removes: bool
+    unused_by_path: Mapping[Path, Sequence[Unused]], removes: bool
 ) -> list[tuple[Path, Flaw]]:
     """Return a hint for each unused entry, with the path of its file."""
     return [
-        (path, _hint_of(unused_entry, removes))
+        (path, _hint_of(entry, reason, removes))
         for path, entries_of_file in unused_by_path.items()
-        for unused_entry in entries_of_file
+        for entry, reason in entries_of_file
     ]
 
 
 def remove_unused(
-    unused_by_path: Mapping[Path, Sequence[UnusedEntry]],
+    unused_by_path: Mapping[Path, Sequence[Unused]],
     entry_count: int,
     test_count: int,
     into: Path | None,
@@ -77,25 +77,20 @@ def remove_unused(
             f"no collected test uses any of the {entry_count} entries in {into}, so pytest has probably "
             "collected the wrong tests; name the right tests with --tests, or remove the files yourself"
         )
-    _remove(unused_by_path)
+    for path, entries_of_file in unused_by_path.items():
+        _remove(path, {entry.identity for entry, _ in entries_of_file})
     yield f"{count_text(unused_count, 'entry', 'entries')} removed"
 
 
-def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
-    """Return a hint on an entry of a baseline that no test uses, with the reason.
+def _hint_of(entry: Entry | ExactEntry, reason: str, removes: bool) -> Flaw:
+    """Return a hint on an entry that no test uses, with the reason.
 
     `removes` says that the entry is removed in this call.
     """
-    entry = unused_entry.entry
     details = (
         f"{entry.target}; exact"
         if isinstance(entry, ExactEntry)
         else f"{entry.hardware}; {entry.kind}"
-    )
-    reason = (
-        "the test has other parameters now"
-        if unused_entry.benchmark_known
-        else "there is no such test"
     )
     return Flaw(
         f"no test uses this entry, since {reason}",
@@ -106,23 +101,18 @@ def _hint_of(unused_entry: UnusedEntry, removes: bool) -> Flaw:
     )
 
 
-def _remove(unused_by_path: Mapping[Path, Sequence[UnusedEntry]]) -> None:
-    """Remove the listed entries from the files.
+def _remove(path: Path, identities: Collection[str]) -> None:
+    """Remove entries from a file.
 
-    The files are read again, since others may have changed them while the tests were collected.
+    It is read again, since others may have changed it while the tests were collected.
     """
-    for path, entries_of_file in unused_by_path.items():
-        if entries_of_file:
-            removed_identities = {unused_entry.entry.identity for unused_entry in entries_of_file}
-            with lock_file(path):
-                baseline = read_baseline(path)
-                entries = tuple(
-                    entry for entry in baseline.entries if entry.identity not in removed_identities
-                )
-                exact = tuple(
-                    entry for entry in baseline.exact if entry.identity not in removed_identities
-                )
-                write_baseline(path, replace(baseline, entries=entries, exact=exact))
+    if not identities:
+        return
+    with lock_file(path):
+        baseline = read_baseline(path)
+        entries = tuple(entry for entry in baseline.entries if entry.identity not in identities)
+        exact = tuple(entry for entry in baseline.exact if entry.identity not in identities)
+        write_baseline(path, replace(baseline, entries=entries, exact=exact))
 
 
 def _run_collection(tests: tuple[str, ...], plan: Path) -> "subprocess.CompletedProcess[str]":
