@@ -57,7 +57,8 @@ def saved(make, folder):
 
 
 def names(picked):
-    return [run.header.run_id for run in picked.runs]
+    runs, _ = picked
+    return [run.header.run_id for run in runs]
 
 
 def day(text):
@@ -82,7 +83,7 @@ def test_runs_are_chosen_by_their_driver_or_the_first_parts_of_it_and_by_when_th
     for choice, taken in cases:
         picked = scan(saved, choice)
         note = () if taken == ALL else (f"{len(taken)} of 5 runs match {choice}",)
-        assert (choice, names(picked), picked.notes) == (choice, taken, note)
+        assert (choice, names(picked), picked[1]) == (choice, taken, note)
     runs = [read_run(path) for path in sorted((saved / "runs").glob("*.jsonl"))]
     assert names(pick(runs, Choice(driver="570"))) == ["r3", "r4"]
     # A piece of a number is no driver.
@@ -142,12 +143,12 @@ def test_what_is_left_out_of_a_folder_is_named_with_the_reason(make, saved):
     for name, (facts, why) in strange.items():
         path = save(make, runs / f"s-{name}.jsonl", **facts)
         picked = scan(saved, Choice())
-        assert (names(picked), picked.notes) == (ALL, (f"{path} is left out: {why}",))
+        assert (names(picked), picked[1]) == (ALL, (f"{path} is left out: {why}",))
         path.unlink()
     (runs / "broken.jsonl").write_text("{\n")
     picked = scan(saved, Choice())
     assert names(picked) == ALL
-    assert "broken.jsonl, line 1 is not JSON" in picked.notes[0]
+    assert "broken.jsonl, line 1 is not JSON" in picked[1][0]
     # Alone they are taken.
     for name in ("fake", "nccl"):
         save(make, saved / "alone" / "runs" / "one.jsonl", **strange[name][0])

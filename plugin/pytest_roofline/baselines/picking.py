@@ -53,12 +53,8 @@ class Choice:
         return " ".join(f"--{name} {value}" for name, value in options.items() if value)
 
 
-@dataclass(frozen=True, slots=True)
-class RunSelection:
-    """The runs that were chosen, and notes on the others for a person."""
-
-    runs: tuple[Run, ...]
-    notes: tuple[str, ...] = ()
+# The runs that were chosen, and notes on the others for a person.
+RunSelection = tuple[tuple[Run, ...], tuple[str, ...]]
 
 
 def parse_moment(text: str, option: str) -> datetime.datetime:
@@ -85,7 +81,7 @@ def pick(runs: Sequence[Run], choice: Choice) -> RunSelection:
     if not matches:
         raise BadInput(f"no run matches {choice}; {describe(runs)}")
     note = f"{len(matches)} of {len(runs)} runs match {choice}"
-    return RunSelection(tuple(matches), (note,) if len(matches) < len(runs) else ())
+    return tuple(matches), (note,) if len(matches) < len(runs) else ()
 
 
 def scan(folder: Path, choice: Choice) -> RunSelection:
@@ -101,8 +97,7 @@ def scan(folder: Path, choice: Choice) -> RunSelection:
         raise BadInput(
             f"{folder / 'runs'} holds no run{faults}; record a run with `pytest --roofline-save=NAME`"
         )
-    selection = pick(runs, choice)
-    matches = list(selection.runs)
+    matches, further_notes = pick(runs, choice)
     for is_excluded, reason in (
         (is_fake, "the run was measured on a fake device"),
         (is_imported, "the run was imported from another tool"),
@@ -111,9 +106,9 @@ def scan(folder: Path, choice: Choice) -> RunSelection:
         # Where all runs are of this kind, they stay.
         if len(excluded) < len(matches):
             notes += [f"{run.path} is left out: {reason}" for run in excluded]
-            matches = [run for run in matches if not is_excluded(run)]
+            matches = tuple(run for run in matches if not is_excluded(run))
     _refuse_several(matches)
-    return RunSelection(tuple(matches), (*notes, *selection.notes))
+    return matches, (*notes, *further_notes)
 
 
 def is_fake(run: Run) -> bool:

@@ -128,10 +128,10 @@ def propose(
         after=parse_moment(after, "--after") if after else None,
         product=product,
     )
-    selection = _pick_runs(runs, folder, choice)
-    notes = [*selection.notes, *_notes(selection.runs)]
+    picked_runs, notes_on_others = _pick_runs(runs, folder, choice)
+    notes = [*notes_on_others, *_notes(picked_runs)]
     _print_notes(notes, "note: ")
-    proposal = _proposal(selection.runs, everything, accept_slower)
+    proposal = _proposal(picked_runs, everything, accept_slower)
     # Another process may have written a file of this name in the meantime.
     write_baseline(output, proposal.baseline, new=True)
     _print_notes(proposal.left_out, "left out: ")
