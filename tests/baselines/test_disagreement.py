@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from pytest_roofline.baselines.picking import Sessions, runs_apart
+from pytest_roofline.baselines.picking import runs_apart
 from pytest_roofline.core.verdicts import Group
 
 
@@ -21,7 +21,7 @@ def sessions(make, *medians, benchmark="copy", device="GPU-1", host=False):
         for number, value in enumerate(medians)
         if value is not None
     }
-    return Sessions(make.key(benchmark, hardware=hardware), groups)
+    return make.key(benchmark, hardware=hardware), groups
 
 
 def suite(make, *factors, tests=12, processes=1):
@@ -71,10 +71,8 @@ def test_a_cpu_or_another_device_may_be_further_off_and_each_device_is_held_agai
         "r2": Group((1.07,), "GPU-2"),
     }
     same = {name: Group(group.medians_s, "GPU-1") for name, group in groups.items()}
-    apart = [
-        runs_apart([Sessions(make.key(f"t{i}"), held) for i in range(5)]) for held in (groups, same)
-    ]
+    apart = [runs_apart([(make.key(f"t{i}"), held) for i in range(5)]) for held in (groups, same)]
     assert [names(found) for found in apart] == [[], ["r2"]]
     # Two devices lie ten percent apart; what is new on the second is compared with the second.
     groups = {f"r{i}": Group((1.0 if i < 3 else 1.1,), f"GPU-{i // 3}") for i in range(6)}
-    assert runs_apart([Sessions(make.key(f"t{i}"), groups) for i in range(5)]) == []
+    assert runs_apart([(make.key(f"t{i}"), groups) for i in range(5)]) == []

@@ -3,7 +3,7 @@
 import math
 import random
 
-from pytest_roofline.baselines.picking import Sessions, runs_apart
+from pytest_roofline.baselines.picking import runs_apart
 from pytest_roofline.core.verdicts import Group
 from pytest_roofline.stats.spread import priors
 
@@ -65,8 +65,8 @@ def test_a_run_that_is_a_tenth_off_among_honest_ones_is_found(make):
     dice, found = random.Random(3), 0
     for _ in range(50):
         slow = []
-        for test in honest(make, dice, 5, 6, 1, shared=True):
-            odd = Group((test.groups["r2"].medians_s[0] * 1.15,), "GPU-1", day(2))
-            slow.append(Sessions(test.key, dict(test.groups) | {"r2": odd}))
+        for key, groups in honest(make, dice, 5, 6, 1, shared=True):
+            odd = Group((groups["r2"].medians_s[0] * 1.15,), "GPU-1", day(2))
+            slow.append((key, groups | {"r2": odd}))
         found += names(runs_apart(slow)) == ["r2"]
     assert found >= 45

@@ -224,12 +224,8 @@ MANY = 2 * PRIOR_FREEDOM
 INDEPENDENT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Sessions:
-    """The processes that measured one key, by the run that they belong to."""
-
-    key: Key
-    groups: Mapping[str, Group]
+# A key, and the processes that measured it by the run that they belong to.
+Sessions = tuple[Key, Mapping[str, Group]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +251,7 @@ def runs_apart(tests: Sequence[Sessions]) -> list[Disagreement]:
     The median test of such a run lies apart. The worst run is left out, and the others are compared
     again.
     """
-    remaining = list(dict.fromkeys(run_id for test in tests for run_id in test.groups))
+    remaining = list(dict.fromkeys(run_id for _, groups in tests for run_id in groups))
     odd: list[str] = []
     while len(remaining) > 1:
         distances = [
@@ -283,17 +279,17 @@ def _run_apart(
 
     It is the median over the tests of the run. None where no other run measured any of them.
     """
-    groups_by_test = [
-        (test, [test.groups[name] for name in run_ids if name != run_id and name in test.groups])
-        for test in tests
+    others_by_test = [
+        (key, groups, [groups[name] for name in run_ids if name != run_id and name in groups])
+        for key, groups in tests
     ]
-    comparable = [(test, groups) for test, groups in groups_by_test if groups]
-    references = [(test.key, Reference(tuple(groups), "")) for test, groups in comparable]
+    comparable = [(key, groups, others) for key, groups, others in others_by_test if others]
+    references = [(key, Reference(tuple(others), "")) for key, _, others in comparable]
     priors_by_class = {kind: prior_of(references, kind) for kind in priors()}
     distances = [
-        _distance(run_id, test.groups[run_id], groups, priors_by_class[class_of_key(test.key)])
-        for test, groups in comparable
-        if run_id in test.groups
+        _distance(run_id, groups[run_id], others, priors_by_class[class_of_key(key)])
+        for key, groups, others in comparable
+        if run_id in groups
     ]
     if not distances:
         return None

@@ -385,7 +385,7 @@ def _sessions_of(entry: Entry) -> Sessions:
     """Return the processes of an entry by their run."""
     run_ids = (session.run_id for session in entry.sessions)
     groups = reference_of(entry, "").groups
-    return Sessions(key_of_entry(entry), dict(zip(run_ids, groups, strict=True)))
+    return key_of_entry(entry), dict(zip(run_ids, groups, strict=True))
 
 
 def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | None:
