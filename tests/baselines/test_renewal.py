@@ -471,6 +471,6 @@ def test_an_anchor_grows_to_three_sessions_and_sixty_renewals_are_kept(make):
     assert (after.renewals[:-1], len(after.renewals)) == (old[1:], MOST_RENEWALS)
     with pytest.raises(
         BadInput,
-        match="a threshold entry has an anchor, renewals or peak_bytes; only a measured entry may have these",
+        match="a threshold entry has anchor; only entries of another kind may have these fields",
     ):
         make.published(anchor=(make.session(),))

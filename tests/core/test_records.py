@@ -269,8 +269,8 @@ def test_an_entry_says_what_is_wrong_with_it(make):
         (lambda: make.published("reference", sessions=(make.session(),)), "a reference entry has sessions"),
         (lambda: make.published(metric="GBps"), "metric of a threshold is 'GBps'; expected a rate"),
         *((lambda f=f: make.measured(**{f: None}), f"a measured entry lacks {f}") for f in ("cache", "timing", "work")),
-        (lambda: make.measured(sessions=()), "a measured entry has no sessions"),
-        (lambda: make.measured(value=1.0), "a measured entry has a value"),
+        (lambda: make.measured(sessions=()), "a measured entry lacks sessions"),
+        (lambda: make.measured(value=1.0), "a measured entry has value; only entries of another kind"),
         (lambda: make.measured(key=partly), "names only a part of its hardware"),
         *((lambda m=m, u=u: make.published(metric=m, unit=u), "unit is") for m, u in (
             ("time_s", "ms"), ("traffic_GBps", "GiB/s"), ("TFLOPS", "GB/s"))),

@@ -22,6 +22,22 @@ OUT_OF_MEMORY = "out of memory"
 SHARE = "share"
 # The most memory that one call holds, in bytes.
 PEAK_METRIC = "peak_bytes"
+# By kind the fields that an entry needs, and those that only entries of other kinds have.
+_PUBLISHED = ("value", "unit", "convention", "source", "confidence")
+_NEEDED: dict[Kind, tuple[str, ...]] = {
+    "measured": ("cache", "timing", "work", "sessions"),
+    "threshold": _PUBLISHED,
+    "reference": _PUBLISHED,
+    "floor": ("value", "source"),
+}
+_OF_MEASURED = ("sessions", "anchor", "renewals", "peak_bytes")
+_OF_FLOORS = ("figures", "from_amount")
+_FOREIGN: dict[Kind, tuple[str, ...]] = {
+    "measured": ("value", "statistic", "note", "implausible", *_OF_FLOORS),
+    "threshold": (*_OF_MEASURED, *_OF_FLOORS),
+    "reference": (*_OF_MEASURED, *_OF_FLOORS),
+    "floor": _OF_MEASURED,
+}
 _UNITS = {"time_s": "s", JOB_METRIC: "s", PEAK_METRIC: "B", "TFLOPS": "TFLOP/s"}
 
 
@@ -139,21 +155,23 @@ class Entry:
             is_deliberate=bool(self.reason.strip()),
             remedy="give the reason in the entry's `reason`",
         )
-        if self.kind == "measured":
-            self._check_measured()
-        elif self.kind == "floor":
-            self._check_floor()
-        else:
-            self._check_published()
-        if self.kind != "floor" and (self.figures is not None or self.from_amount is not None):
+        missing = [name for name in _NEEDED[self.kind] if getattr(self, name) in (None, ())]
+        if missing:
+            raise BadInput(f"a {self.kind} entry lacks {', '.join(missing)}")
+        foreign = [
+            name for name in _FOREIGN[self.kind] if getattr(self, name) not in (None, (), "")
+        ]
+        if foreign:
             raise BadInput(
-                f"a {self.kind} entry has figures or from_amount; only a floor entry may have these fields"
+                f"a {self.kind} entry has {', '.join(foreign)}; only entries of another kind may have these fields"
             )
-        if self.kind != "measured" and (
-            self.anchor or self.renewals or self.peak_bytes is not None
-        ):
+        if self.kind == "floor":
+            self._check_floor()
+        elif self.kind != "measured":
+            self._check_published()
+        elif not self.hardware.complete:
             raise BadInput(
-                f"a {self.kind} entry has an anchor, renewals or peak_bytes; only a measured entry may have these"
+                f"a measured entry names only a part of its hardware ({self.hardware}); expected every field"
             )
 
     @property
@@ -161,36 +179,11 @@ class Entry:
         """The session of a measured entry that began last."""
         return max(self.sessions, key=lambda session: session.started)
 
-    def _check_measured(self) -> None:
-        """Raise BadInput unless a measured entry has sessions on fully named hardware, and no value."""
-        missing = [name for name in ("cache", "timing", "work") if getattr(self, name) is None]
-        if missing:
-            raise BadInput(f"a measured entry lacks {', '.join(missing)}")
-        if not self.sessions:
-            raise BadInput("a measured entry has no sessions; expected at least one")
-        if not self.hardware.complete:
-            raise BadInput(
-                f"a measured entry names only a part of its hardware ({self.hardware}); expected every field"
-            )
-        if self.value is not None or self.statistic or self.note or self.implausible:
-            raise BadInput(
-                "a measured entry has a value, statistic or remark; expected sessions instead"
-            )
-
     def _check_published(self) -> None:
-        """Raise BadInput unless a threshold or reference has a value with unit and source.
+        """Raise BadInput unless the value of a threshold or reference is one, in the unit of its metric.
 
         A threshold must also be a rate or a time, since only these can gate.
         """
-        missing = [
-            name
-            for name in ("value", "unit", "convention", "source", "confidence")
-            if getattr(self, name) is None
-        ]
-        if missing:
-            raise BadInput(f"a {self.kind} entry lacks {', '.join(missing)}")
-        if self.sessions:
-            raise BadInput(f"a {self.kind} entry has sessions; expected a value instead")
         if isinstance(self.value, tuple):
             smaller, larger = self.value
             # The smaller number of a range may be 0, as of "less than 100 GB/s".
@@ -216,11 +209,6 @@ class Entry:
 
         `figures` is the number of published figures on which the floor rests.
         """
-        missing = [name for name in ("value", "source") if getattr(self, name) is None]
-        if missing:
-            raise BadInput(f"a floor entry lacks {', '.join(missing)}")
-        if self.sessions:
-            raise BadInput("a floor entry has sessions; expected a value instead")
         if (
             self.unit != SHARE
             or not isinstance(self.value, float | int)
