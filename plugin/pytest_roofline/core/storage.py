@@ -227,21 +227,12 @@ def _observed(name: str, value: Any, limited_type: Any) -> str:
     return f"{name} is {short_repr(value)}; expected {expected}"
 
 
-_TWINS: dict[type, type] = {}
-
-
+@functools.cache
 def strict_twin(record: type) -> type:
-    """Return a struct with the fields of a dataclass.
+    """Return a struct with the fields, types and defaults of a dataclass.
 
     msgspec refuses unknown fields for such a struct. It is made once for each class.
     """
-    if record not in _TWINS:
-        _TWINS[record] = _make_twin(record)
-    return _TWINS[record]
-
-
-def _make_twin(record: type) -> type:
-    """Return a new struct with the fields, types and defaults of a dataclass."""
     hints = typing.get_type_hints(record, include_extras=True)
     members: list[Any] = []
     for member in dataclasses.fields(record):
