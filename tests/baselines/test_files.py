@@ -5,8 +5,8 @@ import json
 import pytest
 
 from pytest_roofline.baselines.files import (
-    BaselineFolders,
     Entries,
+    entries_of,
     nearest,
     read_baseline,
     write_baseline,
@@ -114,13 +114,13 @@ def test_a_sites_own_entry_hides_the_shipped_one_and_leaves_the_others_in_force(
     def family(site, shipped):
         for name, entry in (("site", site), ("shipped", shipped)):
             write_baseline(tmp_path / name / "h200.json", Baseline("h200", (entry,)))
-        return BaselineFolders([tmp_path / "site", tmp_path / "shipped"]).family("h200")
+        return entries_of("h200", [tmp_path / "site", tmp_path / "shipped"])
 
     assert [entry.medians for entry in family(make.measured(1.0), make.measured(2.0))] == [(1.0,)]
     both = family(make.measured(key=make.key("a")), make.measured(key=make.key("b")))
     assert [entry.benchmark for entry in both] == ["a", "b"]
     assert both.path_of(next(iter(both))) == tmp_path / "site" / "h200.json"
-    assert len(BaselineFolders([tmp_path, tmp_path / "gone"]).family("h200")) == 0
+    assert len(entries_of("h200", [tmp_path, tmp_path / "gone"])) == 0
     names = (
         make.measured(),
         make.measured(key=make.key(name="second")),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.directions import is_of_tool
-from ..core.entries import RESOURCES, Baseline, Entry, ExactEntry
+from ..core.entries import Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput
 from ..core.facts import HardwareKey
 from ..core.groups import group_by
@@ -111,34 +111,20 @@ def _order(
     return (entry.benchmark, entry.name, parameters, entry.identity)
 
 
-class BaselineFolders:
-    """The baseline files of several folders. An entry of an earlier folder hides the same entry of a later one."""
+def entries_of(family: str, folders: Iterable[Path]) -> "Entries":
+    """Return the entries of a family; those of an earlier folder hide the same of a later one."""
+    paths = [path for folder in folders if (path := folder / f"{family}.json").exists()]
+    return Entries.from_files(paths)
 
-    def __init__(self, folders: Iterable[Path]) -> None:
-        self.folders = tuple(folders)
 
-    def family(self, family: str) -> "Entries":
-        """Return all entries of one hardware family."""
-        paths = [path for folder in self.folders if (path := folder / f"{family}.json").exists()]
-        return Entries.from_files(paths)
+def all_entries(folders: Iterable[Path]) -> "Entries":
+    """Return the entries of all families, as `entries_of`.
 
-    def resources(self) -> "Entries":
-        """Return the entries of compiled kernels, on any machine."""
-        return self.family(RESOURCES)
-
-    def everything(self) -> "Entries":
-        """Return all entries of all families.
-
-        Files that are no baselines are passed over.
-        """
-        return Entries.from_files(
-            [
-                path
-                for folder in self.folders
-                for path in sorted(folder.glob("*.json"))
-                if _is_baseline(path)
-            ]
-        )
+    Files that are no baselines are passed over.
+    """
+    return Entries.from_files(
+        [path for folder in folders for path in sorted(folder.glob("*.json")) if _is_baseline(path)]
+    )
 
 
 def _is_baseline(path: Path) -> bool:

@@ -12,7 +12,7 @@ from ..baselines.exact import (
     records_in_baselines,
     records_of,
 )
-from ..baselines.files import BaselineFolders
+from ..baselines.files import entries_of
 from ..baselines.rows import compiled_row
 from ..core.entries import RESOURCES, Entry, ExactEntry
 from ..core.keys import canonical
@@ -61,7 +61,7 @@ class CompiledKernels(ResultKind):
         if options.against:
             self._baseline = records_of(under_test.comparator)
         else:
-            self._baseline = records_in_baselines(BaselineFolders(options.baselines).resources())
+            self._baseline = records_in_baselines(entries_of(RESOURCES, options.baselines))
 
     def judge(self, test_id: str) -> None:
         """Put a row for every kernel of a test; judge those that can run on their target."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..baselines.comparators import BaselineComparator, Comparator, open_comparator
-from ..baselines.files import BaselineFolders, Entries, nearest
+from ..baselines.files import Entries, entries_of, nearest
 from ..baselines.references import class_of_key, prior_of
 from ..core.errors import DeviceError, OtherHardware
 from ..core.facts import Environment, Gpu, HardwareKey
@@ -141,7 +141,7 @@ def open_device_under_test(
     warning = _idle_accelerator(config, options, device)
     environment = _identified(config, host.gather(device) if owner is None else owner.environment())
     hardware = key_of(environment)
-    entries = BaselineFolders(options.baselines).family(family_of(environment.device))
+    entries = entries_of(family_of(environment.device), options.baselines)
     comparator = _comparator(options, entries, hardware, judges=in_round(config) is None)
     comparisons = _comparisons(comparator, planned, hardware)
     gpu = device.gpu()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..baselines.files import BaselineFolders, Entries
+from ..baselines.files import Entries, all_entries
 from ..core.errors import BadInput, RooflineError, refuse_wide
 from ..core.keys import BY_POSITION, CACHES, NAMELESS, Cache, canonical, scalar_of
 from ..core.units import count, encodable, listed, parse_fraction
@@ -338,7 +338,7 @@ def _tier_sentence(tier: str, left_out_count: int, tiers: Collection[str]) -> st
 def _entries(folders: Sequence[Path]) -> Entries:
     """Return all entries of the baselines; a bad file is a usage error."""
     try:
-        return BaselineFolders(folders).everything()
+        return all_entries(folders)
     except RooflineError as error:
         raise pytest.UsageError(str(error)) from None
 

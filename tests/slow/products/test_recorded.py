@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pytest_roofline.baselines.files import BaselineFolders
+from pytest_roofline.baselines.files import entries_of
 from pytest_roofline.core.facts import HardwareKey
 from pytest_roofline.core.keys import Key
 from pytest_roofline.core.work import Work
@@ -97,7 +97,7 @@ def test_a_product_finds_its_limits_and_no_others():
         *(f"test_stream_large[{name}]" for name in ("copy", "scale", "add", "triad", "dot")),
     )
     for product in PRODUCTS:
-        entries = BaselineFolders((ROOT / "baselines",)).family(family_of(facts_of(product)))
+        entries = entries_of(family_of(facts_of(product)), (ROOT / "baselines",))
         found = {
             test: entry.value
             for test in tests
