@@ -1,6 +1,7 @@
 """Sentences on the reasons of a verdict, made from its codes and numbers where they are printed."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from ..core.errors import WIDE_TOLERANCE
 from ..core.reasons import Reason, ReasonCode
@@ -33,7 +34,14 @@ def reason_text(verdict: Verdict) -> str:
 
     It is empty where the verdict's word is enough.
     """
-    return "; ".join(_WRITERS[reason.code](verdict, reason) for reason in verdict.reasons)
+    return "; ".join(_sentence(verdict, reason) for reason in verdict.reasons)
+
+
+def _sentence(verdict: Verdict, reason: Reason) -> str:
+    template = _TEMPLATES.get(reason.code)
+    if template is not None:
+        return template.format_map({**reason.numbers, **reason.texts})
+    return _WRITERS[reason.code](verdict, reason)
 
 
 def behind_text(reference: Reference) -> str:
@@ -51,7 +59,7 @@ def left_out_text(verdict: Verdict) -> str:
     if not verdict.subject.left_out:
         return ""
     *_, last = verdict.subject.left_out
-    return _WRITERS[last.code](verdict, last)
+    return _sentence(verdict, last)
 
 
 def modes_text(modes: Collection[tuple[str, ...]]) -> str:
@@ -122,14 +130,6 @@ def _hot_rounds(verdict: Verdict, _: Reason) -> str:
         "process, and the baseline holds only first processes; earlier rounds may have heated the "
         f"device; record the baseline with --roofline-rounds={SECOND_ANALYSIS}"
     )
-
-
-def _red_needs_rounds(verdict: Verdict, reason: Reason) -> str:
-    return _red_needs(verdict, reason, "measure with --roofline-rounds=auto")
-
-
-def _red_needs_logs(verdict: Verdict, reason: Reason) -> str:
-    return _red_needs(verdict, reason, "import more logs")
 
 
 def _red_needs(verdict: Verdict, reason: Reason, remedy: str) -> str:
@@ -314,11 +314,6 @@ def _few_siblings(verdict: Verdict, reason: Reason) -> str:
     )
 
 
-def _shared_link(_: Verdict, reason: Reason) -> str:
-    why = "the link to the host is shared, so the rate is not the card's own"
-    return f"{reason.texts['text']}: {why}; measure again on a quiet machine"
-
-
 def _card(verdict: Verdict, reason: Reason) -> str:
     """Return `cuda:3 (GPU-8c2f…)`."""
     return f"{verdict.subject.name} ({reason.texts['device'] or 'without a UUID'})"
@@ -332,10 +327,6 @@ def _figure(value: float, metric: str) -> str:
     if not metric:
         return format_seconds(value)
     return format_flops(value) if rate_suffix(metric) == "TFLOPS" else format_rate(value)
-
-
-def _no_whole_block(_verdict: Verdict, _reason: Reason) -> str:
-    return "no block has enough processes of both sides"
 
 
 def _sides_need_processes(verdict: Verdict, _: Reason) -> str:
@@ -353,19 +344,6 @@ def _sides_may_be(verdict: Verdict, _: Reason) -> str:
     return f"the change may be {span_text(verdict.own_interval)} after {verdict.processes} processes a side"
 
 
-def _sides_need_about(_: Verdict, reason: Reason) -> str:
-    return f"a verdict needs about {reason.numbers['processes']} processes a side"
-
-
-def _sides_too_few(_: Verdict, reason: Reason) -> str:
-    few = f"{reason.numbers['processes']} processes a side are too few to decide so close to the tolerance"
-    return f"{few}; allow more with --processes"
-
-
-def _side_ended(_: Verdict, reason: Reason) -> str:
-    return f"{reason.texts['side']}: {reason.texts['text']}"
-
-
 def _sides_timed(_: Verdict, reason: Reason) -> str:
     return ", ".join(f"{side} {modes_text(_modes_of(reason.texts[side]))}" for side in "AB")
 
@@ -378,27 +356,31 @@ def _modes_of(text: str) -> set[tuple[str, ...]]:
     return {tuple(filter(None, labels.split(","))) for labels in text.split(";")}
 
 
-def _other_work(_verdict: Verdict, _reason: Reason) -> str:
-    return "A and B did different work, so their times are not comparable"
-
-
-def _untimed(_verdict: Verdict, _reason: Reason) -> str:
-    return "no process timed the test"
-
-
 def _share(value: float) -> str:
     return format_tolerance(round(value, 3))
 
 
-# The sentence of each reason. All have the same two arguments, though some need only one of them.
+# The sentences that hold only numbers and texts of their reason.
+_TEMPLATES = {
+    ReasonCode.SHARED_LINK: "{text}: the link to the host is shared, so the rate is not the card's own; measure again "
+    "on a quiet machine",
+    ReasonCode.NO_WHOLE_BLOCK: "no block has enough processes of both sides",
+    ReasonCode.SIDES_NEED_ABOUT: "a verdict needs about {processes} processes a side",
+    ReasonCode.SIDES_TOO_FEW: "{processes} processes a side are too few to decide so close to the tolerance; allow "
+    "more with --processes",
+    ReasonCode.SIDE_ENDED: "{side}: {text}",
+    ReasonCode.OTHER_WORK: "A and B did different work, so their times are not comparable",
+    ReasonCode.UNTIMED: "no process timed the test",
+}
+# All others. The functions have the same two arguments, though some need only one of them.
 _WRITERS: dict[ReasonCode, Callable[[Verdict, Reason], str]] = {
     ReasonCode.TEXT: _text,
     ReasonCode.OTHER_MODE: _other_mode,
     ReasonCode.ABSURD_BASELINE: _absurd_baseline,
     ReasonCode.MAY_BE: _may_be,
     ReasonCode.HOT_ROUNDS: _hot_rounds,
-    ReasonCode.RED_NEEDS_ROUNDS: _red_needs_rounds,
-    ReasonCode.RED_NEEDS_LOGS: _red_needs_logs,
+    ReasonCode.RED_NEEDS_ROUNDS: partial(_red_needs, remedy="measure with --roofline-rounds=auto"),
+    ReasonCode.RED_NEEDS_LOGS: partial(_red_needs, remedy="import more logs"),
     ReasonCode.NEEDS_ROUNDS: _needs_rounds,
     ReasonCode.NEEDS_LOGS: _needs_logs,
     ReasonCode.OTHER_DEVICES: _other_devices,
@@ -414,14 +396,7 @@ _WRITERS: dict[ReasonCode, Callable[[Verdict, Reason], str]] = {
     ReasonCode.MOVED_TOGETHER: _moved_together,
     ReasonCode.AMONG_SIBLINGS: _among_siblings,
     ReasonCode.FEW_SIBLINGS: _few_siblings,
-    ReasonCode.SHARED_LINK: _shared_link,
-    ReasonCode.NO_WHOLE_BLOCK: _no_whole_block,
     ReasonCode.SIDES_NEED_PROCESSES: _sides_need_processes,
     ReasonCode.SIDES_MAY_BE: _sides_may_be,
-    ReasonCode.SIDES_NEED_ABOUT: _sides_need_about,
-    ReasonCode.SIDES_TOO_FEW: _sides_too_few,
-    ReasonCode.SIDE_ENDED: _side_ended,
     ReasonCode.SIDES_TIMED: _sides_timed,
-    ReasonCode.OTHER_WORK: _other_work,
-    ReasonCode.UNTIMED: _untimed,
 }
