@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from ...baselines.run_files import run_names
 from ...baselines.runs import Run
-from ...core.keys import Scalar, label_of
+from ...core.keys import label_of
 from ...core.memory import CATEGORIES, MemoryUse
 from ...core.profiles import CLASSES, Profile
 from ...core.rows import Row
@@ -50,6 +50,7 @@ from .words import (
     roofs_of,
     sentence,
     share_words,
+    value_words,
     verdicts,
 )
 
@@ -82,7 +83,7 @@ def attention_plots(rows: Sequence[Row]) -> list[Plot]:
         if back_end_parameter is None or not isinstance(sequence, int):
             continue
         values = [
-            _value_text(parameter, value)
+            value_words(parameter, value)
             for parameter, value in row.parameters.items()
             if parameter not in (_SEQUENCE, back_end_parameter)
         ]
@@ -109,13 +110,6 @@ def of_attention(row: Row) -> str | None:
     if not isinstance(sequence, int) or isinstance(sequence, bool):
         return None
     return next((name for name in _BACK_ENDS if isinstance(row.parameters.get(name), str)), None)
-
-
-def _value_text(name: str, value: Scalar) -> str:
-    """Return a parameter's value for a title, with its name where needed."""
-    if name == "causal" and isinstance(value, bool):
-        return "causal" if value else "full"
-    return value if isinstance(value, str) else f"{name} {value}"
 
 
 def _attention(title: str, bars: Sequence[Bar]) -> Plot:

@@ -7,7 +7,7 @@ from statistics import median
 from ...core.groups import group_by
 from ...core.keys import Scalar, label_of
 from ...core.rows import Row
-from ...core.units import format_seconds, printable, size_label
+from ...core.units import format_seconds, printable
 from ...core.verdicts import Kind
 from .bars import MOST_BARS, of_attention
 from .chart import (
@@ -24,7 +24,7 @@ from .chart import (
     thin,
     thinning_note,
 )
-from .words import devices, hover, of_run, of_several_runs, sentence
+from .words import devices, hover, of_run, of_several_runs, sentence, value_words
 
 SECTION = "Two variants side by side"
 # The two rows of each pair, by the text of the parameters that they have in common.
@@ -65,7 +65,7 @@ def _pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Pairs]]:
         sides: dict[str, dict[Scalar, Row]] = {}
         for row in rows:
             common = ", ".join(
-                _value_text(key, value) for key, value in row.parameters.items() if key != name
+                value_words(key, value) for key, value in row.parameters.items() if key != name
             )
             sides.setdefault(common, {})[row.parameters.get(name, "")] = row
         pairs = {
@@ -88,13 +88,6 @@ def _amounts(row: Row) -> tuple[float | None, float | None]:
     return row.rate_of(1.0), row.rate_of(1.0, "TFLOPS")
 
 
-def _value_text(name: str, value: Scalar) -> str:
-    """Return a parameter's value as text, a number with its name."""
-    if name.endswith("_bytes") and isinstance(value, int):
-        return size_label(value)
-    return value if isinstance(value, str) else f"{name} {value}"
-
-
 def _plot(name: str, pairs: Pairs, has_several_runs: bool) -> Plot:
     """Return the plot of the times of both values of the parameter `name`, a line for each pair of rows."""
     selected = dict(
@@ -103,7 +96,7 @@ def _plot(name: str, pairs: Pairs, has_several_runs: bool) -> Plot:
     # Pairs with a failed test are kept first where there are too many. All pairs have the same two values.
     first_pair = next(iter(pairs.values()))
     first, _ = first_pair
-    first_value, second_value = (_value_text(name, row.parameters[name]) for row in first_pair)
+    first_value, second_value = (value_words(name, row.parameters[name]) for row in first_pair)
     slowest_s = max(row.time_s or 0.0 for pair in selected.values() for row in pair)
     scale, unit = next(
         (pair for pair in ((1.0, "s"), (1e-3, "ms")) if slowest_s >= pair[0]), (1e-6, "µs")

@@ -9,14 +9,13 @@ from typing import Any, TypeGuard
 
 from ...core.facts import HardwareKey
 from ...core.groups import group_by
-from ...core.keys import JOB_METRIC, Scalar
+from ...core.keys import JOB_METRIC
 from ...core.rows import Row
 from ...core.units import (
     format_bytes,
     format_seconds,
     format_share,
     printable,
-    size_label,
     three_digits,
 )
 from ...core.verdicts import Kind
@@ -59,6 +58,7 @@ from .words import (
     rate_words,
     roofs_of,
     sentence,
+    value_words,
     verdicts,
 )
 
@@ -293,7 +293,7 @@ def _parts(row: Row, size_parameter: str) -> tuple[str, ...]:
     """
     assert row.key is not None
     parameters = ", ".join(
-        _value_text(name, value) for name, value in row.parameters.items() if name != size_parameter
+        value_words(name, value) for name, value in row.parameters.items() if name != size_parameter
     )
     hardware = _without_count(row.key.hardware)
     engine = BY_KERNEL.strip("_") if row.benchmark.endswith(BY_KERNEL) else ""
@@ -331,16 +331,6 @@ def _names(series: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
         or "this run"
         for parts in series
     }
-
-
-def _value_text(name: str, value: Scalar) -> str:
-    """Return a parameter's value for the name of a series."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return f"{value}"
-    if name.endswith("_bytes"):
-        return size_label(value)
-    # A number alone would not tell its meaning.
-    return f"{value} ranks" if name == "world_size" else f"{name} {value}"
 
 
 def _sentences(series_by_name: dict[str, Series]) -> str:

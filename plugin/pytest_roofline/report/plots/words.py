@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 from ...core.groups import group_by
+from ...core.keys import Scalar
 from ...core.records import Ceiling
 from ...core.rows import Row
 from ...core.units import (
@@ -16,6 +17,7 @@ from ...core.units import (
     format_seconds,
     format_share,
     printable,
+    size_label,
 )
 from ...core.verdicts import Kind
 from ...core.work import RATE_UNITS, rate_suffix
@@ -52,6 +54,17 @@ def flop_unit(flops: Iterable[float | None]) -> tuple[float, str]:
     """
     largest = max((value for value in flops if value is not None), default=0.0)
     return (1e12, "TFLOP/s") if largest >= 1e12 else (1e9, "GFLOP/s")
+
+
+def value_words(name: str, value: Scalar) -> str:
+    """Return a parameter's value as text, with its name unless it is a text itself."""
+    if isinstance(value, bool):
+        return name if value else f"not {name}"
+    if name.endswith("_bytes") and isinstance(value, int):
+        return size_label(value)
+    if name == "world_size":
+        return f"{value} ranks"
+    return value if isinstance(value, str) else f"{name} {value}"
 
 
 def sentence(text: str) -> str:
