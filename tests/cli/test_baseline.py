@@ -122,7 +122,7 @@ def test_what_is_left_out_of_a_proposal_is_named_on_stderr(baseline, make, save,
     assert (result.exit_code, result.stdout, (tmp_path / "none.json").exists()) == (2, "", False)
     lines = result.stderr.splitlines()
     shown = [f"left out: t{number}[64MiB] of bad: wrong data" for number in range(12)]
-    assert lines[:13] == [*shown, "and 28 more"]
+    assert lines[:13] == [*shown, "… and 28 more of these"]
     assert (
         lines[13]
         == "roofline: no measurement in .roofline/runs/bad.jsonl is fit for a baseline: all measurements were left out"

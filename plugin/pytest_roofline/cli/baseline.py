@@ -21,10 +21,10 @@ from ..baselines.run_files import resolve_run
 from ..baselines.runs import Run, cut_note, read_run
 from ..core.entries import Entry
 from ..core.errors import BadFile, BadInput, CannotStore
-from ..core.units import printable
+from ..core.units import cut, printable
 from ..engine.devices import cpu
 from ..report.baseline_tables import (
-    cap_lines,
+    MOST_LINES,
     changes_as_json,
     changes_table,
     count_text,
@@ -224,7 +224,7 @@ def _busy_now(runs: tuple[Run, ...]) -> str:
 
 def _print_notes(lines: Iterable[str], start: str) -> None:
     """Print lines on standard error, each behind `start`. Long lists are cut."""
-    for line in cap_lines([f"{start}{printable(line)}" for line in lines]):
+    for line in cut([f"{start}{printable(line)}" for line in lines], MOST_LINES, "of these"):
         say(line, err=True)
 
 

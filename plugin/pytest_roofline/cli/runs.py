@@ -21,7 +21,7 @@ from ..baselines.runs import Run, read_run
 from ..core.errors import BadInput
 from ..core.rows import Row, worst_first
 from ..core.statuses import Status, status_of
-from ..core.units import count, listed, parse_tolerance, printable
+from ..core.units import count, cut, listed, parse_tolerance, printable
 from ..core.verdicts import Kind
 from ..report.comparison import (
     comparison_as_json,
@@ -34,7 +34,7 @@ from ..report.devices import Quantity, device_tables, devices_as_json, devices_t
 from ..report.explain import explanation, explanation_as_json, note_labels, note_lines
 from ..report.published import idle_lines
 from ..report.tables import comparison_table, exact_reason_lines, kernels_table
-from ..report.words import cut, totals_text
+from ..report.words import totals_text
 from ..stats.paired import FEWEST_BLOCKS_RED, PROCESSES_PER_BLOCK_SIDE
 from .options import command, folder_option, note_cuts, print_json, say, width
 

@@ -17,13 +17,13 @@ from ..baselines.renewal import select
 from ..core.entries import Baseline, Entry, ExactEntry
 from ..core.errors import BadFile, BadInput, Flaw
 from ..core.facts import HARDWARE_FILE
-from ..core.units import printable
+from ..core.units import cut, printable
 from ..hardware.lookup import hardware_files, mistakes, read_hardware
 from ..hardware.specs import Catalogue
 from ..report.baseline_tables import (
     LEGEND,
+    MOST_LINES,
     MOST_OF_ONE,
-    cap_lines,
     count_text,
     flaw_as_json,
     health_as_json,
@@ -103,8 +103,8 @@ def _print_health(
             say(f"driver: {printable(drivers.pop())}")
     published_texts = published_lines(published_entries, None if all_published else MOST_OF_ONE)
     for line in [
-        *cap_lines(renewal_lines(healths)),
-        *cap_lines(provisional_lines(healths)),
+        *cut(renewal_lines(healths), MOST_LINES, "of these"),
+        *cut(provisional_lines(healths), MOST_LINES, "of these"),
         *published_texts,
     ]:
         say(line)

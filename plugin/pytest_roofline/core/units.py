@@ -248,6 +248,17 @@ def listed(texts: Sequence[str], at_most: int, by: str = ", ") -> str:
     return by.join(texts[:at_most]) + remainder
 
 
+def cut(lines: Sequence[str], at_most: int, noun: str) -> list[str]:
+    """Return the first lines, and a line that counts the others.
+
+    That line reads `… and 3 more of these`, where `noun` is `of these`.
+    """
+    return [
+        *lines[:at_most],
+        *([f"… and {len(lines) - at_most} more {noun}"] if len(lines) > at_most else []),
+    ]
+
+
 def slug(text: str) -> str:
     """Return a lower-case name, safe as a key or file name. It has letters, digits and hyphens."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()

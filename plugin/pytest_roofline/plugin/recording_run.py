@@ -22,11 +22,10 @@ from ..core.errors import RooflineError
 from ..core.records import Outcome
 from ..core.rows import Row
 from ..core.samples import SIBLINGS, for_neighbours
-from ..core.units import count, encodable, listed, printable
+from ..core.units import count, cut, encodable, listed, printable
 from ..core.verdicts import Kind
 from ..engine.devices import cpu
 from ..report.messages import compared_of
-from ..report.words import cut
 from ..settings.command_line import option_value
 from ..settings.options import LOOKING, SIDE_BY_SIDE
 from ..settings.parsing import Options

@@ -35,12 +35,6 @@ MOST_LINES = 12
 MOST_OF_ONE = 4
 
 
-def cap_lines(lines: Sequence[str]) -> list[str]:
-    """Return the first twelve lines, and the number left out."""
-    remaining = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], f"and {remaining} more"] if remaining > 0 else list(lines)
-
-
 def count_text(number: int, singular: str, plural: str) -> str:
     """Return `1 entry`, `7 entries`."""
     return f"{number} {singular if number == 1 else plural}"

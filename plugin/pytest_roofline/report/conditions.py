@@ -7,6 +7,7 @@ from ..core.records import CurveSummary
 from ..core.rows import Row
 from ..core.samples import Samples
 from ..core.units import (
+    cut,
     format_bytes,
     format_seconds,
     format_tolerance,
@@ -17,7 +18,6 @@ from ..core.units import (
 from ..core.verdicts import Kind
 from ..core.work import rate_suffix
 from ..stats.key_results import NO_PEAK
-from .words import cut
 
 # The least share of a call that the device idles for a line to say so; less changes no verdict.
 LEAST_WAIT = 0.01

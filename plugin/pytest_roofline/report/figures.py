@@ -12,6 +12,7 @@ from ..core.rows import Row
 from ..core.samples import OVERSUBSCRIBED, Ranks
 from ..core.units import (
     count,
+    cut,
     format_factor,
     format_flop_count,
     format_memory,
@@ -25,7 +26,6 @@ from ..core.units import (
 )
 from ..core.work import rate_suffix
 from ..stats.outlook import DEFAULT_TOLERANCE
-from .words import cut
 
 # Tests whose figures are listed. A sweep may have figures in every test; the run file has them all.
 MOST_LISTED = 30

@@ -10,6 +10,7 @@ from ..core.memory import WORD, MemoryUse, OutOfMemory
 from ..core.profiles import LAUNCH, AttentionTime, KernelTime, OperatorTime, Profile
 from ..core.units import (
     count,
+    cut,
     format_flop_count,
     format_memory,
     format_seconds,
@@ -423,12 +424,7 @@ def out_of_memory_lines(records: Sequence[OutOfMemory], at_most: int = 12) -> li
     lines = [
         printable(f"out of memory: {record.label}: {circumstances(record)}") for record in records
     ]
-    remainder = (
-        [f"… and {len(lines) - at_most} more tests that ran out of memory"]
-        if len(lines) > at_most
-        else []
-    )
-    return lines[:at_most] + remainder
+    return cut(lines, at_most, "tests that ran out of memory")
 
 
 def circumstances(record: OutOfMemory) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..core.errors import ACCEPT, RECORD
 from ..core.resources import Resources
 from ..core.rows import Row
-from ..core.units import format_bytes, listed, printable
+from ..core.units import cut, format_bytes, listed, printable
 from ..core.verdicts import ExactVerdict, FigureChange, Kind
 
 # The meaning of a figure that is worse, and a remedy.
@@ -70,8 +70,7 @@ def difference_lines(rows: Sequence[Row], at_most: int = 12) -> list[str]:
     unread = dict.fromkeys(
         f"{kernel.target}: {kernel.unread}" for kernel in kernels if kernel.unread
     )
-    ending = [f"… and {len(lines) - at_most} more of these"] if len(lines) > at_most else []
-    return [*lines[:at_most], *ending, *map(printable, unread)]
+    return [*cut(lines, at_most, "of these"), *map(printable, unread)]
 
 
 def _difference(exact: ExactVerdict | None) -> str:

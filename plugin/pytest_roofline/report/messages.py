@@ -17,10 +17,11 @@ from ..core.statuses import (
 )
 from ..core.units import (
     count,
+    cut,
     printable,
 )
 from ..core.verdicts import Kind
-from .words import counts_text, cut, sentence, slow_text
+from .words import counts_text, sentence, slow_text
 
 # Reasons why tests were not measured that a line lists: a sweep may have another reason for every size.
 MOST_REASONS = 4

@@ -11,7 +11,7 @@ from ..baselines.runs import Run
 from ..core.groups import group_by
 from ..core.memory import WORD as OUT_OF_MEMORY
 from ..core.rows import DEGRADED, FAILED, FIGURE, KERNEL, TIME, Row, worst_first
-from ..core.units import count, listed, printable, slug
+from ..core.units import count, cut, listed, printable, slug
 from ..core.verdicts import Kind
 from .conditions import condition_lines, waiting_lines
 from .explain import explanation, note_labels, note_lines
@@ -25,7 +25,7 @@ from .published import figure_texts
 from .sentences import MOST_ENDED
 from .summary import remarks_of, run_tolerance, shadow_text
 from .tables import roofline_note
-from .words import cut, difference_text
+from .words import difference_text
 
 # Failed tests with details, and measurements of each; the others are in the table of results only.
 MOST_DETAILED, MOST_OF_A_TEST = 40, 5

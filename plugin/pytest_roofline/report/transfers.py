@@ -7,14 +7,13 @@ from ..baselines.references import class_of_key
 from ..core.groups import group_by
 from ..core.keys import Scalar, canonical, label_of
 from ..core.rows import Row
-from ..core.units import format_bytes, format_rate, format_seconds, printable, three_digits
+from ..core.units import cut, format_bytes, format_rate, format_seconds, printable, three_digits
 from ..core.work import RATE_UNITS, rate_suffix
 from ..hardware import link_peak, product_like
 from ..stats.curves import SHARES, summarise
 from ..stats.spread import priors
 from ..stats.stats import times_as_fast
 from .tables import TextTable, render
-from .words import cut
 
 # The pairs that a matrix needs; fewer are as easy to read in the table of all rows.
 FEWEST_PAIRS = 3

@@ -50,17 +50,6 @@ CACHED = "cache"
 _PEAK_PROPERTIES = ("verdict", "baseline_value", "change")
 
 
-def cut(lines: Sequence[str], at_most: int, noun: str) -> list[str]:
-    """Return the first lines, and a line that counts the others.
-
-    That line reads `… and 3 more of these`, where `noun` is `of these`.
-    """
-    return [
-        *lines[:at_most],
-        *([f"… and {len(lines) - at_most} more {noun}"] if len(lines) > at_most else []),
-    ]
-
-
 def rate_text(row: Row, seconds: float | None = None) -> str:
     """Return the rate of a row's work, in the metric's unit.
 
