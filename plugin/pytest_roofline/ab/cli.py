@@ -29,7 +29,6 @@ from ..core.errors import BadInput
 from ..core.storage import check_name
 from ..core.units import parse_duration, printable
 from ..core.writing import write_atomically
-from ..settings.options import ROUND_VARIABLE
 from .command_plan import make_plan
 from .making import CommandError
 from .results import SidesResults, State, read_state, run_name, save_state, state_folder
@@ -276,7 +275,7 @@ def _run(
             results = SidesResults(
                 folder, state, {side: spec.parameter for side, spec in specs.items()}
             )
-            runner = Runner(results, sides, ROUND_VARIABLE, _tell, began_s)
+            runner = Runner(results, sides, _tell, began_s)
             try:
                 paired_by_twin = runner.run(budget_s)
             except KeyboardInterrupt:

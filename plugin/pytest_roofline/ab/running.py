@@ -34,7 +34,6 @@ class Runner:
     Args:
         results: of the run; a resumed run has the earlier ones already.
         sides: both, by name.
-        variable: the environment variable with the path of a process's task.
         tell: prints a line on the progress.
         began_s: the start of this call, by the monotonic clock.
     """
@@ -43,13 +42,12 @@ class Runner:
         self,
         results: SidesResults,
         sides: Mapping[str, PreparedSide],
-        variable: str,
         tell: Callable[[str], None],
         began_s: float,
     ) -> None:
         """Prepare to run processes; none is started yet."""
         self.results, self.sides = results, {**sides, CONTROL: _with_new_caches(sides["A"])}
-        self._variable, self._tell = variable, tell
+        self._tell = tell
         # Each arm has its own parent: processes of one parent may resemble each other, and A and A' must not do so.
         self._parents: dict[str, RoundParent] = {}
         # The start of this call, and that of the run if it had not been interrupted.
@@ -401,7 +399,6 @@ class Runner:
             quiet_s,
             *options,
             side=side,
-            variable=self._variable,
             parent=self._parent_of(side, arm),
         )
 

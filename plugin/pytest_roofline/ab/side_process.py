@@ -8,6 +8,7 @@ from ..core.errors import BadInput
 from ..core.units import listed
 from ..processes.children import ChildEnd, run_child
 from ..processes.round_parent import RoundParent
+from ..settings.options import ROUND_VARIABLE
 from .command_process import run_program
 from .making import CommandError
 from .results import State
@@ -30,7 +31,6 @@ def run_side(
     quiet_s: float,
     *options: str,
     side: str,
-    variable: str,
     parent: RoundParent | None = None,
 ) -> ChildEnd:
     """Run the tests or the program of a run in a new process of a side, and return its end.
@@ -44,7 +44,6 @@ def run_side(
         quiet_s: the longest time without output.
         options: arguments of pytest, behind those of the user.
         side: A or B, whose command runs where both have one.
-        variable: the environment variable with the path of a process's task.
         parent: forks the process, if any.
     """
     if state.program is not None:
@@ -63,7 +62,7 @@ def run_side(
         command,
         folder,
         task,
-        variable=variable,
+        variable=ROUND_VARIABLE,
         cwd=setup.cwd,
         environ=setup.environ,
         quiet_s=quiet_s,

@@ -29,7 +29,6 @@ from ..core.units import count
 from ..core.verdicts import Kind
 from ..processes.children import QUIET_FACTOR, QUIET_S, why_void
 from ..processes.system import owned_prefix
-from ..settings.options import ROUND_VARIABLE
 from ..stats.key_results import KeyResults
 from ..stats.paired import Paired
 from .clear import is_clear
@@ -130,7 +129,7 @@ class Bench:
             settings = read_comparison(self._folder, settings.name)
         save_comparison(self._folder, settings)
         results = SidesResults(self._folder, settings, {"A": None, "B": None})
-        runner = Runner(results, sides, ROUND_VARIABLE, self._tell, began_s)
+        runner = Runner(results, sides, self._tell, began_s)
         paired_by_twin = runner.run(self._deadline_s - began_s, partial(is_enough, results))
         report = make_report(results, paired_by_twin, sides, interrupted=False)
         # Each side was warmed up in a process. If there are kernels, a third process compiled those of A once more.
@@ -283,7 +282,6 @@ class Bench:
                 quiet_s,
                 *options,
                 side="A",
-                variable=ROUND_VARIABLE,
             )
             runs = list(runs_of_child(Path(name), self._tell_unreadable))
         try:
