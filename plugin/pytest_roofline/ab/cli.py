@@ -140,7 +140,7 @@ def ab(
     """
     if resume is not None:
         refuse_beside_resume("ab", settings, (a, b, *arguments))
-        state = read_state(folder, check_name(resume, "--resume"))
+        state = read_state(folder, check_name(resume, "--resume"), State)
         require_folder(state.name, state.cwd)
         return _run(state, folder, budget, markdown, as_json)
     if not b:
@@ -271,7 +271,7 @@ def _run(
                 state,
                 commits={side: setup.commit for side, setup in sides.items() if setup.commit},
             )
-            save_state(folder, state)
+            save_state(state_folder(folder, state.name), state)
             results = SidesResults(
                 folder, state, {side: spec.parameter for side, spec in specs.items()}
             )

@@ -15,7 +15,7 @@ from ..core.keys import Key, value_text
 from ..core.records import Footer, Header, Measurement
 from ..core.resources import Resources
 from ..core.samples import CANARY
-from ..core.storage import read_record, to_plain
+from ..core.storage import Record, read_record, to_plain
 from ..core.verdicts import ExactVerdict, Verdict
 from ..core.writing import make_ignored_folder, write_atomically, write_json
 from ..processes.children import why_void
@@ -120,23 +120,19 @@ def state_folder(folder: Path, name: str, command: str = "ab") -> Path:
     return folder / command / name
 
 
-def read_state(folder: Path, name: str) -> State:
+def read_state(folder: Path, name: str, form: type[Record], command: str = "ab") -> Record:
     """Return the state of a run that is to be resumed.
 
+    Args:
+        folder: `.roofline`.
+        name: of the run.
+        form: of the state.
+        command: whose run it is, `ab` or `bisect`.
+
     Raises:
-        BadInput: no run has this name.
+        BadInput: no run of the command has this name.
         BadFile: the state cannot be read.
     """
-    return read_record(state_path(folder, name), State, "state")
-
-
-def save_state(folder: Path, state: State) -> None:
-    """Write the state of a run, in a folder that git ignores."""
-    write_state(state_folder(folder, state.name), state)
-
-
-def state_path(folder: Path, name: str, command: str = "ab") -> Path:
-    """Return the file of a state that is to be read. Raise BadInput if no run of the command has this name."""
     path = state_folder(folder, name, command) / "state.json"
     if not path.exists():
         names = sorted(file.parent.name for file in folder.glob(f"{command}/*/state.json"))
@@ -145,11 +141,11 @@ def state_path(folder: Path, name: str, command: str = "ab") -> Path:
         raise BadInput(
             f"{folder} holds no `roofline {command}` run {name!r}; expected {expected}{advice}"
         )
-    return path
+    return read_record(path, form, "state")
 
 
-def write_state(place: Path, state: object) -> None:
-    """Write the state of a run into its folder, which git ignores."""
+def save_state(place: Path, state: object) -> None:
+    """Write the state of a run of `ab` or `bisect` into its folder, which git ignores."""
     make_ignored_folder(place.parent)
     place.mkdir(exist_ok=True)
     write_json(place / "state.json", to_plain(state))
@@ -241,7 +237,7 @@ class SidesResults:
         `seconds` is the time of the run so far.
         """
         self.state = replace(self.state.with_process(process), seconds=seconds)
-        save_state(self.folder, self.state)
+        save_state(self.place, self.state)
         self._read(process)
 
     def leave_out(self, until: int) -> int:

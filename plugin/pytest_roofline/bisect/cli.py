@@ -19,6 +19,7 @@ from ..ab.cli import (
     running_sides,
 )
 from ..ab.command_plan import make_plan
+from ..ab.results import read_state, save_state, state_folder
 from ..ab.sides import SIDES, SideSpec
 from ..ab.tolerance import tolerance_in_force
 from ..baselines.run_files import run_path
@@ -31,7 +32,7 @@ from .candidates import EXPECTED, row_between
 from .differences import SettingGroup, groups_between
 from .environments import set_variables
 from .searching import Search
-from .state import BisectState, read_search, save_search
+from .state import BisectState
 
 # By option, the variables of pip and of uv that say the same.
 _INDEX = {
@@ -77,7 +78,7 @@ def bisect(
         deadline_s = time.monotonic() + parse_duration(budget, "--budget")
     if resume is not None:
         refuse_beside_resume("bisect", settings, (good, bad, *arguments))
-        state = read_search(folder, check_name(resume, "--resume"))
+        state = read_state(folder, check_name(resume, "--resume"), BisectState, "bisect")
         require_folder(state.name, state.cwd)
     elif not bad:
         raise BadInput(f"an end is missing; {EXPECTED}, the fast end first")
@@ -181,7 +182,7 @@ def _run(state: BisectState, folder: Path, deadline_s: float, *, as_json: bool) 
     _tell(
         f"the search {state.name} has {candidates}; to continue the search after a break, type: {resume_command}"
     )
-    save_search(folder, state)
+    save_state(state_folder(folder, state.name, "bisect"), state)
     try:
         with set_variables(state.variables), running_sides():
             search = Search(state, folder, groups, _tell, deadline_s)

@@ -11,10 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from ..ab.making import CommandError
-from ..ab.results import SidesResults
-from ..ab.results import read_state as read_comparison
-from ..ab.results import save_state as save_comparison
-from ..ab.results import state_folder as comparison_folder
+from ..ab.results import SidesResults, State, read_state, save_state, state_folder
 from ..ab.running import Runner
 from ..ab.side_process import WARMING_BUDGET, WARMING_S, check_end, run_side
 from ..ab.sides import PreparedSide
@@ -34,7 +31,7 @@ from ..stats.paired import Paired
 from .clear import is_clear
 from .environments import Environments
 from .search import Floats, Narrowed, Observation, Place, exact_levels, fit_levels
-from .state import BisectState, Broken, Lead, save_search
+from .state import BisectState, Broken, Lead
 from .telling import change_text, left_text
 
 # The orders of a block. The candidate is in the middle, so that a straight drift cancels.
@@ -125,9 +122,10 @@ class Bench:
         began_s = time.monotonic()
         texts = sides["A"].spec.text, sides["B"].spec.text
         settings = self.state.comparison(name, texts, processes)
-        if comparison_folder(self._folder, settings.name).exists():
-            settings = read_comparison(self._folder, settings.name)
-        save_comparison(self._folder, settings)
+        place = state_folder(self._folder, settings.name)
+        if place.exists():
+            settings = read_state(self._folder, settings.name, State)
+        save_state(place, settings)
         results = SidesResults(self._folder, settings, {"A": None, "B": None})
         runner = Runner(results, sides, self._tell, began_s)
         paired_by_twin = runner.run(self._deadline_s - began_s, partial(is_enough, results))
@@ -149,7 +147,7 @@ class Bench:
     def keep(self, **changes: object) -> None:
         """Change the state, and write it."""
         self.state = replace(self.state, **changes)  # type: ignore[arg-type]
-        save_search(self._folder, self.state)
+        save_state(state_folder(self._folder, self.state.name, "bisect"), self.state)
 
     def require_time(self) -> None:
         """Raise BudgetSpent if the time for the search is over."""

@@ -1,11 +1,9 @@
 """The settings and the measurements of a search, which its folder `.roofline/bisect/NAME` keeps."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ..ab.command_plan import CommandPlan
-from ..ab.results import State, state_folder, state_path, write_state
-from ..core.storage import read_record
+from ..ab.results import State
 from .search import Observation, Place
 
 SCHEMA = 1
@@ -127,18 +125,3 @@ class BisectState:
             tolerance=self.tolerance,
             program=self.program,
         )
-
-
-def read_search(folder: Path, name: str) -> BisectState:
-    """Return the state of a search that is to be resumed. `folder` is `.roofline`.
-
-    Raises:
-        BadInput: no search has this name.
-        BadFile: the state cannot be read.
-    """
-    return read_record(state_path(folder, name, "bisect"), BisectState, "state")
-
-
-def save_search(folder: Path, state: BisectState) -> None:
-    """Write the state of a search, in a folder that git ignores."""
-    write_state(state_folder(folder, state.name, "bisect"), state)
