@@ -12,7 +12,7 @@ from ..baselines.runs import Line, Run, encode_line, now, read_run
 from ..core.errors import BadInput
 from ..core.facts import Environment
 from ..core.keys import Key, value_text
-from ..core.records import Footer, Header, Measurement
+from ..core.records import SCHEMA, Footer, Header, Measurement
 from ..core.resources import Resources
 from ..core.samples import CANARY
 from ..core.storage import Record, read_record, to_plain
@@ -24,7 +24,6 @@ from ..stats.paired import PROCESSES_PER_BLOCK_SIDE, Arm, Block, TimedProcess
 from .command_plan import CommandPlan
 from .sides import CACHES, SIDES
 
-SCHEMA = 1
 # A test that ended so many processes of a side early is not run again.
 MOST_CRASHES = 2
 # The second A: its difference from A shows how large a difference is without a change.

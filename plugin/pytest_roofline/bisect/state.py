@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from ..ab.command_plan import CommandPlan
 from ..ab.results import State
+from ..core.records import SCHEMA
 from .search import Observation, Place
 
-SCHEMA = 1
 # The part of the difference between both ends by which a figure may differ from the end whose level it has.
 NEAR = 0.1
 
