@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..ab.results import SidesResults
@@ -32,16 +32,6 @@ class SearchEnd:
         """The exit status: 0 if all steps are confirmed, else 2."""
         confirmed = [culprit.verdict == Kind.REGRESSED for culprit in self.culprits]
         return 0 if confirmed and all(confirmed) else 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """The last candidate ahead of a step, the first behind it, their names, and those between them."""
-
-    places: tuple[Place, Place]
-    names: tuple[str, str]
-    chance: float
-    between: tuple[tuple[Place, str], ...] = ()
 
 
 class Search:
@@ -92,7 +82,7 @@ class Search:
                     if nothing:
                         return SearchEnd((), nothing)
                     steps = self._steps(sure)
-                culprits = tuple(map(self._confirm, steps))
+                culprits = tuple(self._confirm(*step) for step in steps)
             except BudgetSpent:
                 return SearchEnd((), f"--budget is spent: {self.bench.left}")
             sentences = (paragraph(self.bench.state, culprit) for culprit in culprits)
@@ -151,24 +141,30 @@ class Search:
                     "expected a run of the hardware of this machine"
                 )
 
-    def _steps(self, sure: float) -> list[_Step]:
-        """Measure candidates until each step lies in its place with the chance `sure`. Return the steps."""
+    def _steps(self, sure: float) -> list[tuple[Culprit, Place, Place]]:
+        """Measure candidates until each step lies in its place with the chance `sure`.
+
+        Return each step with the last candidate ahead of it, and the first one behind it.
+        """
         if self._groups:
             return [self._step_of_differences(sure)]
         return [self._step_in_row(gap) for gap in place_steps(self.bench, self._row, sure)]
 
-    def _step_in_row(self, gap: Gap) -> _Step:
-        """Return the step in a gap between two versions or commits, with the candidates that lie within it."""
-        names = self._environments.names_in(self._row)
+    def _step_in_row(self, gap: Gap) -> tuple[Culprit, Place, Place]:
+        """Return the step in a gap between two versions or commits, which no comparison has confirmed yet."""
+        row, names = self._row, self._environments.names_in(self._row)
+        reasons = {candidate.place: candidate.reason for candidate in self.bench.state.broken}
         between = range(gap.good + 1, gap.bad)
-        return _Step(
-            places=(self._row[gap.good], self._row[gap.bad]),
-            names=(names[gap.good], names[gap.bad]),
+        culprit = Culprit(
+            good=names[gap.good],
+            bad=names[gap.bad],
             chance=gap.chance,
-            between=tuple((self._row[position], names[position]) for position in between),
+            # All candidates that lie in the gap are broken.
+            broken=tuple(f"{names[index]} ({reasons[row[index]]})" for index in between),
         )
+        return culprit, row[gap.good], row[gap.bad]
 
-    def _step_of_differences(self, sure: float) -> _Step:
+    def _step_of_differences(self, sure: float) -> tuple[Culprit, Place, Place]:
         """Measure until the guilty differences are certain. Return the step from none of them to all of them."""
         parts = find_guilty(self.bench, len(self._row), sure)
         guilty = tuple(sorted(number for part, _ in parts for number in part))
@@ -177,28 +173,26 @@ class Search:
             " or ".join(self._environments.name_of((number,)) for number in part)
             for part, _ in parts
         ]
-        names = self._environments.name_of(()), " and ".join(texts)
-        return _Step(((), guilty), names, chance=min(chance for _, chance in parts))
+        culprit = Culprit(
+            good=self._environments.name_of(()),
+            bad=" and ".join(texts),
+            chance=min(chance for _, chance in parts),
+        )
+        return culprit, (), guilty
 
-    def _confirm(self, step: _Step) -> Culprit:
+    def _confirm(self, culprit: Culprit, good_place: Place, bad_place: Place) -> Culprit:
         """Compare the candidates before and after a step by `roofline ab`, and return the step with the verdict."""
         state, lead = self.bench.state, self.bench.state.lead
         assert lead is not None
-        good, bad = step.names
-        _, bad_place = step.places
         # The number of blocks keeps this comparison apart from an earlier one that was not confirmed.
         name = f"confirm-{state.blocks}-{'-'.join(map(str, bad_place))}"
-        with self._environments.sides(dict(zip("AB", step.places, strict=True))) as sides:
+        with self._environments.sides({"A": good_place, "B": bad_place}) as sides:
             report, _ = self.bench.compare(name, sides, MOST_PROCESSES)
         row = next((row for row in report.rows if row.label == lead.label), None)
-        reasons = {candidate.place: candidate.reason for candidate in state.broken}
-        return Culprit(
-            good=good,
-            bad=bad,
-            chance=step.chance,
-            broken=tuple(f"{text} ({reasons[place]})" for place, text in step.between),
+        return replace(
+            culprit,
             verdict=row.verdict if row is not None else "",
             change=change_text(row) if row is not None else "",
             # No word of `roofline ab` makes a side from differences of two runs.
-            command="" if self._groups else comparison_command(state, good, bad),
+            command="" if self._groups else comparison_command(state, culprit.good, culprit.bad),
         )

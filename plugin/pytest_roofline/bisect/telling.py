@@ -21,7 +21,7 @@ _MASK = "***"
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A step, with the comparison that confirmed it.
+    """A step, with the comparison that confirmed it, if any did.
 
     Args:
         good: the last candidate ahead of the step, `bad` the first one behind it.
