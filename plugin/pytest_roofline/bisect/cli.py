@@ -29,7 +29,7 @@ from ..core.errors import BadInput
 from ..core.storage import check_name
 from ..core.units import count, parse_duration, printable
 from .candidates import EXPECTED, row_between
-from .differences import SettingGroup, groups_between
+from .differences import SettingGroup, group_text, groups_between
 from .environments import set_variables
 from .searching import Search
 from .state import BisectState
@@ -106,7 +106,7 @@ def _new_state(
     runs = _saved_runs((good, bad), folder)
     if runs:
         groups, _ = _differences(runs)
-        row = [group.text for group in groups]
+        row = list(map(group_text, groups))
     else:
         with set_variables(variables):
             row = row_between(good, bad, Path.cwd(), pre=pre)

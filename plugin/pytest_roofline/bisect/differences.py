@@ -33,16 +33,13 @@ class ChangedSetting:
         return f"{self.name} {self.good or 'unset'} → {self.bad or 'unset'}"
 
 
-@dataclass(frozen=True, slots=True)
-class SettingGroup:
-    """Differences that can only change together."""
+# Differences that can only change together.
+SettingGroup = tuple[ChangedSetting, ...]
 
-    members: tuple[ChangedSetting, ...]
 
-    @property
-    def text(self) -> str:
-        """The group in words."""
-        return " with ".join(member.text for member in self.members)
+def group_text(group: SettingGroup) -> str:
+    """Return a group of differences in words."""
+    return " with ".join(setting.text for setting in group)
 
 
 def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGroup], list[str]]:
@@ -103,7 +100,7 @@ def _grouped(differences: Sequence[ChangedSetting]) -> list[SettingGroup]:
                     groups[canonicalize_name(member.name)] = groups[name]
     # Each list once, though all of its members name it.
     distinct_groups = {id(group): group for group in groups.values()}.values()
-    return [SettingGroup(tuple(members)) for members in distinct_groups]
+    return [tuple(members) for members in distinct_groups]
 
 
 def _pinned_by(name: str) -> Iterator[str]:
@@ -127,7 +124,7 @@ def settings_of(
     requirements: list[str] = []
     variables: dict[str, str | None] = {}
     for number, group in enumerate(groups):
-        for member in group.members:
+        for member in group:
             value = member.bad if number in place else member.good
             if member.name.startswith("$"):
                 variables[member.name.removeprefix("$")] = value

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..ab.sides import LISTED, NOTHING, PLUGIN, PreparedSide, SideSpec, parse_side, prepare_sides
 from ..core.errors import BadInput, CannotStore
 from ..core.units import format_bytes, listed, printable
-from .differences import SettingGroup, settings_of
+from .differences import SettingGroup, group_text, settings_of
 from .search import Place
 from .state import BisectState
 
@@ -50,7 +50,10 @@ class Environments:
 
     def name_of(self, place: Place) -> str:
         """Return some differences in words."""
-        return "; ".join(self._groups[number].text for number in place) or "none of the differences"
+        return (
+            "; ".join(group_text(self._groups[number]) for number in place)
+            or "none of the differences"
+        )
 
     @contextlib.contextmanager
     def sides(self, places: Mapping[str, Place]) -> Iterator[dict[str, PreparedSide]]:
