@@ -118,7 +118,11 @@ def install_locked(text: str, path: Path, folder: Path) -> str:
 
     `text` is the side as the user wrote it. Raise BadInput without uv or the file.
     """
-    uv, subject = _uv(text), f"side {text!r}: uv"
+    uv, subject = find_uv(), f"side {text!r}: uv"
+    if uv is None:
+        raise BadInput(
+            f"side {text!r} needs uv to make its environment, but uv is not in PATH; type: {UV}"
+        )
     if not path.is_file():
         raise BadInput(
             f"side {text!r}: {path} is not a file; expected a uv.lock, a pylock.toml or a requirements file"
@@ -140,16 +144,6 @@ def find_uv() -> str | None:
         (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
     )
     return shutil.which("uv", path=folders)
-
-
-def _uv(text: str) -> str:
-    """Return the path of uv. Raise BadInput if it is not installed."""
-    program = find_uv()
-    if program is None:
-        raise BadInput(
-            f"side {text!r} needs uv to make its environment, but uv is not in PATH; type: {UV}"
-        )
-    return program
 
 
 class CommandError(BadInput):
