@@ -145,9 +145,8 @@ def split_words(text: str) -> list[str]:
 def fill_words(text: str, values: Mapping[str, str], *, shell: bool) -> list[str]:
     """Return a command to start, with the values of a process in place of their names, such as `{python}`."""
     if shell:
-        for name, value in values.items():
-            text = text.replace(name, shlex.quote(value))
-        return ["sh", "-c", text]
+        quoted_values = {name: shlex.quote(value) for name, value in values.items()}
+        return ["sh", "-c", _fill(text, quoted_values)]
     return [_fill(word, values) for word in split_words(text)]
 
 
