@@ -28,7 +28,7 @@ from ..processes.children import QUIET_FACTOR, QUIET_S, why_void
 from ..processes.system import owned_prefix
 from ..stats.key_results import KeyResults
 from ..stats.paired import Paired
-from .clear import is_clear
+from .clear import MOST_PROCESSES, is_clear
 from .environments import Environments
 from .search import Floats, Narrowed, Observation, Place, exact_levels, fit_levels
 from .state import BisectState, Broken, Lead
@@ -106,7 +106,6 @@ class Bench:
         self,
         name: str,
         sides: Mapping[str, PreparedSide],
-        processes: int,
         is_enough: Callable[[SidesResults, Mapping[str, Paired]], bool] = lambda *_: False,
     ) -> tuple[Report, SidesResults]:
         """Measure two sides in turn as `roofline ab` does. Return the report, and the results behind it.
@@ -116,12 +115,11 @@ class Bench:
         Args:
             name: of the comparison.
             sides: by `A` and `B`.
-            processes: the most of each side.
             is_enough: ends the comparison early, by the results and the verdicts so far.
         """
         began_s = time.monotonic()
         texts = sides["A"].spec.text, sides["B"].spec.text
-        settings = self.state.comparison(name, texts, processes)
+        settings = self.state.comparison(name, texts, MOST_PROCESSES)
         place = state_folder(self._folder, settings.name)
         if place.exists():
             settings = read_state(self._folder, settings.name, State)

@@ -11,7 +11,6 @@ from ..baselines.runs import read_run
 from ..core.errors import BadInput
 from ..core.verdicts import Kind
 from ..hardware import key_of
-from .clear import MOST_PROCESSES
 from .differences import SettingGroup
 from .environments import Environments
 from .measuring import Bench, BudgetSpent, any_lead, choose_lead, observations_of
@@ -113,7 +112,7 @@ class Search:
         Return why there is none; empty if there is one.
         """
         bench = self.bench
-        report, results = bench.compare("ends", sides, MOST_PROCESSES, any_lead)
+        report, results = bench.compare("ends", sides, any_lead)
         self._require_hardware(results)
         lead = choose_lead(report, results)
         if lead is None:
@@ -187,7 +186,7 @@ class Search:
         # The number of blocks keeps this comparison apart from an earlier one that was not confirmed.
         name = f"confirm-{state.blocks}-{'-'.join(map(str, bad_place))}"
         with self._environments.sides({"A": good_place, "B": bad_place}) as sides:
-            report, _ = self.bench.compare(name, sides, MOST_PROCESSES)
+            report, _ = self.bench.compare(name, sides)
         row = next((row for row in report.rows if row.label == lead.label), None)
         return replace(
             culprit,
