@@ -10,7 +10,7 @@ from ..core.errors import BadFile
 from ..core.groups import group_by
 from ..core.units import count
 from .figure_units import unit_of
-from .place import Place
+from .place import Place, is_number
 
 _SEPARATORS = (",", ";", "\t")
 # The name of a column with its unit, `Triton (GB/s)`.
@@ -179,14 +179,5 @@ def _naming_columns(header: Sequence[str], rows: Sequence[Sequence[str]], column
         for place in range(len(header))
         if place != column and len({row[place] for row in rows}) > 1
     ]
-    of_text = [place for place in differing if not all(_is_number(row[place]) for row in rows)]
+    of_text = [place for place in differing if not all(is_number(row[place]) for row in rows)]
     return of_text or [place for place in differing if place == 0]
-
-
-def _is_number(text: str) -> bool:
-    """Return True for the text of a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

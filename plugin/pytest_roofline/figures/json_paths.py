@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..core.errors import BadFile
-from .place import Place
+from .place import Place, is_number
 
 # The fields by which an object in a list is named: by the first that tells all apart, or by another that a user names.
 _NAMING = ("name", "tag", "id", "label", "command", "benchmark", "test", "case", "key")
@@ -133,19 +133,8 @@ def _leaf_paths(node: object, parts: tuple[str, ...]) -> Iterator[str]:
     """Yield the path of each number in a part of a document. `parts` lead to that part."""
     if _is_samples(node) or not isinstance(node, dict | list):
         values = node if isinstance(node, list) else [node]
-        if values and all(_is_number(value) for value in values):
+        if values and all(is_number(value) for value in values):
             yield ".".join(parts)
         return
     for key, child in children(node).items():
         yield from _leaf_paths(child, (*parts, ALL if isinstance(node, list) else key))
-
-
-def _is_number(value: object) -> bool:
-    """Return True for a number, and for the text of one."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return False
-    try:
-        float(value)
-    except (ValueError, OverflowError):
-        return False
-    return True

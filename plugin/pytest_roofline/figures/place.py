@@ -16,3 +16,14 @@ class Place:
     name: str
     cases: dict[str, str]
     value: object
+
+
+def is_number(value: object) -> bool:
+    """Return True for a number, and for the text of one."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return False
+    try:
+        float(value)
+    except (ValueError, OverflowError):
+        return False
+    return True
