@@ -1,7 +1,7 @@
 """Figures that a program prints, read by paths of a user: in JSON, in CSV, or by regular expressions."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -59,19 +59,8 @@ class ProgramFigure:
         return tuple(inverse_if_higher(self.direction, value) for value in self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class TextReader:
-    """A reader of one form of text: the values at a path, and the places that there are."""
-
-    values_at: Callable[[str, str], list[Place]]
-    places: Callable[[str], list[str]]
-
-
-READERS = {
-    "json": TextReader(json_paths.values_at, json_paths.places),
-    "csv": TextReader(csv_columns.values_at, csv_columns.places),
-    "regex": TextReader(text_groups.values_at, text_groups.places),
-}
+# A module for each form of text. `values_at` returns the values at a path, `places` the paths that there are.
+READERS = {"json": json_paths, "csv": csv_columns, "regex": text_groups}
 
 
 def parse_path(reader: str, direction: Direction, text: str) -> FigurePath:
@@ -115,7 +104,7 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
     if not text.strip():
         raise BadFile("the program printed nothing; expected its figures")
     try:
-        figures = [figure for path in paths for figure in _figures(text, READERS[reader], path)]
+        figures = [figure for path in paths for figure in _figures(text, reader, path)]
     except RecursionError:
         raise BadFile("the program printed JSON that is nested too deeply to be read") from None
     names = [_title(figure.name, figure.cases) for figure in figures]
@@ -125,11 +114,12 @@ def read_figures(text: str, reader: str, paths: Sequence[FigurePath]) -> list[Pr
     return figures
 
 
-def _figures(text: str, reader: TextReader, path: FigurePath) -> list[ProgramFigure]:
+def _figures(text: str, reader: str, path: FigurePath) -> list[ProgramFigure]:
     """Return the figures at all places of a text that one path leads to."""
-    places = [place for place in reader.values_at(text, path.path) if place.value != []]
+    values: list[Place] = READERS[reader].values_at(text, path.path)
+    places = [place for place in values if place.value != []]
     if not places:
-        paths = [printable(place) for place in reader.places(text)]
+        paths = [printable(place) for place in READERS[reader].places(text)]
         raise BadFile(
             f"{path.path!r} leads to no figure; expected one of {listed(paths, MOST_NAMED) or 'none at all'}"
         )
