@@ -249,8 +249,6 @@ def test_the_limits_of_the_host_are_told_and_none_is_not_unknown(monkeypatch, tm
         )
         machine = take_stock()
         assert (machine.memlock_bytes, machine.memlock_known) == known
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert inventory._memlock() == (None, False)
 
 
 def test_the_pairs_without_peer_access_are_listed_where_torch_tells(monkeypatch):

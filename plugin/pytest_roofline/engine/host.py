@@ -8,11 +8,11 @@ import functools
 import os
 import platform
 import re
+import resource
 import subprocess
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from ..core.facts import DeviceFacts, Environment, HostFacts
 from .devices.base import Device
@@ -210,20 +210,11 @@ def data_bytes() -> int | None:
 
 def _data_headroom_bytes() -> int | None:
     """Return the bytes that this process may still get under RLIMIT_DATA; None without a limit."""
-    used_bytes, resource = data_bytes(), limits()
-    if used_bytes is None or resource is None:
+    used_bytes = data_bytes()
+    if used_bytes is None:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    return None if soft == resource.RLIM_INFINITY else int(soft) - used_bytes
-
-
-def limits() -> Any:
-    """Return the module `resource`, which knows a process's limits; None on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource
+    return None if soft == resource.RLIM_INFINITY else soft - used_bytes
 
 
 def free_memory_bytes() -> int:
@@ -383,8 +374,8 @@ def limit_memory() -> Iterator[int | None]:
 
     # Let torch start its threads now, since OpenMP ends the process if it cannot get memory for one later.
     torch.ones(_PARALLEL).neg_()
-    data_segment_bytes, resource = data_bytes(), limits()
-    if data_segment_bytes is None or resource is None:
+    data_segment_bytes = data_bytes()
+    if data_segment_bytes is None:
         yield None
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)

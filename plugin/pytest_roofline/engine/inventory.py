@@ -5,6 +5,7 @@ A fact that no library states is unknown, never guessed.
 
 import contextlib
 import os
+import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from ..core.facts import Machine
 from .devices import amd, nvidia
 from .devices.cpu import Neighbours
 from .devices.nvidia import ask
-from .host import ACCELERATOR_NODES, host_facts, limits
+from .host import ACCELERATOR_NODES, host_facts
 
 # Variables through which profilers load themselves into CUDA programs (NVIDIA's tools, and those of NVTX).
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB", "HSA_TOOLS_LIB")
@@ -39,7 +40,6 @@ def take_stock(watch_s: float = 0.0) -> Machine:
     time.sleep(watch_s)
     cores_taken, taken_by = neighbours.cores_taken(), neighbours.taken_by()
     gpus_by_library = {"NVML": nvidia.gpus(), "amdsmi": amd.gpus()}
-    memlock_bytes, memlock_known = _memlock()
     return Machine(
         host=host_facts(),
         gpus=tuple(gpu for gpus in gpus_by_library.values() for gpu in gpus or ()),
@@ -49,8 +49,8 @@ def take_stock(watch_s: float = 0.0) -> Machine:
         silent=tuple(why for why in (nvidia.silent(), amd.silent()) if why),
         no_peers=_no_peers(),
         shm_bytes=_shm_bytes(),
-        memlock_bytes=memlock_bytes,
-        memlock_known=memlock_known,
+        memlock_bytes=_memlock_bytes(),
+        memlock_known=True,
         mps=_mps() if gpus_by_library["NVML"] else None,
         profiler=next((name for name in INJECTIONS if os.environ.get(name)), ""),
         cores_taken=cores_taken,
@@ -87,13 +87,10 @@ def _shm_bytes() -> int | None:
     return None
 
 
-def _memlock() -> tuple[int | None, bool]:
-    """Return how many bytes may be locked, None without a limit, and whether that is known."""
-    resource = limits()
-    if resource is None:
-        return None, False
+def _memlock_bytes() -> int | None:
+    """Return how many bytes may be locked; None without a limit."""
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    return (None if soft_limit == resource.RLIM_INFINITY else soft_limit), True
+    return None if soft_limit == resource.RLIM_INFINITY else soft_limit
 
 
 def _mps() -> bool:

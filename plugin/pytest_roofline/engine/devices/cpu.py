@@ -6,6 +6,7 @@ It needs no accelerator, so everything can be tried and tested on any machine.
 import functools
 import itertools
 import os
+import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -69,11 +70,8 @@ class CpuDevice(RealDevice):
 
     def counters(self) -> Counters:
         """Return how often the scheduler interrupted this process, and the core time of others."""
-        resource = host.limits()
         return Counters(
-            preemptions=None
-            if resource is None
-            else int(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw),
+            preemptions=resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw,
             others_core_s=others_core_s(),
         )
 
