@@ -181,7 +181,7 @@ class Rests:
     def __init__(self):
         self.passed_s = 0.0
 
-    def now_s(self):
+    def monotonic(self):
         return self.passed_s
 
     def sleep(self, seconds):
@@ -193,7 +193,7 @@ def test_the_doctor_waits_for_a_quiet_machine_and_says_who_keeps_it_busy(
     command, machine, monkeypatch, quiet_after_s, status
 ):
     clock, busy = Rests(), "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
-    monkeypatch.setattr(quiet, "Clock", lambda: clock)
+    monkeypatch.setattr(quiet, "time", clock)
     monkeypatch.setattr(quiet, "busy_at", lambda _: busy if clock.passed_s < quiet_after_s else "")
     result = command("doctor", "--wait", "90s")
     lines = result.stdout.splitlines()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_roofline.core.errors import BadInput, DeviceError
-from pytest_roofline.engine import host
+from pytest_roofline.engine import host, quiet
 from pytest_roofline.engine.devices import base, check_device_name, cpu, open_device, xpu
 from pytest_roofline.engine.devices.base import (
     OWN_CONTEXT_BYTES,
@@ -341,7 +341,7 @@ class Card(FakeDevice):
         return self.answers.pop(0)
 
 
-def test_siblings_that_are_busy_twice_are_told_with_their_share():
+def test_siblings_that_are_busy_twice_are_told_with_their_share(monkeypatch):
     for answers, said, waited in [
         ([{"GPU 1 (b)": 0.0, "GPU 2 (c)": 0.05}], "", []),
         (
@@ -353,7 +353,8 @@ def test_siblings_that_are_busy_twice_are_told_with_their_share():
         ([{"GPU 1 (b)": 1.0}, {"GPU 1 (b)": 0.0}], "", [FORGOTTEN_S]),
     ]:
         waits = []
-        assert (busy_text(Card(*answers), waits.append), waits) == (said, waited)
+        monkeypatch.setattr(quiet.time, "sleep", waits.append)
+        assert (busy_text(Card(*answers)), waits) == (said, waited)
     assert (siblings_of(FakeDevice()), busy_text(FakeDevice())) == ((), "")
 
 

@@ -1,5 +1,7 @@
 """`--roofline-wait`: a run waits for a quiet machine by a scripted clock, and ends where that stays busy."""
 
+import time
+
 import pytest
 
 from pytest_roofline.engine import quiet
@@ -11,12 +13,14 @@ CC1 = "other processes keep 1.6 of 2 cores busy (cc1 (7) 1.0)"
 
 
 class ScriptedClock:
-    """Time that passes only while somebody rests."""
+    """Time that passes only while somebody rests; that of a process goes on."""
+
+    perf_counter, process_time = time.perf_counter, time.process_time
 
     def __init__(self):
         self.passed_s = 0.0
 
-    def now_s(self):
+    def monotonic(self):
         return self.passed_s
 
     def sleep(self, seconds):
@@ -27,7 +31,7 @@ class ScriptedClock:
 def clock(monkeypatch):
     """The clock by which runs wait."""
     scripted = ScriptedClock()
-    monkeypatch.setattr(quiet, "Clock", lambda: scripted)
+    monkeypatch.setattr(quiet, "time", scripted)
     return scripted
 
 
@@ -36,24 +40,23 @@ def busy_until(clock, seconds):
     return lambda *_: CC1 if clock.passed_s < seconds else ""
 
 
-def test_a_quiet_machine_is_not_waited_for():
-    clock, lines = ScriptedClock(), []
-    assert wait_until_quiet(lambda: "", 60.0, lines.append, clock) == ""
+def test_a_quiet_machine_is_not_waited_for(clock):
+    lines = []
+    assert wait_until_quiet(lambda: "", 60.0, lines.append) == ""
     assert (clock.passed_s, lines) == (0.0, [])
 
 
-def test_who_is_at_work_is_told_at_once_and_every_half_minute_until_it_is_quiet():
-    clock, lines = ScriptedClock(), []
-    assert wait_until_quiet(busy_until(clock, 65.0), 600.0, lines.append, clock) == ""
+def test_who_is_at_work_is_told_at_once_and_every_half_minute_until_it_is_quiet(clock):
+    lines = []
+    assert wait_until_quiet(busy_until(clock, 65.0), 600.0, lines.append) == ""
     assert 65.0 <= clock.passed_s <= 65.0 + quiet.PAUSE_S
     assert lines == [
         f"waiting for a quiet machine, for at most {left} s: {CC1}" for left in (600, 570, 540)
     ]
 
 
-def test_where_it_stays_busy_nobody_waits_longer_than_was_said():
-    clock = ScriptedClock()
-    assert wait_until_quiet(busy_until(clock, 1e9), 61.0, lambda _: None, clock) == CC1
+def test_where_it_stays_busy_nobody_waits_longer_than_was_said(clock):
+    assert wait_until_quiet(busy_until(clock, 1e9), 61.0, lambda _: None) == CC1
     assert clock.passed_s == 61.0
 
 

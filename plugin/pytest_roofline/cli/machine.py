@@ -172,10 +172,7 @@ def _wait_until_quiet(patience_s: float, as_json: bool) -> str:
     """
     device = devices.open_device(None)
     return quiet.wait_until_quiet(
-        lambda: quiet.busy_at(device),
-        patience_s,
-        lambda line: say(line, err=as_json),
-        quiet.Clock(),
+        lambda: quiet.busy_at(device), patience_s, lambda line: say(line, err=as_json)
     )
 
 

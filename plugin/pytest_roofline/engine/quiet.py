@@ -28,38 +28,23 @@ def busy_at(device: Device) -> str:
     return f"other processes keep {printable(device.name)} busy for {share:.0%} of the time"
 
 
-class Clock:
-    """The clock of a wait. Tests use a scripted one."""
-
-    def now_s(self) -> float:
-        """Return the seconds since some fixed moment."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
-        time.sleep(seconds)
-
-
-def wait_until_quiet(
-    look: Callable[[], str], patience_s: float, say: Callable[[str], None], clock: Clock
-) -> str:
+def wait_until_quiet(look: Callable[[], str], patience_s: float, say: Callable[[str], None]) -> str:
     """Wait until nobody else works. Return who still does if that takes too long; else empty.
 
     Args:
         look: returns a text on who keeps the machine busy; empty if nobody does.
         patience_s: the most seconds to wait.
         say: called with a message at the first look, and then every half minute.
-        clock: tells the time, and waits.
     """
-    until_s, silent_until_s = clock.now_s() + patience_s, clock.now_s()
+    until_s, silent_until_s = time.monotonic() + patience_s, time.monotonic()
     while busy := look():
-        now_s = clock.now_s()
+        now_s = time.monotonic()
         if now_s >= until_s:
             return busy
         if now_s >= silent_until_s:
             silent_until_s = now_s + REMARK_EVERY_S
             say(f"waiting for a quiet machine, for at most {until_s - now_s:.0f} s: {busy}")
-        clock.sleep(min(PAUSE_S, until_s - now_s))
+        time.sleep(min(PAUSE_S, until_s - now_s))
     return ""
 
 
@@ -71,7 +56,7 @@ def siblings_of(device: Device) -> tuple[str, ...]:
     return device.siblings() if isinstance(device, SiblingDevice) else ()
 
 
-def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> str:
+def busy_text(device: Device) -> str:
     """Return a text on which sibling devices are at work.
 
     Empty if none is, or if that is unknown. If some are, it looks once more after a pause.
@@ -79,7 +64,7 @@ def busy_text(device: Device, pause: Callable[[float], object] = time.sleep) -> 
     if not isinstance(device, SiblingDevice) or not _busy(device):
         return ""
     # The first look may have seen work of this process itself.
-    pause(FORGOTTEN_S)
+    time.sleep(FORGOTTEN_S)
     shares = _busy(device)
     return ", ".join(f"{name} was {share * 100:.0f} % busy" for name, share in shares.items())
 

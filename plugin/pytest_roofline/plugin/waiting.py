@@ -47,7 +47,6 @@ class Waiting:
             lambda: quiet.busy_at(under_test.device),
             self._patience_s,
             lambda line: tell(state.config, f"roofline: {line}", progress=False),
-            quiet.Clock(),
         )
 
     @pytest.hookimpl(trylast=True)
