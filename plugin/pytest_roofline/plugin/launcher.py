@@ -17,7 +17,7 @@ from ..ranks import facts
 from ..ranks.attach import NO_MPI, AttachedProcesses, AttachPlacement
 from ..ranks.command_lines import Launch, parse_arguments
 from ..ranks.identity import without_launch
-from ..ranks.launching import LauncherPlacement, command_of_program
+from ..ranks.launching import LauncherPlacement, command_of_launch
 from ..ranks.local import Local
 from ..ranks.placement import Placement
 from ..ranks.pool import Pool
@@ -138,7 +138,7 @@ class Launcher:
             environ=environ,
             program=tuple(words),
         )
-        return name, command_of_program(name, launch), dict(launch.environ)
+        return name, command_of_launch(name, launch, mpi=True), dict(launch.environ)
 
     def pool(self, size: int, mpi: bool = False) -> Pool:
         """Return the pool for a world of so many ranks, and stop the other.

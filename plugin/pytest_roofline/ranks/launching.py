@@ -187,10 +187,8 @@ class LauncherPlacement:
 
     def _command(self, launch: "Launch") -> list[str]:
         """Return the command line of this launcher."""
-        if self.name == "mpirun":
-            return mpirun(launch, mpi_family(_probe("mpirun", "--version")))
-        if self.name == "srun":
-            return srun(launch, mpi_plugin(_probe("srun", "--mpi=list")) if self._mpi else "none")
+        if self.name != "torchrun":
+            return command_of_launch(self.name, launch, mpi=self._mpi)
         is_on_one_node = min(launch.node_count, launch.size) == 1
         if is_on_one_node:
             return torchrun(launch)
@@ -212,14 +210,14 @@ class LauncherPlacement:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def command_of_program(name: str, launch: Launch) -> list[str]:
-    """Return the command by which `mpirun` or `srun` starts a program on ranks.
+def command_of_launch(name: str, launch: Launch, *, mpi: bool) -> list[str]:
+    """Return the command by which `mpirun` or `srun` starts ranks, which may use MPI.
 
     Raises:
         BadInput: the launcher is not in PATH, or not known.
     """
     if name == "srun":
-        return srun(launch, mpi_plugin(_probe("srun", "--mpi=list")))
+        return srun(launch, mpi_plugin(_probe("srun", "--mpi=list")) if mpi else "none")
     return mpirun(launch, mpi_family(_probe("mpirun", "--version")))
 
 
