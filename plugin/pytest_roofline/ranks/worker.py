@@ -58,8 +58,7 @@ class Server:
         self._inbox: queue.Queue[Any] = queue.Queue()
         # A file without a name, of which nothing is left, however this process ends. Signals write stacks into it.
         self._stacks_file = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process lives
-        if hasattr(faulthandler, "register"):
-            faulthandler.register(signal.SIGUSR1, file=self._stacks_file, all_threads=True)
+        faulthandler.register(signal.SIGUSR1, file=self._stacks_file, all_threads=True)
 
     def serve(self) -> int:
         """Serve the controller for the rank's whole life. Return the exit status.
