@@ -390,18 +390,15 @@ def export(
     if target is not None:
         refuse_overwriting(target, paths)
     exported_runs = [read_run(path) for path in paths]
-    exported_document = export_runs(exported_runs, format_name)
+    document, names, left_out = export_runs(exported_runs, format_name)
     note_cuts(exported_runs)
-    _print_left_out(exported_document.left_out)
-    measured_count = len(exported_document.names) + sum(
-        entry.measured for entry in exported_document.left_out
-    )
-    if exported_document.document is None:
+    _print_left_out(left_out)
+    measured_count = len(names) + sum(entry.measured for entry in left_out)
+    if document is None:
         raise BadInput(
             f"none of {measured_count} measurements can be exported as {format_name}; name another run"
         )
-    summary = f"{len(exported_document.names)} of {measured_count} measurements exported"
-    document = exported_document.document
+    summary = f"{len(names)} of {measured_count} measurements exported"
     text = document if isinstance(document, str) else json_text(document, ensure_ascii=True)
     if target is None:
         print_document(text)
@@ -413,8 +410,8 @@ def export(
             {
                 "format": format_name,
                 "file": str(target),
-                "exported": list(exported_document.names),
-                "left_out": [asdict(entry) for entry in exported_document.left_out],
+                "exported": names,
+                "left_out": [asdict(entry) for entry in left_out],
             }
         )
     else:

@@ -197,20 +197,11 @@ EXPORTS = (
 EXPORT_NAMES = tuple(export_format.name for export_format in EXPORTS)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedDocument:
-    """A document for another tool, as plain data or as a text.
+def export(runs: Sequence[Run], name: str) -> tuple[Any, list[str], list[Omission]]:
+    """Return the measurements of these runs in a format, their names, and what is left out.
 
-    `document` is None where nothing may be written; `names` are those of its measurements.
+    The document is plain data or a text; None where nothing may be written.
     """
-
-    document: Any
-    names: tuple[str, ...]
-    left_out: tuple[Omission, ...]
-
-
-def export(runs: Sequence[Run], name: str) -> ExportedDocument:
-    """Return the measurements of these runs in a format."""
     export_format = next((candidate for candidate in EXPORTS if candidate.name == name), None)
     if export_format is None:
         raise BadInput(f"--to is {name!r}; expected one of {', '.join(EXPORT_NAMES)}")
@@ -223,8 +214,5 @@ def export(runs: Sequence[Run], name: str) -> ExportedDocument:
     ]
     names = [export_format.name_of(entry) for entry in exportable_entries]
     refuse_duplicates(zip(names, exportable_entries, strict=True))
-    return ExportedDocument(
-        export_format.write(exportable_entries) if exportable_entries else None,
-        tuple(names),
-        tuple(left_out),
-    )
+    document = export_format.write(exportable_entries) if exportable_entries else None
+    return document, names, left_out
