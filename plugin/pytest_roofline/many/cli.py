@@ -76,7 +76,6 @@ def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     smallest_change = parse_fraction(minimum, "--minimum")
     tables, _ = _read(**selection)
     from .history import history as history_of
-    from .text import history_text
 
     run_history = history_of(tables, smallest_change, by)
     if not run_history.series:
@@ -88,6 +87,9 @@ def history(minimum: str, by: str, as_json: bool, **selection: Any) -> None:
     if as_json:
         print_json(_history_as_json(tables, run_history))
     else:
+        # Its tables load much that --json does not need.
+        from .text import history_text
+
         say(history_text(tables, run_history, width(), sys.stdout.isatty()))
     sys.exit(1 if any(change.slower for change in run_history.changes) else 0)
 
@@ -159,7 +161,6 @@ def fleet(
     plan = _plan(read, higher, lower)
     tables, files = _read(**selection, host=host, plan=plan, logs=True)
     from .fleet import fleet as fleet_of
-    from .text import fleet_text
 
     report = replace(
         fleet_of(tables, smallest_slowdown), silent=silent_nodes(expected_nodes, {"": files})
@@ -167,6 +168,8 @@ def fleet(
     findings = [finding for finding in report.findings if by in (None, finding.level)]
     # The text is printed even where no hardware can be judged: it counts what is there.
     if not as_json:
+        from .text import fleet_text
+
         say(fleet_text(tables, report, findings, width(), sys.stdout.isatty(), by))
     if not any(hardware.judged for hardware in report.hardware):
         unnamed_count = int((tables.runs["node"] == UNKNOWN).sum())
