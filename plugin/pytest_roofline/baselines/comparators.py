@@ -62,15 +62,21 @@ class Comparator(ABC):
         """Return the facts of every session or process, as text by name."""
 
     @abstractmethod
+    def _record(self, key: Key) -> Entry | Measurement | None:
+        """Return a record of this key: its entry, or one of its measurements."""
+
     def work(self, key: Key) -> Work | None:
         """Return the work that was timed under this key.
 
         Times of different work must not be compared.
         """
+        record = self._record(key)
+        return None if record is None else record.work
 
-    @abstractmethod
     def label(self, key: Key) -> str:
         """Return its label of this key."""
+        record = self._record(key)
+        return key.label if record is None else record.label
 
     @abstractmethod
     def keys(self) -> list[Key]:
@@ -180,7 +186,7 @@ class BaselineComparator(Comparator):
 
     def reference(self, key: Key) -> Reference | None:
         """Return the processes of the entry for `key`."""
-        entry = self._entry(key)
+        entry = self._record(key)
         if entry is None:
             return None
         reference = reference_of(entry, str(self.entries.path_of(entry)))
@@ -188,23 +194,13 @@ class BaselineComparator(Comparator):
 
     def environments(self, key: Key) -> tuple[dict[str, str], ...]:
         """Return the environments of the entry's sessions."""
-        entry = self._entry(key)
+        entry = self._record(key)
         return () if entry is None else tuple(session.environment for session in entry.sessions)
-
-    def work(self, key: Key) -> Work | None:
-        """Return the work of the entry for `key`."""
-        entry = self._entry(key)
-        return None if entry is None else entry.work
 
     def test_of(self, key: Key) -> str:
         """Return the id of the test that recorded the entry for `key`."""
-        entry = self._entry(key)
+        entry = self._record(key)
         return "" if entry is None else entry.test.id
-
-    def label(self, key: Key) -> str:
-        """Return the label of the entry for `key`."""
-        entry = self._entry(key)
-        return key.label if entry is None else entry.label
 
     def keys(self) -> list[Key]:
         """Return the keys of the measured entries."""
@@ -215,7 +211,7 @@ class BaselineComparator(Comparator):
             self.entries.with_changes(lambda entry: leave_out(entry, odd)), odd
         )
 
-    def _entry(self, key: Key) -> Entry | None:
+    def _record(self, key: Key) -> Entry | None:
         """Return the measured entry of a key; None where the baselines have none."""
         for entry in self.entries.of(key.benchmark, key.name):
             if entry.kind == "measured" and entry.matches(key):
@@ -328,15 +324,8 @@ class RunComparator(Comparator):
         """Return every attempt of every process, in the order of runs."""
         return list(chain.from_iterable(self._processes.get(key.identity, {}).values()))
 
-    def work(self, key: Key) -> Work | None:
-        """Return the work that the runs timed."""
-        measurement = self.measurement(key)
-        return None if measurement is None else measurement.work
-
-    def label(self, key: Key) -> str:
-        """Return the label in the runs."""
-        measurement = self.measurement(key)
-        return key.label if measurement is None else measurement.label
+    def _record(self, key: Key) -> Measurement | None:
+        return self.measurement(key)
 
     def keys(self) -> list[Key]:
         """Return every key of the runs, in their order."""
