@@ -33,18 +33,8 @@ class Refusal:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class FitEntries:
-    """The results of a run for baselines: entries by the family of their file, and exact ones."""
-
-    entries: dict[str, tuple[Entry, ...]]
-    exact: tuple[ExactEntry, ...]
-    refusals: tuple[Refusal, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        """Return True where no test has anything that is fit."""
-        return not self.entries and not self.exact
+# The results of a run for baselines: entries by the family of their file, exact ones, and refusals of all others.
+Fit = tuple[dict[str, tuple[Entry, ...]], tuple[ExactEntry, ...], tuple[Refusal, ...]]
 
 
 def fewest_of(rounds: int) -> int:
@@ -52,7 +42,7 @@ def fewest_of(rounds: int) -> int:
     return max(ENOUGH_KNOWN, math.ceil(rounds / 2))
 
 
-def fit_of(run: Run, fewest: int) -> FitEntries:
+def fit_of(run: Run, fewest: int) -> Fit:
     """Return the results of a run that are fit for the baselines, with a refusal of every other test.
 
     Each test is proposed alone, with the canaries of its device beside it.
@@ -86,7 +76,7 @@ def fit_of(run: Run, fewest: int) -> FitEntries:
         )
     exact, unfit = _exact_of(run)
     entries = {family: tuple(members.values()) for family, members in fit.items()}
-    return FitEntries(entries, exact, (*refusals, *unfit))
+    return entries, exact, (*refusals, *unfit)
 
 
 def _proposal_of(run: Run, measurements: Sequence[Measurement]) -> tuple[Proposal | None, str]:

@@ -64,10 +64,10 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
         CannotStore: a file cannot be written.
         BadFile: a file that is there cannot be read.
     """
-    fit = fit_of(run, fewest)
+    entries_by_family, fit_kernels, refusals = fit_of(run, fewest)
     paths, entries = [], []
     slower: list[Refusal] = []
-    for family, fit_entries in fit.entries.items():
+    for family, fit_entries in entries_by_family.items():
         changes = _merge(Baseline(family, fit_entries), folder, reason)
         # Canaries are merged like tests, but a recording tells only of tests.
         tests = [change for change in changes if not change.entry.is_canary]
@@ -78,7 +78,7 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
         slower += [
             Refusal(change.entry.test.id, change.refusal) for change in tests if change.refusal
         ]
-    exact, worse = _harmless_kernels(fit.exact, run.resources, folder, reason)
+    exact, worse = _harmless_kernels(fit_kernels, run.resources, folder, reason)
     if exact:
         paths.append(approve_exact(exact, folder))
     return Recording(
@@ -86,7 +86,7 @@ def record(run: Run, fewest: int, folder: Path, *, reason: str = "") -> Recordin
         entries=tuple(entries),
         exact=tuple(exact),
         slower=(*slower, *worse),
-        refusals=fit.refusals,
+        refusals=refusals,
     )
 
 

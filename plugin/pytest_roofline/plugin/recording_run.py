@@ -79,10 +79,10 @@ def _why_unrecorded(run: Run, fewest_processes: int) -> tuple[str, ...]:
 
     An entry needs `fewest_processes` sound processes.
     """
-    fit = fit_of(run, fewest_processes)
-    if not fit.is_empty:
+    entries, kernels, refusals = fit_of(run, fewest_processes)
+    if entries or kernels:
         return ()
-    return tuple(refusal.why for refusal in fit.refusals) or (
+    return tuple(refusal.why for refusal in refusals) or (
         "no test measured anything that a baseline can hold",
     )
 
