@@ -177,14 +177,9 @@ def _tells_of_memory(error: Exception) -> bool:
     return _TRITON.search(str(error)) is not None or any(text in str(error) for text in _TEXTS)
 
 
-def parse_requested_bytes(message: str) -> int | None:
-    """Return the bytes that an allocation asked for, from its error."""
-    return _size(_ASKED.search(message))
-
-
-def parse_free_bytes(message: str) -> int | None:
-    """Return the free bytes, from the error of an allocation."""
-    return _size(_FREE.search(message))
+def parse_sizes(message: str) -> tuple[int | None, int | None]:
+    """Return the bytes that an allocation asked for, and the free ones, from its error."""
+    return _size(_ASKED.search(message)), _size(_FREE.search(message))
 
 
 def _size(match: re.Match[str] | None) -> int | None:

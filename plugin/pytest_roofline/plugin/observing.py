@@ -24,8 +24,7 @@ from ..core.memory import (
     OutOfMemory,
     Phase,
     out_of_memory,
-    parse_free_bytes,
-    parse_requested_bytes,
+    parse_sizes,
 )
 from ..core.profiles import Profile
 from ..core.records import Measurement
@@ -173,7 +172,7 @@ def _record(
     message = encodable(str(cause)) or type(cause).__name__
     first_line = message.splitlines()[0]
     call_name = place.name if place is not None else ""
-    free_bytes = parse_free_bytes(message)
+    asked_bytes, free_bytes = parse_sizes(message)
     return OutOfMemory(
         test_id=encodable(item.nodeid),
         benchmark=planned.benchmark,
@@ -182,7 +181,7 @@ def _record(
         device=place.device.name if place is not None else session.under_test.device.name,
         allocation=FailedAllocation(
             message=first_line[:MOST_TEXT],
-            asked_bytes=parse_requested_bytes(message),
+            asked_bytes=asked_bytes,
             free_bytes=memory_state.free_bytes if free_bytes is None else free_bytes,
             allocated_bytes=allocated.now_bytes if allocated is not None else None,
             peak_bytes=allocated.most_bytes if allocated is not None else None,
