@@ -117,19 +117,6 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
 
-    @property
-    def shown_rows(self) -> Sequence[Sequence[Cell]]:
-        """Return the rows that the page shows from the start."""
-        return self.rows[:SHOWN_ROWS]
-
-    @property
-    def hidden_rows(self) -> Sequence[Sequence[Cell]]:
-        """Return the rows that a click shows.
-
-        Without JavaScript the page shows them from the start.
-        """
-        return self.rows[SHOWN_ROWS:]
-
 
 def _table(caption: str, rows: Sequence[dict[str, Cell]]) -> Table:
     """Return a table of rows by heading, without empty columns."""
@@ -361,7 +348,7 @@ def _templates() -> Environment:
         finalize=_printable_text,
     )
     # `_printable_text` would write the end of a line as an escape; markup passes unchanged.
-    templates.globals["newline"] = Markup("\n")
+    templates.globals |= {"newline": Markup("\n"), "SHOWN_ROWS": SHOWN_ROWS}
     templates.filters |= {"shape": shape, "family": family, "slug": slug, "for_script": for_script}
     return templates
 
