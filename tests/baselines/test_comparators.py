@@ -71,8 +71,8 @@ def test_a_comparator_gives_and_counts_everything_that_it_knows(make, baseline, 
             key.label: (1.0,) for key in (*names, other)
         }
         assert all(comparator.reference(key) == reference for key, reference in references)
-        assert comparator.count("memcpy_d2d", SIZE, make.hardware()) == 2
-        assert comparator.count("memcpy_d2d", SIZE, make.hardware(product="h100-sxm")) == 0
+        assert comparator.count([("memcpy_d2d", SIZE)], (), make.hardware()) == 2
+        assert comparator.count([("memcpy_d2d", SIZE)], (), make.hardware(product="h100-sxm")) == 0
 
 
 def test_every_run_is_a_session_of_its_own_with_each_process_once(make, tmp_path):
@@ -243,7 +243,7 @@ def test_a_measurement_on_two_devices_is_found_and_counted_and_another_link_is_a
     run = make.run(tmp_path / "one.jsonl", make.measurement(key=two()))
     for comparator in (baseline(make.measured(key=two())), RunComparator([run])):
         assert comparator.reference(two()) is not None
-        assert comparator.count("peer_copy_one_way", SIZE, make.hardware()) == 1
+        assert comparator.count([("peer_copy_one_way", SIZE)], (), make.hardware()) == 1
         assert (comparator.reference(two("pcie")), comparator.reference(two(devices=1))) == (
             None,
             None,

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import fields, replace
-from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -145,30 +144,23 @@ class Comparator(ABC):
         """Return the hardware of every key."""
         return [key.hardware for key in self.keys()]
 
-    def count(self, benchmark: str, parameters: dict[str, object], hardware: HardwareKey) -> int:
-        """Return the number of a test's measurements on a hardware.
+    def count(
+        self,
+        tests: Iterable[tuple[str, dict[str, object]]],
+        test_ids: Collection[str],
+        hardware: HardwareKey,
+    ) -> int:
+        """Return the number of measurements on a hardware, with any number of its devices.
 
-        It does not matter how many of its devices the test uses.
+        Args:
+            tests: the benchmark and parameters of each test.
+            test_ids: of tests whose figures of tools count; these have the benchmarks and parameters of their tools.
         """
-        return self._counts[benchmark, canonical(parameters), hardware.alone]
-
-    def count_of_tools(self, test_ids: Collection[str], hardware: HardwareKey) -> int:
-        """Return the number of figures on a hardware that tests have from tools.
-
-        These have the benchmarks and parameters of their tools.
-        """
-        return sum(
-            is_of_tool(key.benchmark)
-            and key.hardware.alone == hardware.alone
-            and self.test_of(key) in test_ids
-            for key in self.keys()
-        )
-
-    @cached_property
-    def _counts(self) -> Counter[tuple[str, str, HardwareKey]]:
-        """Return the number of keys of each benchmark, parameters and device."""
-        return Counter(
-            (key.benchmark, canonical(key.parameters), key.hardware.alone) for key in self.keys()
+        keys = [key for key in self.keys() if key.hardware.alone == hardware.alone]
+        counts = Counter((key.benchmark, canonical(key.parameters)) for key in keys)
+        of_tests = sum(counts[benchmark, canonical(parameters)] for benchmark, parameters in tests)
+        return of_tests + sum(
+            is_of_tool(key.benchmark) and self.test_of(key) in test_ids for key in keys
         )
 
 

@@ -174,11 +174,8 @@ def _comparisons(
     comparator: Comparator, planned: Mapping[str, Planned], hardware: HardwareKey
 ) -> int:
     """Return the number of comparisons that the planned tests will make, by which p-values are corrected."""
-    of_tests = sum(
-        comparator.count(plan.benchmark, plan.parameters, hardware) for plan in planned.values()
-    )
-    # The figures of a tool have its benchmarks, so they are counted by the ids of their tests.
-    return of_tests + comparator.count_of_tools({*map(encodable, planned)}, hardware)
+    tests = [(plan.benchmark, plan.parameters) for plan in planned.values()]
+    return comparator.count(tests, {*map(encodable, planned)}, hardware)
 
 
 def _idle_accelerator(config: pytest.Config, options: Options, device: Device) -> str:
