@@ -174,15 +174,10 @@ def run_json(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> str:
         runs: the runs to report.
         rows: the result of `rows_of(runs)`, from a caller that has it already.
     """
-    return json_text(as_plain(runs, rows), indent=None)
-
-
-def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str, object]:
-    """Return `run.json` as plain data."""
     names = run_names(runs)
     results = rows_of(runs) if rows is None else rows
     rows_by_path = group_by(results, lambda row: row.path)
-    return {
+    document = {
         "schema": SCHEMA,
         "tool": f"pytest-roofline {__version__}",
         "runs": [
@@ -191,6 +186,7 @@ def as_plain(runs: Sequence[Run], rows: Sequence[Row] | None = None) -> dict[str
         ],
         "results": [plain(columns) for row in results for columns in row.columns()],
     }
+    return json_text(document, indent=None)
 
 
 def _run(run: Run, name: str, sentence: str) -> dict[str, object]:

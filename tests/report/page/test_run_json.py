@@ -7,7 +7,7 @@ import pytest
 
 from pytest_roofline.baselines.runs import LINE_TYPES, read_run
 from pytest_roofline.core.records import Ceiling
-from pytest_roofline.report.files import as_plain, run_json
+from pytest_roofline.report.files import run_json
 
 LISTS = (
     "calibrations", "measurements", "figures", "memory_uses", "profiles", "resources", "out_of_memory", "outcomes",
@@ -17,7 +17,7 @@ LISTS = (
 
 def test_every_line_of_the_run_file_comes_back_as_it_was(make, report, tmp_path):
     path = make.save(tmp_path / "run.jsonl", *report.everything())
-    plain = as_plain([read_run(path)])
+    plain = json.loads(run_json([read_run(path)]))
     (run,) = plain["runs"]
     assert ({"schema", "tool", "runs", "results"}, 2) == (set(plain), plain["schema"])
     assert {"name", "sentence", "path", "cut", "header", "footer", *LISTS} == set(run)
