@@ -61,7 +61,7 @@ def fit_of(run: Run, fewest: int) -> Fit:
         alone = first.key.hardware.alone
         canaries_of_device = [record for record in canaries if record.key.hardware.alone == alone]
         proposal, reason = _proposal_of(run, [*measurements, *canaries_of_device])
-        if proposal is not None and not _is_enough(proposal, fewest):
+        if proposal is not None and len(_entry_of(proposal).medians) < fewest:
             reason = _too_few(measurements, proposal, fewest, reason)
             proposal = None
         if proposal is None:
@@ -97,10 +97,6 @@ def _proposal_of(run: Run, measurements: Sequence[Measurement]) -> tuple[Proposa
 def _entry_of(proposal: Proposal) -> Entry:
     """Return the entry of the test itself, not of a canary."""
     return next(entry for entry in proposal.baseline.entries if not entry.is_canary)
-
-
-def _is_enough(proposal: Proposal, fewest: int) -> bool:
-    return len(_entry_of(proposal).medians) >= fewest
 
 
 def _too_few(

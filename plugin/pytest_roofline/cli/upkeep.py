@@ -6,6 +6,7 @@ They show entries, their mistakes, and those that no test uses.
 import datetime
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -25,7 +26,6 @@ from ..report.baseline_tables import (
     MOST_LINES,
     MOST_OF_ONE,
     count_text,
-    flaw_as_json,
     health_as_json,
     health_table,
     provisional_lines,
@@ -170,7 +170,7 @@ def check(
         ):
             say(line, err=as_json)
     if as_json:
-        print_json([flaw_as_json(path, flaw) for path, flaw in flaws])
+        print_json([{"file": str(path), **asdict(flaw)} for path, flaw in flaws])
     return 1 if mistake_count else 0
 
 

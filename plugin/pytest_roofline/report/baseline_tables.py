@@ -10,7 +10,6 @@ from ..baselines.limit_texts import value_text
 from ..baselines.proposals import Proposal
 from ..baselines.renewal import Change, since, since_accepted
 from ..core.entries import Entry
-from ..core.errors import Flaw
 from ..core.facts import HardwareKey
 from ..core.groups import group_by
 from ..core.keys import label_of
@@ -389,8 +388,3 @@ def _change_as_json(change: Change) -> dict[str, object]:
         "processes_before": len(before.medians) if before else 0,
         "processes_after": len(after.medians),
     }
-
-
-def flaw_as_json(path: Path, flaw: Flaw) -> dict[str, object]:
-    """Return a flaw with its file as JSON."""
-    return {"file": str(path), **asdict(flaw)}
