@@ -33,7 +33,7 @@ def curve_line(curve: CurveSummary) -> str:
     It has the plateau, the sizes that reach shares of the plateau and of the roofline, and the
     fit of latency and bandwidth.
     """
-    unit, name = _rate_unit(curve)
+    unit, name = rate_unit(curve.metric)
     shares = curve.reached | {f"{share} of roof": size for share, size in curve.of_roof.items()}
     sizes = [
         f"{share} from {format_bytes(size)}" for share, size in shares.items() if size is not None
@@ -49,7 +49,7 @@ def fit_text(curve: CurveSummary) -> str:
 
     It reads `fits 2.00 µs ± 30.0 ns + size at 2.10 ± 0.01 GB/s`.
     """
-    unit, name = _rate_unit(curve)
+    unit, name = rate_unit(curve.metric)
     fit = curve.fit
     text = f"{format_seconds(fit.latency_s)}{_error_text(fit.latency_error_s, format_seconds)}"
     if fit.bandwidth is not None:
@@ -60,9 +60,12 @@ def fit_text(curve: CurveSummary) -> str:
     return f"fits {text}"
 
 
-def _rate_unit(curve: CurveSummary) -> tuple[float, str]:
-    """Return the size and the name of the unit of a sweep's rate."""
-    return (1e12, "TFLOP/s") if rate_suffix(curve.metric) == "TFLOPS" else (1e9, "GB/s")
+def rate_unit(metric: str) -> tuple[float, str]:
+    """Return the size and name of a metric's unit.
+
+    The size is in bytes or FLOP per second.
+    """
+    return (1e12, "TFLOP/s") if rate_suffix(metric) == "TFLOPS" else (1e9, "GB/s")
 
 
 def _error_text(error: float | None, format_error: Callable[[float], str]) -> str:

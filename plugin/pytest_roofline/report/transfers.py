@@ -13,6 +13,7 @@ from ..hardware import link_peak, product_like
 from ..stats.curves import SHARES, summarise
 from ..stats.spread import priors
 from ..stats.stats import times_as_fast
+from .conditions import rate_unit
 from .tables import TextTable, render
 
 # The pairs that a matrix needs; fewer are as easy to read in the table of all rows.
@@ -40,7 +41,7 @@ def matrix_lines(rows: Sequence[Row], width: int) -> list[str]:
     lines = []
     for (title, metric), members in groups.items():
         if len({pair_of(row) for row in members}) >= FEWEST_PAIRS:
-            unit = "TFLOP/s" if rate_suffix(metric) == "TFLOPS" else "GB/s"
+            _, unit = rate_unit(metric)
             lines.append(
                 f"{title}: {unit} ({metric}), {_links(members)}; rows are sources, columns targets"
             )

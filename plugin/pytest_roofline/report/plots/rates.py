@@ -21,7 +21,7 @@ from ...core.units import (
 from ...core.verdicts import Kind
 from ...core.work import rate_suffix
 from ...stats.curves import FEWEST_POINTS, summarise
-from ..conditions import fit_text
+from ..conditions import fit_text, rate_unit
 from ..transfers import BY_KERNEL, FEWEST_PAIRS, pair_of, title_of
 from .chart import (
     COLOURS,
@@ -54,7 +54,6 @@ from .words import (
     mark_text,
     of_run,
     of_several_runs,
-    rate_unit,
     rate_words,
     roofs_of,
     sentence,

@@ -20,7 +20,7 @@ from ...core.units import (
     size_label,
 )
 from ...core.verdicts import Kind
-from ...core.work import RATE_UNITS, rate_suffix
+from ...core.work import rate_suffix
 from ..words import interval_text, subject_text
 
 # The mark after the number of a failed test.
@@ -30,14 +30,6 @@ RED = "✕"
 def computes(metric: str | None) -> bool:
     """Return True where a metric counts FLOPs."""
     return rate_suffix(metric or "") == "TFLOPS"
-
-
-def rate_unit(metric: str) -> tuple[float, str]:
-    """Return the size and name of a metric's unit.
-
-    The size is in bytes or FLOP per second.
-    """
-    return (RATE_UNITS["TFLOPS"], "TFLOP/s") if computes(metric) else (1e9, "GB/s")
 
 
 def rate_words(value: float, metric: str) -> str:
