@@ -62,7 +62,6 @@ class Pool:
         self._members: dict[int, Member] = {}
         self._store: Any = None
         self._world: World | None = None
-        self._world_count = 0
         self._task_count = 0
         # The number of ranks in the present world.
         self._world_size = 0
@@ -174,9 +173,9 @@ class Pool:
             or (world.size, world.backend) != (size, backend_name)
             or world.timeout_s < group_s
         ):
-            self._world_count += 1
+            # No two worlds begin with the same task.
             world = self._world = World(
-                f"{self.generation}.{self._world_count}", size, backend_name, group_s
+                f"{self.generation}.{self._task_count}", size, backend_name, group_s
             )
         return world
 
