@@ -179,7 +179,9 @@ def _new_state(
 
 
 def free_name(command_name: str, name: str | None, folder: Path) -> str:
-    """Return the name of a new run of `ab` or `bisect`: the user's, or one made from the time.
+    """Return the name of a new run of `ab` or `bisect`.
+
+    It is the user's, or one made from the time.
 
     Raises:
         BadInput: a run of this command has the name.
@@ -197,9 +199,9 @@ def free_name(command_name: str, name: str | None, folder: Path) -> str:
 def refuse_beside_resume(
     command_name: str, settings: Iterable[str], arguments: Iterable[str]
 ) -> None:
-    """Raise BadInput for an option or an argument beside --resume, since a resumed run keeps its own.
+    """Raise BadInput for an option or an argument beside --resume.
 
-    `settings` are the names of the options of the command.
+    A resumed run keeps its own. `settings` are the names of the options of the command.
     """
     source_of = click.get_current_context().get_parameter_source
     options = [
@@ -216,7 +218,10 @@ def refuse_beside_resume(
 
 
 def require_folder(name: str, cwd: str) -> None:
-    """Raise BadInput for a resumed run that was started in another folder than the present one."""
+    """Raise BadInput for a resumed run of another folder.
+
+    It must be the one in which the run began.
+    """
     if str(Path.cwd().resolve()) != cwd:
         raise BadInput(f"run {name} was started in the folder {cwd}; resume the run in that folder")
 
@@ -229,10 +234,11 @@ def resume_text(command_name: str, name: str, folder: Path) -> str:
 
 @contextlib.contextmanager
 def running_sides() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first Ctrl-C or SIGTERM, so that no process of a side stays behind.
+    """Raise KeyboardInterrupt at the first Ctrl-C or SIGTERM.
 
-    Further ones are ignored while this context is open, so that nothing cuts the clean-up short. A signal that was
-    ignored before stays so. Of a command that failed for a side the last lines are printed.
+    So no process of a side stays behind. Further ones are ignored while this context is open, so that nothing cuts the
+    clean-up short. A signal that was ignored before stays so. Of a command that failed for a side the last lines are
+    printed.
     """
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in handlers.items():

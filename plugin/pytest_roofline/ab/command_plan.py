@@ -113,7 +113,10 @@ def _refuse_contradictions(
     *,
     shell: bool,
 ) -> None:
-    """Raise BadInput for arguments of pytest, or a parameter of tests, beside a command; and for an empty command."""
+    """Raise BadInput for what a command excludes, and for an empty one.
+
+    A command has no arguments of pytest, and no parameter of tests.
+    """
     if arguments:
         raise BadInput(
             f"a command was given together with arguments for pytest: {shlex.join(arguments)}; "
@@ -143,7 +146,10 @@ def split_words(text: str) -> list[str]:
 
 
 def fill_words(text: str, values: Mapping[str, str], *, shell: bool) -> list[str]:
-    """Return a command to start, with the values of a process in place of their names, such as `{python}`."""
+    """Return a command to start, with the values of a process.
+
+    They stand in place of their names, such as `{python}`.
+    """
     if shell:
         quoted_values = {name: shlex.quote(value) for name, value in values.items()}
         return ["sh", "-c", _fill(text, quoted_values)]

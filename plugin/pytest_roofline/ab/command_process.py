@@ -190,7 +190,10 @@ class _ProgramProcess:
         ]
 
     def _output(self) -> bytes:
-        """Return what the program wrote, into the file that it was given or to standard output."""
+        """Return what the program wrote.
+
+        That is the file that it was given, or standard output.
+        """
         return self._printed.output(from_out=OUT in self._text)
 
     def write(self, lines: Sequence[Line]) -> None:

@@ -15,9 +15,9 @@ _COLUMNS = ("test", "target", "figure", "A", "B", "B is", "verdict")
 
 
 def figures_table(rows: Sequence[Row], width: int, colour: bool) -> str:
-    """Return a table of the figures of kernels that differ between both sides; empty if none does.
+    """Return a table of the figures that differ between both sides.
 
-    `width` is in columns.
+    It is empty if none does. `width` is in columns.
     """
     table = TextTable(*((name, "right" if name in ("A", "B") else "left") for name in _COLUMNS))
     lines = list(_lines(rows))

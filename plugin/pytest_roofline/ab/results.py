@@ -254,9 +254,10 @@ class SidesResults:
         return sum(bool(process.files) for process in dropped)
 
     def twin(self, key: Key, side: str) -> str | None:
-        """Return the identity that a test shares with its twin, the same test on the other side.
+        """Return the identity that a test shares with its twin.
 
-        None if the test lacks the parameter of the side, or has another value of it.
+        The twin is the same test on the other side. None if the test lacks the parameter of the side, or has another
+        value of it.
         """
         parameter = self.parameters[side]
         if parameter is None:
@@ -295,9 +296,10 @@ class SidesResults:
         ]
 
     def slowest_attempts(self, twin: str, *arms: Arm) -> list[tuple[ArmProcess, Measurement]]:
-        """Return the processes of some arms (`A`, `B`, `control`), each with its slowest sound attempt at a test.
+        """Return each process of some arms with its slowest sound attempt.
 
-        The slowest counts, so that a rerun cannot hide a slow one. A process without a sound attempt is left out.
+        The attempts are at one test, the arms `A`, `B` and `control`. The slowest counts, so that a rerun cannot hide a
+        slow one. A process without a sound attempt is left out.
         """
         attempts = []
         for process in self.state.taken:
@@ -307,9 +309,9 @@ class SidesResults:
         return attempts
 
     def blocks_of(self, twin: str, until: int) -> list[Block]:
-        """Return the blocks of a test: groups of processes of all sides that ran in turn, with their times.
+        """Return the blocks of a test, with their times.
 
-        Blocks after block `until` are left out.
+        A block is a group of processes of all sides that ran in turn. Blocks after block `until` are left out.
         """
         blocks: dict[int, list[TimedProcess]] = {}
         for process, measurement in self.slowest_attempts(twin, "A", "B", "control"):
@@ -334,10 +336,11 @@ class SidesResults:
         )
 
     def unsound(self, twin: str) -> tuple[int, int, str]:
-        """Return how many processes of a test have no sound time, of how many, and why.
+        """Return how many processes of a test have no sound time.
 
-        `twin` is the identity of the test. The first number counts the processes without a sound time, the second all
-        processes. The reason is that of the last unsound process, empty if there is none.
+        Beside it stands the number of all, and why. `twin` is the identity of the test. The first number counts the
+        processes without a sound time, the second all processes. The reason is that of the last unsound process, empty
+        if there is none.
         """
         # Of each process that measured the test, the reasons why its attempts do not count; empty of one that counts.
         reasons_by_process = [

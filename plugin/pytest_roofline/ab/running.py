@@ -118,7 +118,10 @@ class Runner:
     def _announce(
         self, block: int, block_count: int, order: Sequence[str], undecided: Sequence[str]
     ) -> None:
-        """Print the line on a block: its arms in their order, and the number of undecided tests."""
+        """Print the line on a block.
+
+        It has the arms in their order, and the number of undecided tests.
+        """
         arms = " ".join("A'" if arm == "control" else arm for arm in order)
         title = (
             f"block {block + 1} of at most {block_count}"
@@ -424,9 +427,9 @@ def _with_new_caches(side: PreparedSide) -> PreparedSide:
 
 
 def _is_spoiled(unsound: int, attempts: int) -> bool:
-    """Return True if too many processes of a test have no sound time, so that it is given up.
+    """Return True if a test is given up.
 
-    `unsound` is their number, `attempts` the number of all.
+    Too many of its processes have no sound time then. `unsound` is their number, `attempts` the number of all.
     """
     return unsound >= MOST_UNSOUND and unsound > MOST_EXCLUDED * attempts
 

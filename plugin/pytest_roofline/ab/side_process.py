@@ -33,7 +33,9 @@ def run_side(
     side: str,
     parent: RoundParent | None = None,
 ) -> ChildEnd:
-    """Run the tests or the program of a run in a new process of a side, and return its end.
+    """Run a new process of a side, and return its end.
+
+    It runs the tests or the program of a run.
 
     Args:
         setup: the side.

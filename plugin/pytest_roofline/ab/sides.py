@@ -246,9 +246,10 @@ def _prepare(spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str) -> 
 def _prepare_commit(
     spec: SideSpec, folder: Path, cwd: Path, git: Git, module: str, environ: dict[str, str]
 ) -> PreparedSide:
-    """Return the side of a commit: its worktree, in which it is built if the user gave a command for that.
+    """Return the side of a commit, in its worktree.
 
-    The arguments are those of `_prepare`; `environ` are the variables of the side so far.
+    It is built there if the user gave a command for that. The arguments are those of `_prepare`; `environ` are the
+    variables of the side so far.
     """
     find_commit = git.merge_base if spec.kind == "merge-base" else git.commit
     commit = find_commit(spec.text, spec.value)

@@ -230,9 +230,10 @@ def _kind_and_reasons(
     before: Sequence[Measurement],
     after: Sequence[Measurement],
 ) -> tuple[Kind, tuple[Reason, ...]]:
-    """Return the verdict on a test with its reasons: INVALID without a sound time, or for sides of different work.
+    """Return the verdict on a test with its reasons.
 
-    `before` are the sound measurements of A, `after` those of B.
+    It is INVALID without a sound time, or for sides of different work. `before` are the sound measurements of A,
+    `after` those of B.
     """
     if not (before and after):
         unsound_count, process_count, reason_text = results.unsound(twin)
@@ -393,7 +394,10 @@ def _environment_changes(results: SidesResults) -> list[str]:
 
 
 def report_text(report: Report, width: int, colour: bool) -> str:
-    """Return a report for a terminal: the sides, a table with a row for each test, notes, and the sentence."""
+    """Return a report for a terminal.
+
+    It has the sides, a table with a row for each test, notes, and the sentence.
+    """
     processes = ", ".join(filter(None, (_processes_text(report), f"seed {report.state.seed}")))
     head = [f"A {report.sides['A']}, B {report.sides['B']}: {processes}"]
     head += [f"changed: {listed(report.changed, MOST_NAMED, '; ')}"] if report.changed else []
@@ -414,7 +418,7 @@ def report_text(report: Report, width: int, colour: bool) -> str:
 
 
 def _processes_text(report: Report) -> str:
-    """Return a text such as `8 A + 8 B + 1 A', tolerance 5 %`.
+    """Return `8 A + 8 B + 1 A', tolerance 5 %`.
 
     It has the numbers of processes, of kernels, and the tolerance.
     """
@@ -431,7 +435,10 @@ def _processes_text(report: Report) -> str:
 
 
 def _cells(report: Report, row: Row) -> list[str]:
-    """Return the cells of both times or figures, of their difference, and of the second A's from the first."""
+    """Return the cells of a row behind its name.
+
+    They are both times or figures, their difference, and that of the second A from the first.
+    """
     control, change, span = report.controls.get(row.label), difference_text(row), span_text(row)
     change += f" ({span})" if change and span else ""
     return [

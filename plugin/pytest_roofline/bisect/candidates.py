@@ -23,7 +23,9 @@ SHORT = 12
 
 
 def row_between(good: str, bad: str, cwd: Path, *, pre: bool) -> list[str]:
-    """Return the candidates from the good end to the bad one, both included, as sides of `roofline ab`.
+    """Return the candidates between two ends, which are among them.
+
+    They are sides of `roofline ab`, from the good end to the bad one.
 
     Args:
         good: the end that is fast, as a side; `bad` the slow one.
@@ -47,7 +49,10 @@ def row_between(good: str, bad: str, cwd: Path, *, pre: bool) -> list[str]:
 
 
 def _versions(ends: Sequence[SideSpec], *, pre: bool) -> list[str]:
-    """Return the versions of a package that pip finds, from the newest that fits the good end to that of the bad."""
+    """Return the versions of a package between both ends.
+
+    They are those that pip finds, from the newest that fits the good end to that of the bad.
+    """
     requirements = [_requirement(spec) for spec in ends]
     names = {requirement.name.lower() for requirement in requirements}
     if len(names) > 1:
@@ -94,7 +99,10 @@ def _requirement(spec: SideSpec) -> Requirement:
 
 
 def _commits(ends: Sequence[SideSpec], git: Git) -> list[str]:
-    """Return the commits from the good end to the bad one as sides, and the working tree if that is the bad end."""
+    """Return the commits from the good end to the bad one.
+
+    They are sides. The working tree is the last one if it is the bad end.
+    """
     # A merge base is the newest commit that the checkout shares with the branch that it names.
     hashes = [
         git.merge_base(spec.text, spec.value)

@@ -155,7 +155,10 @@ def _differences(runs: Sequence[str]) -> tuple[list[SettingGroup], list[str]]:
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """Return the options that `roofline ab` of two candidates needs too, as words of its command line."""
+    """Return options as words of a command line.
+
+    They are those that `roofline ab` of two candidates needs too.
+    """
     words = []
     for name in _OF_BOTH:
         value = options.get(name)

@@ -43,7 +43,9 @@ def group_text(group: SettingGroup) -> str:
 
 
 def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGroup], list[str]]:
-    """Return the groups of differences of two runs, and the names of differences that no environment can switch.
+    """Return the groups of differences of two runs.
+
+    Names of differences that no environment can switch are beside them.
 
     Raises:
         BadInput: the runs are of two kinds of hardware, or nothing differs that can be switched.
@@ -81,7 +83,10 @@ def groups_between(good: Environment, bad: Environment) -> tuple[list[SettingGro
 
 
 def _version_of(fact: str) -> str:
-    """Return the version in the fact of a package, which may be followed by `#` and a hash."""
+    """Return the version in the fact of a package.
+
+    A `#` and a hash may follow it there.
+    """
     version, _, _ = fact.partition("#")
     return version.strip()
 

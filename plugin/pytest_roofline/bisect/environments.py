@@ -39,7 +39,10 @@ class Environments:
         self._largest_bytes = 0
 
     def names_in(self, row: Sequence[Place]) -> list[str]:
-        """Return the names of candidates: their sides, or the differences that the candidate before has not."""
+        """Return the names of candidates.
+
+        These are their sides, or the differences that the candidate before has not.
+        """
         if not self._groups:
             return [self._state.row[number] for (number,) in row]
         differences = [
@@ -78,7 +81,10 @@ class Environments:
             yield sides
 
     def _spec_of(self, place: Place) -> SideSpec:
-        """Return the side of a candidate: a version, a commit, or the settings that its differences give."""
+        """Return the side of a candidate.
+
+        It is a version, a commit, or the settings that its differences give.
+        """
         if not self._groups:
             (number,) = place
             return parse_side(self._state.row[number])

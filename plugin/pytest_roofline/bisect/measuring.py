@@ -153,9 +153,10 @@ class Bench:
             raise BudgetSpent
 
     def measure(self, place: Place) -> None:
-        """Run one block of both ends and a candidate, or one process of it if the figures are exact.
+        """Measure a candidate once more.
 
-        A candidate that cannot be measured is noted as broken.
+        That is one block of it and both ends, or one process of it if the figures are exact. A candidate that cannot be
+        measured is noted as broken.
 
         Raises:
             BudgetSpent: the time is over.
@@ -177,7 +178,9 @@ class Bench:
         self.keep(broken=(*self.state.broken, Broken(place, reason)))
 
     def _use_candidate(self, place: Place) -> None:
-        """Make the side of a candidate in place of the last one, unless it is the same.
+        """Make the side of a candidate in place of the last one.
+
+        If it is the same, its side stays.
 
         Raises:
             _NoFigure: the side cannot be made.
@@ -195,7 +198,9 @@ class Bench:
         self._candidate = place
 
     def report(self, place: Place, row: Sequence[Place], narrowed: Narrowed) -> None:
-        """Print the line of a step: the candidate that was measured, and which ones are left.
+        """Print the line of a step.
+
+        It has the candidate that was measured, and says which ones are left.
 
         Args:
             place: the candidate.
@@ -238,9 +243,9 @@ class Bench:
         return has_figure
 
     def _warm_up(self, arms: Sequence[str]) -> None:
-        """Run a process on each of these arms that has had none, so that its caches are filled.
+        """Run a process on each of these arms that has had none.
 
-        The candidate is first, since it may be broken.
+        It fills their caches. The candidate is first, since it may be broken.
         """
         for arm in ("M", "A", "B"):
             if arm in arms and arm not in self._warmed_s:
@@ -294,9 +299,10 @@ class Bench:
 
 
 def _figures_of(lead: Lead, runs: list[Run], name: str) -> dict[str, float]:
-    """Return the figures of a lead, the result that the search follows, in the runs of a process.
+    """Return the figures of a lead in the runs of a process.
 
-    They are those of a compiled kernel, or seconds under an empty name.
+    A lead is the result that the search follows. The figures are those of a compiled kernel, or seconds under an empty
+    name.
 
     Raises:
         _NoFigure: it has none; a failed test is final, and a process that was disturbed is not.
@@ -326,9 +332,9 @@ def _figures_of(lead: Lead, runs: list[Run], name: str) -> dict[str, float]:
 
 
 def choose_lead(report: Report, results: SidesResults) -> Lead | None:
-    """Return the result that the search follows: a kernel that is worse, else the test whose slowdown is clearest.
+    """Return the result that the search follows.
 
-    None if no result is clearly slower.
+    It is a kernel that is worse, else the test whose slowdown is clearest. None if no result is clearly slower.
     """
     kernels = [row for row in report.kernel_rows if row.verdict == Kind.REGRESSED]
     if kernels:
@@ -351,7 +357,10 @@ def choose_lead(report: Report, results: SidesResults) -> Lead | None:
 
 
 def any_lead(results: SidesResults, paired_by_twin: Mapping[str, Paired]) -> bool:
-    """Return True if the search can follow a test of the ends: one that `choose_lead` does not leave out."""
+    """Return True if the search can follow a test of the ends.
+
+    `choose_lead` does not leave such a test out.
+    """
     tests = len(results.twins)
     return any(
         # A row reads all results, so only a clear test gets one.
@@ -361,7 +370,10 @@ def any_lead(results: SidesResults, paired_by_twin: Mapping[str, Paired]) -> boo
 
 
 def _is_slower(row: Row, tests: int) -> bool:
-    """Return True for one of these many tests that is clearly slower at the bad end, and sound on both."""
+    """Return True for a test that is clearly slower at the bad end.
+
+    It is one of these many, and must be sound on both ends.
+    """
     verdict = row.time_verdict
     return verdict is not None and row.verdict == verdict.kind and is_clear(verdict, tests)
 
@@ -374,9 +386,9 @@ def _clearness(row: Row) -> float:
 
 
 def _kernel_lead(row: Row) -> Lead:
-    """Return a kernel as the result that the search follows, with those of its figures that are worse.
+    """Return a kernel as the result that the search follows.
 
-    A figure that an end lacks is left out there.
+    It has those of its figures that are worse. A figure that an end lacks is left out there.
     """
     assert row.exact is not None
     changes = [change for change in row.exact.changes if change.verdict == "worse"]

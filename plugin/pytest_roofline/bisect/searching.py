@@ -128,7 +128,10 @@ class Search:
         return ""
 
     def _require_hardware(self, results: SidesResults) -> None:
-        """Raise BadInput if the run whose differences are searched is of other hardware than this machine."""
+        """Raise BadInput if a run is of other hardware than this machine.
+
+        It is the run whose differences are searched.
+        """
         here = results.environment("A")
         if self._groups and here is not None:
             # Both runs are of one hardware.
@@ -150,7 +153,10 @@ class Search:
         return [self._step_in_row(gap) for gap in place_steps(self.bench, self._row, sure)]
 
     def _step_in_row(self, gap: Gap) -> tuple[Culprit, Place, Place]:
-        """Return the step in a gap between two versions or commits, which no comparison has confirmed yet."""
+        """Return the step in a gap between two versions or commits.
+
+        No comparison has confirmed it yet.
+        """
         row, names = self._row, self._environments.names_in(self._row)
         reasons = {candidate.place: candidate.reason for candidate in self.bench.state.broken}
         between = range(gap.good + 1, gap.bad)
@@ -180,7 +186,10 @@ class Search:
         return culprit, (), guilty
 
     def _confirm(self, culprit: Culprit, good_place: Place, bad_place: Place) -> Culprit:
-        """Compare the candidates before and after a step by `roofline ab`, and return the step with the verdict."""
+        """Return a step with the verdict on it.
+
+        The candidates before and after it are compared by `roofline ab`.
+        """
         state, lead = self.bench.state, self.bench.state.lead
         assert lead is not None
         # The number of blocks keeps this comparison apart from an earlier one that was not confirmed.

@@ -43,7 +43,10 @@ class Lead:
         return bool(self.good or self.bad)
 
     def share(self, figures: dict[str, float]) -> float:
-        """Return the level of a candidate with exact figures: 0 of the good end, 1 of the bad one, else between."""
+        """Return the level of a candidate with exact figures.
+
+        It is 0 of the good end, 1 of the bad one, else between.
+        """
         levels = {self._level(name, figures.get(name)) for name in (*self.good, *self.bad)}
         return levels.pop() if len(levels) == 1 else 0.5
 

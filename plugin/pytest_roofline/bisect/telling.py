@@ -42,7 +42,10 @@ class Culprit:
 
 
 def nothing_text(report: Report) -> str:
-    """Return why there is nothing to bisect: the tests that fail, else the results with their intervals."""
+    """Return why there is nothing to bisect.
+
+    These are the tests that fail, else the results with their intervals.
+    """
     failed = [row.label for row in report.rows if row.verdict == FAILED]
     if failed:
         return f"the bad end fails: {listed(failed, MOST_NAMED)}; expected results on both ends"
@@ -53,7 +56,9 @@ def nothing_text(report: Report) -> str:
 
 
 def left_text(gaps: Sequence[Gap], row: Sequence[str]) -> str:
-    """Return where candidates may become slower: `4 candidates left, x … y (99.3 %)`, or at which candidate they do.
+    """Return where candidates may become slower.
+
+    Such as `4 candidates left, x … y (99.3 %)`, or the candidate at which they do.
 
     Args:
         gaps: one for each step.
@@ -78,7 +83,10 @@ def _range_text(gap: Gap, row: Sequence[str]) -> str:
 
 
 def comparison_command(state: BisectState, good: str, bad: str) -> str:
-    """Return the command line of `roofline ab` that compares two candidates, without a password of the index."""
+    """Return the `roofline ab` that compares two candidates.
+
+    It is a command line, without a password of the index.
+    """
     variables = [
         f"{name}={shlex.quote(_CREDENTIALS.sub(_MASK, value))}"
         for name, value in state.variables.items()
@@ -90,14 +98,20 @@ def comparison_command(state: BisectState, good: str, bad: str) -> str:
 
 
 def change_text(row: Row) -> str:
-    """Return how much worse a result is, with its interval or the figures of a kernel."""
+    """Return how much worse a result is.
+
+    Its interval follows, or the figures of a kernel.
+    """
     span = span_text(row)
     interval = f" (99 % interval {span})" if span else ""
     return difference_text(row) + interval
 
 
 def paragraph(state: BisectState, culprit: Culprit) -> str:
-    """Return a step as a paragraph for an issue: what, since when, how much, how sure, and what shows it."""
+    """Return a step as a paragraph for an issue.
+
+    It says what, since when, how much, how sure, and what shows it.
+    """
     assert state.lead is not None
     good_end, bad_end = state.ends
     # The ends were compared in any case; the candidates beside the step may have no result.

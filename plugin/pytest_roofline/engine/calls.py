@@ -72,11 +72,12 @@ class ForAll(Protocol):
 def renewal(
     peers: Peers, timed: Timed, sets: list[tuple[object, ...]]
 ) -> Callable[[int], None] | None:
-    """Return a function that renews the first so many argument sets, after the warm-up has used them.
+    """Return a function that renews argument sets.
 
-    Only what the timed calls write is then verified. The function spoils the results in the sets if `verify` can do so
-    on every rank, else it makes the sets once more. If one rank verifies, all ranks renew, since making a set may take
-    a collective. None if no rank verifies, or if sets cannot be made.
+    It renews the first so many, after the warm-up has used them. Only what the timed calls write is then verified. The
+    function spoils the results in the sets if `verify` can do so on every rank, else it makes the sets once more. If
+    one rank verifies, all ranks renew, since making a set may take a collective. None if no rank verifies, or if sets
+    cannot be made.
     """
     rows = peers.gather((timed.verify is not None, isinstance(timed.verify, ForAll)))
     any_verifies = any(verifies for verifies, _ in rows)
@@ -140,9 +141,10 @@ def wrong_data(verify: Callable[..., object], sets: Sequence[tuple[object, ...]]
 
 
 def _verdict_text(verify: Callable[..., object], arguments: tuple[object, ...], count: int) -> str:
-    """Return the end of the sentence on one set's wrong data; empty if they are right.
+    """Return the end of the sentence on one set's wrong data.
 
-    Wrong data are an AssertionError, or a result that is neither None nor true. `count` is the number of all sets.
+    Empty if they are right. Wrong data are an AssertionError, or a result that is neither None nor true. `count` is the
+    number of all sets.
     """
     try:
         answer = verify(*arguments)

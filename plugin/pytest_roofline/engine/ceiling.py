@@ -104,9 +104,10 @@ class MeasuredProduct:
 
 
 def measure_product(device: Device, kind: str, metric: str) -> MeasuredProduct:
-    """Return the most FLOP/s of a product of two square matrices; no ceiling if it cannot be measured.
+    """Return the most FLOP/s of a product of square matrices.
 
-    They have the type that `metric` names, such as `bf16_TFLOPS`; n rows count 2n³ FLOPs.
+    There is no ceiling if it cannot be measured. The matrices have the type that `metric` names, such as
+    `bf16_TFLOPS`; n rows count 2n³ FLOPs.
     """
     name = metric.removesuffix("_TFLOPS")
     if (
@@ -256,7 +257,10 @@ def measure_canaries(device: Device, hardware: HardwareKey, process: str) -> lis
 def measure_canary(
     device: Device, hardware: HardwareKey, process: str, name: str, canary: Canary
 ) -> Measurement:
-    """Return the measurement of one canary, a short measurement that shows whether the machine itself is slower."""
+    """Return the measurement of one canary.
+
+    A canary is a short measurement that shows whether the machine itself is slower.
+    """
     # A graph would leave out the launches, which one of the canaries measures.
     plan = Plan(canary.fn, sets=[()], budget_s=CANARY_S, timing=canary.timing, graph=False)
     evicts_cache = is_cold(1, canary.work, device.facts().last_level_cache_bytes or 0)

@@ -42,7 +42,10 @@ def code_of(folder: Path) -> tuple[Code, ...]:
 
 @functools.cache
 def _code_at(top: Path) -> tuple[Code, ...]:
-    """Return the state of the repository whose top folder is given; empty if git does not answer."""
+    """Return the state of the repository with this top folder.
+
+    Empty if git does not answer.
+    """
     head, state, base = git(
         top,
         ("rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
@@ -132,7 +135,10 @@ def git(root: Path, *commands: Sequence[str]) -> list[bytes | None]:
 
 
 def _output(process: "subprocess.Popen[bytes]", end_s: float) -> bytes | None:
-    """Return a command's output; None if it fails or runs beyond `end_s` of the monotonic clock."""
+    """Return a command's output; None if it fails.
+
+    None too if it runs beyond `end_s` of the monotonic clock.
+    """
     with process:
         try:
             output, _ = process.communicate(timeout=max(0.0, end_s - time.monotonic()))

@@ -122,9 +122,9 @@ class FreshnessCheck:
     def __init__(
         self, fn: Callable[..., object], sets: Sequence[tuple[object, ...]], *, before: bool
     ) -> None:
-        """Note what tensors hold before the first call, to see later which of them calls write to.
+        """Note what tensors hold before the first call.
 
-        Without `before` nothing is noted.
+        This shows later which of them calls write to. Without `before` nothing is noted.
         """
         self._fn = fn
         # A reference to the list, not to a set, so that replacing a set frees its buffers.
@@ -287,7 +287,10 @@ class FreshnessCheck:
 
 
 def _fingerprint(tensor: Any) -> tuple[int, tuple[Any, ...]]:
-    """Return the sum of a tensor's bits, and a sample of its values, to compare its content by."""
+    """Return what to compare a tensor's content by.
+
+    That is the sum of its bits, and a sample of its values.
+    """
     import torch
 
     plain = tensor.detach()
@@ -366,7 +369,10 @@ def _storage(tensor: Any) -> int:
 
 
 def _one_per_storage(tensors: list[Any]) -> list[Any]:
-    """Return the last tensor of each storage, since views of one storage would be changed twice."""
+    """Return the last tensor of each storage.
+
+    Views of one storage would be changed twice.
+    """
     return list({_storage(tensor): tensor for tensor in tensors}.values())
 
 
@@ -380,7 +386,10 @@ def _flat(tensor: Any) -> Any:
 
 
 def _write(flat: Any, content: Any) -> None:
-    """Write content into a flat view, also of a tensor that was made in inference mode."""
+    """Write content into a flat view.
+
+    It may be of a tensor that was made in inference mode.
+    """
     import torch
 
     with torch.inference_mode():
@@ -394,10 +403,10 @@ def _put_back(originals: list[tuple[Any, Any]]) -> None:
 
 
 def _spoil(flat: Any, content: Any, level: float) -> None:
-    """Overwrite a tensor that calls write to, so that a call which leaves it as it is can be noticed.
+    """Overwrite a tensor that calls write to.
 
-    The new value is `level` times a number far above the largest value. Every second place gets a smaller one, so that
-    the tensor is not constant.
+    A call which leaves it as it is can then be noticed. The new value is `level` times a number far above the largest
+    value. Every second place gets a smaller one, so that the tensor is not constant.
 
     Args:
         flat: the flat view that is overwritten.
@@ -421,9 +430,9 @@ def _wide(flat: Any) -> Any:
 
 
 def _vary(part: Any) -> Any:
-    """Return a part's values in 32 bits or more; for equal values, a ramp below them.
+    """Return a part's values in 32 bits or more.
 
-    Equal values would not change if they were moved by some places.
+    For equal values, it is a ramp below them. Equal values would not change if they were moved by some places.
     """
     import torch
 

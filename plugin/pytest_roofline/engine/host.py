@@ -318,7 +318,10 @@ def processor_facts(facts: HostFacts) -> DeviceFacts:
 
 
 def gather(device: Device) -> Environment:
-    """Return the environment of a run on a device: the facts of device, host and software."""
+    """Return the environment of a run on a device.
+
+    It has the facts of device, host and software.
+    """
     return Environment(device=device.facts(), host=host_facts(), software=software())
 
 
@@ -355,7 +358,10 @@ def unused_accelerator(device: Device) -> str:
 
 
 def interpreted(device: Device) -> str:
-    """Return a warning if Triton interprets its kernels on the host; empty if it does not."""
+    """Return a warning if Triton interprets its kernels.
+
+    They run on the host then. Empty if it does not.
+    """
     setting = os.environ.get("TRITON_INTERPRET", "")
     if device.facts().type == "cpu" or setting.lower() not in ("1", "true", "on", "yes", "y"):
         return ""

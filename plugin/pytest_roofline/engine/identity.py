@@ -141,10 +141,10 @@ def libraries() -> dict[str, str]:
 
 
 def _version_of_wheel(path: str) -> str:
-    """Return the version of the NVIDIA wheel that a library comes from; empty for another library.
+    """Return the version of a library's NVIDIA wheel.
 
-    The library's file name states only a part of the version. The wheel's name may end in the version of CUDA:
-    `nvidia-cublas-cu12`, or `nvidia-cublas`.
+    Empty for another library. The library's file name states only a part of the version. The wheel's name may end in
+    the version of CUDA: `nvidia-cublas-cu12`, or `nvidia-cublas`.
     """
     name, _ = split_file(path)
     part = _WHEELS.get(name, "")
@@ -165,7 +165,10 @@ def _chosen_for_loader() -> frozenset[str]:
 
 
 def _linked_into_torch() -> dict[str, str]:
-    """Return the version of MKL inside torch, which has no file of its own; empty without MKL."""
+    """Return the version of MKL inside torch.
+
+    It has no file of its own there. Empty without MKL.
+    """
     configuration = getattr(sys.modules.get("torch"), "__config__", None)
     text = str(configuration.show()) if configuration is not None else ""
     match = re.search(r"Math Kernel Library Version ([\w.]+)", text)
@@ -298,9 +301,10 @@ def _installed_code(side: Mapping[str, str] | None = None) -> Iterator[Code]:
 
 
 def _in_side(folder: Path, side: Mapping[str, str] | None) -> Path:
-    """Return the same folder in the code of a side of `roofline ab`, if it lies in the side's checkout.
+    """Return the same folder in the code of a side.
 
-    `side` is that of `identified`. Any other folder is returned as it is.
+    It must lie in the checkout of that side of `roofline ab`. `side` is that of `identified`. Any other folder is
+    returned as it is.
     """
     if side is None or not folder.is_relative_to(side["checkout"]):
         return folder

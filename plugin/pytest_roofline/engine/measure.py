@@ -150,7 +150,10 @@ class _Steps:
     def _check_calls(
         self, engine: Engine, measured: MeasuredRequest, freshness_check: FreshnessCheck | None
     ) -> MeasuredRequest:
-        """Return the outcome with the memory of a call, and with the checks that calls did their work."""
+        """Return the outcome with the memory of a call.
+
+        The checks that calls did their work follow.
+        """
         request = self.request
         self.phase = "peak_bytes"
         peak_bytes = engine.peak_bytes() if request.peak_bytes else None
@@ -280,7 +283,10 @@ def slow_down(
 
 
 def _then_wait(fn: Callable[..., object], arguments: tuple[object, ...], share: float) -> object:
-    """Call `fn`, keep the host busy for a share of its time, and return its result."""
+    """Call `fn`, and return its result.
+
+    The host is then kept busy for a share of its time.
+    """
     began_s = time.perf_counter()
     output = fn(*arguments)
     now_s = time.perf_counter()
@@ -330,7 +336,10 @@ class _Spinning:
         return max(1, round(self._share * seconds * calibration.spin_hz))
 
     def _call_s(self, calls: Sequence[tuple[object, ...]], calibration: Calibration) -> float:
-        """Return the device seconds of a call, from the median of a few spans of these calls."""
+        """Return the device seconds of a call.
+
+        They are from the median of a few spans of these calls.
+        """
         span_s = median(self._span_s(calls, calibration) for _ in range(SCOUTING))
         # Noise may make a span shorter than what two stamps cost, but no call takes zero or less.
         least_s = calibration.tick_s / MOST_SCOUTED

@@ -53,7 +53,10 @@ class Timed:
     args: tuple[object, ...] | list[object] | None = None
 
     def __post_init__(self) -> None:
-        """Raise BadInput for a field of the wrong type, and for fields that exclude or need each other."""
+        """Raise BadInput for a field of the wrong type.
+
+        So are fields refused that exclude or need each other.
+        """
         _check_callable(self.call)
         for name, description in FUNCTIONS.items():
             argument = getattr(self, name)
@@ -188,9 +191,10 @@ class Request:
 
     @property
     def over_host_link(self) -> bool:
-        """True if a single device copies over its host's link, which other devices may use too.
+        """True if a single device copies over its host's link.
 
-        It is false over ranks, with several devices, and for one of several like devices.
+        Other devices may use that link too. It is false over ranks, with several devices, and for one of several like
+        devices.
         """
         over_link = rate_suffix(self.shown_metric) == "payload_GBps" and bool(self.work.wire_bytes)
         return over_link and not self.devices and self.ranks is None and SIBLINGS not in self.labels
@@ -226,9 +230,10 @@ def positive(name: str, number: float | None) -> float | None:
 
 
 def check_work(work: object) -> Work:
-    """Return the work of a call; for None, the work of one call without known bytes or FLOPs.
+    """Return the work of a call.
 
-    That has a time and no rate. Raise BadInput for anything else.
+    For None it is that of one call without known bytes or FLOPs. That has a time and no rate. Raise BadInput for
+    anything else.
     """
     if work is not None and not isinstance(work, Work):
         raise BadInput(

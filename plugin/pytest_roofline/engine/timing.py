@@ -86,14 +86,20 @@ class Engine:
             self.blocks.label()
 
     def _refill(self) -> None:
-        """Give the next set new values, then flush the cache if the plan asks for it."""
+        """Give the next set new values.
+
+        The cache is then flushed if the plan asks for it.
+        """
         assert self.plan.refill is not None
         self.plan.refill(self.calls.made % len(self.plan.sets))
         if self.plan.flush is not None:
             self.plan.flush()
 
     def close(self) -> None:
-        """Drop every reference to a buffer, so that a traceback with this engine keeps none alive."""
+        """Drop every reference to a buffer.
+
+        A traceback with this engine then keeps none alive.
+        """
         self.watch.flush = None
         self.plan = replace(
             self.plan, flush=None, refill=None, renew=None, after_block=None, sets=()

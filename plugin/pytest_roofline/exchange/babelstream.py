@@ -199,9 +199,10 @@ def _take_columns(tables: _Tables, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
-    """Read a row of the CSV into the open table: a kernel, three whole numbers, a rate and three times.
+    """Read a row of the CSV into the open table.
 
-    `number` is that of the line, for messages; `match` is the whole row.
+    It has a kernel, three whole numbers, a rate and three times. `number` is that of the line, for messages; `match` is
+    the whole row.
     """
     values = match[0].split(",")
     table = tables.table
@@ -259,9 +260,10 @@ def _take_text_row(tables: _Tables, number: int, match: re.Match[str]) -> None:
 
 
 def _note_precision(table: _Table, kernel: str, rate: float, best: float) -> None:
-    """Note the type of numbers that a row fits, if no line above the table names it.
+    """Note the type of numbers that a row fits.
 
-    The first version printed neither type nor size. Rate times time is the moved bytes, which only one type fits.
+    Nothing is done if a line above the table names it. The first version printed neither type nor size. Rate times time
+    is the moved bytes, which only one type fits.
 
     Args:
         kernel: of the row.

@@ -35,7 +35,9 @@ MOST_DEVICES = 10**6
 
 
 def user_facts_of(plan: ReadPlan, user_facts: UserFacts) -> UserFacts:
-    """Return the facts that the user gave by options, with the paths of figures and the facts of a plan.
+    """Return the facts that the user gave by options.
+
+    The paths of figures and the facts of a plan are added.
 
     Raises:
         BadInput: a fact cannot be true, or an option and the plan contradict each other.
@@ -98,17 +100,19 @@ def check_facts(user_facts: UserFacts, prefix: str) -> None:
 
 
 def identity_of_file(content: bytes, source: str, paths: Sequence[FigurePath]) -> bytes:
-    """Return the bytes that name a file's measurement: its content, after its place where figures are read by paths.
+    """Return the bytes that name a file's measurement.
 
-    The log of a tool never equals that of another run. A program may print the same few figures again.
+    They are its content, after its place where figures are read by paths. The log of a tool never equals that of
+    another run. A program may print the same few figures again.
     """
     return bytes(Path(source).resolve()) + b"\n" + content if paths else content
 
 
 def run_id_of(identities: Sequence[bytes], paths: Sequence[FigurePath] = ()) -> str:
-    """Return a run's name by the identities of its files and the figures that are read.
+    """Return a run's name.
 
-    The same file imported twice then counts as one session.
+    It is made of the identities of its files and of the figures that are read. The same file imported twice then counts
+    as one session.
     """
     figures = [repr((path.direction, path.name, path.path)).encode() for path in paths]
     digest = hashlib.sha256()
@@ -200,7 +204,10 @@ def _invalid_reason(
 def with_ceiling(
     reading: Reading, log: ImportedLog, environment: Environment, user_facts: UserFacts
 ) -> Measurement:
-    """Return a reading as a measurement, with the peak of its device, or of the link between its devices."""
+    """Return a reading as a measurement with its peak.
+
+    It is that of the device, or of the link between devices.
+    """
     measurement = _measurement(reading, log, environment, user_facts)
     hardware, work, metric = measurement.key.hardware, measurement.work, measurement.key.metric
     # An unknown number of devices counts as one.

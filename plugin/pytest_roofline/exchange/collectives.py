@@ -47,9 +47,9 @@ class Operation:
     rooted: bool
 
     def factor(self, ranks: int) -> Fraction:
-        """Return the bus bandwidth (busbw) of an operation as a multiple of its algorithm bandwidth (algbw).
+        """Return bus bandwidth as a multiple of algorithm bandwidth.
 
-        `shares` is 0 where both are equal.
+        They are the busbw and the algbw of an operation. `shares` is 0 where both are equal.
         """
         if not self.shares:
             return Fraction(1)

@@ -24,9 +24,10 @@ def write_bencher(entries: Sequence[Exportable]) -> dict[str, dict[str, dict[str
 
 
 def _measures(entry: Exportable) -> dict[str, dict[str, float]]:
-    """Return the measures of one entry as Bencher wants them: by name, each with its value and its bounds, if any.
+    """Return the measures of one entry as Bencher wants them.
 
-    They are the time, its inverse, the rate, the share of the roofline, and the memory, as far as they are known.
+    They are by name, each with its value and its bounds, if any. They are the time, its inverse, the rate, the share of
+    the roofline, and the memory, as far as they are known.
     """
     measures = {"latency": _metric(entry.seconds * _NS, _in_ns(entry.bounds_s))}
     rates = {"throughput": 1 / entry.seconds}

@@ -124,9 +124,10 @@ def select_exportable(runs: Sequence[Run]) -> tuple[list[Exportable], list[Omiss
 
 
 def _full_name(test_id: str, measurement: Measurement, position: int) -> str:
-    """Return the name of a measurement: the id of its test, and behind it what tells it from the first of the test.
+    """Return the name of a measurement.
 
-    `position` is that among the measurements of the test, from 0.
+    It is the id of its test, and behind it what tells it from the first of the test. `position` is that among the
+    measurements of the test, from 0.
     """
     if position == 0:
         return test_id
@@ -183,9 +184,10 @@ def _refuse_several(runs: Sequence[Run]) -> None:
 
 
 def _omission_reason(run: Run, row: Row) -> str:
-    """Return why a row of a run (a test's measurement, or a test without one) is not exported.
+    """Return why a row of a run is not exported.
 
-    Empty where it is exported, and where the test passed without a measurement.
+    A row is a test's measurement, or a test without one. Empty where it is exported, and where the test passed without
+    a measurement.
     """
     if row.measurement is not None:
         invalid = row.reason or row.verdict if row.verdict == Kind.INVALID else ""

@@ -198,9 +198,9 @@ EXPORT_NAMES = tuple(export_format.name for export_format in EXPORTS)
 
 
 def export(runs: Sequence[Run], name: str) -> tuple[Any, list[str], list[Omission]]:
-    """Return the measurements of these runs in a format, their names, and what is left out.
+    """Return the measurements of these runs in a format.
 
-    The document is plain data or a text; None where nothing may be written.
+    Their names follow, and what is left out. The document is plain data or a text; None where nothing may be written.
     """
     export_format = next((candidate for candidate in EXPORTS if candidate.name == name), None)
     if export_format is None:

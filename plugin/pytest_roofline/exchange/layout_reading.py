@@ -66,7 +66,9 @@ def read(layout: Layout, text: str, source: str, user_facts: UserFacts) -> tuple
 def read_paths(
     reader: str, text: str, source: str, user_facts: UserFacts
 ) -> tuple[ImportedLog, ...]:
-    """Return the log of a program's output, which is of one process: the figures whose paths the user names.
+    """Return the log of a program's output.
+
+    It is of one process, and has the figures whose paths the user names.
 
     Args:
         reader: `json`, `csv` or `regex`, the form of the paths.
@@ -97,14 +99,18 @@ def read_paths(
 
 
 def _case_value(case: str) -> Scalar:
-    """Return what tells a program's figure apart, as a whole number where it is printed as one."""
+    """Return what tells a program's figure apart.
+
+    It is a whole number where it is printed as one.
+    """
     return int(case) if _AS_PRINTED.fullmatch(case) else case
 
 
 def _log(layout: Layout, document: object, source: str, user_facts: UserFacts) -> ImportedLog:
-    """Return the log in a document, read at the places that the layout of its tool names.
+    """Return the log in a document.
 
-    The figures of single runs count. Where a benchmark has only summaries of its runs, one of these stands in for them.
+    It is read at the places that the layout of its tool names. The figures of single runs count. Where a benchmark has
+    only summaries of its runs, one of these stands in for them.
     """
     rows = _rows(layout, document, _file_name(source) or layout.nameless)
     product, rows = _of_one_product(layout, document, rows, user_facts.product)
@@ -136,7 +142,10 @@ def _log(layout: Layout, document: object, source: str, user_facts: UserFacts) -
 
 
 def _file_name(source: str) -> str:
-    """Return the name of a file of CSV without its folder and ending; empty for any other source."""
+    """Return the name of a CSV without its folder and ending.
+
+    Empty for any other source.
+    """
     path = PurePath(source)
     return path.stem if path.suffix == ".csv" and " " not in path.name else ""
 
@@ -263,7 +272,10 @@ def _parameters(layout: Layout, node: object) -> dict[str, Scalar]:
 
 
 def _scalar(value: object) -> Scalar:
-    """Return a parameter, an object by its value, as a whole number where it is one."""
+    """Return a parameter, as a whole number where it is one.
+
+    An object is its value.
+    """
     text = str(value.get("value") if isinstance(value, dict) else value)
     return int(float(text)) if _WHOLE.fullmatch(text) else text
 
@@ -292,6 +304,9 @@ def _at(node: object, path: str) -> object:
 
 
 def _text_at(node: object, path: str) -> str:
-    """Return the value that a path leads to as text; empty where it leads to none."""
+    """Return the value that a path leads to as text.
+
+    Empty where it leads to none.
+    """
     value = _at(node, path)
     return "" if value is None or isinstance(value, dict | list) else str(value)

@@ -76,7 +76,10 @@ def read_log_rows(path: str, host: str, plan: ReadPlan) -> list[LogRows]:
 
 
 def _run(path: str, run_id: str, logs: Sequence[ImportedLog], user_facts: UserFacts) -> LogRows:
-    """Return the run of one node's logs: its rows if all readings are sound, else the lines of its run file."""
+    """Return the run of one node's logs.
+
+    It has its rows if all readings are sound, else the lines of its run file.
+    """
     refuse_several(logs)
     environment = imported_environment(logs, user_facts)
     rows = _sound_rows(logs, environment, user_facts)
@@ -95,7 +98,10 @@ def _run(path: str, run_id: str, logs: Sequence[ImportedLog], user_facts: UserFa
 def _sound_rows(
     logs: Sequence[ImportedLog], environment: Environment, user_facts: UserFacts
 ) -> list[MeasuredRow]:
-    """Return the rows of logs; none at all if anything in them is invalid or failed."""
+    """Return the rows of logs.
+
+    There are none at all if anything in them is invalid or failed.
+    """
     hardware, node = key_of(environment), environment.host.name
     rows = []
     for log in logs:
@@ -118,9 +124,10 @@ def _known_test(
     environment: Environment,
     user_facts: UserFacts,
 ) -> tuple[Measurement, str]:
-    """Return a measurement of the reading's test as if it took one second, and the text that describes the test.
+    """Return a reading's test as if it took one second, and its text.
 
-    Both are built once for each test, since many logs hold the same ones.
+    The first is a measurement, the second describes the test. Both are built once for each test, since many
+    logs hold the same ones.
     """
     key = reading.key
     identity = (
@@ -141,9 +148,9 @@ def _known_test(
 
 
 def _above_peak(measurement: Measurement, reading: Reading) -> bool:
-    """Return True if the rate of a reading is above the peak of its device or link.
+    """Return True if a reading is above the peak.
 
-    `measurement` is one of its test, which took one second.
+    Its rate is compared with that of its device or link. `measurement` is one of its test, which took one second.
     """
     share = (measurement.share_of_ceiling or 0.0) / median(reading.seconds)
     labels = measurement.samples.labels

@@ -129,9 +129,10 @@ def _without_stamp(line: str) -> str:
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the label of the rank that printed a line, with the line's text; the label "" if it has none.
+    """Yield each rank's label with its piece of a line.
 
-    `mpirun --tag-output` may put several labels into a line. Neighbours with the same label are joined.
+    The label is "" for a line without one. `mpirun --tag-output` may put several labels into a line. Neighbours with
+    the same label are joined.
     """
     line = _without_stamp(line)
     # The text before the first tag, then each tag and the text behind it.
@@ -294,10 +295,11 @@ def read_runs(
 
 
 def _cut_line_number(text: str) -> int:
-    """Return the number of the last line if it may be cut, else the number after it, so that no line counts as cut.
+    """Return the number of the last line if it may be cut.
 
-    A last line without a line end is cut, or only its line end was stripped. It is whole if it has as many words, and
-    as many decimals in the last word, as the line above.
+    Else it is the number after it, so that no line counts as cut. A last line without a line end is cut, or only its
+    line end was stripped. It is whole if it has as many words, and as many decimals in the last word, as the line
+    above.
     """
     last_number = text.count("\n") + 1
     row_ends = [

@@ -307,9 +307,10 @@ def _take_row_end(logs: _Logs, number: int, match: re.Match[str]) -> None:
 
 
 def _add_row(log: _Log, columns: _Columns, number: int, values: list[str]) -> None:
-    """Add the results in a row to the log: one out of place and one in place, or one of them.
+    """Add the results in a row to the log.
 
-    `values` are the words of the row. The words of its beginning, if another line cut it off, go before them.
+    There is one out of place and one in place, or one of them. `values` are the words of the row. The words of its
+    beginning, if another line cut it off, go before them.
     """
     values, log.cut_cells = log.cut_cells + values, []
     # Operations without a reduction left its column blank until 2022.
@@ -516,9 +517,10 @@ def _devices(head: _Head, source: str, user_facts: UserFacts) -> int:
 
 
 def _blocking_mode(text: str) -> int:
-    """Return the number of the option for blocking calls, from the text that the tool prints for it.
+    """Return the number of the option for blocking calls.
 
-    It prints "wait and barrier …" for 1, "wait …, no barrier" for 2, the same of its outer loop for 3, nothing for 0.
+    The tool prints a text for it. It prints "wait and barrier …" for 1, "wait …, no barrier" for 2, the same of its
+    outer loop for 3, nothing for 0.
     """
     if "outer" in text:
         return 3

@@ -140,9 +140,9 @@ def read(text: str, source: str, user_facts: UserFacts) -> tuple[ImportedLog, ..
 
 
 def _document(text: str) -> tuple[str, int]:
-    """Return the JSON in a log of a job, and the number of lines around it.
+    """Return the JSON in a log of a job.
 
-    The lines before it become empty, so that errors name the right line.
+    The number of lines around it follows. The lines before it become empty, so that errors name the right line.
     """
     lines = text.split("\n")
     places = range(len(lines))
@@ -257,9 +257,9 @@ def _software(run: _Run) -> dict[str, str]:
 def _readings(
     case: _Case, matrix: _Matrix, run: _Run, source: str, devices: int
 ) -> Iterator[Reading]:
-    """Yield a reading for each number in the matrix of a test case; `matrix` is the meaning of its rows and columns.
+    """Yield a reading for each number in a test case's matrix.
 
-    Raise BadFile if its rows do not fit its description.
+    `matrix` is the meaning of its rows and columns. Raise BadFile if its rows do not fit its description.
     """
     rows = case.bandwidth_matrix or ()
     if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:

@@ -131,9 +131,9 @@ def _take_case(texts: Texts, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_status(texts: Texts, _number: int, match: re.Match[str]) -> None:
-    """Keep the status of a test case that has no matrix (it failed or was waived), with the reason.
+    """Keep the status of a test case that has no matrix.
 
-    A waived test case may be printed without a name.
+    It failed or was waived; the reason is kept too. A waived test case may be printed without a name.
     """
     status, reason = match.groups()
     has_running_case = texts and texts[-1]["testcases"] and texts.case()["status"] == "Running"

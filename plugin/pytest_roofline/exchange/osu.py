@@ -138,9 +138,10 @@ def _take_buffers(tests: _Tests, _number: int, match: re.Match[str]) -> None:
 
 
 def _take_datatype(tests: _Tests, _number: int, match: re.Match[str]) -> None:
-    """Keep the data type of a test, which is printed above or below the names of the columns.
+    """Keep the data type of a test.
 
-    Behind rows it begins a further table with the same head. The default, CHAR, is not in the key.
+    It is printed above or below the names of the columns. Behind rows it begins a further table with the same head. The
+    default, CHAR, is not in the key.
     """
     if not tests:
         raise ForeignLine

@@ -164,9 +164,9 @@ def _take_executor(runs: _Calls, number: int, match: re.Match[str]) -> None:
 
 
 def _take_transfer(runs: _Calls, number: int, match: re.Match[str]) -> None:
-    """Read the rate of one transfer from a source to a target, done by an executor.
+    """Read the rate of one transfer.
 
-    Unusual kinds of device memory (F, M) are in its key.
+    An executor did it from a source to a target. Unusual kinds of device memory (F, M) are in its key.
     """
     transfer, *figures, path = match.groups()
     run, (rate, moved_bytes) = runs.run(), _figures(*figures)

@@ -22,9 +22,10 @@ _UNMEASURED = ("", "nan")
 
 
 def values_at(text: str, path: str) -> list[Place]:
-    """Return the values of the column named `path`, grouped by figure; none without such a column.
+    """Return the values of the column named `path`, by figure.
 
-    The cells of some other columns name a row. Rows of one name are samples of one figure.
+    There are none without such a column. The cells of some other columns name a row. Rows of one name are samples of
+    one figure.
     """
     header, rows = _table(text, path)
     if path not in header:
@@ -49,9 +50,10 @@ def places(text: str) -> list[str]:
 
 
 def document_of(text: str, left_out: Sequence[str] = ()) -> dict[str, list[dict[str, object]]]:
-    """Return a text that is one table as JSON would hold it: its `rows`, one for each figure.
+    """Return a text that is one table as JSON would hold it.
 
-    The columns before the figures are parameters. A last line without an end may be cut, and is `skipped`.
+    Its `rows` are one for each figure. The columns before the figures are parameters. A last line without an end may be
+    cut, and is `skipped`.
 
     Args:
         text: with the names of the columns in its first line.
@@ -130,10 +132,10 @@ def _figure_columns(
 
 
 def _table(text: str, path: str) -> tuple[list[str], list[list[str]]]:
-    """Return the header of the table in a program's output and the rows below it, up to a line of another length.
+    """Return the header of a program's table, and its rows.
 
-    `path` is the name of the wanted column. The header is the first line that names the column, or else the first of
-    the most cells.
+    The rows are those below it, up to a line of another length. `path` is the name of the wanted column. The header is
+    the first line that names the column, or else the first of the most cells.
 
     Raises:
         BadFile: no line has several cells and none is the column, or a cell is too long.
@@ -170,9 +172,10 @@ def _split_tables(text: str) -> list[list[list[str]]]:
 
 
 def _naming_columns(header: Sequence[str], rows: Sequence[Sequence[str]], column: int) -> list[int]:
-    """Return the columns that tell the rows apart: those of text that differs between the rows.
+    """Return the columns that tell the rows apart.
 
-    Without any, that is the first column if its numbers differ, else none. `column` holds the figures.
+    They are those of text that differs between the rows. Without any, that is the first column if its numbers differ,
+    else none. `column` holds the figures.
     """
     differing = [
         place

@@ -26,7 +26,10 @@ def values_at(text: str, path: str) -> list[Place]:
 
 
 def places(text: str) -> list[str]:
-    """Return the paths of all numbers in a text, each once, with `*` for the objects of a list."""
+    """Return the paths of all numbers in a text.
+
+    Each is there once, with `*` for the objects of a list.
+    """
     return list(dict.fromkeys(_leaf_paths(document_of(text), ())))
 
 
@@ -84,12 +87,18 @@ def _children_by_any_name(node: object) -> dict[str, object]:
 
 
 def _element_names(elements: Sequence[object]) -> list[str]:
-    """Return the names of a list's elements: a field that tells all apart, or their numbers."""
+    """Return the names of a list's elements.
+
+    They are a field that tells all apart, or their numbers.
+    """
     return next(_namings(elements))
 
 
 def _namings(elements: Sequence[object]) -> Iterator[list[str]]:
-    """Yield the names of a list's elements by each field that tells all apart, then their numbers."""
+    """Yield the names of a list's elements by each field.
+
+    Such a field tells all apart. Their numbers come last.
+    """
     for field in _NAMING:
         names = [
             str(element[field])

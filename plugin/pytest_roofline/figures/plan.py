@@ -117,7 +117,10 @@ def _reader_and_facts(
 
 
 def _facts(reader: str, settings: Sequence[str], dashes: str) -> Iterator[tuple[str, str | int]]:
-    """Yield the name and the value of each fact behind the name of a tool, as `devices=8`."""
+    """Yield each fact behind the name of a tool.
+
+    It has a name and a value, as `devices=8`.
+    """
     for setting in settings:
         name, _, value = setting.partition("=")
         if reader not in TOOLS or name not in FACTS or not value:

@@ -64,9 +64,10 @@ READERS = {"json": json_paths, "csv": csv_columns, "regex": text_groups}
 
 
 def parse_path(reader: str, direction: Direction, text: str) -> FigurePath:
-    """Return the path to figures that an option of the user gives as `PATH` or `NAME=PATH`.
+    """Return the path to figures that an option gives.
 
-    A regular expression whose groups all have names is a path as a whole, since they name its figures.
+    The user writes it as `PATH` or `NAME=PATH`. A regular expression whose groups all have names is a path as a whole,
+    since they name its figures.
 
     Args:
         reader: `json`, `csv` or `regex`.

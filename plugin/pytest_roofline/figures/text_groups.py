@@ -31,7 +31,10 @@ def compile_path(path: str) -> re.Pattern[str]:
 
 
 def names_figures(path: str) -> bool:
-    """Return True if all groups of a pattern have names, which are those of its figures."""
+    """Return True if all groups of a pattern have names.
+
+    The names are those of its figures.
+    """
     pattern = compile_path(path)
     return pattern.groups == len(pattern.groupindex)
 

@@ -60,7 +60,10 @@ class AttachedProcesses:
         *,
         borrowed: bool = False,
     ) -> None:
-        """Keep the connections to the other processes; rank 0 itself is added to the hosts and the local numbers."""
+        """Keep the connections to the other processes.
+
+        Rank 0 itself is added to the hosts and the local numbers.
+        """
         self.identity = identity
         self.hosts = {0: socket.gethostname(), **hosts}
         self.local_ranks = {0: identity.local_rank, **local_ranks}
@@ -158,10 +161,10 @@ class AttachedProcesses:
 
 
 def inherit_processes(identity: Identity) -> AttachedProcesses | None:
-    """Return the other processes of a launch, with the connections that a round of rank 0 inherits.
+    """Return the other processes of a launch.
 
-    A round is a child of rank 0 that repeats its tests. The result is None if this process is no round. The function
-    can be called once only, since it removes the variable.
+    A round of rank 0 inherits the connections to them. A round is a child of rank 0 that repeats its tests. The result
+    is None if this process is no round. The function can be called once only, since it removes the variable.
     """
     text = os.environ.pop(LENT_VARIABLE, "")
     if not text:
@@ -221,7 +224,10 @@ class AttachPlacement:
     name = "attach"
 
     def __init__(self, attached: AttachedProcesses, local: Local | None = None) -> None:
-        """Prepare to start a rank in each process of a launch; `local` starts rank 0 on this host."""
+        """Prepare to start a rank in each process of a launch.
+
+        `local` starts rank 0 on this host.
+        """
         self._attached = attached
         self._local = local or Local()
         self._ranks = range(0)
@@ -309,7 +315,10 @@ class AttachPlacement:
 
 
 def follow(identity: Identity, rendezvous: Rendezvous, timeout: float) -> Channel:
-    """Connect to rank 0, introduce this process of the same launch to it, and return the channel."""
+    """Connect to rank 0, and return the channel.
+
+    This process of the same launch introduces itself there.
+    """
     channel = meet(identity, rendezvous, timeout)
     channel.send(
         {

@@ -307,9 +307,10 @@ class Position(NamedTuple):
 
 
 def position(text: str) -> Position:
-    """Return where a rank's main thread is: its line of user code, and the operation that this line is in.
+    """Return where a rank's main thread is.
 
-    `text` has the stacks of all its threads, as `faulthandler` writes them.
+    That is its line of user code, and the operation that this line is in. `text` has the stacks of all its threads, as
+    `faulthandler` writes them.
     """
     frames = main_frames(text)
     user_frame = next((frame for frame in frames if frame.is_user_code), None)

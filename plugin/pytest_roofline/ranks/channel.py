@@ -102,9 +102,10 @@ class Channel:
     """
 
     def __init__(self, connection: socket.socket, stall_s: int = 0) -> None:
-        """Take over a connection after its handshake, and let the system notice a peer that is gone.
+        """Take over a connection after its handshake.
 
-        A peer that moves no byte for `stall_s` seconds in the middle of a message counts as gone; 0 is no limit.
+        The system is asked to notice a peer that is gone. A peer that moves no byte for `stall_s` seconds in the middle
+        of a message counts as gone; 0 is no limit.
         """
         self._sending = threading.Lock()
         # True after a message was sent in part.
@@ -198,7 +199,10 @@ class Greeting:
     """The listener's side of one handshake. It never waits for the peer."""
 
     def __init__(self, connection: socket.socket, key: bytes) -> None:
-        """Begin the handshake: send the greeting and a random number, to which the peer must prove the key."""
+        """Begin the handshake.
+
+        The greeting is sent with a random number, to which the peer must prove the key.
+        """
         self.connection = connection
         self.began_s = time.monotonic()
         self._key, self._nonce, self._reply = key, secrets.token_bytes(_NONCE), b""
@@ -207,9 +211,10 @@ class Greeting:
         connection.sendall(_HELLO + self._nonce)
 
     def read(self) -> Channel | None:
-        """Read on in the handshake, and return the channel once the peer has proved that it knows the key.
+        """Read on in the handshake.
 
-        None before that. Raise OSError if the proof is wrong.
+        Return the channel once the peer has proved that it knows the key. None before that. Raise OSError if the proof
+        is wrong.
         """
         # The reply is the peer's random number and its proof, which are equally long.
         with contextlib.suppress(BlockingIOError):
@@ -242,10 +247,10 @@ def connect(endpoint: Endpoint, timeout: float) -> Channel:
 
 
 def _introduce(address: str, endpoint: Endpoint) -> socket.socket:
-    """Return a connection to a listener after a handshake, in which both sides prove that they know the key.
+    """Return a connection to a listener after a handshake.
 
-    The listener sends its greeting and a random number (nonce). This side answers with its own
-    number and its proof, and the listener with its proof.
+    In it both sides prove that they know the key. The listener sends its greeting and a random number (nonce). This
+    side answers with its own number and its proof, and the listener with its proof.
     """
     connection = socket.create_connection((address, endpoint.port), timeout=HANDSHAKE_S)
     try:

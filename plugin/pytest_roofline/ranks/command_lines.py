@@ -218,9 +218,10 @@ def srun(launch: Launch, plugin: str = "none") -> list[str]:
 
 
 def _step_options(launch: Launch, plugin: str) -> list[str]:
-    """Return the options that every call of `srun` (a step of Slurm's job) gets, unless the user sets them.
+    """Return the options that every call of `srun` gets.
 
-    `plugin` is the one by which MPI ranks find each other; `none` without MPI.
+    Such a call is a step of Slurm's job. Those that the user sets are left out. `plugin` is the one by which MPI ranks
+    find each other; `none` without MPI.
     """
     defaults = [
         ("--kill-on-bad-exit", "1"),

@@ -222,7 +222,10 @@ def command_of_launch(name: str, launch: Launch, *, mpi: bool) -> list[str]:
 
 
 def _probe(command: str, option: str) -> str:
-    """Return what a launcher prints about itself when it is called with an option such as `--version`."""
+    """Return what a launcher prints about itself.
+
+    It is called with an option such as `--version`.
+    """
     if shutil.which(command) is None:
         raise _missing_command(command)
     try:

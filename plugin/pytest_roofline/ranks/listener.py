@@ -40,7 +40,10 @@ class Listener:
     """
 
     def __init__(self, address: str, port: int = 0, key: bytes = b"") -> None:
-        """Listen on an address (empty for any) and a port (0 for a free one); without a key, make one."""
+        """Listen on an address and a port.
+
+        An empty address is any, port 0 a free one. Without a key, one is made.
+        """
         # Each rank has a connection, which is an open file.
         raise_file_limit()
         self._socket = server(address, port)
@@ -216,9 +219,10 @@ def server(address: str, port: int = 0) -> socket.socket:
 
 
 def store_server(address: str) -> Any:
-    """Return torch's store, at which the ranks' process groups meet, as it listens on an address.
+    """Return torch's store as it listens on an address.
 
-    An empty address is every interface. Its port is bound from the first moment, so that no other process can take it.
+    The ranks' process groups meet at it. An empty address is every interface. Its port is bound from the first moment,
+    so that no other process can take it.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -237,9 +241,9 @@ def store_server(address: str) -> Any:
 
 
 def own_addresses(bound_to: str) -> tuple[str, ...]:
-    """Return the names and addresses of this host, which a peer tries in turn to reach it.
+    """Return the names and addresses of this host.
 
-    `bound_to` is the address that this host listens on; empty for all.
+    A peer tries them in turn to reach it. `bound_to` is the address that this host listens on; empty for all.
     """
     if bound_to:
         return (bound_to,)
@@ -257,10 +261,10 @@ def own_addresses(bound_to: str) -> tuple[str, ...]:
 
 
 def keep_gloo_reachable(address: str, outward: str) -> None:
-    """Set the network interface on which Gloo, torch's back end for the host, reaches ranks of other nodes.
+    """Set the network interface of Gloo, torch's back end for the host.
 
-    Call it before the first process group. Without it, Gloo takes the address of the host's name, which on Debian is
-    127.0.1.1. A setting of the user stays.
+    By it Gloo reaches ranks of other nodes. Call it before the first process group. Without it, Gloo takes the address
+    of the host's name, which on Debian is 127.0.1.1. A setting of the user stays.
 
     Args:
         address: of this rank, as its controller reaches it.

@@ -46,7 +46,10 @@ class Local:
     bind = "127.0.0.1"
 
     def __init__(self, *, forks: bool = False, command: Sequence[str] = RANK_COMMAND) -> None:
-        """Prepare to start ranks by a command, or with `forks` from a process that has imported torch."""
+        """Prepare to start ranks by a command.
+
+        With `forks` they come from a process that has imported torch.
+        """
         self.forks = forks and SUPPORTED
         self._command = list(command)
         self._server: ForkServer | None = None
@@ -205,9 +208,9 @@ class Local:
 
 @contextlib.contextmanager
 def whole_processes(placement: Placement) -> Iterator[None]:
-    """Start each rank within this block as a fresh process, not as a fork, so that it imports everything itself.
+    """Start each rank within this block as a fresh process.
 
-    Ranks of launchers are never forked, so nothing changes for them.
+    It is no fork, so it imports everything itself. Ranks of launchers are never forked, so nothing changes for them.
     """
     if not isinstance(placement, Local):
         yield

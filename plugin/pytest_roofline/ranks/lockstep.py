@@ -190,7 +190,9 @@ CALLS = ((1 / 5, 1), (1 / 25, 3), (0.0, 5))
 def straggler(
     calls: Sequence[Sequence[tuple[float, float]]],
 ) -> tuple[int | None, tuple[float, ...]]:
-    """Return the straggler, the rank that all others wait for, and by how much each rank lags.
+    """Return the straggler, and by how much each rank lags.
+
+    The straggler is the rank that all others wait for.
 
     Args:
         calls: for each call, by rank, the seconds outside of collectives and the seconds in all.
@@ -279,9 +281,10 @@ class Inside:
 
     @contextlib.contextmanager
     def collective(self) -> Iterator[None]:
-        """Record when this block is entered and left: it runs a collective or waits for one.
+        """Record when this block is entered and left.
 
-        A collective inside of another is not recorded (`_depth` counts the open ones), nor one on another thread.
+        It runs a collective or waits for one. A collective inside of another is not recorded (`_depth` counts the open
+        ones), nor one on another thread.
         """
         if threading.get_ident() != self._thread:
             yield

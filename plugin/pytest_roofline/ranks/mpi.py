@@ -58,9 +58,9 @@ def version() -> str:
 
 
 def probe(rank: Rank) -> dict[str, Any]:
-    """Send device buffers from rank 0 to rank 1 and back, and return which arrived wrong.
+    """Send device buffers from rank 0 to rank 1 and back.
 
-    The ranks may crash; see `gpu_awareness`.
+    Return which arrived wrong. The ranks may crash; see `gpu_awareness`.
     """
     comm = world(rank.size)
     wrong = [size for size in SIZES_BYTES if not survives(comm, int(rank), rank.device, size)]
@@ -68,9 +68,9 @@ def probe(rank: Rank) -> dict[str, Any]:
 
 
 def survives(comm: Any, rank: int, device: torch.device, size_bytes: int) -> bool:
-    """Return whether a device buffer survives the way to the other of two ranks and back by MPI.
+    """Return whether a device buffer survives the way by MPI.
 
-    Every byte is compared. Both ranks, 0 and 1, must call this.
+    It goes to the other of two ranks and back. Every byte is compared. Both ranks, 0 and 1, must call this.
     """
     # Knuth's multiplicative hash of the position, so that no two stretches are alike.
     pattern = (torch.arange(size_bytes, device=device) * 2_654_435_761 >> 24).to(torch.uint8)

@@ -162,7 +162,10 @@ class Pool:
             self.placement.kill()
 
     def _world_of(self, size: int, backend: str | None, timeout_s: float) -> World:
-        """Return the world (the process group of a task's ranks): the last one if it fits the task, else a new one."""
+        """Return the world of a task, its process group.
+
+        It is the last one if it fits the task, else a new one.
+        """
         from .worlds import backend_of
 
         backend_name, world = backend_of(self.kind, backend), self._world
@@ -180,9 +183,10 @@ class Pool:
         return world
 
     def _let_go(self, size: int) -> None:
-        """Have ranks that are not in the next world (the first `size` ranks) leave the last world.
+        """Have ranks leave the last world.
 
-        A process group may end only after all its members have left it.
+        They are those that are not in the next one, the first `size` ranks. A process group may end only after all its
+        members have left it.
         """
         for rank in range(size, self._world_size):
             with contextlib.suppress(OSError):

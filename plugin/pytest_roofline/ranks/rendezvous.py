@@ -72,9 +72,10 @@ class FileRendezvous:
         return listener
 
     def endpoints(self) -> list[Endpoint]:
-        """Return rank 0's address from the file, if this user owns the file and nobody else can read it.
+        """Return rank 0's address from the file.
 
-        Otherwise, and without a file, the list is empty.
+        This user must own the file, and nobody else may be able to read it. Otherwise, and without a file, the list is
+        empty.
         """
         with contextlib.suppress(OSError):
             # Network file systems cache for long that a file is missing; reading its folder renews that.
@@ -95,7 +96,10 @@ class SecretRendezvous:
     """A port of MASTER_ADDR, guarded by a secret of the launch."""
 
     def __init__(self, host: str, ports: range, key: bytes) -> None:
-        """Let the processes meet at one of some ports of rank 0's host, by a key made from the user's secret."""
+        """Let the processes meet at a port of rank 0's host.
+
+        It is one of some, by a key made from the user's secret.
+        """
         self._host, self._ports, self._key = host, ports, key
         first_port, last_port = ports[0], ports[-1]
         ports_text = f"{first_port} to {last_port}" if len(ports) > 1 else f"{first_port}"

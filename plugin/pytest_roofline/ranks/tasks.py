@@ -53,9 +53,9 @@ class FunctionRef:
 
 
 def reference(fn: Callable[..., object]) -> FunctionRef:
-    """Return the place of `fn` (its file, the file's hash, module and name), by which every rank can load it.
+    """Return the place of `fn`, by which every rank can load it.
 
-    Raise BadInput if it is no function at the top of a module.
+    The place is its file, the file's hash, module and name. Raise BadInput if it is no function at the top of a module.
     """
     _check_plain_function(fn)
     name, module = fn.__qualname__, sys.modules.get(fn.__module__)
@@ -286,10 +286,10 @@ class _Pickler(pickle.Pickler):
         self._tensor_bytes = 0
 
     def reducer_override(self, content: Any) -> Any:
-        """Return how to pickle a value of other than the plainest types; raise BadInput if it is no plain data.
+        """Return how to pickle a value of other than the plainest types.
 
-        pickle calls this. `NotImplemented` lets pickle do what it usually does. Any other result is the function that
-        rebuilds the value, and its arguments.
+        Raise BadInput if it is no plain data. pickle calls this. `NotImplemented` lets pickle do what it usually does.
+        Any other result is the function that rebuilds the value, and its arguments.
         """
         import torch
 

@@ -52,7 +52,10 @@ class Server:
     """The side of a rank that serves its controller."""
 
     def __init__(self, channel: Channel, identity: Identity) -> None:
-        """Prepare to serve the controller at the other end of a channel, and to write stacks at a signal."""
+        """Prepare to serve the controller at the end of a channel.
+
+        Stacks are written at a signal from now on.
+        """
         self._channel = channel
         self._identity = identity
         self._inbox: queue.Queue[Any] = queue.Queue()

@@ -147,9 +147,10 @@ def free_bytes(rank: Rank) -> int:
 
 
 def link_kind(rank: Rank, hosts: Sequence[str], uuids: Sequence[str | None]) -> str:
-    """Return the kind of the links among the accelerators of this host's ranks, such as `nvlink`.
+    """Return the kind of the links of this host's ranks.
 
-    It is the word of a hardware key; `none` where this host has one rank only.
+    The links are among their accelerators. The kind is the word of a hardware key, such as `nvlink`; `none` where this
+    host has one rank only.
 
     Args:
         rank: this rank.
@@ -173,7 +174,10 @@ class Worlds:
     """Enters and leaves worlds on one rank."""
 
     def __init__(self, identity: Identity, meter: Device, address: str, port: int) -> None:
-        """Prepare to enter worlds with this rank's device (`meter`), by the store at an address and port."""
+        """Prepare to enter worlds with this rank's device.
+
+        `meter` is the device. The store is at an address and port.
+        """
         self._identity, self._meter = identity, meter
         self._address, self._port = address, port
         self._store: Any = None

@@ -83,9 +83,10 @@ class Conditions:
         self.clock_moved = False
 
     def learn_pace(self) -> None:
-        """Ask the device for its state twice, and set the seconds between two rounds of questions by what that costs.
+        """Set the seconds between two rounds of questions.
 
-        The cheaper round counts, since the first one also opens the library.
+        They follow from the cost of asking the device for its state, which is done twice. The cheaper round counts,
+        since the first one also opens the library.
         """
         costs = []
         for _ in range(2):
@@ -96,9 +97,10 @@ class Conditions:
         self._interval_s = min(costs) / MOST_ASKING
 
     def begin(self, anew: bool = False) -> None:
-        """Begin a block, and ask the device for its state before it if that is due.
+        """Begin a block.
 
-        With `anew` it is the first block of a measurement, and blocks of attempts before it are forgotten.
+        The device is asked for its state before it if that is due. With `anew` it is the first block of a measurement,
+        and blocks of attempts before it are forgotten.
         """
         if anew:
             self._unjudged_count, self._last_ask_s, self._probes_differed = 0, float("-inf"), False
@@ -178,9 +180,10 @@ class Conditions:
         )
 
     def end_row(self) -> bool:
-        """End a measurement's blocks, and return whether the device was asked for its state once more.
+        """End a measurement's blocks.
 
-        It is asked if some blocks have not been judged yet.
+        Return whether the device was asked for its state once more. It is asked if some blocks have not been judged
+        yet.
         """
         self.spoiled_reason, self.judged_count, self.power_capped = "", 0, None
         if not self._unjudged_count:
@@ -202,9 +205,9 @@ class Conditions:
         return self._after
 
     def _judge(self) -> None:
-        """Ask the device for its state, and judge all blocks since the last round of questions.
+        """Judge all blocks since the last round of questions.
 
-        No block is judged if the device has not renewed its counters since then.
+        The device is asked for its state now. No block is judged if the device has not renewed its counters since then.
         """
         before, after = self._before, self._ask()
         self._note_neighbours()
@@ -267,9 +270,10 @@ class Conditions:
         self._probes_differed = False
 
     def _was_preempted(self) -> bool:
-        """Return whether other processes interrupted this one too often in the blocks since the last round.
+        """Return whether other processes interrupted this one too often.
 
-        Interruptions alone do not show it, since the process's own threads interrupt each other too.
+        The blocks since the last round of questions count. Interruptions alone do not show it, since the process's own
+        threads interrupt each other too.
         """
         before, after = self._before.preemptions, self._after.preemptions
         most_preemptions = max(1, MOST_PREEMPTIONS_HZ * self._wall_s)
@@ -324,9 +328,10 @@ def _as_numbers(state: BlockState) -> tuple[float, ...]:
 
 
 def agreed_state(agreement: Agreement, state: BlockState) -> BlockState:
-    """Return the state of the devices after the newest block, as all ranks agree upon it.
+    """Return the state of the devices after the newest block.
 
-    A block that is spoiled on one rank is spoiled on all, since the others waited for that rank.
+    All ranks agree upon it. A block that is spoiled on one rank is spoiled on all, since the others waited for that
+    rank.
 
     Args:
         agreement: exchanges numbers with the other ranks.

@@ -131,9 +131,10 @@ class Blocks:
         return self._may_end()
 
     def _keep(self, times: BlockTimes, block_plan: BlockPlan) -> str:
-        """Add a block to the log, and return why it does not count; empty if it counts.
+        """Add a block to the log, and return its cause.
 
-        The block is added even if the device fails when it is asked about itself.
+        The cause is why it does not count; empty if it counts. The block is added even if the device fails when it is
+        asked about itself.
         """
         log, calls = self._log, block_plan.shape.calls
         log.iterations, log.mode, log.overhead_s = calls, block_plan.mode, block_plan.overhead_s

@@ -231,7 +231,10 @@ class Amdsmi:
         return f"GPU {self._index} ({self._ask('amdsmi_get_gpu_device_uuid')})"
 
     def busy(self) -> float | None:
-        """Return the share of recent time that the GPU worked; None if it does not report it."""
+        """Return the share of recent time that the GPU worked.
+
+        None if it does not report it.
+        """
         percent = _number((self._ask("amdsmi_get_gpu_activity") or {}).get("gfx_activity"))
         return None if percent is None else percent / 100
 

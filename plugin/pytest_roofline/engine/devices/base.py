@@ -293,9 +293,10 @@ class EventDevice(RealDevice):
         return held_bytes
 
     def _count_allocations(self, call: Callable[[], object]) -> tuple[int, int]:
-        """Return the most bytes during a call, and those after it while its result is kept.
+        """Return the bytes that a call takes.
 
-        Both count above what was allocated before the call.
+        They are the most during it, and those after it while its result is kept. Both count above what was allocated
+        before the call.
         """
         self.synchronize()
         before = self.library.memory_allocated(self.index)

@@ -39,7 +39,9 @@ def runs(entry: str, capability: tuple[int, int]) -> bool:
 
 
 def lack_of_code(capability: tuple[int, int], entries: Sequence[str], version: str) -> str:
-    """Return the sentences which say that a build of torch has no code for a GPU, and which build has.
+    """Return the sentences on a GPU that torch has no code for.
+
+    They also say which build of torch has.
 
     Args:
         capability: of the GPU, major and minor.

@@ -44,7 +44,10 @@ class CpuDevice(RealDevice):
     """The CPU, timed by `perf_counter_ns`. Its work is done when a call returns."""
 
     def __init__(self) -> None:
-        """Describe the CPU as a device: it has no queue, and its clock is that of the host."""
+        """Describe the CPU as a device.
+
+        It has no queue, and its clock is that of the host.
+        """
         self.name = "cpu"
         self.traits = Traits(
             tick_s=_tick_s(),
@@ -76,7 +79,10 @@ class CpuDevice(RealDevice):
         )
 
     def free_bytes(self) -> int:
-        """Return the free memory of the machine, or less if a limit of this process leaves less."""
+        """Return the free memory of the machine.
+
+        It is less if a limit of this process leaves less.
+        """
         return host.free_memory_bytes()
 
     def peak_bytes(self, call: Callable[[], object]) -> int | None:
@@ -174,7 +180,10 @@ class Neighbours:
 
 
 def neighbours_now() -> str:
-    """Watch for a second, and return the text on who keeps the cores busy; empty if nobody does."""
+    """Watch for a second who keeps the cores busy.
+
+    Return the text on that; empty if nobody does.
+    """
     neighbours = Neighbours(named=True)
     time.sleep(WATCH_S)
     return neighbours.text(host.usable_cores())

@@ -148,9 +148,10 @@ class FakeDevice:
         )
 
     def _submit(self, seconds: float, host_s: float) -> float:
-        """Put an entry of so many seconds into the scripted queue, and return the time at which it will be done.
+        """Put an entry of so many seconds into the scripted queue.
 
-        Submitting takes the host `host_s`. If the queue is full, the host waits for the oldest entry.
+        Return the time at which it will be done. Submitting takes the host `host_s`. If the queue is full, the host
+        waits for the oldest entry.
         """
         self._host_s += host_s
         # Entries that are done have left the queue.
@@ -192,7 +193,10 @@ class FakeDevice:
             self._submit(takes_s() + self.launch_gap_s, self.launch_s)
 
     def _draw(self, watts: float) -> None:
-        """Lower the clock in proportion if work draws more than the power cap; else restore it."""
+        """Lower the clock to the power cap, or restore it.
+
+        It falls in proportion to what work draws above the cap.
+        """
         cap_w = self.power_cap_w
         self._capped = cap_w / watts if cap_w is not None and watts > cap_w else 1.0
 
@@ -210,9 +214,9 @@ class FakeDevice:
         return 1.0 + (evicted - stays) / size_bytes
 
     def _clock(self, busy_s: float) -> float:
-        """Return the scripted clock, as a share of the full one, after so many busy seconds.
+        """Return the scripted clock after so many busy seconds.
 
-        A power cap lowers it, and so does a device that was idle before.
+        It is a share of the full one. A power cap lowers it, and so does a device that was idle before.
         """
         ramped = 1.0
         if busy_s < self.clock_ramp_s:
@@ -220,9 +224,10 @@ class FakeDevice:
         return self._scripted_clock(busy_s) * self._capped * ramped
 
     def _takes_s(self, seconds: float, touch: object, size_bytes: int, cached: float) -> float:
-        """Return how long a kernel takes now by the script, and put its buffer `touch` into the cache.
+        """Return how long a kernel takes now by the script.
 
-        A buffer that was in the cache already makes it `cached` times as long.
+        Its buffer `touch` is put into the cache. A buffer that was in the cache already makes it `cached` times as
+        long.
         """
         factor = self._slowdown(self.works) / self._clock(self.busy_s)
         was_cached = touch is not None and self._touch(touch, size_bytes)
@@ -238,7 +243,10 @@ class FakeDevice:
         self.busy_s += seconds
 
     def _active(self) -> frozenset[str] | None:
-        """Return the causes that are active now; None on a device that does not report them."""
+        """Return the causes that are active now.
+
+        None on a device that does not report them.
+        """
         if self._throttle is None:
             return None
         causes = self._throttle(self.busy_s)
@@ -271,7 +279,10 @@ class FakeDevice:
         return stamp <= self._host_s
 
     def elapsed_s(self, start: Stamp, end: Stamp) -> float:
-        """Wait for the later stamp, and return the seconds between both, each rounded to the tick."""
+        """Wait for the later stamp, and return the seconds between both.
+
+        Each is rounded to the tick.
+        """
         assert isinstance(start, float)
         assert isinstance(end, float)
         self._host_s = max(self._host_s, end)
@@ -299,9 +310,9 @@ class FakeDevice:
         return seconds
 
     def capture(self, submit: Callable[[], None]) -> Callable[[], None]:
-        """Record the submitted work, and return its replay: one entry, and one launch of the host.
+        """Record the submitted work, and return its replay.
 
-        Raise RuntimeError if captures are to fail.
+        A replay is one entry, and one launch of the host. Raise RuntimeError if captures are to fail.
         """
         nodes: list[Callable[[], float]] = []
         self._recording = nodes
@@ -320,7 +331,10 @@ class FakeDevice:
         self._submit(upload_s + sum(takes_s() for takes_s in nodes), self.launch_s)
 
     def flusher(self, size_bytes: int) -> Callable[[], None]:
-        """Return a function that submits a kernel which writes and reads so many bytes, at 3 TB/s."""
+        """Return a function that submits a flush.
+
+        Its kernel writes and reads so many bytes, at 3 TB/s.
+        """
         return lambda: self.work(2 * size_bytes / 3e12, touch="flush", size_bytes=size_bytes)
 
     def memory_accounts(self) -> tuple[int, int]:

@@ -130,7 +130,10 @@ def used_bytes(nvml: Any, handle: Any) -> int:
 
 
 def in_use(uuid: str | None) -> int | None:
-    """Return the bytes that processes hold of a GPU's memory now; None if they are unknown."""
+    """Return the bytes that processes hold of a GPU now.
+
+    None if they are unknown.
+    """
     with open_nvml() as nvml:
         process_bytes = (
             None if nvml is None else ask(nvml, lambda: used_bytes(nvml, handle_of(nvml, uuid)))
@@ -181,7 +184,10 @@ class Nvml:
         return ask(self._nvml, question, self._nvml, self._handle)
 
     def _holders(self) -> dict[int, int]:
-        """Return the bytes that each process holds, by its number, as far as the driver states them."""
+        """Return the bytes that each process holds, by its number.
+
+        They are known as far as the driver states them.
+        """
         processes = (
             self._ask(lambda nvml, handle: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
         )
@@ -215,9 +221,9 @@ class Nvml:
         return seconds
 
     def _others_busy(self) -> float | None:
-        """Return the share of time that other processes kept the GPU busy since the last call.
+        """Return the share of time that others kept the GPU busy.
 
-        None if it is unknown: in a container this process is not on the driver's list.
+        It counts since the last call. None if it is unknown: in a container this process is not on the driver's list.
         """
         samples = ask(
             self._nvml, "nvmlDeviceGetProcessUtilization", self._handle, self._last_sample_us
@@ -362,7 +368,10 @@ def busy_others(uuid: str | None) -> dict[str, float]:
 
 
 def _busy(nvml: Any, index: int) -> tuple[str, float]:
-    """Return the UUID of a GPU, and the share of recent time that it ran kernels."""
+    """Return a GPU's UUID and how busy it is.
+
+    That is the share of recent time that it ran kernels.
+    """
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     uuid = nvml.nvmlDeviceGetUUID(handle)
     uuid_text = uuid.decode() if isinstance(uuid, bytes) else str(uuid)

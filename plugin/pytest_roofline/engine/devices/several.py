@@ -55,9 +55,9 @@ class SeveralDevices(RealDevice):
         return tuple(device.stamp() for device in self.devices)
 
     def _meet(self) -> None:
-        """Let the queues of all devices wait for each other: the first waits for all, then all wait for the first.
+        """Let the queues of all devices wait for each other.
 
-        Nothing happens if they cannot wait without the host.
+        The first waits for all, then all wait for the first. Nothing happens if they cannot wait without the host.
         """
         first, *followers = self.devices
         if not isinstance(first, Peer):
@@ -70,7 +70,10 @@ class SeveralDevices(RealDevice):
             device.wait_for(meeting_stamp)
 
     def reached(self, stamp: Stamp) -> bool:
-        """Return whether any device has reached its stamp: the host is then not ahead of all."""
+        """Return whether any device has reached its stamp.
+
+        The host is then not ahead of all.
+        """
         return any(
             device.reached(device_stamp)
             for device, device_stamp in zip(self.devices, stamp, strict=True)

@@ -124,9 +124,9 @@ class Sizing:
         self.calls.restart()
 
     def _with_graph(self, plan: BlockPlan, graph: bool | None) -> BlockPlan:
-        """Return the plan that replays a graph, or the same plan if that is no better.
+        """Return the plan that replays a graph.
 
-        The time for it counts against the budget. Ranks never use a graph.
+        It is the same plan if that is no better. The time for it counts against the budget. Ranks never use a graph.
         """
         log, began_s = self.log, self.watch.agreement.now_s()
         try:
@@ -148,7 +148,10 @@ class Sizing:
         return self.resolved_s if call_s >= self.resolved_s else PLANNED_LONGER * self.resolved_s
 
     def plan_single_calls(self) -> BlockPlan:
-        """Return a plan of one call a sample, for a function as slow as the budget."""
+        """Return a plan of one call a sample.
+
+        It is for a function as slow as the budget.
+        """
         return self._plan(
             BlockShape(1, 1), "events" if self.traits.queues and not self.watch.wall else "host"
         )

@@ -91,7 +91,10 @@ def queued_shape(
 
 
 def spin_for(host_s: float) -> float:
-    """Return the seconds to spin in front of a block that takes the host `host_s` to submit."""
+    """Return the seconds to spin in front of a block.
+
+    The host takes `host_s` to submit it.
+    """
     return min(SPIN_FACTOR * host_s + SPIN_MARGIN_S, LONGEST_SPIN_S)
 
 

@@ -71,9 +71,9 @@ class BlockShape:
         return BlockShape(self.calls, max(1, self.samples // 2), longer_s)
 
     def smaller(self) -> "BlockShape | None":
-        """Return a block with a quarter of the samples; of a single sample, a quarter of its calls.
+        """Return a block with a quarter of the samples.
 
-        The queue may have been full. None if a single call is left.
+        Of a single sample it has a quarter of its calls. The queue may have been full. None if a single call is left.
         """
         if self.samples > 1:
             return BlockShape(self.calls, self.samples // 4 or 1, self.spin_s)
@@ -209,7 +209,10 @@ class Stopwatch:
             self.agreement.barrier()
 
     def _own_span_s(self, submit: Callable[[], None]) -> float:
-        """Return the seconds of one span on this rank, by stamps or by the host's clock."""
+        """Return the seconds of one span on this rank.
+
+        They are by stamps or by the host's clock.
+        """
         self._flush()
         if self.wall:
             self.wait_until_done()
@@ -362,7 +365,10 @@ class Stopwatch:
         self._ask(self.device.spin, int(LEAD_IN_S / PROBE_S * self._cycles(PROBE_S)))
 
     def _spin(self, seconds: float) -> tuple[Stamp, Stamp]:
-        """Keep the device busy for so many seconds, and return the stamps before and after that."""
+        """Keep the device busy for so many seconds.
+
+        Return the stamps before and after that.
+        """
         with answering(self.device):
             start = self.device.stamp()
             self.device.spin(self._cycles(seconds))

@@ -126,7 +126,9 @@ class WarmUp:
         return self._median_call_s
 
     def _add(self, seconds: float, lasted_s: float) -> None:
-        """Add a span to the last window; a full window is followed by a new one.
+        """Add a span to the last window.
+
+        A full window is followed by a new one.
 
         Args:
             seconds: per call of the span.
@@ -143,9 +145,9 @@ class WarmUp:
 
     @property
     def _has_converged(self) -> bool:
-        """True if the last two full windows of the warm-up agree in time and clock, on every rank.
+        """True if the last two full windows of the warm-up agree.
 
-        A window holds the spans of calls in a stretch of time.
+        They must do so in time and clock, on every rank. A window holds the spans of calls in a stretch of time.
         """
         enough_calls = self.call_count >= FEWEST_CALLS or self.lasted_s >= 2 * self.shortest_s
         if self.lasted_s < self.shortest_s or not enough_calls or len(self._windows) < 3:
