@@ -25,7 +25,6 @@ from ..core.errors import BadInput
 from ..core.features import require
 from ..core.units import count, parse_fraction, parse_tolerance, printable
 from ..figures.plan import RECOGNISED, ReadPlan, plan_of_options
-from .nodes import is_among, parse_nodes, silent_nodes
 
 if TYPE_CHECKING:
     from .files import RunFile
@@ -156,6 +155,8 @@ def fleet(
     Exit status: 0 none was found, 1 one was, or a node of --nodes is silent, 2 the input cannot be used, or a node or
     file cannot be judged.
     """
+    from .nodes import parse_nodes, silent_nodes
+
     smallest_slowdown = parse_fraction(minimum, "--minimum")
     expected_nodes = parse_nodes(nodes, "--nodes") if nodes is not None else ()
     plan = _plan(read, higher, lower)
@@ -248,6 +249,8 @@ def rollout(
     Exit status: 0 nothing is slower, 1 something is, or a node, device or test is missing, 2 it cannot tell, or the
     input cannot be used.
     """
+    from .nodes import is_among, parse_nodes, silent_nodes
+
     # Exactly one of both options tells which nodes are the controls.
     if (control is None) == (changed is None):
         raise BadInput(

@@ -11,6 +11,7 @@ from statistics import median_high
 from ..core.errors import BadInput
 from ..core.storage import read_bytes
 from ..core.units import count
+from ..report.words import cut
 from .files import RunFile, environment_of, is_over_several
 
 # No cluster has more nodes; a longer list is a slip of the keyboard, and would fill the memory.
@@ -146,10 +147,8 @@ def silent_nodes(
 
 def silent_lines(nodes: Sequence[SilentNode]) -> list[str]:
     """Return the lines on listed nodes that gave less than the others."""
-    lines = [f"silent: {node.node}: {node.reason}" for node in nodes[:MOST_NAMED]]
-    if len(nodes) > MOST_NAMED:
-        lines.append(f"… and {len(nodes) - MOST_NAMED} more silent nodes; --json has all of them")
-    return lines
+    lines = [f"silent: {node.node}: {node.reason}" for node in nodes]
+    return cut(lines, MOST_NAMED, "silent nodes; --json has all of them")
 
 
 def _silence(

@@ -7,7 +7,7 @@ from ..core.rows import plain
 from ..core.units import count, format_percent, format_tolerance, listed, printable
 from ..core.verdicts import Kind
 from ..report.tables import TextTable, render, styled
-from ..report.words import tolerance_text, totals_text
+from ..report.words import cut, tolerance_text, totals_text
 from ..stats.stats import growth
 from ..stats.verdicts import span_text
 from .files import parse_test
@@ -131,16 +131,12 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
 
 def _slow_lines(nodes: Sequence[SlowNode]) -> list[str]:
     """Return the lines on nodes that are slower than their own group."""
-    lines = []
-    for node in nodes[:MOST_ROWS]:
-        since = ", since the change" if node.since else ""
-        lines.append(
-            f"slower than its group: {node.node} {format_percent(node.change)} ({node.group}), "
-            f"in {_test_text(node.test)}{since}"
-        )
-    if len(nodes) > MOST_ROWS:
-        lines.append(f"… and {len(nodes) - MOST_ROWS} more slow nodes; --name-only has all")
-    return lines
+    lines = [
+        f"slower than its group: {node.node} {format_percent(node.change)} ({node.group}), "
+        f"in {_test_text(node.test)}{', since the change' if node.since else ''}"
+        for node in nodes
+    ]
+    return cut(lines, MOST_ROWS, "slow nodes; --name-only has all")
 
 
 def _test_text(test: str) -> str:

@@ -10,7 +10,7 @@ from statistics import median
 from ..core.groups import group_by
 from ..core.units import count, format_percent, format_tolerance, listed, printable
 from ..report.tables import TextTable, render
-from ..report.words import kept_text
+from ..report.words import cut, kept_text
 from .fleet import Fleet, HardwareCount, SlowPart
 from .history import History, HistoryChange, RunName
 from .incomplete import MEASUREMENT, IncompleteNode
@@ -71,20 +71,14 @@ def _span(low: float, high: float) -> str:
 
 def history_text(tables: RunTables, run_history: History, width: int, colour: bool) -> str:
     """Return every change, every test with its trend, and the counts."""
-    lines: list[str] = []
-    for change in run_history.changes[:MOST_PRINTED]:
-        lines += [*map(printable, _change_lines(tables, change)), ""]
-    if len(run_history.changes) > MOST_PRINTED:
-        lines += [
-            f"… and {len(run_history.changes) - MOST_PRINTED} smaller changes; --json has all of them",
-            "",
-        ]
-    return "\n".join(
+    changes = [
+        "\n".join(map(printable, _change_lines(tables, change))) for change in run_history.changes
+    ]
+    return "\n\n".join(
         [
-            *lines,
+            *cut(changes, MOST_PRINTED, "smaller changes; --json has all of them"),
             _tests_table(tables, run_history, width, colour),
-            "",
-            *_closing(tables, run_history),
+            "\n".join(_closing(tables, run_history)),
         ]
     )
 
@@ -275,10 +269,8 @@ def _finding_lines(number: int, finding: SlowPart) -> list[str]:
 
 def _incomplete_lines(nodes: Sequence[IncompleteNode]) -> list[str]:
     """Return the lines on nodes of which less is judged: `node003: 7 of 8 GPUs, 1 of 2 tests: …`."""
-    lines = [_incomplete_line(node) for node in nodes[:MOST_PRINTED]]
-    if len(nodes) > MOST_PRINTED:
-        lines.append(f"… and {len(nodes) - MOST_PRINTED} more such nodes; --json has all of them")
-    return lines
+    lines = [_incomplete_line(node) for node in nodes]
+    return cut(lines, MOST_PRINTED, "such nodes; --json has all of them")
 
 
 def _incomplete_line(node: IncompleteNode) -> str:
