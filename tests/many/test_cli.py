@@ -132,6 +132,9 @@ def test_too_few_devices_or_runs_end_with_2(runs, command):
         True,
     )
     assert "shorter series; INVALID and failed results do not count\n" in done.stderr
+    cut = folder / "node0-0.jsonl"
+    cut.write_text(cut.read_text()[:-20])
+    assert f"note: {cut} ends in the middle of a line" in command("fleet", folder).stderr
 
 
 def test_what_many_runs_need_is_an_extra_that_is_named_with_its_command(runs, command, monkeypatch):

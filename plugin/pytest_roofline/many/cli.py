@@ -12,6 +12,7 @@ import click
 
 from ..baselines.picking import parse_moment
 from ..baselines.run_files import SUFFIX, expand
+from ..baselines.runs import cut_note
 from ..cli.options import (
     command,
     folder_option,
@@ -185,10 +186,10 @@ def fleet(
     if as_json:
         print_json(_fleet_as_json(tables, report, findings))
     # The node of an unreadable file is unknown.
-    has_unjudged = tables.unreadable or any(node.unjudged for node in report.incomplete)
-    if findings or report.silent:
-        sys.exit(1)
-    sys.exit(2 if has_unjudged else 0)
+    has_unjudged = any(file.broken for file in files) or any(
+        node.unjudged for node in report.incomplete
+    )
+    sys.exit(1 if findings or report.silent else 2 if has_unjudged else 0)
 
 
 def _fleet_as_json(
@@ -272,7 +273,7 @@ def rollout(
     _note_unused(plan, [path for paths in paths_by_side for path in paths])
     sides = [read_files(paths, host, plan) for paths in paths_by_side]
     broken = [file.broken for side in sides for file in side if file.broken]
-    _note_left_out(broken, sum(map(len, sides)))
+    _note_left_out([file for side in sides for file in side], broken)
     names = frozenset(changed_nodes)
     is_changed = (lambda node: is_among(node, names)) if control is None else None
     fleet_rollout = judge_rollout(
@@ -331,9 +332,7 @@ def _read(
     _note_unused(plan, paths)
     files = read_files(paths, host, plan)
     tables = tables_of(files)
-    for note in tables.notes[:MOST_NAMED]:
-        say(f"note: {printable(note)}", err=True)
-    _note_left_out(tables.left_out, tables.files)
+    _note_left_out(files, tables.left_out)
     return _matching(_since(tables, since), patterns), files
 
 
@@ -346,10 +345,13 @@ def _note_unused(plan: ReadPlan, paths: Sequence[str]) -> None:
         )
 
 
-def _note_left_out(reasons: Sequence[str], files: int) -> None:
-    """Print on stderr which files are left out."""
+def _note_left_out(files: "Sequence[RunFile]", reasons: Sequence[str]) -> None:
+    """Print on stderr which files were cut, and the reasons why some are left out."""
+    cut = [file.path for file in files if file.cut]
+    for path in cut[:MOST_NAMED]:
+        say(f"note: {printable(cut_note(path))}", err=True)
     if reasons:
-        say(f"note: {len(reasons)} of {files} files are left out:", err=True)
+        say(f"note: {len(reasons)} of {len(files)} files are left out:", err=True)
     for reason in reasons[:MOST_NAMED]:
         say(f"  {printable(reason)}", err=True)
     if len(reasons) > MOST_NAMED:

@@ -10,7 +10,7 @@ import numpy
 from numpy.typing import NDArray
 from pandas import Categorical, DataFrame, to_datetime
 
-from ..baselines.runs import FOREIGN, cut_note
+from ..baselines.runs import FOREIGN
 from ..baselines.test_texts import MeasuredRow
 from ..core.errors import BadInput
 from ..core.facts import Environment
@@ -36,8 +36,6 @@ class RunTables:
             `seconds` per call, `unfit` (why it does not count; empty where it does), `hosts` (of its ranks, as JSON;
             empty without ranks), `device` (the device that the measurement names; empty for that of the run).
         left_out: why files are left out, a text for each.
-        notes: remarks on files that were cut.
-        files: the number of files, and of runs in logs; `unreadable` is that of the files that cannot be used.
     """
 
     runs: DataFrame
@@ -45,9 +43,6 @@ class RunTables:
     rows: DataFrame
     environments: dict[str, Environment]
     left_out: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    files: int = 0
-    unreadable: int = 0
 
     @property
     def fit(self) -> DataFrame:
@@ -77,7 +72,6 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
         is_foreign = any(reason.endswith(FOREIGN) for reason in left_out)
         hint = f"; {FOREIGN}" if is_foreign else ""
         raise BadInput(f"none of {len(files)} run files can be used: {reasons}{hint}")
-    cut = [cut_note(file.path) for file in readable if file.cut]
     # A log may hold runs of several nodes, so a path does not tell its run.
     rows_by_run = [readable[file].rows for file in runs["file"]]
     tests, unfit, hosts, device, seconds = _columns(rows_by_run)
@@ -98,9 +92,6 @@ def tables_of(files: Sequence[RunFile]) -> RunTables:
         rows=table,
         environments=environments,
         left_out=(*left_out, *duplicates),
-        notes=tuple(cut),
-        files=len(files),
-        unreadable=len(left_out),
     )
 
 
