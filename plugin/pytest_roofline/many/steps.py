@@ -371,43 +371,36 @@ def examine(
         LEAST_OUTLIERS,
         sum(case.outlier_count for case in cases) / sum(len(case.values) for case in cases),
     )
-    spreads, inflation = _spreads(cases, priors), _inflation(cases)
-    judges = []
-    for case in cases:
-        # The share in this series, joined with that of all as if it came from `SHARED_RUNS` runs.
-        outlier_count = case.outlier_count + SHARED_RUNS * outlier_share
-        judge = _Judge(
-            case.series,
-            case.values,
-            case.shape,
-            prior=spreads[case.series.kind],
-            inflation=inflation,
-            outlier_share=outlier_count / (len(case.values) + SHARED_RUNS),
-            # Each series is searched for steps and for a drift.
-            comparisons=2 * len(series),
-            smallest_size=math.log1p(smallest_change),
-        )
-        judges.append(judge)
-    return _significant(judges)
+    judge = _Judge(
+        _spreads(cases, priors),
+        _inflation(cases),
+        outlier_share,
+        # Each series is searched for steps and for a drift.
+        comparisons=2 * len(series),
+        smallest_size=math.log1p(smallest_change),
+    )
+    return _significant(judge, cases)
 
 
-def _significant(judges: Sequence["_Judge"]) -> list[SeriesChange]:
+def _significant(judge: "_Judge", cases: Sequence["_FittedSeries"]) -> list[SeriesChange]:
     """Return the changes that chance does not explain, in the order of the series.
 
     A slope that may be chance gives way to steps.
     """
-    drifts = {number: judge.drift() for number, judge in enumerate(judges)}
-    weak = [n for n, drift in drifts.items() if drift is None and not judges[n].shape.levels]
-    noise = numpy.array(
-        [math.sqrt(judges[number].variance(judges[number].shape)[0]) for number in weak]
-    )
-    shapes = dict(
-        zip(weak, fit_steps([judges[number].values for number in weak], noise), strict=True)
-    )
+    drifts = [judge.drift(case) for case in cases]
+    weak = [
+        case
+        for case, drift in zip(cases, drifts, strict=True)
+        if drift is None and not case.shape.levels
+    ]
+    noise = numpy.array([math.sqrt(judge.variance(case, case.shape)[0]) for case in weak])
+    steps_of_weak = iter(fit_steps([case.values for case in weak], noise))
     changes: list[SeriesChange] = []
-    for number, judge in enumerate(judges):
-        drift = drifts[number]
-        changes += [drift] if drift is not None else judge.steps(shapes.get(number, judge.shape))
+    for case, drift in zip(cases, drifts, strict=True):
+        if drift is not None:
+            changes.append(drift)
+        else:
+            changes += judge.steps(case, case.shape if case.shape.levels else next(steps_of_weak))
     return changes
 
 
@@ -487,61 +480,58 @@ def _inflation(cases: Sequence[_FittedSeries]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """Removal of the changes that chance explains.
+    """Removal of the changes that chance explains, from what all series of a history share.
 
     Args:
-        values: the points with limited outliers.
-        shape: the steps or the slope that explain them best.
-        prior: the spread of a point, from all series of its class.
+        spreads: the spread of a point, by class.
         inflation: the factor by which correlation raises the variance of a mean.
         outlier_share: the share of the points that are outliers.
         comparisons: by how much a p is multiplied.
         smallest_size: the smallest change to report, in log seconds.
     """
 
-    series: RunSeries
-    values: Values
-    shape: Shape
-    prior: Prior
+    spreads: dict[str, Prior]
     inflation: float
     outlier_share: float
     comparisons: int
     smallest_size: float
 
-    def steps(self, shape: Shape) -> list[SeriesChange]:
+    def steps(self, case: _FittedSeries, shape: Shape) -> list[SeriesChange]:
         """Return the steps of a shape that chance does not explain.
 
         The others are removed one at a time, the least certain first, and those that remain are judged again: their
         segments have become longer.
         """
         while True:
-            steps = [self._step(shape, number) for number in range(len(shape.cuts))]
+            steps = [self._step(case, shape, number) for number in range(len(shape.cuts))]
             weak = [step for step in steps if not self._is_significant(step)]
             if not weak:
                 return steps
             worst = steps.index(max(weak, key=lambda step: (step.p, -abs(step.size))))
-            shape = fit_levels(self.values, shape.cuts[:worst] + shape.cuts[worst + 1 :])
+            shape = fit_levels(case.values, shape.cuts[:worst] + shape.cuts[worst + 1 :])
 
     def _is_significant(self, change: SeriesChange) -> bool:
         return change.p <= LEVEL and abs(change.size) > self.smallest_size
 
-    def variance(self, shape: Shape) -> tuple[float, float]:
+    def variance(self, case: _FittedSeries, shape: Shape) -> tuple[float, float]:
         """Return the variance of one point and its degrees of freedom.
 
         It is joined with the variance of the class.
         """
-        freedom = shape.freedom + self.prior.freedom
-        return (shape.square + self.prior.freedom * self.prior.process**2) / freedom, freedom
+        prior = self.spreads[case.series.kind]
+        freedom = shape.freedom + prior.freedom
+        return (shape.square + prior.freedom * prior.process**2) / freedom, freedom
 
-    def _step(self, shape: Shape, number: int) -> SeriesChange:
+    def _step(self, case: _FittedSeries, shape: Shape, number: int) -> SeriesChange:
         """Return a step between two segments of a shape, with its p.
 
         `number` is that of the step, and of the segment before it.
 
         As in verdicts, the hypothesis of p is that the change is not worth reporting.
         """
-        variance, freedom = self.variance(shape)
-        start, cut, end = [0, *shape.cuts, len(self.values)][number : number + 3]
+        variance, freedom = self.variance(case, shape)
+        points = len(case.values)
+        start, cut, end = [0, *shape.cuts, points][number : number + 3]
         variance_before = self._mean_variance(shape, start, cut, variance)
         variance_after = self._mean_variance(shape, cut, end, variance)
         error = math.sqrt(self.inflation * (variance_before + variance_after))
@@ -549,15 +539,18 @@ class _Judge:
         size = level_after - level_before
         score = (abs(size) - WORTH_REPORTING * self.smallest_size) / error
         # The number of pairs of neighbouring segments: each has three ends among n + 1 places.
-        places = math.comb(len(self.values) + 1, 3)
+        places = math.comb(points + 1, 3)
         p = 2 * float(special.stdtr(freedom, -score)) * places
         # The chance that the shorter segment is only outliers in a row, anywhere in the series: p is no smaller.
         shorter = min(cut - start, end - cut)
-        p = self.comparisons * max(p, len(self.values) * self.outlier_share**shorter)
+        # The share in this series, joined with that of all as if it came from `SHARED_RUNS` runs.
+        outlier_count = case.outlier_count + SHARED_RUNS * self.outlier_share
+        outlier_share = outlier_count / (points + SHARED_RUNS)
+        p = self.comparisons * max(p, points * outlier_share**shorter)
         half = quantile(0.975, freedom) * error
-        before, after = self.series.around(cut, level_before, level_after)
+        before, after = case.series.around(cut, level_before, level_after)
         return SeriesChange(
-            self.series,
+            case.series,
             "step",
             size,
             interval=(size - half, size + half),
@@ -575,19 +568,19 @@ class _Judge:
         square = float(residuals @ residuals)
         return max(variance, square / max(1, len(residuals) - 1)) / len(residuals)
 
-    def drift(self) -> SeriesChange | None:
-        """Return the drift of the series, or None where it is not significant or steps explain the series better.
+    def drift(self, case: _FittedSeries) -> SeriesChange | None:
+        """Return the drift of a series, or None where it is not significant or steps explain the series better.
 
         Its p is Mann and Kendall's, its slope Theil and Sen's.
         """
-        if self.shape.levels:
+        if case.shape.levels:
             return None
-        size, interval, score = trend_of(self.series.days, self.values)
+        size, interval, score = trend_of(case.series.days, case.values)
         # Correlated neighbours make the statistic vary more.
         p = 2 * float(special.ndtr(-score / math.sqrt(self.inflation)))
-        runs = self.series.single_runs
+        runs = case.series.single_runs
         drift = SeriesChange(
-            self.series,
+            case.series,
             "drift",
             size,
             interval=interval,
