@@ -20,8 +20,7 @@ from pandas import Series
 
 from ..stats.outliers import MEDIAN_ERROR
 from ..stats.outlook import WORTH_REPORTING
-from ..stats.stats import quantile
-from .steps import LEVEL, SHARED_FREEDOM, SHORTEST, RunSeries, SeriesChange, Values, noises
+from .steps import LEVEL, SHARED_FREEDOM, SHORTEST, RunSeries, SeriesChange, Values, noises, step_at
 
 # A step lies at most so many runs before the end.
 LAST = 7
@@ -211,20 +210,11 @@ class _Grid:
         noise = float(self.recent_noise[count][number])
         error = MEDIAN_ERROR * noise * math.sqrt(1 / count + 1 / count_before)
         # The degrees of freedom of the noise, as in `steps.noises`.
-        half = quantile(0.975, 0.4 * (len(series.logs) - 1) + SHARED_FREEDOM) * error
+        freedom = 0.4 * (len(series.logs) - 1) + SHARED_FREEDOM
         cut = len(series.logs) - count
         # The level before the step: the median of up to `LEVEL_RUNS` runs.
         level = float(numpy.median(series.logs[cut - count_before : cut]))
-        before, after = series.around(cut, level, level + size)
-        return SeriesChange(
-            series,
-            "step",
-            size,
-            interval=(size - half, size + half),
-            p=p,
-            before=before,
-            after=after,
-        )
+        return step_at(series, cut, level, size, error, freedom, p)
 
 
 @dataclass(frozen=True)

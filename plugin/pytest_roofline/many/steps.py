@@ -350,6 +350,30 @@ class SeriesChange:
         return path
 
 
+def step_at(
+    series: RunSeries, cut: int, level: float, size: float, error: float, freedom: float, p: float
+) -> SeriesChange:
+    """Return the step before a point of a series, with its interval.
+
+    Args:
+        cut: the index of the point.
+        level: that before the step, in log seconds, as `size` is.
+        error: the standard error of the size; `freedom` are its degrees of freedom.
+        p: it may be above 1.
+    """
+    half = quantile(0.975, freedom) * error
+    before, after = series.around(cut, level, level + size)
+    return SeriesChange(
+        series,
+        "step",
+        size,
+        interval=(size - half, size + half),
+        p=min(1.0, p),
+        before=before,
+        after=after,
+    )
+
+
 def examine(
     series: Sequence[RunSeries], priors: dict[str, Prior], smallest_change: float
 ) -> list[SeriesChange]:
@@ -547,17 +571,7 @@ class _Judge:
         outlier_count = case.outlier_count + SHARED_RUNS * self.outlier_share
         outlier_share = outlier_count / (points + SHARED_RUNS)
         p = self.comparisons * max(p, points * outlier_share**shorter)
-        half = quantile(0.975, freedom) * error
-        before, after = case.series.around(cut, level_before, level_after)
-        return SeriesChange(
-            case.series,
-            "step",
-            size,
-            interval=(size - half, size + half),
-            p=min(1.0, p),
-            before=before,
-            after=after,
-        )
+        return step_at(case.series, cut, level_before, size, error, freedom, p)
 
     def _mean_variance(self, shape: Shape, start: int, end: int, variance: float) -> float:
         """Return the variance of a segment's mean.
