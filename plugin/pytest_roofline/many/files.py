@@ -78,6 +78,11 @@ class RunFile:
     rows: Sequence[MeasuredRow] = ()
     unmeasured: str = ""
 
+    @property
+    def node(self) -> str:
+        """The node that it was measured on."""
+        return environment_of(self.environment).host.name
+
 
 class _NarrowHeader(msgspec.Struct, tag="header", gc=False):
     run_id: str

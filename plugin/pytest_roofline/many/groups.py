@@ -51,7 +51,7 @@ def group_of(
     `belongs` tells which nodes are in it. Each place (a node and its device) is compared with itself; the value of a
     node is the mean over its devices.
     """
-    sides = [[file for file in side if belongs(node_of(file))] for side in (before, after)]
+    sides = [[file for file in side if belongs(file.node)] for side in (before, after)]
     old, new = map(_times, sides)
     # By test and node, a value for each device.
     changes: dict[str, dict[str, list[float]]] = {}
@@ -78,16 +78,11 @@ def group_of(
     )
 
 
-def node_of(file: RunFile) -> str:
-    """Return the node of a run."""
-    return environment_of(file.environment).host.name
-
-
 def refuse_same_runs(before: Iterable[RunFile], after: Iterable[RunFile]) -> None:
     """Raise BadInput where a run is on both sides, even if its files have different names."""
-    paths = {(file.run_id, file.started, node_of(file)): file.path for file in before}
+    paths = {(file.run_id, file.started, file.node): file.path for file in before}
     for file in after:
-        path = paths.get((file.run_id, file.started, node_of(file)))
+        path = paths.get((file.run_id, file.started, file.node))
         if path is not None:
             names = path if path == file.path else f"the run in {path} and {file.path}"
             raise BadInput(
@@ -100,9 +95,8 @@ def _times(files: Sequence[RunFile]) -> _Times:
     """Return the mean log seconds of each test by place. Only fit measurements on one node count."""
     logs: dict[Place, dict[str, list[float]]] = {}
     for file in files:
-        environment = environment_of(file.environment)
-        node = environment.host.name
-        device_of_run = "" if file.imported else identity_of(environment)
+        node = file.node
+        device_of_run = "" if file.imported else identity_of(environment_of(file.environment))
         for test, unfit, hosts, device, seconds in file.rows:
             # Parameters that are named by their position may mean another thing in another run.
             is_named_by_position = positional_names_note(parse_test(test).key.parameters)
@@ -126,7 +120,7 @@ def _means(values: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Nod
 
 def _environment_changes(before: Iterable[RunFile], after: Iterable[RunFile]) -> Counter[str]:
     """Return on how many nodes each fact of the environment changed."""
-    old, new = (group_by(side, node_of) for side in (before, after))
+    old, new = (group_by(side, lambda file: file.node) for side in (before, after))
     return Counter(
         change
         for node in sorted(old.keys() & new.keys())

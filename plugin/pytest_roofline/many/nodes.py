@@ -12,7 +12,7 @@ from ..core.errors import BadInput
 from ..core.storage import read_bytes
 from ..core.units import count
 from ..report.words import cut
-from .files import RunFile, environment_of, is_over_several
+from .files import RunFile, is_over_several
 
 # No cluster has more nodes; a longer list is a slip of the keyboard, and would fill the memory.
 MOST_NODES = 100_000
@@ -177,8 +177,7 @@ def _tests_by_node(files: Sequence[RunFile]) -> dict[str, set[str]]:
     tests: dict[str, set[str]] = {}
     for file in files:
         if not file.broken:
-            node = environment_of(file.environment).host.name
-            tests.setdefault(node, set()).update(
+            tests.setdefault(file.node, set()).update(
                 test
                 for test, unfit, hosts, *_ in file.rows
                 if not unfit and not is_over_several(hosts)

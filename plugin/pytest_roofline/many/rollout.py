@@ -25,7 +25,7 @@ from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, class_of, pr
 from ..stats.stats import CONFIDENCE, growth, interval_of
 from ..stats.verdicts import judge_once, settle, span_text, would_decide
 from .files import RunFile, parse_test
-from .groups import NodeGroup, NodeValues, Place, group_of, node_of, refuse_same_runs
+from .groups import NodeGroup, NodeValues, Place, group_of, refuse_same_runs
 from .nodes import SilentNode
 from .slow_nodes import SlowNode, slow_nodes
 
@@ -173,7 +173,7 @@ def judge_rollout(
     refuse_same_runs(before, after)
     refuse_same_runs(control_before, control_after)
     if is_changed is None:
-        control_nodes = {node_of(file) for file in (*control_before, *control_after)}
+        control_nodes = {file.node for file in (*control_before, *control_after)}
         is_changed = lambda node: node not in control_nodes  # noqa: E731
     treated = group_of(before, after, is_changed)
     controls = group_of(control_before, control_after, lambda node: not is_changed(node))
