@@ -102,20 +102,20 @@ def test_where_few_noisy_tests_rule_out_what_is_assumed_the_interval_is_welchs(m
     found = with_controls(Fleet(make, 4, tests=2, noise=10).add(5, effect={0: 0.3})).judged()
     test = first(found)
     welch = scipy_stats.ttest_ind(
-        list(test.treated.values()), list(test.controls.values()), equal_var=False
+        list(test.changes.treated.values()), list(test.changes.controls.values()), equal_var=False
     )
     assert test.row.time_verdict.interval == pytest.approx(tuple(welch.confidence_interval(0.99)))
 
 
 def test_a_node_counts_once_with_the_mean_of_its_devices(make):
     fleet = with_controls(Fleet(make, 9, tests=2, per_node=2).add(6), 6)
-    test = first(fleet.judged())
-    assert ([3, 3], [[*test.treated], [*test.controls]]) == (
-        [len(test.treated), len(test.controls)],
+    changes = first(fleet.judged()).changes
+    assert ([3, 3], [[*changes.treated], [*changes.controls]]) == (
+        [len(changes.treated), len(changes.controls)],
         [["node0", "node1", "node2"], ["node3", "node4", "node5"]],
     )
     alone = [
-        first(judge_rollout(*fleet.upgraded, fleet.controls)).treated["node0"],
+        first(judge_rollout(*fleet.upgraded, fleet.controls)).changes.treated["node0"],
         np.mean([_change(fleet, device) for device in (0, 1)]),
     ]
     assert alone[0] == pytest.approx(alone[1])

@@ -7,7 +7,7 @@ hour, so a node with the mean of its devices counts as one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
@@ -15,7 +15,6 @@ from scipy import special
 
 from ..baselines.rows import compared_row, together_row
 from ..core.errors import BadInput
-from ..core.keys import Key
 from ..core.rows import Row, badness
 from ..core.statuses import Status, status_of
 from ..core.verdicts import Difference, Kind, Spread, Subject, Verdict
@@ -24,7 +23,7 @@ from ..stats.outlook import detectable_effect
 from ..stats.spread import LEAST_SPREAD, UNBELIEVED, Prior, borrow, class_of, priors
 from ..stats.stats import CONFIDENCE, growth, interval_of
 from ..stats.verdicts import judge_once, settle, span_text, would_decide
-from .files import RunFile, parse_test
+from .files import RunFile, Test, parse_test
 from .groups import NodeGroup, NodeValues, Place, group_of, refuse_same_runs
 from .nodes import SilentNode
 from .slow_nodes import SlowNode, slow_nodes
@@ -41,12 +40,57 @@ CHANGED, CONTROL = "changed", "control"
 
 
 @dataclass(frozen=True, slots=True)
-class TestEffect:
-    """The row of a test, and the changes behind it: of the changed nodes, and of the controls."""
+class NodeChanges:
+    """The changes of a test in log seconds, by node: of the changed nodes, and of the controls."""
 
-    row: Row
     treated: NodeValues
     controls: NodeValues
+
+    @property
+    def sides(self) -> tuple[list[float], list[float]]:
+        """Return the changes of both groups."""
+        return list(self.treated.values()), list(self.controls.values())
+
+    def _joined_prior(self, prior: Prior) -> Prior:
+        """Return the assumed prior of changes.
+
+        It has no degrees of freedom where the changes rule it out.
+        """
+        spread = _change_spread(prior)
+        square, freedom = _pooled_variance(self.sides)
+        # The chance of so large a variance, if the assumed spread is right, is too small to believe it.
+        ruled_out = freedom and special.chdtrc(freedom, freedom * square / spread**2) < UNBELIEVED
+        return replace(prior, process=spread, freedom=0.0 if ruled_out else prior.freedom)
+
+    def difference(self, prior: Prior | None, assumed: Prior) -> Difference:
+        """Return the effect, with its error.
+
+        Its spreads and times are placeholders, since changes have none.
+
+        Args:
+            prior: that of all tests; None where they are too few to tell.
+            assumed: it stands in for that.
+        """
+        error, freedom = _standard_error(self.sides, prior or self._joined_prior(assumed))
+        treated, controls = self.sides
+        estimate, no_spread = fmean(treated) - fmean(controls), Spread(0.0, "")
+        return Difference(
+            estimate,
+            error,
+            freedom,
+            process=no_spread,
+            session=no_spread,
+            new_s=1.0,
+            reference_s=1.0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TestEffect:
+    """The row of a test, and the changes behind it."""
+
+    row: Row
+    changes: NodeChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +231,9 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
     """
     sides = _changes_of_both(treated, controls)
     # The nodes of a rollout are alike, so the class of the first test stands for all.
-    first_test = next(iter(sides))
+    first_test = parse_test(next(iter(sides)))
     prior = _shared_prior(sides.values())
-    assumed = priors()[_class_of(parse_test(first_test).key)]
+    assumed = priors()[_class_of(first_test)]
     rollout = Rollout(
         tests=(),
         together=None,
@@ -214,17 +258,15 @@ def _judge(treated: NodeGroup, controls: NodeGroup, tolerance: float | None) -> 
     return replace(rollout, effect=_effect(rollout.regressed or tests, prior, assumed))
 
 
-def _changes_of_both(
-    treated: NodeGroup, controls: NodeGroup
-) -> dict[str, tuple[NodeValues, NodeValues]]:
-    """Return the changes of the treated nodes and of the controls, by test. Raise BadInput if there is no such test."""
+def _changes_of_both(treated: NodeGroup, controls: NodeGroup) -> dict[str, NodeChanges]:
+    """Return the changes by test. Raise BadInput if no test was measured in both groups."""
     for group, name in ((treated, "the changed nodes"), (controls, "the controls")):
         if not group.changes:
             raise BadInput(
                 f"no test was measured both before and after on any of {name}; expected runs of the same nodes"
             )
     sides = {
-        test: (values, controls.changes[test])
+        test: NodeChanges(values, controls.changes[test])
         for test, values in treated.changes.items()
         if test in controls.changes
     }
@@ -236,7 +278,7 @@ def _changes_of_both(
 
 
 def _judged_tests(
-    sides: Mapping[str, tuple[NodeValues, NodeValues]], prior: Prior | None, tolerance: float | None
+    sides: Mapping[str, NodeChanges], prior: Prior | None, tolerance: float | None
 ) -> tuple[tuple[TestEffect, ...], TestEffect | None]:
     """Return every test, worst first, and all of them judged as one; None for the latter of a single test.
 
@@ -244,39 +286,30 @@ def _judged_tests(
     undecided test says what would decide.
     """
     tests = {test: parse_test(test) for test in sides}
-    first = next(iter(sides))
-    entries = {
-        test: (_Units(*changes), _tolerance(test, tolerance), tests[test].label)
-        for test, changes in sides.items()
-    }
+    changes = dict(sides)
     if len(sides) > 1:
-        together = _mean_changes(list(sides.values()))
-        entries[TOGETHER] = _Units(*together), _tolerance(first, tolerance), TOGETHER
+        tests[TOGETHER] = replace(next(iter(tests.values())), label=TOGETHER)
+        changes[TOGETHER] = _mean_changes(sides.values())
     verdicts = {
-        test: judge_once(
-            units.difference(
-                prior or units.joined_prior(priors()[_class_of(tests.get(test, tests[first]).key)])
-            ),
-            test_tolerance,
-            Subject(label=label),
+        name: judge_once(
+            changes[name].difference(prior, priors()[_class_of(test)]),
+            _tolerance(test, tolerance),
+            Subject(label=test.label),
         )
-        for test, (units, test_tolerance, label) in entries.items()
+        for name, test in tests.items()
     }
     effects = {}
-    for test, verdict in settle(verdicts, len(verdicts)).items():
-        units, _, _ = entries[test]
+    for name, verdict in settle(verdicts, len(verdicts)).items():
         is_open = verdict.kind is Kind.INCONCLUSIVE
-        reason = _reason(verdict, units, len(verdicts)) if is_open else ""
+        reason = _reason(verdict, changes[name], len(verdicts)) if is_open else ""
         # The difference of changes has no times: without it the row leaves out both.
         verdict = replace(verdict, difference=None)
         row = (
             together_row(verdict)
-            if test == TOGETHER
-            else compared_row(tests[test].key, None, verdict, None)
+            if name == TOGETHER
+            else compared_row(tests[name].key, None, verdict, None)
         )
-        effects[test] = TestEffect(
-            replace(row, unit=None, reason=reason), units.treated, units.controls
-        )
+        effects[name] = TestEffect(replace(row, unit=None, reason=reason), changes[name])
     all_together = effects.pop(TOGETHER, None)
     worst_first = sorted(
         effects.values(), key=lambda effect: badness(effect.row.verdict, effect.row.change)
@@ -284,37 +317,31 @@ def _judged_tests(
     return tuple(worst_first), all_together
 
 
-def _tolerance(test: str, tolerance: float | None) -> float:
+def _tolerance(test: Test, tolerance: float | None) -> float:
     """Return the tolerance of a test: the user's, or that of its class."""
-    return TOLERANCES[_class_of(parse_test(test).key)] if tolerance is None else tolerance
+    return TOLERANCES[_class_of(test)] if tolerance is None else tolerance
 
 
-def _class_of(key: Key) -> str:
+def _class_of(test: Test) -> str:
     """Return the class of a test by its hardware, which nodes share whatever program timed it."""
-    return class_of("cpu" if key.hardware.is_cpu else "device", key.metric)
+    return class_of("cpu" if test.key.hardware.is_cpu else "device", test.key.metric)
 
 
-def _mean_changes(
-    sides: Sequence[tuple[NodeValues, NodeValues]],
-) -> tuple[NodeValues, NodeValues]:
-    """Return the mean change of each node over its tests, of the treated nodes and of the controls.
+def _mean_changes(tests: Collection[NodeChanges]) -> NodeChanges:
+    """Return the mean change of each node over its tests."""
+    groups = [changes.treated for changes in tests], [changes.controls for changes in tests]
+    return NodeChanges(*map(_means_by_node, groups))
 
-    `sides` holds for each test the changes of both groups.
-    """
-    treated, controls = (
-        {
-            node: fmean(values[node] for values in group if node in values)
-            for node in dict.fromkeys(node for values in group for node in values)
-        }
-        for group in zip(*sides, strict=True)
-    )
-    return treated, controls
+
+def _means_by_node(tests: Sequence[NodeValues]) -> NodeValues:
+    """Return the mean of each node over the tests that it has."""
+    nodes = dict.fromkeys(node for values in tests for node in values)
+    return {node: fmean(values[node] for values in tests if node in values) for node in nodes}
 
 
 def _effect(tests: Sequence[TestEffect], prior: Prior | None, assumed: Prior) -> FleetEffect:
     """Return the effect on the mean of some tests."""
-    units = _Units(*_mean_changes([(test.treated, test.controls) for test in tests]))
-    difference = units.difference(prior or units.joined_prior(assumed))
+    difference = _mean_changes([test.changes for test in tests]).difference(prior, assumed)
     low, high = map(growth, interval_of(difference, CONFIDENCE))
     return FleetEffect(growth(difference.estimate), low, high, detectable_effect(difference))
 
@@ -326,13 +353,13 @@ def _pooled_variance(sides: Sequence[Sequence[float]]) -> tuple[float, int]:
     return (squares / freedom if freedom else 0.0), freedom
 
 
-def _shared_prior(sides: Iterable[tuple[NodeValues, NodeValues]]) -> Prior | None:
+def _shared_prior(tests: Iterable[NodeChanges]) -> Prior | None:
     """Return the prior of changes over all tests, or None.
 
     None with fewer than eight tests (Smyth 2004). Without it four nodes estimate their spread so
     badly that a driver's 8 % would be missed one time in three.
     """
-    variances = [_pooled_variance(_Units(*changes).sides) for changes in sides]
+    variances = [_pooled_variance(changes.sides) for changes in tests]
     prior = borrow(priors()["device"], variances)
     return prior if prior.borrowed else None
 
@@ -343,48 +370,6 @@ def _change_spread(prior: Prior) -> float:
     It is the difference of two sessions of one process each, before and after.
     """
     return math.sqrt(2) * math.hypot(prior.process, prior.session)
-
-
-@dataclass(frozen=True, slots=True)
-class _Units:
-    """The changes of a test in log seconds, by node."""
-
-    treated: NodeValues
-    controls: NodeValues
-
-    @property
-    def sides(self) -> tuple[list[float], list[float]]:
-        """Return the changes of both groups."""
-        return list(self.treated.values()), list(self.controls.values())
-
-    def joined_prior(self, prior: Prior) -> Prior:
-        """Return the assumed prior of changes.
-
-        It has no degrees of freedom where the changes rule it out.
-        """
-        spread = _change_spread(prior)
-        square, freedom = _pooled_variance(self.sides)
-        # The chance of so large a variance, if the assumed spread is right, is too small to believe it.
-        ruled_out = freedom and special.chdtrc(freedom, freedom * square / spread**2) < UNBELIEVED
-        return replace(prior, process=spread, freedom=0.0 if ruled_out else prior.freedom)
-
-    def difference(self, prior: Prior) -> Difference:
-        """Return the effect, with its error.
-
-        Its spreads and times are placeholders, since changes have none.
-        """
-        error, freedom = _standard_error(self.sides, prior)
-        treated, controls = self.sides
-        estimate, no_spread = fmean(treated) - fmean(controls), Spread(0.0, "")
-        return Difference(
-            estimate,
-            error,
-            freedom,
-            process=no_spread,
-            session=no_spread,
-            new_s=1.0,
-            reference_s=1.0,
-        )
 
 
 def _standard_error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[float, float]:
@@ -413,13 +398,13 @@ def _standard_error(sides: Sequence[Sequence[float]], prior: Prior) -> tuple[flo
     return math.sqrt(total), total**2 / math.fsum(part**2 / freedom for part, freedom in all_parts)
 
 
-def _reason(verdict: Verdict, units: _Units, tests: int) -> str:
+def _reason(verdict: Verdict, changes: NodeChanges, tests: int) -> str:
     """Return the effect that an undecided test may have, as a text.
 
     The text ends with the number of nodes that would decide. `tests` is the number of all tests.
     """
     assert verdict.interval is not None
-    count = would_decide(verdict, min(map(len, units.sides)), tests)
+    count = would_decide(verdict, min(map(len, changes.sides)), tests)
     needed = (
         f"needs about {count} nodes in each group"
         if count is not None

@@ -115,11 +115,11 @@ def _table(rollout: Rollout, width: int, colour: bool) -> str:
             printable(row.label),
             *(
                 format_percent(growth(fmean(changes.values())))
-                for changes in (test.treated, test.controls)
+                for changes in (test.changes.treated, test.changes.controls)
             ),
             format_percent(row.change or 0.0),
             span_text(verdict.interval),
-            f"{len(test.treated)}:{len(test.controls)}",
+            f"{len(test.changes.treated)}:{len(test.changes.controls)}",
             styled(row.verdict),
         )
     left_out_count = len(rollout.tests) - MOST_ROWS
@@ -180,9 +180,9 @@ def _test_as_json(test: TestEffect) -> dict[str, object]:
     verdict = test.row.time_verdict
     return plain(test.row) | {
         "p": verdict.p_adjusted if verdict is not None else None,
-        "control_change": growth(fmean(test.controls.values())),
-        "nodes": {node: growth(change) for node, change in test.treated.items()},
-        "control_nodes": {node: growth(change) for node, change in test.controls.items()},
+        "control_change": growth(fmean(test.changes.controls.values())),
+        "nodes": {node: growth(change) for node, change in test.changes.treated.items()},
+        "control_nodes": {node: growth(change) for node, change in test.changes.controls.items()},
     }
 
 
