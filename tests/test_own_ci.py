@@ -39,7 +39,10 @@ def test_ci_runs_the_readmes_test_command_before_it_installs_a_tool():
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     (first, *_) = re.findall(r'^.*"\$tox" (run .*)$', script, re.MULTILINE)
     assert command == f"tox {first}"
-    assert script.index(first) < script.index("apt-get") < script.index("-- slow")
+    ahead, _, behind = script.partition(first)
+    # Nothing is installed ahead of it, only fetched.
+    assert ["--download-only"] == re.findall(r'(\S+) install "', ahead)
+    assert ['"${apt[@]}"'] == re.findall(r'(\S+) install "', behind.partition("-- slow")[0])
 
 
 # Stand-ins: the wheel's job starts a process of its own and goes on until it is ended, and the first tests fail once
@@ -58,6 +61,7 @@ PYTHON = """#!/usr/bin/env bash
 case "$*" in
 "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && cp tox "$3/bin/tox" && ln -s /bin/true "$3/bin/pip" ;;
 "tests/tools.py hide "*) echo "$PATH" ;;
+"tests/tools.py packages") ;;
 *) exit 99 ;;
 esac
 """
