@@ -121,7 +121,10 @@ def _measured_flaws(entry: Entry, now: datetime.datetime) -> Iterator[Flaw]:
 
 
 def _session_flaws(sessions: Sequence[Session], now: datetime.datetime) -> Iterator[Flaw]:
-    """Yield the flaws of sessions: a run that is in several of them, and start times that cannot be."""
+    """Yield the flaws of sessions.
+
+    They are a run that is in several of them, and start times that cannot be.
+    """
     for run_id, count in Counter(session.run_id for session in sessions).items():
         if count > 1:
             yield Flaw(
@@ -217,10 +220,10 @@ class Health:
 
 
 def health_of(entries: Iterable[Entry], tolerance: float | None = None) -> list[Health]:
-    """Return the health of each measured entry: its spreads, and the slowdown that one more process would show.
+    """Return the health of each measured entry.
 
-    `tolerance` is that of the run, for entries without one. The priors of the classes are estimated from all entries
-    together.
+    It tells its spreads, and the slowdown that one more process would show. `tolerance` is that of the run, for entries
+    without one. The priors of the classes are estimated from all entries together.
     """
     measured = [entry for entry in entries if entry.kind == "measured"]
     priors = priors_of(measured)

@@ -183,10 +183,11 @@ def _policies(
     comparisons: int,
     tolerance: float | None,
 ) -> dict[str, Policy]:
-    """Return how each test is judged, by the identity of its key: tolerance, prior and chance of error.
+    """Return how each test is judged, by the identity of its key.
 
-    Priors are estimated from all references of the old side. The chance of error is shared among so many `comparisons`;
-    `tolerance` is that of the command line, for tests without one.
+    A policy has tolerance, prior and chance of error. Priors are estimated from all references of the old side. The
+    chance of error is shared among so many `comparisons`; `tolerance` is that of the command line, for tests without
+    one.
     """
     references = [(key, reference) for key, reference in before.references() if not key.is_canary]
     priors_by_class = priors() | {

@@ -1,7 +1,7 @@
-"""The verdict on a compiled kernel: does it need more registers, spills or instructions than its baseline?
+"""The verdict on a compiled kernel.
 
-A compiler reports the same figures for the same code every time. So there are no rounds, no intervals, and no chance of
-error to share among the tests of a run.
+Does it need more registers, spills or instructions than its baseline? A compiler reports the same figures for the same
+code every time. So there are no rounds, no intervals, and no chance of error to share among the tests of a run.
 """
 
 from collections.abc import Collection, Mapping, Sequence

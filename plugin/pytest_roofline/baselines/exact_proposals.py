@@ -75,7 +75,10 @@ def _disagreement(entries: Sequence[tuple[Run, ExactEntry]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExactChange:
-    """The effect of an approval on an exact entry: `changes` are the figures that differ from the entry before."""
+    """The effect of an approval on an exact entry.
+
+    The figures in `changes` differ from the entry before.
+    """
 
     entry: ExactEntry
     before: ExactEntry | None

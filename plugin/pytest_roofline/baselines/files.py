@@ -112,7 +112,10 @@ def _order(
 
 
 def entries_of(family: str, folders: Iterable[Path]) -> "Entries":
-    """Return the entries of a family; those of an earlier folder hide the same of a later one."""
+    """Return the entries of a family.
+
+    Those of an earlier folder hide the same of a later one.
+    """
     paths = [path for folder in folders if (path := folder / f"{family}.json").exists()]
     return Entries.from_files(paths)
 

@@ -43,9 +43,10 @@ def fewest_of(rounds: int) -> int:
 
 
 def fit_of(run: Run, fewest: int) -> Fit:
-    """Return the results of a run that are fit for the baselines, with a refusal of every other test.
+    """Return the results of a run that are fit for baselines.
 
-    Each test is proposed alone, with the canaries of its device beside it.
+    A refusal of every other test comes with them. Each test is proposed alone, with the canaries of its device beside
+    it.
 
     Args:
         run: with all its processes. Results that `propose` leaves out are not fit; those of siblings are passed over.

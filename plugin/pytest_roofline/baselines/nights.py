@@ -1,4 +1,7 @@
-"""The runs that ended in a folder: what a gate in shadow would have failed, night by night, and the last green gate."""
+"""The runs that ended in a folder.
+
+They tell what a gate in shadow would have failed, night by night, and the last green gate.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,9 +21,10 @@ NIGHTS = 14
 
 @dataclass(frozen=True, slots=True)
 class ShadowRun:
-    """A run in shadow: its date in UTC, and the alarms that would have failed it, the worst first.
+    """A run in shadow.
 
-    `failed` tells whether it failed all the same.
+    It has its date in UTC, and the alarms that would have failed it, the worst first. `failed` tells whether it failed
+    all the same.
     """
 
     night: str

@@ -1,6 +1,7 @@
-"""Two values of one parameter within one run, such as eager and compiled: every process that timed both is a pair.
+"""Two values of one parameter within one run, such as eager and compiled.
 
-Whatever slows a whole process slows both times and cancels: see `stats.paired_difference`.
+Every process that timed both is a pair. Whatever slows a whole process slows both times and cancels: see
+`stats.paired_difference`.
 """
 
 import math
@@ -274,7 +275,10 @@ def _subject(twins: Twins, parameter: str) -> Subject:
 
 
 def _verdict(twins: Twins, parameter: str, run_tolerance: float | None, prior: Prior) -> Verdict:
-    """Return any verdict on a test under two values but REGRESSED, which needs the p of all tests."""
+    """Return the verdict on a test under two values.
+
+    It is never REGRESSED, which needs the p of all tests.
+    """
     subject = _subject(twins, parameter)
     sides = twins.variant, twins.base
     tolerances = (record.tolerance for side in sides for record in side.measurements)
@@ -360,9 +364,9 @@ def _modes_reason(twins: Twins) -> str:
 
 
 def _row(twins: Twins, parameter: str, verdict: Verdict, tests: int) -> Row:
-    """Return the row of a test under two values; the base takes the place of a baseline.
+    """Return the row of a test under two values.
 
-    `tests` is the number of all tests, for the remedy of an undecided one.
+    The base takes the place of a baseline. `tests` is the number of all tests, for the remedy of an undecided one.
     """
     key, (new_s, base_s) = twins.variant.measurements[0].key, twins.pairs_s
     name = verdict.subject.name

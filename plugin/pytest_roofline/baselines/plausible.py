@@ -178,7 +178,10 @@ def _roof(key: Key, work: Work) -> tuple[float, float] | None:
 
 
 def _peak_of(product: Product, key: Key, work: Work) -> Ceiling | None:
-    """Return the peak of a known product: of a single device, else of the link between devices."""
+    """Return the peak of a known product.
+
+    It is that of a single device, else of the link between devices.
+    """
     if key.hardware.devices in (None, 1):
         return product_ceiling(product, work, key.metric)
     if rate_suffix(key.metric) == "busbw_GBps":

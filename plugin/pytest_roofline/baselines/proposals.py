@@ -108,7 +108,9 @@ def propose(
 
 
 def _unify(fit_by_key: FitMeasurements) -> list[str]:
-    """Keep only the more common mode of each key, in place; return a line on each mode left out.
+    """Keep only the more common mode of each key, in place.
+
+    Return a line on each mode left out.
 
     Raises:
         BadInput: the sessions of a key differ in their work, or in mode otherwise.
@@ -399,7 +401,10 @@ def _newest_peak(sessions: Sequence[tuple[Run, list[Measurement]]]) -> int | Non
 
 
 def _session(run: Run, measurements: Sequence[Measurement]) -> Session:
-    """Return the session of a run's measurements of one key, which were all timed in one mode."""
+    """Return the session of a run's measurements of one key.
+
+    All of them were timed in one mode.
+    """
     processes = by_process(measurements)
     return Session(
         run_id=run.header.run_id,

@@ -113,7 +113,10 @@ def _absurd_baseline(verdict: Verdict, reason: Reason) -> str:
 
 
 def _may_be(verdict: Verdict, _: Reason) -> str:
-    """Return the interval of an undecided verdict: `the change may be +1.0 to +8.0 % after 3 processes (…)`."""
+    """Return the interval of an undecided verdict.
+
+    It reads `the change may be +1.0 to +8.0 % after 3 processes (…)`.
+    """
     interval = verdict.own_interval
     assert interval is not None
     assert verdict.difference is not None
@@ -141,7 +144,10 @@ def _red_needs(verdict: Verdict, reason: Reason, remedy: str) -> str:
 
 
 def _looks_slower(verdict: Verdict) -> str:
-    """Return `looks 8.0 % slower`; for a figure of a program, which is no time, `looks worse (…)`."""
+    """Return `looks 8.0 % slower`.
+
+    For a figure of a program, which is no time, it is `looks worse (…)`.
+    """
     estimate = verdict.own_estimate
     assert estimate is not None
     if verdict.subject.metric:

@@ -1,7 +1,8 @@
-"""Recordings: one run goes into the baselines of its hardware at once, without a proposal that a person approves.
+"""Recordings of one run in the baselines of its hardware.
 
-A session merges with the entries of a file as in an approval. Two rules replace the person: an entry stays as it was
-where the run is surely slower, and processes that began within six hours of a session belong to it.
+They go in at once, without a proposal that a person approves. A session merges with the entries of a file as in an
+approval. Two rules replace the person: an entry stays as it was where the run is surely slower, and processes that
+began within six hours of a session belong to it.
 """
 
 from collections.abc import Collection, Iterable, Sequence

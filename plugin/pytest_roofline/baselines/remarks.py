@@ -72,10 +72,10 @@ def since_lines(verdict: Verdict) -> list[str]:
 
 
 def _bisect_command(last_pass: LastPass, test_id: str) -> str:
-    """Return the command that finds which change made a test slower; empty if none can be switched here.
+    """Return the command that finds which change made a test slower.
 
-    Commits come first. Variables and several packages are the differences of two runs. If the run at hand has no name,
-    torch stands for several packages, since the others follow its version.
+    It is empty if none can be switched here. Commits come first. Variables and several packages are the differences of
+    two runs. If the run at hand has no name, torch stands for several packages, since the others follow its version.
     """
     if "bisect" not in FEATURES:
         return ""

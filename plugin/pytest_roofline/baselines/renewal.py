@@ -1,4 +1,6 @@
-"""Renewal of baselines: the changes that a proposal makes in the file of its hardware, and merging them.
+"""Renewal of baselines.
+
+The module has the changes that a proposal makes in the file of its hardware, and merges them.
 
 A renewal must not ratchet. A baseline renewed as min(old, new), or replaced only when the new sessions look faster,
 drifts to the luckiest session there ever was: about 1.5 standard deviations below the truth after ten renewals of
@@ -222,7 +224,9 @@ def renew(
     replaces: bool = False,
     accept_slower: bool = False,
 ) -> Change:
-    """Return the change of an entry by a proposed one: its sessions replace the old ones or join them.
+    """Return the change of an entry by a proposed one.
+
+    Its sessions replace the old ones or join them.
 
     Args:
         before: the entry in the file; None where it is new.

@@ -70,7 +70,10 @@ def timed_row(
 
 
 def _shown_s(results: KeyResults, measurement: Measurement, verdict: Verdict | None) -> float:
-    """Return the time to show, in seconds: that of the verdict on several processes, if there is one."""
+    """Return the time to show, in seconds.
+
+    It is that of the verdict on several processes, if there is one.
+    """
     # Of a single process the verdict has no better centre than its own median.
     difference = verdict.difference if verdict is not None and verdict.processes > 1 else None
     centre_s = difference.new_s if difference is not None else None

@@ -1,4 +1,7 @@
-"""The paths of run files: the names that a user gives them, and the writer that appends to one."""
+"""The paths of run files.
+
+The module has the names that a user gives them, and the writer that appends to one.
+"""
 
 import contextlib
 import glob
@@ -31,9 +34,10 @@ def run_path(name: str, folder: Path, argument: str = "run name") -> Path:
 
 
 def resolve_run(name: str, folder: Path, argument: str = "run name") -> Path:
-    """Return the path of a run that is to be read, from a saved name or a path.
+    """Return the path of a run that is to be read.
 
-    `argument` names the user's argument in a message. A path need not exist yet; a saved name must.
+    It is made of a saved name or a path. `argument` names the user's argument in a message. A path need not exist yet;
+    a saved name must.
 
     Raises:
         BadInput: no run is saved under this name.
@@ -297,7 +301,10 @@ def paths_of(argument: str, folder: Path, *, logs: bool = False) -> list[str]:
 
 
 def _files_below(folder: str, *, logs: bool = False) -> list[str]:
-    """Return the run files in a folder and its subfolders, sorted; with `logs` all files that are not hidden."""
+    """Return the run files in a folder and its subfolders, sorted.
+
+    With `logs` they are all files that are not hidden.
+    """
     paths = [
         os.path.join(subfolder, name)  # noqa: PTH118
         for subfolder, _, names in os.walk(folder)
@@ -315,7 +322,10 @@ def _expected(*, logs: bool) -> str:
 
 
 def _distinct_depth(path_parts: Sequence[str], others_parts: Sequence[Sequence[str]]) -> int:
-    """Return how many of its last parts tell a path from all other paths; 1 if none do."""
+    """Return how many last parts tell a path from all others.
+
+    It is 1 if none do.
+    """
     for depth in range(1, len(path_parts)):
         if all(path_parts[-depth:] != other_parts[-depth:] for other_parts in others_parts):
             return depth

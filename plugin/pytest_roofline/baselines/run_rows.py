@@ -1,7 +1,7 @@
-"""Every result of a run as a row: how its test ended, and the word that follows from that.
+"""Every result of a run as a row.
 
-A report comes from the run file alone, so that a report made at the end of a run and one made a year later are the
-same.
+It tells how its test ended, and the word that follows from that. A report comes from the run file alone, so that a
+report made at the end of a run and one made a year later are the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -190,7 +190,10 @@ def rows_of_run(run: Run, name: str = "") -> list[Row]:
 
 
 def _in_run(row: Row, run: Run, name: str, ending: Ending) -> Row:
-    """Return a row with the facts of its run, the ending of its test, and the explanation that follows from both."""
+    """Return a row with the facts of its run.
+
+    It gets the ending of its test, too, and the explanation that follows from both.
+    """
     header = run.header
     environment = header.environment
     row = replace(
@@ -309,7 +312,10 @@ def _other_rows(run: Run, endings_by_test: dict[str, Ending]) -> Iterator[Row]:
 
 
 def _outcome_row(outcome: Outcome) -> Row:
-    """Return the row of a test without a result: how it ended, or that its device is below its rated facts."""
+    """Return the row of a test without a result.
+
+    It tells how the test ended, or that its device is below its rated facts.
+    """
     word, reason = (
         (DEGRADED, reason_of(outcome)) if DEGRADED in outcome.verdicts else how_it_ended(outcome)
     )

@@ -1,4 +1,7 @@
-"""Run files: JSON lines, written as results come, so that an interrupted run keeps those it has."""
+"""Run files of JSON lines.
+
+They are written as results come, so that an interrupted run keeps those it has.
+"""
 
 import datetime
 import os

@@ -1,4 +1,7 @@
-"""The texts of tests and hosts in tables of thousands of measurements, where equal ones are the same text."""
+"""The texts of tests and hosts in tables of thousands of measurements.
+
+Equal ones are the same text.
+"""
 
 import json
 from collections.abc import Sequence

@@ -34,15 +34,18 @@ def is_of_tool(benchmark: str) -> bool:
 
 
 def is_of_program(benchmark: str, metric: str, name: str) -> bool:
-    """Return True for a figure of a program: its own, that of a tool, or the time of the whole command."""
+    """Return True for a figure of a program.
+
+    That is its own, that of a tool, or the time of the whole command.
+    """
     is_time = metric == JOB_METRIC and not name
     return is_time or is_own_figure(metric) or is_of_tool(benchmark)
 
 
 def unit_of(name: str) -> str:
-    """Return the unit in the name of a figure: of `tok/s[llama]` the name, of `p99 (ms)` the end.
+    """Return the unit in the name of a figure.
 
-    It is empty of a name that holds none.
+    Of `tok/s[llama]` it is the name, of `p99 (ms)` the end. It is empty of a name that holds none.
     """
     title = name.partition("[")[0]
     match = _UNIT.fullmatch(title)
@@ -50,7 +53,10 @@ def unit_of(name: str) -> str:
 
 
 def more_is_better(metric: str) -> bool:
-    """Return True where more of a metric is better: a rate, or a figure that says so."""
+    """Return True where more of a metric is better.
+
+    It is a rate, or a figure that says so.
+    """
     return metric == HIGHER or rate_suffix(metric) is not None
 
 

@@ -180,9 +180,10 @@ class Entry:
         return max(self.sessions, key=lambda session: session.started)
 
     def _check_published(self) -> None:
-        """Raise BadInput unless the value of a threshold or reference is one, in the unit of its metric.
+        """Raise BadInput unless a published value fits its unit.
 
-        A threshold must also be a rate or a time, since only these can gate.
+        A range has the smaller number first, and the unit is that of the metric. A threshold must also be a rate or a
+        time, since only these can gate.
         """
         if isinstance(self.value, tuple):
             smaller, larger = self.value
@@ -205,9 +206,10 @@ class Entry:
             )
 
     def _check_floor(self) -> None:
-        """Raise BadInput unless a floor is a share of a peak, with measured figures behind it or a reason.
+        """Raise BadInput unless a floor is a share of a peak.
 
-        `figures` is the number of published figures on which the floor rests.
+        It needs measured figures behind it, or a reason. `figures` is the number of published figures on which the
+        floor rests.
         """
         if (
             self.unit != SHARE

@@ -1,8 +1,9 @@
-"""Features that can be taken out: each is a folder of the package, a line of the table here, and its tests.
+"""Features that can be taken out.
 
-All else works without them. Other code calls `require(NAME)` before it imports from a feature's folder, or a module of
-`plugin/` that is loaded only with ranks. The command line takes a feature's commands from its `cli.py`.
-`benchmarks/remove_features.py` takes each feature out of a copy.
+Each is a folder of the package, a line of the table here, and its tests. All else works without them. Other code calls
+`require(NAME)` before it imports from a feature's folder, or a module of `plugin/` that is loaded only with ranks. The
+command line takes a feature's commands from its `cli.py`. `benchmarks/remove_features.py` takes each feature out of a
+copy.
 """
 
 from .errors import BadInput

@@ -57,7 +57,10 @@ def folders(libraries: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name(path: str) -> str:
-    """Return the name of a library: that in `NAMES`, else its file's without version, else the path."""
+    """Return the name of a library.
+
+    It is that in `NAMES`, else its file's without version, else the path.
+    """
     stem, _ = split_file(path)
     return NAMES.get(stem, stem) or path
 

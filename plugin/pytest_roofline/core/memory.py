@@ -142,9 +142,10 @@ class OutOfMemory:
 
 
 def out_of_memory(error: BaseException | None) -> BaseException | None:
-    """Return the error that memory ran out: this one, or one of its causes; None without one.
+    """Return the error that memory ran out.
 
-    A group of errors counts only if memory ran out in all of its members.
+    It is this one, or one of its causes; None without one. A group of errors counts only if memory ran out in all of
+    its members.
     """
     visited: set[int] = set()
     # Each error is visited once, as causes may form a circle. An AssertionError is a statement of the test itself, so
@@ -183,7 +184,10 @@ def parse_sizes(message: str) -> tuple[int | None, int | None]:
 
 
 def _size(match: re.Match[str] | None) -> int | None:
-    """Return the bytes of a match, which has a number and its unit; None without a match."""
+    """Return the bytes of a match, which has a number and its unit.
+
+    It is None without a match.
+    """
     if match is None:
         return None
     number, unit = match.groups()

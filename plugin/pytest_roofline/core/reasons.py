@@ -155,9 +155,9 @@ def of_processes(reason: Reason, spoiled: int, processes: int) -> Reason:
 
 
 def first_missing(reasons: Iterable[Reason], verdict: object) -> str:
-    """Return `reason CODE has no FIELD` for the first field that a reason needs and a verdict lacks.
+    """Return `reason CODE has no FIELD` for a field that is missing.
 
-    Empty if no field is missing.
+    It is the first that a reason needs and a verdict lacks. Empty if no field is missing.
     """
     for reason in reasons:
         for name in reason.fields:

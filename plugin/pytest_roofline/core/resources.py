@@ -79,7 +79,10 @@ def is_count(figure: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ResourceKey:
-    """The key of a compiled kernel: the test with its parameters, the target, and the name within the test."""
+    """The key of a compiled kernel.
+
+    It is the test with its parameters, the target, and the name within the test.
+    """
 
     benchmark: str
     parameters: dict[str, Scalar]

@@ -309,7 +309,10 @@ class Ranks:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        """Raise BadInput unless each list has a member for every rank or is empty, and all ranks fit together."""
+        """Raise BadInput unless all ranks fit together.
+
+        Each list has a member for every rank or is empty.
+        """
         for name in ("hosts", "seconds", "lag_s"):
             count = len(getattr(self, name))
             if count not in (0, self.size):

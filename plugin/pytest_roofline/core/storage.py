@@ -217,7 +217,10 @@ def _refusal(value: object, limited_type: Any) -> str:
 
 
 def _observed(name: str, value: Any, limited_type: Any) -> str:
-    """Return the sentence on a value outside its range: `p is 2; expected a chance from 0 to 1`."""
+    """Return the sentence on a value outside its range.
+
+    It reads `p is 2; expected a chance from 0 to 1`.
+    """
     (limits,) = limited_type.__metadata__
     if isinstance(value, list | dict):
         return f"{name} is empty; expected {limits.description}"

@@ -145,7 +145,10 @@ class OddSession:
 
     @property
     def text(self) -> str:
-        """The session in a sentence: `session of 3 Nov: 110 of 221 tests are 20 % slower`."""
+        """The session in a sentence.
+
+        It reads `session of 3 Nov: 110 of 221 tests are 20 % slower`.
+        """
         time, now = moment(self.started), datetime.datetime.now(datetime.UTC)
         day = format_day(time, now) if time is not None else self.started
         # `change` is positive for a slower session.
@@ -448,7 +451,10 @@ class Verdict:
 
     @property
     def overall(self) -> Kind:
-        """The word for the measurement: the one on its time, or the one on its memory if that is worse."""
+        """The word for the measurement.
+
+        It is the one on its time, or the one on its memory if that is worse.
+        """
         peak = self.bad_peak
         return self.kind if peak is None or self.kind is Kind.REGRESSED else Kind(peak.verdict)
 

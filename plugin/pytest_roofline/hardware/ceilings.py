@@ -48,10 +48,11 @@ def datasheet_ceiling(device: DeviceFacts, work: Work, metric: str) -> Ceiling |
 
 
 def at_generation(link: Ceiling, gpu: Gpu | None) -> Ceiling:
-    """Return the roofline of a PCIe link at the generation that the card and its host use now.
+    """Return the roofline of a PCIe link as it runs now.
 
-    Each generation of PCIe has twice the rate of the one before. The limit of a believable rate stays that of the card,
-    since some virtual machines report a slower slot than the card really has.
+    It is that of the generation that the card and its host use. Each generation of PCIe has twice the rate of the one
+    before. The limit of a believable rate stays that of the card, since some virtual machines report a slower slot than
+    the card really has.
 
     Args:
         link: the roofline at the generation of the card.
@@ -105,7 +106,9 @@ def product_ceiling(product: Product, work: Work, metric: str) -> Ceiling | None
 
 
 def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None) -> Ceiling:
-    """Return a datasheet's peak as a roofline; its origin says so if no rate is refused for being above it.
+    """Return a datasheet's peak as a roofline.
+
+    Its origin says so if no rate is refused for being above it.
 
     Args:
         peak: the rated figure, with its source and the confidence in it.
@@ -124,11 +127,11 @@ def ceiling_of(peak: Peak, metric: str, unit: float, amount: float | None = None
 
 
 def _at_full_clock(product: Product, name: str) -> float | None:
-    """Return the FLOP/s of all units at the highest clock, which are the most that is possible, or None.
+    """Return the FLOP/s of all units at the highest clock.
 
-    `name` is that of the rated peak. NVIDIA rates the matrix units of an H100 at 1.83 GHz, and lets them run at
-    1.98 GHz where power allows. None where the rate is no higher than the rated one, or far higher: then units, clock
-    or architecture are not those of this peak.
+    They are the most that is possible. `name` is that of the rated peak. NVIDIA rates the
+    matrix units of an H100 at 1.83 GHz, and lets them run at 1.98 GHz where power allows. None where the rate is no
+    higher than the rated one, or far higher: then units, clock or architecture are not those of this peak.
     """
     architecture = catalogue().architecture(product.architecture)
     flops = (
@@ -309,9 +312,10 @@ def collective_ceiling(
 
 
 def _links_of_one(product: Product, link: str | None, ranks: int) -> tuple[Peak, float, str] | None:
-    """Return the most that one of so many devices (`ranks`) sends to all others over its links, or None if unknown.
+    """Return the most that one device sends to all others.
 
-    It is given as the peak behind it, the rate in GB/s, and a description.
+    It goes over its links among so many devices (`ranks`); None if it is unknown. It is given as the peak behind it,
+    the rate in GB/s, and a description.
     """
     if link == "xgmi" and (pair := product.peaks.get("xgmi_GBps")) is not None:
         return pair, (ranks - 1) * pair.value, f"{ranks - 1} links of one device, one way"

@@ -14,10 +14,10 @@ _SLICE = re.compile(r" MIG (\d+c\.)?\d+g\.\d+gb\S*$")
 
 
 def identity_of(environment: Environment) -> str:
-    """Return a text that tells one device from another of its kind: its UUID; empty for a CPU.
+    """Return a text that tells one device from another of its kind.
 
-    An accelerator without a UUID is identified by its node and index, so that those of other nodes count as other
-    devices. A CPU has no identity, since nodes often come and go under new names.
+    It is the UUID; empty for a CPU. An accelerator without a UUID is identified by its node and index, so that those of
+    other nodes count as other devices. A CPU has no identity, since nodes often come and go under new names.
     """
     device = environment.device
     if device.type == "cpu":

@@ -187,9 +187,9 @@ _IN_USE: ContextVar[ProductIndex | None] = ContextVar("hardware in use", default
 
 
 def use_hardware(folders: Iterable[Path]) -> Callable[[], None]:
-    """Let the products in the hardware files of these folders go before those that ship with this package.
+    """Let the hardware files of these folders go before what ships.
 
-    Return a function that restores what was in use before.
+    Of a product in both, the entry of the file counts. Return a function that restores what was in use before.
     """
     before = _IN_USE.get()
     _IN_USE.set(merge_hardware(hardware_files(folders)))

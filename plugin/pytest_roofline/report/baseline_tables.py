@@ -242,7 +242,9 @@ def renewal_lines(healths: Sequence[Health]) -> list[str]:
 
 
 def _creep_line(entry: Entry) -> str:
-    """Return the creep of an entry: the change of its time that its renewals added up to.
+    """Return the creep of an entry.
+
+    It is the change of its time that its renewals added up to.
 
     It reads `memcpy_d2d[64MiB]: +4.1 % since 2026-01-01, in 5 renewals (+0.0, +1.0, +2.0, +3.0,
     +4.1 %)`.

@@ -176,10 +176,10 @@ def contrast_as_json(contrast: Contrast) -> list[dict[str, object]]:
 
 
 def contrast_text(contrast: Contrast, width: int, colour: bool) -> str:
-    """Return a table that compares the values of a parameter with its base value, and closing sentences.
+    """Return the table of a contrast, and closing sentences.
 
-    The table has a row for each test, the worst first. The sentences give the reasons of verdicts, and
-    sum up each value of the parameter.
+    The table compares the values of a parameter with its base value. The table has a row for each test, the worst
+    first. The sentences give the reasons of verdicts, and sum up each value of the parameter.
     """
     values = list(dict.fromkeys(value for value, _ in contrast.rows))
     # Tests with the same verdict and reason share a sentence; their labels replace the {} in it.

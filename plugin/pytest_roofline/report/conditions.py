@@ -1,4 +1,7 @@
-"""How the numbers of a run came about: sweeps, reasons, peaks of memory, conditions, and waits for the device."""
+"""How the numbers of a run came about.
+
+The lines tell of sweeps, reasons, peaks of memory, conditions, and waits for the device.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -73,7 +76,10 @@ def _error_text(error: float | None, format_error: Callable[[float], str]) -> st
 
 
 def reason_lines(rows: Sequence[Row], at_most: int = 3) -> list[str]:
-    """Return a line for each test whose time could not be judged, with the reason and a remedy."""
+    """Return a line for each test that could not be judged.
+
+    It has the reason and a remedy.
+    """
     lines = [
         printable(f"{row.verdict} {row.label}: {row.time_reason}")
         for row in rows

@@ -1,4 +1,7 @@
-"""Runs of several devices beside each other: a column for each run, a line for each test."""
+"""Runs of several devices beside each other.
+
+There is a column for each run, and a line for each test.
+"""
 
 import textwrap
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Results of one figure with an exact verdict in words, such as those of a kind that a conftest.py adds."""
+"""Results of one figure with an exact verdict, in words.
+
+Such are those of a kind that a conftest.py adds.
+"""
 
 from collections.abc import Sequence
 

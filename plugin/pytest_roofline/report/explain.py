@@ -304,7 +304,10 @@ def difference_text(verdict: Verdict) -> str:
 
 
 def note_labels(run: Run) -> dict[str, str]:
-    """Return every label of a run that has a figure, a memory use or a profile, with its test id."""
+    """Return the labels of a run that have notes.
+
+    A note is a figure, a memory use or a profile. Each label comes with its test id.
+    """
     notes: tuple[Figure | MemoryUse | Profile, ...] = (
         *run.figures,
         *run.memory_uses,

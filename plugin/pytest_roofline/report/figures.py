@@ -1,4 +1,7 @@
-"""Lines beside a table of times: other figures of the tests, their first calls, and their ranks."""
+"""Lines beside a table of times.
+
+They tell of other figures of the tests, their first calls, and their ranks.
+"""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Compiled kernels in words: the table of a run, the sentences behind it, the message of a red test."""
+"""Compiled kernels in words.
+
+They are the table of a run, the sentences behind it, and the message of a red test.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""A machine, its limits and proven properties, and the products on record, in lines that a person reads."""
+"""A machine and products in lines that a person reads.
+
+They tell its limits and proven properties, and the products on record.
+"""
 
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""The closing lines of a run: counts, what is red or undecided, and the sentence on the run."""
+"""The closing lines of a run.
+
+They are counts, what is red or undecided, and the sentence on the run.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -221,7 +224,10 @@ def closing_lines(
 
 
 def _undecided_lines(undecided: Sequence[Row], at_most: int) -> list[str]:
-    """Return a line with the reason of each of the first undecided tests; the last line counts the other tests."""
+    """Return a line for each of the first undecided tests.
+
+    It has the reason; the last line counts the other tests.
+    """
     lines = [
         printable(f"{row.verdict} {row.label}: {_row_reason(row)}")
         for row in undecided[:at_most]

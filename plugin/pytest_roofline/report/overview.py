@@ -1,4 +1,7 @@
-"""Sentences about a run as a whole: a shift of all tests, what changed, what it could have seen."""
+"""Sentences about a run as a whole.
+
+They tell of a shift of all tests, what changed, and what the run could have seen.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -108,10 +111,10 @@ def device_line(rows: Sequence[Row]) -> list[str]:
 
 
 def _mode_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the line on tests whose processes have two modes, a fast and a slow group of times.
+    """Return the line on tests whose processes have two modes.
 
-    It tells how many processes were in the slow mode before, and how many are now. Tests that
-    PASSED are left out.
+    These are a fast and a slow group of times. It tells how many processes were in the slow mode before, and how many
+    are now. Tests that PASSED are left out.
     """
     texts = []
     for row in rows:
@@ -145,9 +148,10 @@ def changed_texts(rows: Sequence[Row]) -> list[str]:
 
 
 def power_lines(rows: Sequence[Row]) -> list[str]:
-    """Return the detectable effects of a run: the slowdowns that it finds, and on how many tests.
+    """Return the detectable effects of a run.
 
-    A second line counts the tests with too few processes to detect any slowdown.
+    They are the slowdowns that it finds, and on how many tests. A second line counts the tests with too few processes
+    to detect any slowdown.
     """
     verdicts = compared_verdicts(rows)
     effects = detectable_effects(verdicts)

@@ -1,4 +1,7 @@
-"""The report as one HTML page that opens without a network: verdicts first, then plots, tables and the machine."""
+"""The report as one HTML page that opens without a network.
+
+Verdicts come first, then plots, tables and the machine.
+"""
 
 import base64
 import hashlib

@@ -1,4 +1,7 @@
-"""The sentence with which each run ended, the same on the page, in the summary and in `run.json`."""
+"""The sentence with which each run ended.
+
+It is the same on the page, in the summary and in `run.json`.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Texts that GitHub and other hosts show beside the code: `summary.md` of a job, and annotations on a run."""
+"""Texts that GitHub and other hosts show beside the code.
+
+They are `summary.md` of a job, and annotations on a run.
+"""
 
 import re
 import shlex

@@ -369,9 +369,9 @@ def exact_change_lines(changes: Sequence[ExactChange]) -> list[str]:
 
 
 def exact_reason_lines(rows: Sequence[Row]) -> list[str]:
-    """Return a line for each compiled kernel with a reason for its verdict, or with changed figures.
+    """Return lines on compiled kernels with a reason or changes.
 
-    The advice on the changes follows, each sentence once.
+    Each kernel has a line. The advice on the changes follows, each sentence once.
     """
     lines: list[str] = []
     advice: list[str] = []

@@ -373,10 +373,10 @@ def _medians_s(row: Row) -> list[float]:
 
 
 def _shifts(pytorch: Mapping[int, Row], mpi: Mapping[int, Row]) -> Iterator[str]:
-    """Yield lines on the message sizes from which PyTorch and MPI reach 80 and 90 % of a rate.
+    """Yield lines on the sizes from which rates are high.
 
-    The rate is that of the link, else that of the slower plateau. Nothing is yielded where PyTorch
-    or MPI has too few sizes for a curve.
+    They are the message sizes from which PyTorch and MPI reach 80 and 90 % of a rate. The rate is that of the link,
+    else that of the slower plateau. Nothing is yielded where PyTorch or MPI has too few sizes for a curve.
     """
     pytorch_processes = [process for row in pytorch.values() for process in row.measurements]
     mpi_processes = [process for row in mpi.values() for process in row.measurements]

@@ -1,4 +1,7 @@
-"""Sentences about one verdict: its word in a verbose run, the message of a red test, and what may explain it."""
+"""Sentences about one verdict.
+
+They are its word in a verbose run, the message of a red test, and what may explain it.
+"""
 
 import math
 import shlex

@@ -390,7 +390,10 @@ def _property_pairs(row: Row, figures: Mapping[str, object]) -> list[tuple[str, 
 
 
 def _peak_fields(peak: Columns, *, has_verdict: bool) -> dict[str, object]:
-    """Return the columns of the peak memory by name, with those of its verdict if it has one."""
+    """Return the columns of the peak memory by name.
+
+    Those of its verdict follow if it has one.
+    """
     verdict_fields = (
         {f"{PEAK}.{name}": getattr(peak, name) for name in _PEAK_PROPERTIES} if has_verdict else {}
     )

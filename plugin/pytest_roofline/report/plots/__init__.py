@@ -1,4 +1,7 @@
-"""The plots of a report, as data: each answers one question, and says its answer in words."""
+"""The plots of a report, as data.
+
+Each answers one question, and says its answer in words.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Bars: attention back ends side by side by sequence length, and what the time and the memory of a call go into."""
+"""Bars of attention back ends, and of the parts of calls.
+
+The back ends stand side by side by sequence length; the parts are of the time and the memory of a call.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar

@@ -53,9 +53,10 @@ _DRAWN = (1e-30, 1e30)
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A matrix as a table of coloured cells: headings of its columns, and rows of a heading and cells.
+    """A matrix as a table of coloured cells.
 
-    A cell is its text, how far it lies below the best (0 to 1), and the text that is shown beside the pointer.
+    It has headings of its columns, and rows of a heading and cells. A cell is its text, how far it lies below the best
+    (0 to 1), and the text that is shown beside the pointer.
     """
 
     corner: str
@@ -65,10 +66,11 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One figure of the page, under the heading `section`; `says` is its sentence, also for a screen reader.
+    """One figure of the page, under the heading `section`.
 
-    `figure` is `data` and `layout` as Plotly's JavaScript takes them, without colours of the page itself (background,
-    text, grid), which follow the light or dark mode; a matrix is drawn by the page itself.
+    In `says` is its sentence, also for a screen reader. `figure` is `data` and `layout` as Plotly's JavaScript takes
+    them, without colours of the page itself (background, text, grid), which follow the light or dark mode; a matrix is
+    drawn by the page itself.
     """
 
     section: str

@@ -1,4 +1,7 @@
-"""Devices side by side: a table of the numbers of each, and a point for each where no line by size is drawn."""
+"""Devices side by side, as tables and points.
+
+Each has a table of its numbers, and a point where no line by size is drawn.
+"""
 
 from collections.abc import Sequence
 

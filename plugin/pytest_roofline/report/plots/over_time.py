@@ -1,4 +1,7 @@
-"""Memory over the time of a call: what is alive by category, and what torch's allocator handed out and reserved."""
+"""Memory over the time of a call.
+
+The plots show what is alive by category, and what torch's allocator handed out and reserved.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Two values of a parameter beside each other, as eager and compiled: by how much one is faster at the same work."""
+"""Two values of a parameter side by side, as eager and compiled.
+
+The plots show by how much one is faster at the same work.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -89,7 +92,10 @@ def _amounts(row: Row) -> tuple[float | None, float | None]:
 
 
 def _plot(name: str, pairs: Pairs, has_several_runs: bool) -> Plot:
-    """Return the plot of the times of both values of the parameter `name`, a line for each pair of rows."""
+    """Return the plot of the times of both values of a parameter.
+
+    There is a line for each pair of rows; `name` is that of the parameter.
+    """
     selected = dict(
         thin(list(pairs.items()), MOST_BARS, lambda pair: any(row.red for row in pair[1]))
     )

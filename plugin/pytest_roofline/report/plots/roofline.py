@@ -176,9 +176,10 @@ def _series(points: Sequence[Point]) -> list[Trace]:
 
 
 def _share(point: Point, roofs: Mapping[str, Ceiling]) -> float | None:
-    """Return the rate of a point as a share of the roof that limits it, None where no roof is known.
+    """Return the share of a point of the roof that limits it.
 
-    The roof is the memory's or that of the row's arithmetic, whichever is lower here.
+    It is None where no roof is known. The roof is the memory's or that of the row's arithmetic, whichever is lower
+    here.
     """
     row, intensity, flops = point
     arithmetic, memory = roofs.get(row.counting or ""), roofs.get(_MEMORY)

@@ -150,10 +150,10 @@ def hover(row: Row, name: str) -> list[str]:
 
 
 def _countings(row: Row) -> str:
-    """Return the rate of a collective by each way to count its bytes; empty for other work.
+    """Return the rate of a collective by each way to count its bytes.
 
-    The algorithm bandwidth counts the size of the collective, the bus bandwidth that size times the factor of the
-    operation, and the wire bandwidth the bytes that cross a link.
+    It is empty for other work. The algorithm bandwidth counts the size of the collective, the bus bandwidth that size
+    times the factor of the operation, and the wire bandwidth the bytes that cross a link.
     """
     work = row.work
     if work is None or not work.algbw_bytes or row.rate is None or row.time_s is None:
